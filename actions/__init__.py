@@ -1,0 +1,1 @@
+"""Actions: what an instance does by itself, on schedule or in answer to an event."""

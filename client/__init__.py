@@ -1,0 +1,1 @@
+"""A client of the amps protocol: one sans-I/O core, a blocking and an asyncio shell."""

@@ -1,0 +1,1 @@
+"""The AMPS configuration language: document, schema, problems and the typed description of an instance."""

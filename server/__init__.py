@@ -1,0 +1,1 @@
+"""The instance: transports, commands, topics and everything that a running server needs."""

@@ -1,0 +1,1 @@
+"""The expression language of filters, projections and conditions: one grammar, several back ends."""

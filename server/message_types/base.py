@@ -1,0 +1,117 @@
+"""What every message type offers, whatever its format.
+
+A message type turns a body (bytes) into values and values into a body. It knows nothing of topics, filters or
+sessions. Callers say once which paths they will need and get a function that reads exactly those, so that a
+type may parse only as far as it must.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol, TypeAlias, Union
+
+if TYPE_CHECKING:
+    from server.message_types.selection import Selection
+
+Path: TypeAlias = tuple[str | int, ...]
+"""Steps from the root of a body to a value: names, `@names` for XML attributes, and array subscripts."""
+
+Value: TypeAlias = Union[None, bool, int, float, str, list["Value"]]
+"""What a path leads to: None for NULL (absent, null or a sub-document), a scalar, or an array of values.
+
+Text is decoded as UTF-8 with `surrogateescape`, so that any bytes survive a round trip.
+"""
+
+Extractor: TypeAlias = Callable[[bytes], tuple[Value, ...]]
+"""Reads one value per path from a body. Never raises: what cannot be read is NULL."""
+
+Field: TypeAlias = tuple[Path, Value]
+
+
+@dataclass(frozen=True, slots=True)
+class Capabilities:
+    """What a type supports, as the reference's table of message types says (AMPS User Guide, Message Types)."""
+
+    fields: bool = True
+    """Paths can be read: content filters, SOW keys from fields, indexes."""
+    delta: bool = True
+    """Delta publish merges and delta subscriptions send differences; otherwise bodies are passed on literally."""
+    build: bool = True
+    """Bodies can be made from values: view target, aggregation, enrichment, event topics."""
+    select: bool = True
+    """Select lists apply."""
+
+
+class MessageTypeError(ValueError):
+    """A message type cannot be made from its configuration.
+
+    Attributes:
+        option: the option at fault, as spelled in the configuration, or None for the type as a whole.
+        message: what is wrong and what was expected.
+    """
+
+    def __init__(self, option: str | None, message: str) -> None:
+        super().__init__(message if option is None else f"{option}: {message}")
+        self.option = option
+        self.message = message
+
+
+class BodyError(ValueError):
+    """A body that has to be rebuilt (merged, selected, enriched) cannot be parsed."""
+
+
+class MessageType(Protocol):
+    """One configured message type."""
+
+    @property
+    def name(self) -> str:
+        """The name that transports, topics and logons use for it."""
+
+    @property
+    def capabilities(self) -> Capabilities:
+        """What the type supports."""
+
+    def extractor(self, paths: Sequence[Path]) -> Extractor:
+        """Compile a function that reads `paths`, in order, from a body.
+
+        Args:
+            paths: the paths to read; the same path may occur twice.
+
+        Returns:
+            A function from a body to as many values as there are paths.
+        """
+
+    def build(self, fields: Sequence[Field]) -> bytes:
+        """Make a body from values, in the order given; NULL values are written where the format has a null."""
+
+    def merge(self, stored: bytes, delta: bytes) -> bytes:
+        """Apply a delta to a stored body: present fields replace, absent and NULL ones stay.
+
+        Raises:
+            BodyError: one of the bodies cannot be parsed.
+        """
+
+    def differ(self, previous: bytes, current: bytes, keep: Sequence[Path]) -> bytes | None:
+        """The body that a delta subscriber gets: the fields of `current` that differ, and those of `keep`.
+
+        Returns:
+            None when no field outside `keep` differs.
+
+        Raises:
+            BodyError: one of the bodies cannot be parsed.
+        """
+
+    def select(self, body: bytes, selection: Selection) -> bytes:
+        """Keep the fields that a select list lets through.
+
+        Raises:
+            BodyError: the body cannot be parsed.
+        """
+
+    def update(self, body: bytes, fields: Sequence[Field]) -> bytes:
+        """Set fields of a body (None sets NULL or removes), leaving all others as they are.
+
+        Raises:
+            BodyError: the body cannot be parsed.
+        """

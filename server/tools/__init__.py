@@ -1,0 +1,1 @@
+"""The command-line tools that ship with the server."""
