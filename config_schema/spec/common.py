@@ -1,0 +1,102 @@
+"""Values that several sections of an instance's description share."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Literal
+
+from config_schema.problems import Location
+
+
+@dataclass(frozen=True, slots=True)
+class InetAddr:
+    """An address to listen on or to connect to.
+
+    `host` is None for "every address of this machine". `family` is "any" (IPv4 and IPv6 where the
+    machine has both), "ipv4" or "ipv6"; the addresses 0.0.0.0 and [::] select the latter two.
+    """
+
+    host: str | None
+    port: int
+    family: Literal["any", "ipv4", "ipv6"]
+    location: Location
+
+    def __str__(self) -> str:
+        if self.host is None:
+            return str(self.port)
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
+
+@dataclass(frozen=True, slots=True)
+class Option:
+    """One element of an Options block, as a module receives it; `children` if it is nested."""
+
+    name: str
+    value: str
+    children: tuple["Option", ...]
+    location: Location
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """The content of an Options element: ordered, and any name may repeat."""
+
+    items: tuple[Option, ...] = ()
+
+    def __iter__(self) -> Iterator[Option]:
+        return iter(self.items)
+
+    def get(self, name: str) -> str | None:
+        """Return the value of the first option called `name`, None when there is none."""
+        return next((option.value for option in self.items if option.name == name), None)
+
+    def all(self, name: str) -> tuple[str, ...]:
+        """Return the values of every option called `name`, in file order."""
+        return tuple(option.value for option in self.items if option.name == name)
+
+
+@dataclass(frozen=True, slots=True)
+class ModuleUse:
+    """A module put to work at one place: its name and what it is told there."""
+
+    module: str
+    options: Options
+    location: Location
+
+
+@dataclass(frozen=True, slots=True)
+class TopicRef:
+    """A topic as the configuration refers to it: topics are told apart by name and message type."""
+
+    name: str
+    message_type: str
+
+    def __str__(self) -> str:
+        return f"[{self.message_type}].[{self.name}]"
+
+
+@dataclass(frozen=True, slots=True)
+class SlowClientLimits:
+    """What unread messages may cost; None stands for the enclosing level's value.
+
+    Sizes are bytes, the age is nanoseconds, the capacity a percentage of the whole limit.
+    Source: AMPS User Guide, Slow Client Management and Capacity Limits.
+    """
+
+    message_memory_limit: int | None
+    message_disk_limit: int | None
+    message_disk_path: str | None
+    client_message_age_limit: int | None
+    client_max_capacity: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class TlsSpec:
+    """TLS settings of a listening or an outgoing connection; file contents are read later."""
+
+    certificate: str | None
+    private_key: str | None
+    ciphers: str | None
+    protocols: tuple[str, ...]
+    verify_client: bool
+    ca_file: str | None
+    ca_path: str | None

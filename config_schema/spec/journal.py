@@ -1,0 +1,81 @@
+"""What is recorded in the transaction log, and what is replicated from it."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+from config_schema.problems import Location
+from config_schema.spec.common import InetAddr, ModuleUse, TlsSpec
+
+
+@dataclass(frozen=True, slots=True)
+class JournaledTopicSpec:
+    """A Topic of the TransactionLog: a name or a regular expression, and one message type."""
+
+    name: str
+    message_type: str
+    location: Location
+
+
+@dataclass(frozen=True, slots=True)
+class TransactionLogSpec:
+    """The TransactionLog. Sizes are bytes, intervals nanoseconds; None: computed at start / kept.
+
+    Source: AMPS User Guide, Configuring a Transaction Log.
+    """
+
+    journal_directory: str
+    journal_archive_directory: str | None
+    preallocated_journal_files: int
+    journal_size: int
+    topics: tuple[JournaledTopicSpec, ...]
+    flush_interval: int
+    o_direct: bool
+    inactive_client_ack_expiration: int | None
+    compressed_journal_cache_memory_limit: int | None
+    location: Location
+
+
+@dataclass(frozen=True, slots=True)
+class ReplicatedTopicSpec:
+    """A Topic of a Destination; `exclude_validation` names the checks that are waived for it."""
+
+    name: str
+    message_type: str
+    filter: str | None
+    exclude_validation: frozenset[str]
+    location: Location
+
+
+@dataclass(frozen=True, slots=True)
+class OutgoingTransportSpec:
+    """A Transport of a Destination: addresses in order of preference, tried before the next Transport.
+
+    Without an address the instance waits for the destination to connect. Several Transports serve
+    failover servers that need different credentials.
+    """
+
+    type: Literal["amps-replication", "amps-replication-secure"]
+    addresses: tuple[InetAddr, ...]
+    authenticator: ModuleUse | None
+    tls: TlsSpec | None
+    location: Location
+
+
+@dataclass(frozen=True, slots=True)
+class DestinationSpec:
+    """A replication Destination.
+
+    `group` is the group that the destination must belong to. `pass_through` are regular expressions
+    over the groups that messages came from. `ack_conflation_interval` in nanoseconds.
+    Source: AMPS User Guide, Configuring Replication.
+    """
+
+    name: str
+    group: str
+    sync_type: Literal["sync", "async"]
+    pass_through: tuple[str, ...]
+    topics: tuple[ReplicatedTopicSpec, ...]
+    transports: tuple[OutgoingTransportSpec, ...]
+    compression: str | None
+    ack_conflation_interval: int
+    location: Location

@@ -1,0 +1,31 @@
+"""Where the instance writes its event log."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+from config_schema.problems import Location
+
+LogProtocol = Literal["stdout", "stderr", "file", "gzip", "syslog"]
+
+
+@dataclass(frozen=True, slots=True)
+class LogTargetSpec:
+    """One logging Target: it takes what `level`, `levels` or `include_errors` ask for, minus excludes.
+
+    `level` is the lowest level wanted ("none" or None: none by level), `levels` are wanted besides.
+    The error lists hold message ids or regular expressions over them. `rotation_threshold` is bytes.
+    `ident`, `options` and `facility` belong to syslog, `file_name` to file and gzip.
+    Source: AMPS User Guide, Configuring Logging.
+    """
+
+    protocol: LogProtocol
+    level: str | None
+    levels: tuple[str, ...]
+    include_errors: tuple[str, ...]
+    exclude_errors: tuple[str, ...]
+    file_name: str | None
+    rotation_threshold: int | None
+    ident: str | None
+    options: tuple[str, ...]
+    facility: str | None
+    location: Location
