@@ -1,0 +1,133 @@
+"""Frames of the amps protocol: a 4-byte big-endian length, a flat JSON header, then the body.
+
+    00 00 00 25 {"c":"p","t":"orders"}{"id":1,"qty":5}
+    length      header                body
+
+`FrameReader` takes whatever a socket had and hands out complete frames, many at once. It finds
+the end of a header by its first closing brace, which is right for every header that has no brace
+within a string; the few others are found out when the header is decoded, and
+`split_at_header_end` divides them with care.
+"""
+
+from __future__ import annotations
+
+import re
+from struct import Struct
+from typing import Final
+
+_LENGTH: Final = Struct(">I")
+_MAXIMUM_FRAME: Final = 200 * 1024 * 1024
+
+# A flat JSON object: strings with escapes, and anything else that is neither quote nor brace. The
+# quantifiers are possessive, so that a hostile header costs linear time.
+_FLAT_OBJECT: Final = re.compile(rb'\{(?:[^"{}]++|"(?:[^"\\]++|\\.)*+")*+\}', re.DOTALL)
+
+Frame = tuple[bytes, bytes]
+"""Header and body of one frame."""
+
+
+class FrameError(ValueError):
+    """The peer sent bytes that are no frame. The stream cannot be trusted after it."""
+
+
+class FrameReader:
+    """Cuts a stream of bytes into frames.
+
+    Args:
+        limit: the largest frame accepted, in bytes (AMPS User Guide, Message Size Limits).
+    """
+
+    __slots__ = ("_limit", "_missing", "_partial")
+
+    def __init__(self, limit: int = _MAXIMUM_FRAME) -> None:
+        self._limit = limit
+        self._partial: list[bytes] = []  # the chunks of a frame that is not complete yet
+        self._missing = 0  # bytes wanted before another look at them can pay
+
+    @property
+    def has_partial_frame(self) -> bool:
+        """Whether the stream stopped inside a frame."""
+        return bool(self._partial)
+
+    def feed(self, chunk: bytes) -> list[Frame]:
+        """Take bytes from the stream.
+
+        Args:
+            chunk: any number of bytes, cut anywhere.
+
+        Returns:
+            The frames completed by them, in order.
+
+        Raises:
+            FrameError: a frame is larger than the limit, or has no header.
+        """
+        if self._partial:
+            self._partial.append(chunk)
+            self._missing -= len(chunk)
+            if self._missing > 0:
+                return []
+            chunk = b"".join(self._partial)
+            self._partial.clear()
+        return self._split(chunk)
+
+    def _split(self, chunk: bytes) -> list[Frame]:
+        frames: list[Frame] = []
+        append, find, length_at, limit = frames.append, chunk.find, _LENGTH.unpack_from, self._limit
+        size = len(chunk)
+        position = 0
+        while size - position >= 4:
+            start = position + 4
+            (length,) = length_at(chunk, position)
+            end = start + length
+            if length > limit:
+                raise FrameError(
+                    f"a frame of {length} bytes is over the limit of {limit}"
+                    f" (first bytes {chunk[position : position + 16]!r})"
+                )
+            if end > size:
+                self._wait_for(end - size, chunk, position)
+                return frames
+            body_start = find(b"}", start, end) + 1
+            if body_start == 0 or chunk[start] != 123:  # "{"
+                raise FrameError(
+                    f"a frame without a header: {chunk[start : min(end, start + 32)]!r}"
+                )
+            append((chunk[start:body_start], chunk[body_start:end]))
+            position = end
+        if position < size:
+            self._wait_for(4 - (size - position), chunk, position)
+        return frames
+
+    def _wait_for(self, missing: int, chunk: bytes, position: int) -> None:
+        self._missing = missing
+        self._partial.append(chunk[position:] if position else chunk)
+
+
+def frame(header: bytes, body: bytes = b"") -> bytes:
+    """Put a header and a body into one frame."""
+    return _LENGTH.pack(len(header) + len(body)) + header + body
+
+
+def frame_head(header: bytes, body_length: int) -> bytes:
+    """What stands before a body of `body_length` bytes: the length and the header."""
+    return _LENGTH.pack(len(header) + body_length) + header
+
+
+def split_at_header_end(header: bytes, body: bytes) -> Frame:
+    """Divide a frame again whose header was cut at a brace inside a string.
+
+    Args:
+        header: the header as the reader cut it.
+        body: what the reader took for the body.
+
+    Returns:
+        The whole header, and the body behind it.
+
+    Raises:
+        FrameError: the frame does not begin with a flat JSON object.
+    """
+    content = header + body
+    match = _FLAT_OBJECT.match(content)
+    if match is None:
+        raise FrameError(f"the header is not a flat JSON object: {content[:64]!r}")
+    return content[: match.end()], content[match.end() :]

@@ -1,0 +1,184 @@
+"""The header of a command or message: its keys on the wire, and the names we call them by.
+
+Headers are flat JSON objects of strings, numbers and booleans. Unknown keys are ignored, numbers
+may be quoted. One type serves both directions and both ends; keys that are not set are not written.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import msgspec
+
+from server.wire.framing import Frame, FrameError, split_at_header_end
+
+_WIRE_KEYS: Final = {
+    "command": "c",
+    "command_id": "cid",
+    "sequence": "s",
+    "bookmark": "bm",
+    "topic": "t",
+    "sow_key": "k",
+    "acks": "a",
+    "short_filter": "f",
+    "short_options": "o",
+    "short_version": "v",
+    "correlation_id": "x",
+    "expiration": "e",
+    "batch_size": "bs",
+    "length": "l",
+    "lease_period": "lp",
+    "timestamp": "ts",
+    "message_type": "mt",
+    "password": "pw",
+    "long_filter": "filter",
+    "long_options": "opts",
+    "long_version": "version",
+    "order_by": "orderby",
+}
+
+
+class Header(msgspec.Struct, omit_defaults=True, rename=_WIRE_KEYS):
+    """The header of one frame (AMPS Command Reference, AMPS Protocol).
+
+    Attributes are named after the reference's header fields. A few keys have a short and a long
+    spelling; the properties `filter`, `options` and `version` read whichever was sent.
+    """
+
+    command: str = ""
+    command_id: str | None = None
+    sequence: int | None = None
+    bookmark: str | None = None
+    client_name: str | None = None
+    topic: str | None = None
+    sub_id: str | None = None
+    sids: str | None = None
+    query_id: str | None = None
+    sow_key: str | None = None
+    sow_keys: str | None = None
+    acks: str | None = None
+    status: str | None = None
+    reason: str | None = None
+    detail: str | None = None
+    short_filter: str | None = None
+    long_filter: str | None = None
+    short_options: str | None = None
+    long_options: str | None = None
+    correlation_id: str | None = None
+    expiration: int | None = None
+    order_by: str | None = None
+    batch_size: int | None = None
+    top_n: int | None = None
+    skip_n: int | None = None
+    timestamp: str | None = None
+    lease_period: str | None = None
+    message_type: str | None = None
+    user_id: str | None = None
+    password: str | None = None
+    short_version: str | None = None
+    long_version: str | None = None
+    matches: int | None = None
+    topic_matches: int | None = None
+    records_returned: int | None = None
+    records_inserted: int | None = None
+    records_updated: int | None = None
+    records_deleted: int | None = None
+    length: int | None = None
+
+    @property
+    def filter(self) -> str | None:
+        """The content filter."""
+        return self.short_filter if self.short_filter is not None else self.long_filter
+
+    @property
+    def options(self) -> str | None:
+        """The command's options, comma separated."""
+        return self.short_options if self.short_options is not None else self.long_options
+
+    @property
+    def version(self) -> str | None:
+        """The version of the peer."""
+        return self.short_version if self.short_version is not None else self.long_version
+
+
+class HeaderError(ValueError):
+    """A header is well-formed, but a key has a value that it cannot have.
+
+    Attributes:
+        header: the other keys, so that the sender can be told.
+    """
+
+    def __init__(self, message: str, header: Header) -> None:
+        super().__init__(message)
+        self.header = header
+
+
+_decode: Final = msgspec.json.Decoder(Header, strict=False).decode
+encode_header: Final = msgspec.json.Encoder().encode
+"""A Header as the bytes that go on the wire."""
+
+
+def decode_frame(header: bytes, body: bytes) -> tuple[Header, bytes]:
+    """Decode the header of a frame.
+
+    Args:
+        header: the header's bytes as the frame reader cut them.
+        body: the body's bytes as the frame reader cut them.
+
+    Returns:
+        The header, and the body (another one where the reader had cut at a brace in a string).
+
+    Raises:
+        FrameError: the header is not a flat JSON object.
+        HeaderError: a key has a value that it cannot have.
+    """
+    try:
+        return _decode(header), body
+    except msgspec.ValidationError:
+        return _decode_loosely(header), body
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        header, body = _cut_again(header, body)
+    try:
+        return _decode(header), body
+    except msgspec.ValidationError:
+        return _decode_loosely(header), body
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise FrameError(f"the header cannot be read: {error}: {header[:64]!r}") from None
+
+
+def _cut_again(header: bytes, body: bytes) -> Frame:
+    whole, rest = split_at_header_end(header, body)
+    if len(whole) == len(header):
+        raise FrameError(f"the header cannot be read: {header[:64]!r}")
+    return whole, rest
+
+
+def _decode_loosely(header: bytes) -> Header:
+    """Read a header that writes texts as bare numbers, refusing what makes no sense either way."""
+    keys = msgspec.json.decode(header)
+    if not isinstance(keys, dict):
+        raise FrameError(f"the header is not an object: {header[:64]!r}")
+    known: dict[str, object] = {}
+    faults: list[str] = []
+    for field in msgspec.structs.fields(Header):
+        value = keys.get(field.encode_name)
+        if value is None:
+            continue
+        wants_number = field.type == int | None
+        try:
+            known[field.encode_name] = int(value) if wants_number else _as_text(value)
+        except (TypeError, ValueError, OverflowError):
+            expected = "a number" if wants_number else "text"
+            faults.append(f"{field.encode_name} is {value!r}, expected {expected}")
+    decoded = msgspec.convert(known, Header, str_keys=True)
+    if faults:
+        raise HeaderError("; ".join(faults), decoded)
+    return decoded
+
+
+def _as_text(value: object) -> str:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, str | int | float):
+        return str(value)
+    raise TypeError
