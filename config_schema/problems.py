@@ -1,0 +1,122 @@
+"""What is wrong with a configuration file: located errors, warnings and notes, and how they print.
+
+One run over a file reports everything it finds. Each stage (reading, structure, meaning) adds to
+the same `Problems`; the program decides at the end whether the configuration can be used.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from enum import Enum
+from typing import Protocol
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Location:
+    """A line of a file; line 0 is the file as a whole (it could not be read at all)."""
+
+    file: str
+    line: int
+
+    def __str__(self) -> str:
+        return f"{self.file}:{self.line}" if self.line else self.file
+
+
+class Located(Protocol):
+    """Anything that knows where in the configuration it was written: a node, a part of the spec."""
+
+    @property
+    def location(self) -> Location:
+        """Where it was written."""
+
+
+class Severity(Enum):
+    """How much a problem matters: only an ERROR keeps the configuration from being used."""
+
+    ERROR = "error"
+    WARNING = "warning"
+    INFO = "info"
+
+    def __str__(self) -> str:
+        return self.value
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """One finding, in words for the person who wrote the file.
+
+    Attributes:
+        location: where it was written.
+        severity: whether the configuration can still be used.
+        element: the element in question with its parent ("Transport/InetAddr"); "" for a whole file.
+        message: what is wrong and what was expected.
+        hint: what to do about it, or None where the message already says so.
+    """
+
+    location: Location
+    severity: Severity
+    element: str
+    message: str
+    hint: str | None = None
+
+    def __str__(self) -> str:
+        subject = f"{self.element}: " if self.element else ""
+        advice = f"; {self.hint}" if self.hint else ""
+        return f"{self.location}: {self.severity}: {subject}{self.message}{advice}"
+
+
+class Problems:
+    """Collects the findings of one run; iterates in the order of the files, then of their lines."""
+
+    def __init__(self) -> None:
+        self._found: dict[
+            Problem, None
+        ] = {}  # a dict, because the same sentence twice helps nobody
+        self._file_rank: dict[str, int] = {}
+
+    def reading(self, file: str) -> None:
+        """Fix the place of `file` among the others: files print in the order they were read."""
+        self._file_rank.setdefault(file, len(self._file_rank))
+
+    def error(
+        self, where: Located | Location, element: str, message: str, hint: str | None = None
+    ) -> None:
+        """Add a problem that keeps the configuration from being used."""
+        self._add(where, Severity.ERROR, element, message, hint)
+
+    def warning(
+        self, where: Located | Location, element: str, message: str, hint: str | None = None
+    ) -> None:
+        """Add something that runs, but probably not as its author expects."""
+        self._add(where, Severity.WARNING, element, message, hint)
+
+    def info(
+        self, where: Located | Location, element: str, message: str, hint: str | None = None
+    ) -> None:
+        """Add a remark that asks for no change."""
+        self._add(where, Severity.INFO, element, message, hint)
+
+    @property
+    def has_errors(self) -> bool:
+        """Whether the configuration must not be used."""
+        return any(problem.severity is Severity.ERROR for problem in self._found)
+
+    def __iter__(self) -> Iterator[Problem]:
+        return iter(sorted(self._found, key=self._position))
+
+    def __len__(self) -> int:
+        return len(self._found)
+
+    def _add(
+        self,
+        where: Located | Location,
+        severity: Severity,
+        element: str,
+        message: str,
+        hint: str | None,
+    ) -> None:
+        location = where if isinstance(where, Location) else where.location
+        self.reading(location.file)
+        self._found.setdefault(Problem(location, severity, element, message, hint))
+
+    def _position(self, problem: Problem) -> tuple[int, int]:
+        return self._file_rank[problem.location.file], problem.location.line
