@@ -1,12 +1,12 @@
 """The typed, frozen description of one instance: what a configuration says, once it is understood.
 
-Nothing here runs anything. Names are the configuration's element names in snake case; intervals are
-integers in nanoseconds, sizes integers in bytes, and every part knows the file and line it came from.
+Nothing here runs anything. Names are the configuration's element names in snake case; intervals
+are integers in nanoseconds, sizes integers in bytes, and every part knows the file and line it came
+from.
 """
 
 from config_schema.spec.actions import ActionSpec, ActionStep
 from config_schema.spec.common import (
-    InetAddr,
     ModuleUse,
     Option,
     Options,
@@ -35,6 +35,7 @@ from config_schema.spec.sow import (
     ViewSpec,
 )
 from config_schema.spec.transports import ProtocolSpec, TransportSpec, TransportType
+from config_schema.units import InetAddr
 
 __all__ = [
     "ActionSpec",

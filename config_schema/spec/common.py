@@ -2,28 +2,8 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Literal
 
 from config_schema.problems import Location
-
-
-@dataclass(frozen=True, slots=True)
-class InetAddr:
-    """An address to listen on or to connect to.
-
-    `host` is None for "every address of this machine". `family` is "any" (IPv4 and IPv6 where the
-    machine has both), "ipv4" or "ipv6"; the addresses 0.0.0.0 and [::] select the latter two.
-    """
-
-    host: str | None
-    port: int
-    family: Literal["any", "ipv4", "ipv6"]
-    location: Location
-
-    def __str__(self) -> str:
-        if self.host is None:
-            return str(self.port)
-        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +23,7 @@ class Options:
     items: tuple[Option, ...] = ()
 
     def __iter__(self) -> Iterator[Option]:
+        """Go through the options in file order."""
         return iter(self.items)
 
     def get(self, name: str) -> str | None:
@@ -71,6 +52,7 @@ class TopicRef:
     message_type: str
 
     def __str__(self) -> str:
+        """Show it as the configuration may write it."""
         return f"[{self.message_type}].[{self.name}]"
 
 

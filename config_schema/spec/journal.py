@@ -4,7 +4,8 @@ from dataclasses import dataclass
 from typing import Literal
 
 from config_schema.problems import Location
-from config_schema.spec.common import InetAddr, ModuleUse, TlsSpec
+from config_schema.spec.common import ModuleUse, TlsSpec
+from config_schema.units import InetAddr
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,9 +49,9 @@ class ReplicatedTopicSpec:
 
 @dataclass(frozen=True, slots=True)
 class OutgoingTransportSpec:
-    """A Transport of a Destination: addresses in order of preference, tried before the next Transport.
+    """A Transport of a Destination: addresses in order of preference.
 
-    Without an address the instance waits for the destination to connect. Several Transports serve
+    All of them are tried before the next Transport. Without an address the instance waits for the destination to connect. Several Transports serve
     failover servers that need different credentials.
     """
 

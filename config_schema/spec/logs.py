@@ -10,11 +10,10 @@ LogProtocol = Literal["stdout", "stderr", "file", "gzip", "syslog"]
 
 @dataclass(frozen=True, slots=True)
 class LogTargetSpec:
-    """One logging Target: it takes what `level`, `levels` or `include_errors` ask for, minus excludes.
+    """One logging Target: what `level`, `levels` or `include_errors` ask for, minus excludes.
 
-    `level` is the lowest level wanted ("none" or None: none by level), `levels` are wanted besides.
-    The error lists hold message ids or regular expressions over them. `rotation_threshold` is bytes.
-    `ident`, `options` and `facility` belong to syslog, `file_name` to file and gzip.
+    `level` is the lowest level wanted (None: no level), `levels` are wanted besides. The error
+    lists hold message ids or regular expressions over them. `rotation_threshold` is bytes. `ident`, `options` and `facility` belong to syslog, `file_name` to file and gzip.
     Source: AMPS User Guide, Configuring Logging.
     """
 

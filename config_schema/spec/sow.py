@@ -20,10 +20,10 @@ class HistorySpec:
 class TopicSpec:
     """One SOW Topic.
 
-    `file_name` has %n expanded and is None for transient topics. `expiration` is the default lifetime
-    in nanoseconds; with `expiration_enabled` and no default, messages bring their own. `pattern` turns
-    the topic into the store of every topic that it matches. `name_has_regex_characters` asks for the
-    start-up warning that the name is taken literally.
+    `file_name` has %n expanded and is None for topics that live in memory only. `expiration` is the
+    default lifetime in nanoseconds; with `expiration_enabled` and no default, messages bring their
+    own. `pattern` turns the topic into the store of every topic that it matches.
+    `name_has_regex_characters` asks for the start-up warning that the name is taken literally.
     Source: AMPS User Guide, Configuring Topics in a SOW.
     """
 
@@ -101,7 +101,7 @@ class ViewSpec:
 
 @dataclass(frozen=True, slots=True)
 class ConflatedTopicSpec:
-    """One ConflatedTopic; `interval` in nanoseconds. `topic_format` names its topics over a Pattern.
+    """One ConflatedTopic; `interval` in nanoseconds. `topic_format` is set over a Pattern.
 
     Source: AMPS User Guide, Configuring Conflated Topics in a SOW.
     """
@@ -127,9 +127,9 @@ class ConflatedTopicSpec:
 class QueueSpec:
     """One Queue, LocalQueue or GroupLocalQueue (`kind`).
 
-    `underlying_topic` is a regular expression when `underlying_is_regex`. Intervals are nanoseconds;
-    None means no lease end, no backlog limit, no expiration. `initial_owner` is set for group-local
-    queues only. Source: AMPS User Guide, Configuring Queues in a SOW.
+    `underlying_topic` is a regular expression when `underlying_is_regex`. Intervals are
+    nanoseconds; None means no lease end, no backlog limit, no expiration. `initial_owner` is set
+    for group-local queues only. Source: AMPS User Guide, Configuring Queues in a SOW.
     """
 
     kind: Literal["Queue", "LocalQueue", "GroupLocalQueue"]

@@ -4,7 +4,8 @@ from dataclasses import dataclass
 from typing import Literal
 
 from config_schema.problems import Location
-from config_schema.spec.common import InetAddr, ModuleUse, SlowClientLimits, TlsSpec
+from config_schema.spec.common import ModuleUse, SlowClientLimits, TlsSpec
+from config_schema.units import InetAddr
 
 TransportType = Literal["tcp", "tcps", "amps-unix", "amps-replication", "amps-replication-secure"]
 
@@ -14,8 +15,9 @@ class TransportSpec:
     """One Transport. `protocol` names a built-in protocol or a ProtocolSpec.
 
     `inet_addr` is None for amps-unix, `file_name` and `file_mask` are set only there.
-    `message_type` restricts the transport to that type. `tls` is set whenever a certificate is given,
-    which makes connections encrypted also for the type tcp.
+    `message_type` restricts the transport to that type. `tls` is set whenever a certificate is
+    given, which makes connections encrypted also for the type tcp.
+    Source: AMPS User Guide, Configuring Transports.
     """
 
     name: str
