@@ -51,8 +51,8 @@ class ReplicatedTopicSpec:
 class OutgoingTransportSpec:
     """A Transport of a Destination: addresses in order of preference.
 
-    All of them are tried before the next Transport. Without an address the instance waits for the destination to connect. Several Transports serve
-    failover servers that need different credentials.
+    All of them are tried before the next Transport; several Transports serve failover servers that
+    need different credentials. Without an address the instance waits for the peer to connect.
     """
 
     type: Literal["amps-replication", "amps-replication-secure"]

@@ -13,7 +13,8 @@ class LogTargetSpec:
     """One logging Target: what `level`, `levels` or `include_errors` ask for, minus excludes.
 
     `level` is the lowest level wanted (None: no level), `levels` are wanted besides. The error
-    lists hold message ids or regular expressions over them. `rotation_threshold` is bytes. `ident`, `options` and `facility` belong to syslog, `file_name` to file and gzip.
+    lists hold message ids or regular expressions over them. `rotation_threshold` is bytes. `ident`,
+    `options` and `facility` belong to syslog, `file_name` to file and gzip.
     Source: AMPS User Guide, Configuring Logging.
     """
 

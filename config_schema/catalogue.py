@@ -1,0 +1,156 @@
+"""What the compiler must be told about the program that will run the configuration.
+
+The configuration names modules, functions and features whose code lives above this package. The
+program passes a `Catalogue`: which modules it offers with which options, how expressions are
+checked, and what it does not do yet. Rules are data, so that verification, the sample
+configurations and the reference of the options read the same tables.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import Enum
+from typing import Literal, Protocol
+
+
+class ExpressionKind(Enum):
+    """What an expression is for; it decides what may stand in it."""
+
+    FILTER = "filter"
+    VIEW_FILTER = "view filter"
+    PROJECTION = "projection"
+    GROUPING = "grouping"
+    PREPROCESSING = "preprocessing"
+    ENRICHMENT = "enrichment"
+    CONFLATED_ENRICHMENT = "conflated topic enrichment"
+    PATH = "path"
+    VALUE = "value"
+    ORDER_BY = "order by"
+
+
+class ModuleKind(Enum):
+    """What a module can be used as."""
+
+    ON = "On"
+    DO = "Do"
+    IF = "If"
+    AUTHENTICATION = "Authentication"
+    ENTITLEMENT = "Entitlement"
+    AUTHENTICATOR = "Authenticator"
+    TRANSPORT_FILTER = "TransportFilter"
+    KEY_GENERATOR = "KeyGenerator"
+    PROTOCOL = "Protocol"
+    MESSAGE_TYPE = "MessageType"
+    FUNCTIONS = "Function"
+
+
+class ValueKind(Enum):
+    """What the value of a module's option is, and so how it is checked."""
+
+    TEXT = "text"
+    INTERVAL = "interval"
+    COUNT = "whole number"
+    BOOLEAN = "true or false"
+    PERCENTAGE = "percentage"
+    CHOICE = "one of the choices"
+    CHOICES = "comma-separated choices"
+    SIGNAL = "name of a Linux signal"
+    EVERY = "schedule"
+    CRONTAB = "crontab expression"
+    NAME = "name of a context variable"
+    ASSIGNMENT = "variable=expression"
+    TRANSLATION = "original=translated"
+    FILTER = "filter"
+    ORDER_BY = "order"
+    PATH = "path of a field"
+    REGEX = "regular expression"
+    MESSAGE_TYPE = "message type"
+    TRANSPORT = "name of a transport"
+    TOPIC = "topic"
+    TOPIC_PATTERN = "topic or regular expression"
+    STORED_TOPIC = "topic of the SOW section"
+    STORED_TOPIC_PATTERN = "topic of the SOW section or regular expression"
+    QUEUE_TOPIC = "queue"
+    TOPIC_TRANSLATION = "original:translated"
+    CONFLATED_TRANSLATION = "original:translated:interval"
+
+
+@dataclass(frozen=True, slots=True)
+class OptionRule:
+    """One option of a module.
+
+    Attributes:
+        name: the element inside Options.
+        value: what its text is.
+        help: one line for the person who writes it.
+        required: whether the module cannot do without it.
+        repeatable: whether it may be given several times.
+        default: its text when it is not given; None where there is no such text.
+        choices: the values of CHOICE and CHOICES.
+    """
+
+    name: str
+    value: ValueKind
+    help: str
+    required: bool = False
+    repeatable: bool = False
+    default: str | None = None
+    choices: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class ModuleRule:
+    """One module: its name, what it is told, and what it gives to the steps after it.
+
+    Attributes:
+        name: the name, as Module elements give it.
+        help: one line on what it does.
+        options: the options it takes; any other is a mistake, unless `open_options`.
+        one_of: groups of options of which exactly one must be given.
+        exports: the context variables that it sets, for action modules.
+        exports_named_by: options whose value is the name of a variable that it sets.
+        open_context: whether it may set variables that cannot be known beforehand.
+        open_options: whether options besides the listed ones pass unchecked.
+    """
+
+    name: str
+    help: str
+    options: tuple[OptionRule, ...] = ()
+    one_of: tuple[tuple[str, ...], ...] = ()
+    exports: tuple[str, ...] = ()
+    exports_named_by: tuple[str, ...] = ()
+    open_context: bool = False
+    open_options: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class LibraryRule:
+    """A loadable library that the program stands in for: how it may be used, and its own options."""
+
+    name: str
+    uses: Mapping[ModuleKind, ModuleRule]
+    options: tuple[OptionRule, ...] = ()
+
+
+class Catalogue(Protocol):
+    """What the running program offers to a configuration."""
+
+    @property
+    def libraries(self) -> Mapping[str, LibraryRule]:
+        """The loadable libraries available here, by base name such as "libamps_x.so"."""
+
+    @property
+    def unbuilt(self) -> Mapping[str, str]:
+        """What is read but not acted on yet: the feature's name by place.
+
+        A place is a path below the root ("SOW/Queue"), or a path with a value
+        ("Transports/Transport/Type=amps-unix", "Actions/Action/Do/Module=amps-action-do-minidump").
+        """
+
+    def modules(self, kind: ModuleKind) -> Mapping[str, ModuleRule]:
+        """Return the modules that need no loading, by name."""
+
+    def check_expression(self, text: str, kind: ExpressionKind) -> str | None:
+        """Return None if `text` is a good expression of this kind, else what is wrong and where."""
+
+    def check_schedule(self, text: str, form: Literal["Every", "Crontab"]) -> str | None:
+        """Return None if `text` is a schedule of this form, else what is wrong and was expected."""

@@ -1,0 +1,32 @@
+"""Regular expressions of the configuration: PCRE2, unanchored, as AMPS matches topics.
+
+Source: AMPS User Guide, Regular Expressions and Subscribing to a Set of Topics.
+"""
+
+import re
+from typing import Final
+
+import pcre2
+
+_SPECIAL: Final = re.compile(r"[.*+?^$|()\[\]{}\\]")
+"""What makes a name a pattern: with none of these a regular expression only matches itself."""
+
+
+def has_regex_characters(name: str) -> bool:
+    """Whether `name`, where a pattern is allowed, is one rather than a literal topic name."""
+    return _SPECIAL.search(name) is not None
+
+
+def regex_error(pattern: str) -> str | None:
+    """Return why `pattern` does not compile, with the position counted from 1; None if it does."""
+    try:
+        pcre2.compile(pattern)
+    except pcre2.PatternError as error:
+        reason = str(error.msg).split(";")[-1].strip()
+        return f"{reason} at character {max(error.pos, 1)}"
+    return None
+
+
+def matches(pattern: str, topic: str) -> bool:
+    """Whether `pattern`, known to compile, occurs in `topic`."""
+    return pcre2.compile(pattern).search(topic) is not None
