@@ -1,8 +1,8 @@
 """What every message type offers, whatever its format.
 
-A message type turns a body (bytes) into values and values into a body. It knows nothing of topics, filters or
-sessions. Callers say once which paths they will need and get a function that reads exactly those, so that a
-type may parse only as far as it must.
+A message type turns a body (bytes) into values and values into a body. It knows nothing of topics,
+filters or sessions. Callers say once which paths they will need and get a function that reads
+exactly those, so that a type may parse only as far as it must.
 """
 
 from __future__ import annotations
@@ -15,10 +15,11 @@ if TYPE_CHECKING:
     from server.message_types.selection import Selection
 
 Path: TypeAlias = tuple[str | int, ...]
-"""Steps from the root of a body to a value: names, `@names` for XML attributes, and array subscripts."""
+"""Steps from the root of a body to a value: names, `@names` (XML attributes), array subscripts."""
 
-Value: TypeAlias = Union[None, bool, int, float, str, list["Value"]]
-"""What a path leads to: None for NULL (absent, null or a sub-document), a scalar, or an array of values.
+Value: TypeAlias = Union[bool, int, float, str, list["Value"], None]  # noqa: UP007 - "X | Y" takes no forward reference
+"""What a path leads to: None for NULL (absent, null or a sub-document), a scalar, or an array of
+values.
 
 Text is decoded as UTF-8 with `surrogateescape`, so that any bytes survive a round trip.
 """
@@ -31,12 +32,12 @@ Field: TypeAlias = tuple[Path, Value]
 
 @dataclass(frozen=True, slots=True)
 class Capabilities:
-    """What a type supports, as the reference's table of message types says (AMPS User Guide, Message Types)."""
+    """What a type supports (AMPS User Guide, Message Types)."""
 
     fields: bool = True
     """Paths can be read: content filters, SOW keys from fields, indexes."""
     delta: bool = True
-    """Delta publish merges and delta subscriptions send differences; otherwise bodies are passed on literally."""
+    """Delta publish merges, delta subscriptions send differences; else bodies go on as they are."""
     build: bool = True
     """Bodies can be made from values: view target, aggregation, enrichment, event topics."""
     select: bool = True
@@ -47,7 +48,8 @@ class MessageTypeError(ValueError):
     """A message type cannot be made from its configuration.
 
     Attributes:
-        option: the option at fault, as spelled in the configuration, or None for the type as a whole.
+        option: the option at fault, as spelled in the configuration, or None for the type as a
+            whole.
         message: what is wrong and what was expected.
     """
 
@@ -83,7 +85,7 @@ class MessageType(Protocol):
         """
 
     def build(self, fields: Sequence[Field]) -> bytes:
-        """Make a body from values, in the order given; NULL values are written where the format has a null."""
+        """Make a body from values, in their order; NULL is written where the format has a null."""
 
     def merge(self, stored: bytes, delta: bytes) -> bytes:
         """Apply a delta to a stored body: present fields replace, absent and NULL ones stay.
@@ -93,7 +95,8 @@ class MessageType(Protocol):
         """
 
     def differ(self, previous: bytes, current: bytes, keep: Sequence[Path]) -> bytes | None:
-        """The body that a delta subscriber gets: the fields of `current` that differ, and those of `keep`.
+        """The body that a delta subscriber gets: the fields of `current` that differ, and those of
+        `keep`.
 
         Returns:
             None when no field outside `keep` differs.

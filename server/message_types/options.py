@@ -1,0 +1,76 @@
+"""The options of one `<MessageType>`: read by name, and none left unread."""
+
+from __future__ import annotations
+
+from difflib import get_close_matches
+from typing import TYPE_CHECKING
+
+from server.message_types.base import MessageTypeError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+_BOOLEANS = {
+    "true": True,
+    "enabled": True,
+    "1": True,
+    "false": False,
+    "disabled": False,
+    "0": False,
+}
+
+_VERSION_COMPLIANCE = "AMPSVersionCompliance"
+_VERSIONS = ("2", "4", "5")
+
+
+class Options:
+    """Reads options by name and reports those that nobody asked for.
+
+    `AMPSVersionCompliance` belongs to every type: it says how event topics number their FIX fields,
+    which is the business of the event topics; here it is only checked (AMPS User Guide, Configuring
+    Message Types).
+    """
+
+    def __init__(self, given: Mapping[str, Sequence[str]]) -> None:
+        self._given = given
+        self._known = {_VERSION_COMPLIANCE}
+        version = self.text(_VERSION_COMPLIANCE)
+        if version is not None and version not in _VERSIONS:
+            raise MessageTypeError(
+                _VERSION_COMPLIANCE, f"expected one of {', '.join(_VERSIONS)}, not {version!r}"
+            )
+
+    def texts(self, name: str) -> Sequence[str]:
+        """All values of a repeatable option, in the order of the configuration."""
+        self._known.add(name)
+        return self._given.get(name, ())
+
+    def text(self, name: str) -> str | None:
+        """The value of an option that may be given once, None when it is not given."""
+        values = self.texts(name)
+        if len(values) > 1:
+            raise MessageTypeError(name, f"given {len(values)} times, expected once")
+        return values[0] if values else None
+
+    def boolean(self, name: str, *, default: bool) -> bool:
+        """The value of a yes-or-no option."""
+        text = self.text(name)
+        if text is None:
+            return default
+        try:
+            return _BOOLEANS[text.strip().lower()]
+        except KeyError:
+            raise MessageTypeError(name, f"expected true or false, not {text!r}") from None
+
+    def reject_unknown(self) -> None:
+        """Complain of the first option that no method was asked for; call it when all have been
+        read.
+
+        Raises:
+            MessageTypeError: there is an option that this type does not have.
+        """
+        for name in self._given:
+            if name not in self._known:
+                near = get_close_matches(name, self._known, n=1)
+                hint = f"; did you mean {near[0]}?" if near else ""
+                raise MessageTypeError(name, f"this message type has no such option{hint}")

@@ -1,0 +1,98 @@
+"""Paths as text: `/a/b[2]/@c` and the bracketed form `[/Name with spaces]`.
+
+A path is an AMPS identifier without its topic (AMPS User Guide, Identifiers; Working With Arrays):
+
+    path      = step { step }
+    step      = "/" name [subscript]  |  "[" "/" any-name { "/" any-name } "]" [subscript]
+    subscript = "[" digits "]"
+
+A plain name holds no white space, `/`, `[` or `]`; a bracketed one holds no `/` or `]`. Paths come
+from clients too, so their length is bounded: code that walks a path may recurse.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from server.message_types.base import Path
+
+MAX_STEPS = 128
+"""Steps that a path may have."""
+
+_PLAIN_STEP = re.compile(r"/([^\s/\[\]]+)")
+_BRACKETED = re.compile(r"\[((?:/[^/\]]+)+)\]")
+_SUBSCRIPT = re.compile(r"\[([0-9]{1,9})\]")
+
+
+class PathError(ValueError):
+    """A text is not a path.
+
+    Attributes:
+        message: what is wrong and what was expected.
+        position: offset of the fault in the text.
+    """
+
+    def __init__(self, text: str, position: int, message: str) -> None:
+        super().__init__(f"{message} at position {position} of {text!r}")
+        self.message = message
+        self.position = position
+
+
+def parse_path(text: str) -> Path:
+    """Read a path, for example `parse_path("/a/b[2]/@c") == ("a", "b", 2, "@c")`.
+
+    Raises:
+        PathError: the text is not a path.
+    """
+    steps: list[str | int] = []
+    position = 0
+    while position < len(text):
+        if match := _PLAIN_STEP.match(text, position):
+            steps.append(match[1])
+        elif match := _BRACKETED.match(text, position):
+            steps.extend(match[1][1:].split("/"))
+        elif steps and (match := _SUBSCRIPT.match(text, position)):
+            steps.append(int(match[1]))
+        else:
+            raise PathError(text, position, _expected(text, position, after_step=bool(steps)))
+        position = match.end()
+    if not steps:
+        raise PathError(text, 0, "expected a path such as /name")
+    if len(steps) > MAX_STEPS:
+        raise PathError(text, 0, f"expected at most {MAX_STEPS} steps, not {len(steps)}")
+    return tuple(steps)
+
+
+def _expected(text: str, position: int, *, after_step: bool) -> str:
+    """The sentence for a text that goes wrong at `position`."""
+    rest = text[position:]
+    if rest.startswith("/"):
+        return "expected a name after '/'"
+    if rest.startswith("[/"):
+        return "expected names and a closing ']' after '[/'"
+    if rest.startswith("[") and after_step:
+        return "expected a subscript such as [0]"
+    if rest[0].isspace() and after_step:
+        return "expected no space (write [/two words] for a name with spaces)"
+    return "expected '/' and a name"
+
+
+def format_path(path: Path) -> str:
+    """Write a path so that `parse_path` reads it back.
+
+    Raises:
+        ValueError: a name is empty or holds `/` or `]`, which no text can express.
+    """
+    return "".join(_format_step(step) for step in path)
+
+
+def _format_step(step: str | int) -> str:
+    if isinstance(step, int):
+        return f"[{step}]"
+    if _PLAIN_STEP.fullmatch(f"/{step}"):
+        return f"/{step}"
+    if step and not {"/", "]"} & set(step):
+        return f"[/{step}]"
+    raise ValueError(f"the field name {step!r} cannot be written as a path")

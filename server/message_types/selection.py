@@ -1,0 +1,112 @@
+"""Select lists: which fields of a message a subscriber gets.
+
+A select list is a comma-separated list of directives, `+/path` to include and `-/path` to exclude
+(AMPS User Guide, Retrieving Part of a Message). The most specific directive that covers a field
+decides; of two for the same path the first one; a field that none covers is included. `+/` and `-/`
+cover everything.
+
+A selection is kept as a tree of names so that a message type walks it in step with the document.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from server.message_types.paths import PathError, parse_path
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from server.message_types.base import Path
+
+_DIRECTIVE = re.compile(r"(?:\[[^\]]*\]|[^,\[])*")
+"""Up to the next comma outside a bracketed name."""
+
+
+class SelectionError(ValueError):
+    """A select list cannot be read; the text says which directive and why."""
+
+
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """What a select list says of one step of the document and of the steps below it.
+
+    Attributes:
+        include: whether the value at this step goes out, unless a step below says otherwise.
+        children: the names below this step that have a say of their own. A name that is not here
+            follows `include`.
+    """
+
+    include: bool = True
+    children: dict[str, Selection] = field(default_factory=dict)
+
+    def includes(self, path: Path) -> bool:
+        """Whether the value at `path` (subscripts do not matter) goes out."""
+        node = self
+        for step in path:
+            if isinstance(step, int):
+                continue
+            child = node.children.get(step)
+            if child is None:
+                break
+            node = child
+        return node.include
+
+
+def parse_selection(text: str) -> Selection:
+    """Read a select list, without the brackets that enclose it in a command's options:
+    `-/,+/id,+/name`.
+
+    Raises:
+        SelectionError: the text is not a select list.
+    """
+    decided: dict[Path, bool] = {}
+    for directive in _directives(text):
+        include, path = _parse_directive(directive)
+        decided.setdefault(path, include)
+    return _tree(decided, default=True)
+
+
+def _directives(text: str) -> Iterator[str]:
+    position = 0
+    while True:
+        match = _DIRECTIVE.match(text, position)
+        directive = match[0] if match else ""
+        position += len(directive)
+        if position < len(text) and text[position] != ",":
+            raise SelectionError(f"select list {text!r}: '[' without ']' in a directive")
+        yield directive.strip()
+        if position == len(text):
+            return
+        position += 1
+
+
+def _parse_directive(directive: str) -> tuple[bool, Path]:
+    if directive[:1] not in ("+", "-"):
+        raise SelectionError(
+            f"select list directive {directive!r}: expected '+' or '-' and a path, such as +/id"
+        )
+    include = directive[0] == "+"
+    if directive[1:] == "/":
+        return include, ()
+    try:
+        path = parse_path(directive[1:])
+    except PathError as error:
+        raise SelectionError(f"select list directive {directive!r}: {error.message}") from None
+    if any(isinstance(step, int) for step in path):
+        raise SelectionError(f"select list directive {directive!r}: subscripts cannot be selected")
+    return include, path
+
+
+def _tree(decided: Mapping[Path, bool], *, default: bool) -> Selection:
+    """The tree of directives with paths relative to its root; MAX_STEPS bounds the recursion."""
+    include = decided.get((), default)
+    below: defaultdict[str, dict[Path, bool]] = defaultdict(dict)
+    for path, said in decided.items():
+        if path:
+            below[str(path[0])][path[1:]] = said
+    children = {name: _tree(said, default=include) for name, said in below.items()}
+    return Selection(include, children)

@@ -1,0 +1,72 @@
+"""Reading paths from a document that has been parsed into dicts and lists.
+
+Arrays are transparent: a name looks into every element, nested arrays count as one, and a path
+that leads through or to an array gives an array of all values there (AMPS User Guide, Compound
+Types in AMPS; Working With Arrays). A subscript at the end of a path picks one of these values, one
+in the middle picks one element of the array there; what is no array is its own element 0. A
+sub-document has no value of its own, and an array without values is NULL.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, TypeAlias, Union, cast
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from server.message_types.base import Value
+
+Tree: TypeAlias = Union[  # noqa: UP007 - "X | Y" takes no forward reference
+    bool, int, float, str, dict[str, "Tree"], list["Tree"], None
+]
+
+
+def read_path(tree: Tree, path: Sequence[str | int]) -> Value:
+    """Read the value of a path: a scalar, an array of scalars, or None."""
+    node = tree
+    for position, step in enumerate(path):
+        if node.__class__ is not dict or step.__class__ is int:
+            return None if node is None else _gather(node, path[position:])
+        node = cast("dict[str | int, Tree]", node).get(step)
+    if node.__class__ is dict:
+        return None
+    return _gather(node, ()) if node.__class__ is list else cast("Value", node)
+
+
+def _gather(node: Tree, path: Sequence[str | int]) -> Value:
+    """Read a path that starts at, or ends in, something else than a dict."""
+    subscript = path[-1] if path and isinstance(path[-1], int) else None
+    nodes = [node]
+    plural = False
+    for step in path if subscript is None else path[:-1]:
+        plural = plural or any(node.__class__ is list for node in nodes)
+        elements = flatten(nodes)
+        if isinstance(step, int):
+            nodes = elements[step : step + 1]
+            plural = False
+        else:
+            nodes = [node[step] for node in elements if isinstance(node, dict) and step in node]
+    plural = plural or any(node.__class__ is list for node in nodes)
+    values = [cast("Value", node) for node in flatten(nodes) if not isinstance(node, dict)]
+    if subscript is not None:
+        return values[subscript] if subscript < len(values) else None
+    if not values:
+        return None
+    return values if plural else values[0]
+
+
+def flatten(nodes: list[Tree]) -> list[Tree]:
+    """The elements of an array with those of its nested arrays in their place, however deep."""
+    if not any(node.__class__ is list for node in nodes):
+        return nodes
+    flat: list[Tree] = []
+    rest = [iter(nodes)]
+    while rest:
+        for node in rest[-1]:
+            if isinstance(node, list):
+                rest.append(iter(node))
+                break
+            flat.append(node)
+        else:
+            rest.pop()
+    return flat
