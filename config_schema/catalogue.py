@@ -124,7 +124,7 @@ class ModuleRule:
 
 @dataclass(frozen=True, slots=True)
 class LibraryRule:
-    """A loadable library that the program stands in for: how it may be used, and its own options."""
+    """A loadable library that the program stands in for: its uses, and the options of loading."""
 
     name: str
     uses: Mapping[ModuleKind, ModuleRule]

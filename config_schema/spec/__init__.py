@@ -7,6 +7,7 @@ from.
 
 from config_schema.spec.actions import ActionSpec, ActionStep
 from config_schema.spec.common import (
+    InetAddr,
     ModuleUse,
     Option,
     Options,
@@ -35,7 +36,6 @@ from config_schema.spec.sow import (
     ViewSpec,
 )
 from config_schema.spec.transports import ProtocolSpec, TransportSpec, TransportType
-from config_schema.units import InetAddr
 
 __all__ = [
     "ActionSpec",

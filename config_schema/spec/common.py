@@ -2,8 +2,29 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Literal
 
 from config_schema.problems import Location
+
+
+@dataclass(frozen=True, slots=True)
+class InetAddr:
+    """An address to listen on or to connect to.
+
+    `host` is None for every address of this machine. `family` is "any" (IPv4 and IPv6 where the
+    machine has both), or what the notation asks for: 0.0.0.0 is "ipv4", [::] is "ipv6".
+    """
+
+    host: str | None
+    port: int
+    family: Literal["any", "ipv4", "ipv6"]
+    location: Location
+
+    def __str__(self) -> str:
+        """Show it as the configuration writes it."""
+        if self.host is None:
+            return str(self.port)
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,13 +4,12 @@ from dataclasses import dataclass
 
 from config_schema.problems import Location
 from config_schema.spec.actions import ActionSpec
-from config_schema.spec.common import ModuleUse, SlowClientLimits, TlsSpec
+from config_schema.spec.common import InetAddr, ModuleUse, SlowClientLimits, TlsSpec
 from config_schema.spec.journal import DestinationSpec, TransactionLogSpec
 from config_schema.spec.logs import LogTargetSpec
 from config_schema.spec.modules import FunctionSpec, MessageTypeSpec, ModuleSpec
 from config_schema.spec.sow import SowSpec
 from config_schema.spec.transports import ProtocolSpec, TransportSpec
-from config_schema.units import InetAddr
 
 
 @dataclass(frozen=True, slots=True)

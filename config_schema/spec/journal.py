@@ -4,8 +4,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from config_schema.problems import Location
-from config_schema.spec.common import ModuleUse, TlsSpec
-from config_schema.units import InetAddr
+from config_schema.spec.common import InetAddr, ModuleUse, TlsSpec
 
 
 @dataclass(frozen=True, slots=True)
