@@ -1,9 +1,46 @@
-"""A configuration file as a tree: Include and ${VARIABLE} expanded, every node with its place."""
+"""A configuration file as a tree: Include and ${VARIABLE} expanded, every node with its place.
 
+Each file is parsed on its own. Walking its tree from the top, variables are replaced in texts and
+attributes, an Include is replaced by the walked tree of the file it names, and a `Node` is built
+for every element on the way back up, while it is still known which file the element came from. The
+XML tree is changed along the way, so that in the end it prints as the expanded configuration.
+
+Three limits keep any set of files affordable: a file never includes itself, the files put together
+stay under ConfigCycleDetectionThreshold, and elements nest no deeper than MAX_DEPTH.
+
+Source: AMPS User Guide, Including External Files and AMPS Process Options.
+"""
+
+import os
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Final
 
+from lxml import etree
+
+from config_schema import xml_file
 from config_schema.problems import Location, Problems
+from config_schema.units import UnitError, parse_bool, parse_size, quoted
+from config_schema.variables import VariableError, Variables
+from config_schema.xml_file import FileError
+
+MAX_DEPTH: Final = 100
+"""How deep elements may nest, counted through included files; real configurations need about 10."""
+
+MAX_INCLUDES: Final = 5_000
+"""How many Include directives may be followed: tiny files cost time before they cost room."""
+
+DEFAULT_SIZE_LIMIT: Final = 5 << 20
+"""The default of ConfigCycleDetectionThreshold, in bytes."""
+
+_INCLUDE: Final = "Include"
+_IGNORED_NAMESPACES: Final = frozenset(
+    {
+        "http://www.w3.org/2001/XMLSchema-instance",  # where an editor finds the schema
+        "http://www.w3.org/XML/1998/namespace",
+    }
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,5 +93,268 @@ class Document:
 def load(
     path: str, *, defines: Mapping[str, str], environ: Mapping[str, str], problems: Problems
 ) -> Document | None:
-    """Read a configuration file and everything it includes."""
-    raise NotImplementedError
+    """Read a configuration file and everything it includes.
+
+    Args:
+        path: the file; an Include in it is relative to the file that holds it.
+        defines: variables given with -D; they come before those of the environment.
+        environ: the environment.
+        problems: takes what is wrong.
+
+    Returns:
+        The expanded configuration; None if it cannot be put together, which `problems` then says.
+    """
+    reader = _Reader(Variables(path, defines=defines, environ=environ), problems)
+    problems.reading(path)
+    try:
+        text = xml_file.read(path, path)
+        file = _File(path, xml_file.parse(text, path))
+        root = reader.start(file, len(text))
+    except (FileError, _LimitReachedError) as error:
+        problems.error(error.location, "", str(error))
+        return None
+    return None if reader.failed else Document(root, path, _to_text(file.element))
+
+
+@dataclass(frozen=True, slots=True)
+class _File:
+    """A parsed file, and the Include directive that asked for it."""
+
+    path: str
+    element: etree._Element
+    asked_at: Location | None = None
+    asked_by: "_File | None" = None
+
+    def at(self, element: etree._Element) -> Location:
+        """Locate an element; past line 65,535 lxml only knows where the next text ends."""
+        return Location(self.path, element.sourceline or 1)
+
+    def chain(self) -> "list[_File]":
+        """Return the files that led to this one, outermost first, this one last."""
+        return [*(self.asked_by.chain() if self.asked_by else ()), self]
+
+
+class _LimitReachedError(Exception):
+    """The configuration is too large in some way; `location` says where that showed."""
+
+    def __init__(self, location: Location, message: str) -> None:
+        super().__init__(message)
+        self.location = location
+
+
+class _Reader:
+    """The state of one load: how much may still be read, and whether something went wrong."""
+
+    def __init__(self, variables: Variables, problems: Problems) -> None:
+        self._variables = variables
+        self._problems = problems
+        self._size = 0
+        self._size_limit = DEFAULT_SIZE_LIMIT
+        self._includes = 0
+        self._comment_default = False
+        self.failed = False
+
+    def start(self, file: _File, size: int) -> Node:
+        """Expand the first file, whose text has `size` characters, in place.
+
+        Raises:
+            _LimitReachedError: there is no point in going on.
+        """
+        self._read_settings(file)
+        self._grow(size, Location(file.path, 1))
+        return self._walk(file.element, file, depth=1)
+
+    def _read_settings(self, file: _File) -> None:
+        for element in file.element.iterchildren("{*}*"):
+            location, label = file.at(element), _label(element)
+            try:
+                if _name(element) == "ConfigCycleDetectionThreshold":
+                    self._size_limit = parse_size(self._expand(element.text, location, label))
+                elif _name(element) == "ConfigIncludeCommentDefault":
+                    self._comment_default = parse_bool(self._expand(element.text, location, label))
+            except UnitError as error:
+                self._error(location, label, str(error))
+
+    def _walk(self, element: etree._Element, file: _File, depth: int) -> Node:
+        location = file.at(element)
+        if depth > MAX_DEPTH:
+            raise _LimitReachedError(location, f"elements are nested more than {MAX_DEPTH} deep")
+        for name, value in element.attrib.items():
+            expanded = self._expand(value, location, f"{_label(element)}/@{name}")
+            if expanded != value:
+                element.set(name, expanded)
+        children, text = self._walk_content(element, file, depth)
+        return Node(_name(element), text, _attributes(element), tuple(children), location)
+
+    def _walk_content(
+        self, element: etree._Element, file: _File, depth: int
+    ) -> tuple[list[Node], str]:
+        """Expand what is inside an element; return its child nodes and its own text, stripped."""
+        location, label = file.at(element), _label(element)
+        texts = [self._expand(element.text, location, label)]
+        if texts[0] != (element.text or ""):
+            element.text = texts[0]
+        nodes: list[Node] = []
+        for child in list(element):
+            tail = self._expand(child.tail, location, label)
+            if tail != (child.tail or ""):
+                child.tail = tail
+            texts.append(tail)
+            if not isinstance(child.tag, str):  # a comment or a processing instruction
+                continue
+            if _name(child) == _INCLUDE:
+                nodes += self._include(child, file, depth + 1)
+            else:
+                nodes.append(self._walk(child, file, depth + 1))
+        return nodes, "".join(texts).strip()
+
+    def _include(self, directive: etree._Element, file: _File, depth: int) -> list[Node]:
+        """Put the content of the named file in the place of the directive; return its nodes."""
+        location, label = file.at(directive), _label(directive)
+        name = self._expand(directive.text, location, label).strip()
+        wants_comment = self._wants_comment(directive, location, label)
+        if not name or any(isinstance(child.tag, str) for child in directive):
+            self._error(location, label, "expected the name of a file to include, and nothing else")
+            return []
+        included = self._open(name, location, label, file)
+        if included is None:
+            return []
+        if depth > MAX_DEPTH:
+            raise _LimitReachedError(location, f"files are included more than {MAX_DEPTH} deep")
+        nodes, _ = self._walk_content(included.element, included, depth)
+        _splice(directive, included.element, name if wants_comment else None)
+        return nodes
+
+    def _wants_comment(self, directive: etree._Element, location: Location, label: str) -> bool:
+        wanted = self._comment_default
+        for name, value in _attributes(directive).items():
+            if name != "comment":
+                hint = "the one attribute here is comment"
+                self._error(location, label, f"unknown attribute {quoted(name)}", hint)
+                continue
+            try:
+                wanted = parse_bool(self._expand(value, location, f"{label}/@comment"))
+            except UnitError as error:
+                self._error(location, f"{label}/@comment", str(error))
+        return wanted
+
+    def _open(self, name: str, location: Location, label: str, file: _File) -> _File | None:
+        path = os.path.join(os.path.dirname(file.path), name)
+        self._includes += 1
+        if self._includes > MAX_INCLUDES:
+            raise _LimitReachedError(
+                location, f"more than {MAX_INCLUDES} Include directives are followed"
+            )
+        cycle = _cycle(path, location, file)
+        if cycle:
+            self._error(location, label, f"a file must not include itself: {cycle}")
+            return None
+        self._problems.reading(path)
+        try:
+            text = xml_file.read(path, path)
+            self._grow(len(text), location)
+            fragment = xml_file.parse_fragment(text, path)
+        except FileError as error:
+            if error.location.line:  # the file is there; what is wrong is inside
+                self._error(error.location, "", str(error))
+            else:
+                self._error(location, label, f"{quoted(path)} {error}")
+            return None
+        if not _holds_only_elements(fragment):
+            expected = "expected one or more XML elements, and no text outside of them"
+            self._error(Location(path, 1), "", f"the file cannot be included: {expected}")
+            return None
+        return _File(path, fragment, location, file)
+
+    def _expand(self, text: str | None, location: Location, label: str) -> str:
+        text = text or ""
+        try:
+            expanded = self._variables.expand(text)
+        except VariableError as error:
+            self._error(location, label, str(error))
+            return text
+        self._grow(len(expanded) - len(text), location)
+        return expanded
+
+    def _grow(self, characters: int, location: Location) -> None:
+        self._size += characters
+        if self._size > self._size_limit:
+            raise _LimitReachedError(
+                location,
+                f"the configuration is larger than {self._size_limit:,} bytes here, with Include "
+                "and variables replaced; ConfigCycleDetectionThreshold sets this limit",
+            )
+
+    def _error(self, location: Location, label: str, message: str, hint: str | None = None) -> None:
+        self.failed = True
+        self._problems.error(location, label, message, hint)
+
+
+def _holds_only_elements(fragment: etree._Element) -> bool:
+    texts = [fragment.text, *(child.tail for child in fragment)]
+    has_element = any(isinstance(child.tag, str) for child in fragment)
+    return has_element and not any(text and text.strip() for text in texts)
+
+
+def _splice(directive: etree._Element, fragment: etree._Element, shown: str | None) -> None:
+    """Replace an Include by what it names, between comments if `shown` is a name to put in them."""
+    parent = directive.getparent()
+    if parent is None:
+        raise AssertionError("the outermost element is walked, never included")
+    content = list(fragment)
+    if shown is not None:
+        name = re.sub("-(?=-)", "- ", shown)  # a comment must not hold two hyphens in a row
+        start = etree.Comment(f" Start <Include>{name}</Include> ")
+        start.tail = content[-1].tail = _indentation(directive, parent)
+        content = [start, *content, etree.Comment(f" End <Include>{name}</Include> ")]
+    content[-1].tail = directive.tail
+    position = parent.index(directive)
+    parent[position : position + 1] = content
+
+
+def _indentation(element: etree._Element, parent: etree._Element) -> str:
+    previous = element.getprevious()
+    before = parent.text if previous is None else previous.tail
+    return before if before and before.isspace() else "\n"
+
+
+def _cycle(path: str, location: Location, file: _File) -> str:
+    """Describe how including `path` leads back to a file that is being read; "" if it does not."""
+    chain = file.chain()
+    target = os.path.realpath(path)
+    start = next((i for i, f in enumerate(chain) if os.path.realpath(f.path) == target), None)
+    if start is None:
+        return ""
+    steps = [f"{step.asked_at} includes {step.path}" for step in chain[start + 1 :]]
+    return ", ".join([*steps, f"{location} includes {path}"])
+
+
+def _name(element: etree._Element) -> str:
+    """Name an element as it is written; a default namespace (xmlns="...") does not matter."""
+    local = etree.QName(element).localname
+    return f"{element.prefix}:{local}" if element.prefix else local
+
+
+def _label(element: etree._Element) -> str:
+    parent = element.getparent()
+    if parent is None or parent.tag == xml_file.FRAGMENT:
+        return _name(element)
+    return f"{_name(parent)}/{_name(element)}"
+
+
+def _attributes(element: etree._Element) -> dict[str, str]:
+    prefixes = {uri: prefix for prefix, uri in element.nsmap.items()}
+    attributes = {}
+    for key, value in element.attrib.items():
+        name = etree.QName(key)
+        if name.namespace is None:
+            attributes[name.localname] = value
+        elif name.namespace not in _IGNORED_NAMESPACES:
+            attributes[f"{prefixes[name.namespace]}:{name.localname}"] = value
+    return attributes
+
+
+def _to_text(root: etree._Element) -> str:
+    around = [*reversed(list(root.itersiblings(preceding=True))), root, *root.itersiblings()]
+    parts = [etree.tostring(part, encoding="unicode", with_tail=False) for part in around]
+    return "\n".join(['<?xml version="1.0" encoding="UTF-8"?>', *parts, ""])

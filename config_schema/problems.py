@@ -47,7 +47,7 @@ class Problem:
     Attributes:
         location: where it was written.
         severity: whether the configuration can still be used.
-        element: the element in question with its parent ("Transport/InetAddr"); "" for a whole file.
+        element: the element with its parent, "Transport/InetAddr"; "" for a whole file.
         message: what is wrong and what was expected.
         hint: what to do about it, or None where the message already says so.
     """

@@ -73,7 +73,7 @@ class UnitError(ValueError):
 
 
 @dataclass(frozen=True, slots=True)
-class InetAddr:
+class Address:
     """Where to listen or to connect.
 
     Attributes:
@@ -85,12 +85,6 @@ class InetAddr:
     host: str | None
     port: int
     family: Family
-
-    def __str__(self) -> str:
-        if self.host is None:
-            return str(self.port)
-        host = f"[{self.host}]" if ":" in self.host else self.host
-        return f"{host}:{self.port}"
 
 
 def parse_interval(text: str, bare: str = "s") -> int:
@@ -178,7 +172,7 @@ def parse_octal_mask(text: str) -> int:
     return int(digits, 8)
 
 
-def parse_inet_address(text: str) -> InetAddr:
+def parse_inet_address(text: str) -> Address:
     """Read an address: `9007`, `host:9007`, `0.0.0.0:9007` (IPv4 only), `[::]:9007` (IPv6 only).
 
     Source: AMPS User Guide, Configuring Transports (InetAddr) and Using IPv6 For Connections.
@@ -189,21 +183,21 @@ def parse_inet_address(text: str) -> InetAddr:
     address = text.strip()
     host, separator, port = address.rpartition(":")
     if not separator:
-        return InetAddr(None, _port(port, text), "any")
+        return Address(None, _port(port, text), "any")
     if host.startswith("[") and host.endswith("]"):
-        return InetAddr(_ipv6(host[1:-1], text), _port(port, text), "ipv6")
+        return Address(_ipv6(host[1:-1], text), _port(port, text), "ipv6")
     if ":" in host:
         raise UnitError(
             f"{quoted(text)} is not an address: "
             "write an IPv6 address in brackets, such as [::1]:9007"
         )
     if _DOTTED_NUMBERS.fullmatch(host):
-        return InetAddr(_ipv4(host, text), _port(port, text), "ipv4")
+        return Address(_ipv4(host, text), _port(port, text), "ipv4")
     if not _HOST_NAME.fullmatch(host):
         raise UnitError(
             f"{quoted(text)} is not an address: expected a port such as 9007, or host:port"
         )
-    return InetAddr(host, _port(port, text), "any")
+    return Address(host, _port(port, text), "any")
 
 
 def quoted(text: str) -> str:

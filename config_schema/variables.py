@@ -1,0 +1,80 @@
+"""${VARIABLE} in the text and the attributes of a configuration.
+
+Expansion works on parsed values, never on the XML, so the value of a variable cannot add elements,
+close a comment or break a tag. A value is taken as it is: it is not expanded again.
+
+Source: AMPS User Guide, Environment Variables in AMPS Configuration and Internal Environment
+Variables. What happens to an undefined variable is our choice, see docs/compatibility.md.
+"""
+
+import os
+import re
+from collections.abc import Mapping
+from typing import Final
+
+from config_schema.units import quoted
+from config_schema.version import AMPS_VERSION
+
+MAX_EXPANSION: Final = 1 << 20
+"""How many characters variables may add to one text or attribute."""
+
+_REFERENCE: Final = re.compile(r"\$\{([^{}]*)\}")
+_NOT_IN_XML: Final = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+
+
+class VariableError(ValueError):
+    """A variable that cannot be expanded; its text is a sentence for the author."""
+
+
+class Variables:
+    """The variables that a configuration may use."""
+
+    def __init__(
+        self, config_path: str, *, defines: Mapping[str, str], environ: Mapping[str, str]
+    ) -> None:
+        """Collect the variables of one run.
+
+        Args:
+            config_path: the file the server was started with.
+            defines: values given with -D; they come before the environment.
+            environ: the environment.
+        """
+        full_path = os.path.abspath(config_path)
+        built_in = {
+            "AMPS_CONFIG_DIRECTORY": os.path.dirname(full_path),
+            "AMPS_CONFIG_PATH": full_path,
+            "AMPS_VERSION": AMPS_VERSION,
+        }
+        self._values = {**environ, **defines, **built_in}
+
+    def expand(self, text: str) -> str:
+        """Replace every ${NAME} of `text` by its value.
+
+        Raises:
+            VariableError: a variable is not defined, or its value cannot stand in a configuration.
+        """
+        if "${" not in text:
+            return text
+        added = sum(len(self._value(reference[1])) for reference in _REFERENCE.finditer(text))
+        if added > MAX_EXPANSION:
+            raise VariableError(f"the variables in {quoted(text)} stand for too long a text")
+        expanded = _REFERENCE.sub(lambda reference: self._value(reference[1]), text)
+        if _REFERENCE.search(expanded):
+            raise VariableError(
+                f"{quoted(text)} still holds a ${{VARIABLE}} after its variables were replaced; "
+                "the value of a variable is not expanded again"
+            )
+        return expanded
+
+    def _value(self, name: str) -> str:
+        value = self._values.get(name)
+        if value is None:
+            raise VariableError(
+                f"variable {quoted(name)} is not defined; "
+                "set it in the environment or start with -DNAME=value"
+            )
+        if _NOT_IN_XML.search(value):
+            raise VariableError(
+                f"the value of variable {quoted(name)} holds a character that XML does not allow"
+            )
+        return value
