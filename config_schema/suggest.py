@@ -1,0 +1,72 @@
+"""What the author of a configuration probably meant: the right name, or the right place for it."""
+
+from collections.abc import Iterable
+from difflib import get_close_matches
+from functools import lru_cache
+from typing import Final
+
+from config_schema import schema
+
+_CLOSE: Final = 0.7
+"""How alike two words must be, as difflib measures it; `InetAdr` and `InetAddr` are 0.93 alike."""
+
+_MOST_LISTED: Final = 8
+"""More names than this are not listed in a hint: they would bury the problem."""
+
+_LONGEST_COMPARED: Final = 64
+"""Longer words are nobody's slip of the pen, and comparing them takes time."""
+
+
+def nearest(word: str, known: Iterable[str]) -> str | None:
+    """Return the known word that `word` was probably meant to be, or None; case does not matter."""
+    if len(word) > _LONGEST_COMPARED:
+        return None
+    by_folded = {name.casefold(): name for name in known}
+    matches = get_close_matches(word.casefold(), by_folded, n=1, cutoff=_CLOSE)
+    return by_folded[matches[0]] if matches else None
+
+
+@lru_cache(maxsize=1024)
+def for_element(name: str, parent_path: str) -> str | None:
+    """Say what to do about an element that is not known inside its parent.
+
+    Args:
+        name: the element as written.
+        parent_path: the canonical path of the element that it stands in.
+
+    Returns:
+        A hint ("did you mean InetAddr?", "Key belongs inside Topic"), or None without an idea.
+    """
+    allowed = [*schema.children(parent_path), *schema.synonyms(parent_path)]
+    meant = nearest(name, allowed)
+    places = _places(name, parent_path)
+    if places and not (meant and meant.casefold() == name.casefold()):
+        return f"{name} belongs inside {_either(places)}"
+    if meant:
+        return f"did you mean {meant}?"
+    if 0 < len(allowed) <= _MOST_LISTED:
+        return f"expected {_either(allowed)}"
+    return None
+
+
+def _places(name: str, parent_path: str) -> list[str]:
+    """Name the parents in which `name` is known and that are nearest to where it was written."""
+    steps: dict[str, int] = {}
+    for doc in schema.elements().values():
+        if doc.name == name or name in doc.synonyms:
+            parent = doc.parent.rpartition("/")[2]
+            steps[parent] = min(steps.get(parent, 99), _steps(parent_path, doc.parent))
+    return [parent for parent in steps if parent and steps[parent] == min(steps.values())][:3]
+
+
+def _steps(start: str, end: str) -> int:
+    """Count the steps from one element to another through the tree."""
+    here, there = start.split("/"), end.split("/")
+    shared = 0
+    while shared < min(len(here), len(there)) and here[shared] == there[shared]:
+        shared += 1
+    return len(here) + len(there) - 2 * shared
+
+
+def _either(names: list[str]) -> str:
+    return " or ".join(filter(None, [", ".join(names[:-1]), names[-1]]))

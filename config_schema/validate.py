@@ -1,0 +1,242 @@
+"""The structure of a configuration: which elements, how often, with what kind of value.
+
+Synonyms are renamed first, so that the schema and everything after it know one name per element.
+Then xmlschema judges the whole tree by amps_config.xsd. It says which element breaks a rule; the
+words come from here, taken from what the schema documents about that element, because the author of
+a configuration does not read XSD.
+
+What can only be known by looking at several places (a name that is not defined, an expression that
+does not parse) is left to the compiler.
+"""
+
+import re
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
+from itertools import islice
+from typing import Final, NamedTuple
+from xml.etree.ElementTree import Element
+
+from xmlschema import XMLSchemaChildrenValidationError, XMLSchemaValidationError
+from xmlschema.validators import XsdAttributeGroup, XsdElement, XsdGroup
+
+from config_schema import schema, suggest
+from config_schema.document import Document, Node
+from config_schema.problems import Problems
+from config_schema.schema import ElementDoc
+from config_schema.units import (
+    UnitError,
+    parse_bool,
+    parse_count,
+    parse_inet_address,
+    parse_interval,
+    parse_octal_mask,
+    parse_size,
+    quoted,
+)
+from config_schema.version import AMPS_VERSION
+
+MAX_VIOLATIONS: Final = 500
+"""More than these are not reported: such a file is not a configuration with mistakes in it."""
+
+_PARSERS: Final[Mapping[str, Callable[[str], object]]] = {
+    "interval": parse_interval,
+    "size": parse_size,
+    "count": parse_count,
+    "boolean": parse_bool,
+    "fileMask": parse_octal_mask,
+    "inetAddr": parse_inet_address,
+}
+"""Simple types of the schema whose own parser explains best what is wrong with a value."""
+
+
+def validate(document: Document, problems: Problems) -> Node:
+    """Check the structure of a configuration.
+
+    ConfigValidation `disabled` skips the schema; the compiler still refuses what it cannot use.
+
+    Args:
+        document: the configuration as read.
+        problems: takes violations, and a note for each element that has no effect.
+
+    Returns:
+        The tree in canonical names, whether or not there were problems.
+    """
+    if document.root.tag != schema.ROOT:
+        problems.error(
+            document.root,
+            document.root.tag,
+            f"the outermost element of a configuration is {schema.ROOT}",
+        )
+        return document.root
+    root = _canonical(document.root, schema.ROOT)
+    _check_versions(root, problems)
+    if _skips_validation(root):
+        node = root.find("ConfigValidation") or root
+        problems.warning(
+            node, _label(root, node), "the configuration is used without checking its structure"
+        )
+        return root
+    tree = _to_element(root, schema.ROOT)
+    for violation in islice(_violations(tree), MAX_VIOLATIONS):
+        problems.error(*violation)
+    _remark(tree, problems)
+    return root
+
+
+class _Element(Element):
+    """An element as xmlschema takes it, which knows the node it stands for and its path."""
+
+    node: Node
+    path: str
+
+
+class _Violation(NamedTuple):
+    """The arguments of Problems.error."""
+
+    where: Node
+    element: str
+    message: str
+    hint: str | None = None
+
+
+def _canonical(node: Node, path: str) -> Node:
+    names = schema.synonyms(path)
+    children = []
+    for child in node.children:
+        tag = names.get(child.tag, child.tag)
+        children.append(replace(_canonical(child, f"{path}/{tag}"), tag=tag))
+    return replace(node, children=tuple(children))
+
+
+def _skips_validation(root: Node) -> bool:
+    try:
+        return not parse_bool(root.value("ConfigValidation", "enabled") or "")
+    except UnitError:
+        return False
+
+
+def _check_versions(root: Node, problems: Problems) -> None:
+    """Compare with the version whose language this is (AMPS User Guide, AMPS Process Options)."""
+    for name, report in (
+        ("RequiredMinimumVersion", problems.error),
+        ("SuggestedMinimumVersion", problems.warning),
+    ):
+        for node in root.all(name):
+            if _version(node.text) > _version(AMPS_VERSION):
+                found = f"this server implements {AMPS_VERSION}"
+                report(node, _label(root, node), f"asks for AMPS {node.text} or later; {found}")
+
+
+def _version(text: str) -> list[int]:
+    """Read the leading numbers of a version; trailing zeros do not count."""
+    numbers = [int(number) for number in re.findall(r"\d+", text[:100])]
+    while numbers and numbers[-1] == 0:
+        numbers.pop()
+    return numbers
+
+
+def _to_element(node: Node, path: str) -> _Element:
+    element = _Element(node.tag, dict(node.attributes))
+    element.text = node.text
+    element.node = node
+    element.path = path
+    element.extend(_to_element(child, f"{path}/{child.tag}") for child in node.children)
+    return element
+
+
+def _violations(tree: _Element) -> Iterator[_Violation]:
+    explained: set[_Element] = set()  # one bad child makes xmlschema report its siblings as well
+    for error in schema.load_schema().iter_errors(tree):
+        element = error.elem
+        if not isinstance(element, _Element):
+            raise TypeError(f"a violation without its element: {error.reason}")
+        if not isinstance(error, XMLSchemaChildrenValidationError):
+            yield from _explain(element, error)
+        elif element not in explained:
+            explained.add(element)
+            yield from _wrong_children(element)
+
+
+def _explain(element: _Element, error: XMLSchemaValidationError) -> Iterator[_Violation]:
+    if isinstance(error.validator, XsdAttributeGroup):
+        yield from _unknown_attributes(element)
+    elif isinstance(error.validator, XsdGroup):
+        expected = "expected elements only"
+        yield _violation(element, f"unexpected text {quoted(element.node.text)}: {expected}")
+    elif isinstance(error.validator, XsdElement) and len(element):
+        yield _violation(element, f"expected text, found the element {element[0].tag}")
+    else:
+        yield _bad_value(element)
+
+
+def _wrong_children(element: _Element) -> Iterator[_Violation]:
+    """Compare the children of an element with those that the schema lists."""
+    listed = schema.children(element.path)
+    first: dict[str, Node] = {}
+    for child in element.node.children:
+        doc = listed.get(child.tag)
+        earlier = first.setdefault(child.tag, child)
+        label = _label(element.node, child)
+        if doc is None and _others(element.path) == "refused":
+            hint = suggest.for_element(child.tag, element.path)
+            yield _Violation(child, label, "unknown element", hint)
+        elif doc and not doc.repeatable and earlier is not child:
+            yield _Violation(child, label, f"given twice: it is already at {earlier.location}")
+    for name, doc in listed.items():
+        if doc.required and name not in first:
+            expected = f": expected {doc.expected}" if doc.expected else ""
+            label = f"{element.node.tag}/{name}"
+            yield _Violation(element.node, label, f"is missing but required{expected}")
+
+
+def _unknown_attributes(element: _Element) -> Iterator[_Violation]:
+    for name in element.node.attributes:
+        meant = suggest.nearest(name, schema.children(element.path))
+        hint = f"write it as an element, <{meant}>" if meant else None
+        yield _violation(element, f"unknown attribute {quoted(name)}", hint)
+
+
+def _bad_value(element: _Element) -> _Violation:
+    text, doc = element.node.text, schema.elements()[element.path]
+    try:
+        _PARSERS.get(doc.type_name, str)(text)
+    except UnitError as error:
+        return _violation(element, str(error))
+    choices = ", ".join(doc.values)
+    listed = f" ({choices})" if any(value not in doc.expected for value in doc.values) else ""
+    given = f"{quoted(text)} is not accepted" if text else "is empty"
+    meant = suggest.nearest(text, doc.values)
+    hint = f"did you mean {meant}?" if meant else None
+    return _violation(element, f"{given}: expected {doc.expected}{listed}", hint)
+
+
+def _remark(element: _Element, problems: Problems) -> None:
+    """Say what the schema lets pass but its author should know."""
+    parent, listed = element.node, schema.children(element.path)
+    tolerated = _others(element.path) == "tolerated"
+    for child in element:
+        if not isinstance(child, _Element):
+            raise TypeError("every element of the tree is made by _to_element")
+        label = _label(parent, child.node)
+        reason = schema.effect(child.path)
+        if reason is not None:
+            problems.info(child.node, label, f"has no effect here: {reason}")
+        if tolerated and child.node.tag not in listed:
+            hint = suggest.for_element(child.node.tag, element.path)
+            problems.warning(child.node, label, "unknown element, ignored", hint)
+        _remark(child, problems)
+
+
+def _violation(element: _Element, message: str, hint: str | None = None) -> _Violation:
+    doc = schema.elements()[element.path]
+    parent = doc.parent.rpartition("/")[2]
+    return _Violation(element.node, f"{parent}/{doc.name}" if parent else doc.name, message, hint)
+
+
+def _others(path: str) -> schema.Others:
+    doc: ElementDoc | None = schema.elements().get(path)
+    return doc.others if doc else "any"
+
+
+def _label(parent: Node, child: Node) -> str:
+    return f"{parent.tag}/{child.tag}"
