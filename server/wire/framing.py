@@ -16,6 +16,7 @@ from struct import Struct
 from typing import Final
 
 _LENGTH: Final = Struct(">I")
+_OPENING_BRACE: Final = ord("{")
 _MAXIMUM_FRAME: Final = 200 * 1024 * 1024
 
 # A flat JSON object: strings with escapes, and anything else that is neither quote nor brace. The
@@ -35,14 +36,19 @@ class FrameReader:
 
     Args:
         limit: the largest frame accepted, in bytes (AMPS User Guide, Message Size Limits).
+
+    Attributes:
+        error: what was found instead of a frame; None while the stream is good. Frames that stood
+            before it have been handed out, nothing behind it ever is.
     """
 
-    __slots__ = ("_limit", "_missing", "_partial")
+    __slots__ = ("_limit", "_missing", "_partial", "error")
 
     def __init__(self, limit: int = _MAXIMUM_FRAME) -> None:
         self._limit = limit
         self._partial: list[bytes] = []  # the chunks of a frame that is not complete yet
         self._missing = 0  # bytes wanted before another look at them can pay
+        self.error: FrameError | None = None
 
     @property
     def has_partial_frame(self) -> bool:
@@ -57,10 +63,9 @@ class FrameReader:
 
         Returns:
             The frames completed by them, in order.
-
-        Raises:
-            FrameError: a frame is larger than the limit, or has no header.
         """
+        if self.error is not None:
+            return []
         if self._partial:
             self._partial.append(chunk)
             self._missing -= len(chunk)
@@ -80,18 +85,20 @@ class FrameReader:
             (length,) = length_at(chunk, position)
             end = start + length
             if length > limit:
-                raise FrameError(
+                self.error = FrameError(
                     f"a frame of {length} bytes is over the limit of {limit}"
                     f" (first bytes {chunk[position : position + 16]!r})"
                 )
+                return frames
             if end > size:
                 self._wait_for(end - size, chunk, position)
                 return frames
             body_start = find(b"}", start, end) + 1
-            if body_start == 0 or chunk[start] != 123:  # "{"
-                raise FrameError(
+            if body_start == 0 or chunk[start] != _OPENING_BRACE:
+                self.error = FrameError(
                     f"a frame without a header: {chunk[start : min(end, start + 32)]!r}"
                 )
+                return frames
             append((chunk[start:body_start], chunk[body_start:end]))
             position = end
         if position < size:

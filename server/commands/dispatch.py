@@ -1,0 +1,108 @@
+"""Which commands there are, which a session accepts in its state, and how they are refused."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Final
+
+from msgspec.structs import replace
+
+from server.commands import flush, heartbeat, logon, publish, subscribe, unsubscribe
+from server.commands.acks import acknowledge, fail
+from server.commands.refusal import CommandRefused
+from server.wire.header import Header, encode_header
+
+if TYPE_CHECKING:
+    from server.session import Session
+
+Handler = Callable[["Session", Header, bytes], None]
+
+BEFORE_LOGON: Final[Mapping[str, Handler]] = {
+    "logon": logon.handle,
+}
+
+AFTER_LOGON: Final[Mapping[str, Handler]] = {
+    "publish": publish.handle,
+    "p": publish.handle,
+    "delta_publish": publish.handle,
+    "subscribe": subscribe.handle,
+    "delta_subscribe": subscribe.handle,
+    "unsubscribe": unsubscribe.handle,
+    "flush": flush.handle,
+    "heartbeat": heartbeat.handle,
+}
+
+_TRACE_IDS: Final = {"logon": "12-0010", "publish": "12-0001", "p": "12-0001"}
+_OTHER_TRACE_ID: Final = "12-0002"
+
+
+def execute(session: Session, header: Header, body: bytes, header_bytes: bytes) -> None:
+    """Carry out one command of a session, or refuse it."""
+    _trace(session, header, body)
+    try:
+        if session.logged_on:
+            _execute_after_logon(session, header, body, header_bytes)
+        elif header.command in BEFORE_LOGON:
+            BEFORE_LOGON[header.command](session, header, body)
+        elif header.command in AFTER_LOGON:
+            logon.log_on_implicitly(session)
+            _execute_after_logon(session, header, body, header_bytes)
+        else:
+            raise _unknown(header)
+    except CommandRefused as refusal:
+        refuse(session, header, refusal.reason, refusal.detail)
+        if refusal.disconnect is not None:
+            session.close(refusal.disconnect)
+
+
+def refuse(session: Session, header: Header, reason: str, detail: str) -> None:
+    """Say to whoever sent a command, and to the log, why it is not carried out.
+
+    A failure is reported in the `processed` ack, and in the `persisted` one, which publishers ask
+    for (AMPS Command Reference, publish command: Errors).
+    """
+    for ack in ("processed", "persisted"):
+        fail(session, header, ack, reason, detail)
+    session.engine.log.emit(
+        "02-0001",
+        client=session.client_name,
+        command=header.command,
+        reason=reason,
+        detail=detail,
+    )
+
+
+def _execute_after_logon(
+    session: Session, header: Header, body: bytes, header_bytes: bytes
+) -> None:
+    handler = AFTER_LOGON.get(header.command)
+    if handler is None:
+        if header.command in BEFORE_LOGON:
+            raise CommandRefused("already logged on", "a connection can log on only once")
+        raise _unknown(header)
+    acknowledge(session, header, "received")
+    handler(session, header, body)
+    if handler is publish.handle and publish.is_plain(session, header):
+        session.remember_plain_publish(header_bytes, session.find_topic(header.topic or ""))
+
+
+def _unknown(header: Header) -> CommandRefused:
+    return CommandRefused(
+        "unknown command",
+        f"{header.command!r} is no command of the amps protocol",
+        disconnect="unknown command",
+    )
+
+
+def _trace(session: Session, header: Header, body: bytes) -> None:
+    log = session.engine.log
+    message_id = _TRACE_IDS.get(header.command, _OTHER_TRACE_ID)
+    if log.enabled(message_id):
+        shown = header if header.password is None else replace(header, password="***")  # noqa: S106 - hides one
+        log.emit(
+            message_id,
+            client=session.client_name,
+            command=header.command,
+            header=encode_header(shown),
+            body=body,
+        )

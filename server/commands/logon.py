@@ -1,0 +1,97 @@
+"""logon: who is there, and which message type do they speak."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from config_schema.version import AMPS_VERSION
+from server.commands.acks import acknowledge
+from server.commands.refusal import CommandRefused
+from server.security.authentication import Credentials
+from server.security.entitlement import Permission
+from server.wire.bookmarks import client_hash
+from server.wire.header import Header
+
+if TYPE_CHECKING:
+    from server.session import Session
+
+
+def handle(session: Session, header: Header, _body: bytes) -> None:
+    """Log a connection on (AMPS Command Reference, logon command).
+
+    Raises:
+        CommandRefused: the message type cannot be spoken here, or the user may not log on.
+    """
+    acknowledge(session, header, "received")
+    message_type = _message_type(session, header)
+    credentials = Credentials(header.user_id or "", header.password or "", explicit=True)
+    reason = _admit(session, credentials)
+    client_name = header.client_name or session.connection_name
+    session.log_on(client_name, message_type)
+    session.engine.log.emit(
+        "1F-0004",
+        connection=session.connection_name,
+        client=client_name,
+        user=session.user,
+        name_hash=client_hash(client_name),
+        version=header.version or "",
+        last_acked=0,
+        last_logged=0,
+        correlation_id=header.correlation_id or "",
+    )
+    acknowledge(
+        session,
+        header,
+        "processed",
+        client_name=client_name,
+        sequence=0,
+        bookmark=f"{client_hash(client_name)}|0|",
+        reason=reason,
+        long_version=AMPS_VERSION,
+    )
+
+
+def log_on_implicitly(session: Session) -> None:
+    """Log a connection on that sent another command first, where the transport allows it.
+
+    Raises:
+        CommandRefused: it does not.
+    """
+    _admit(session, Credentials("", "", explicit=False))
+    session.log_on(session.connection_name, session.entrance.message_type or "")
+
+
+def _message_type(session: Session, header: Header) -> str:
+    fixed, wanted = session.entrance.message_type, header.message_type
+    if fixed is not None:
+        if wanted not in (None, "", fixed):
+            raise CommandRefused(
+                "invalid message type",
+                f"transport {session.entrance.transport} speaks {fixed} only, not {wanted}",
+            )
+        return fixed
+    if not wanted:
+        raise CommandRefused(
+            "invalid message type",
+            "the logon names no message type (header mt), which this transport requires",
+        )
+    known = session.engine.settings.message_types
+    if wanted not in known:
+        raise CommandRefused(
+            "invalid message type",
+            f"there is no message type {wanted!r} here, expected one of {', '.join(sorted(known))}",
+        )
+    return wanted
+
+
+def _admit(session: Session, credentials: Credentials) -> str:
+    entrance = session.entrance
+    admission = entrance.authenticator.authenticate(credentials)
+    if not admission.granted:
+        raise CommandRefused("auth failure", admission.reason, disconnect="auth")
+    if not entrance.entitlement.allows(admission.user, Permission.LOGON, ""):
+        raise CommandRefused(
+            "not entitled", "the user has no permission to log on", disconnect="entitlement"
+        )
+    session.user = admission.user
+    return admission.reason

@@ -1,0 +1,55 @@
+"""publish and delta_publish: a message enters the instance.
+
+A delta published to a topic that keeps no records is a message like any other (AMPS Command
+Reference, delta_publish command).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from server.commands.acks import acknowledge
+from server.commands.refusal import CommandRefused
+from server.security.entitlement import Permission
+from server.subscriptions.delivery import json_text
+from server.wire.header import Header
+
+if TYPE_CHECKING:
+    from server.session import Session
+
+_RESERVED_TOPICS: Final = "/AMPS"
+_TOPIC_FOR_NOBODY: Final = "/AMPS/devnull"
+
+
+def handle(session: Session, header: Header, body: bytes) -> None:
+    """Deliver a message to the subscribers of its topic.
+
+    Raises:
+        CommandRefused: the topic is missing or reserved, or the user may not publish to it.
+    """
+    topic = header.topic
+    if not topic:
+        raise CommandRefused("invalid topic", "the publish names no topic (header t)")
+    if topic.startswith(_RESERVED_TOPICS) and topic != _TOPIC_FOR_NOBODY:
+        raise CommandRefused(
+            "invalid topic", f"topics that begin with {_RESERVED_TOPICS} are the server's own"
+        )
+    session.require(Permission.WRITE_TOPIC, topic)
+    correlation_id = header.correlation_id
+    extra = b"" if correlation_id is None else b',"x":' + json_text(correlation_id)
+    session.find_topic(topic).publish([body], extra)
+    if header.acks is not None:
+        for ack in ("processed", "completed", "persisted"):
+            acknowledge(session, header, ack, sequence=header.sequence)
+
+
+def is_plain(session: Session, header: Header) -> bool:
+    """Whether a publish asked for nothing but the delivery of its body."""
+    return (
+        header.acks is None
+        and header.correlation_id is None
+        and header.sequence is None
+        and header.expiration is None
+        and header.sow_key is None
+        and not session.engine.log.enabled("12-0001")
+    )

@@ -1,0 +1,98 @@
+"""The engine: the one place where state changes, in one order, on one thread.
+
+It owns sessions and topics, and what they need from outside: a log, a clock, the instance's
+settings. Transports feed sessions and, when a turn's input is used up, have the outboxes flushed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from dataclasses import dataclass
+from typing import Protocol
+
+from server.clock import Clock
+from server.session import Entrance, Session
+from server.subscriptions.outbox import Outbox, flush_all
+from server.topics.table import TopicTable
+
+
+class Log(Protocol):
+    """Where the engine writes what happens."""
+
+    def emit(self, message_id: str, /, **fields: object) -> None:
+        """Write an entry of the catalogue."""
+
+    def enabled(self, message_id: str) -> bool:
+        """Whether an entry with this id would be written anywhere."""
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """What of the instance's configuration the engine decides by.
+
+    Attributes:
+        instance_name: the instance's name.
+        message_types: the names of the message types that clients may speak.
+        regex_topics: whether topics with regular expression characters are expressions.
+    """
+
+    instance_name: str
+    message_types: Collection[str]
+    regex_topics: bool
+
+
+class Engine:
+    """Sessions and topics of one instance.
+
+    Attributes:
+        topics: the topics in use.
+        waiting_outboxes: the outboxes that have something to write.
+    """
+
+    def __init__(self, settings: Settings, log: Log, clock: Clock) -> None:
+        self.settings = settings
+        self.log = log
+        self.clock = clock
+        self.topics = TopicTable()
+        self.waiting_outboxes: list[Outbox] = []
+        self._sessions: dict[int, Session] = {}
+        self._connections_accepted = 0
+
+    @property
+    def sessions(self) -> Collection[Session]:
+        """The sessions that are not closed."""
+        return self._sessions.values()
+
+    def connect(
+        self,
+        entrance: Entrance,
+        address: str,
+        sink: Callable[[bytes], None],
+        hang_up: Callable[[], None],
+    ) -> Session:
+        """Begin a session for a new connection.
+
+        Args:
+            entrance: what the connection's transport grants.
+            address: the peer's address, for the log.
+            sink: takes bytes for the peer.
+            hang_up: closes the connection once everything written has left.
+        """
+        self._connections_accepted += 1
+        number = self._connections_accepted
+        name = f"{self.settings.instance_name}-{entrance.transport}-{number}"
+        session = Session(self, number, entrance, name, address, sink, hang_up)
+        self._sessions[number] = session
+        self.log.emit("07-0011", client=name)
+        self.log.emit("07-0012", client=name, transport=entrance.transport, address=address)
+        return session
+
+    def forget(self, session: Session) -> None:
+        """End what a session had going; it has been closed."""
+        self._sessions.pop(session.number, None)
+        for sub_id in list(session.subscriptions):
+            session.end_subscription(sub_id)
+
+    def flush(self) -> None:
+        """Let everything leave that is waiting in outboxes."""
+        flush_all(self.waiting_outboxes)

@@ -1,0 +1,264 @@
+"""A connection as the core sees it: bytes in, commands obeyed, bytes out.
+
+    CONNECTED --logon--> LOGGED_ON --close--> CLOSED
+        \\________________close__________________/
+
+What a session accepts in which state is the table in server/commands/dispatch.py. A session never
+raises to the transport that feeds it: a peer that breaks the rules gets a failure ack where one can
+be addressed, an entry in the log, and where the stream cannot be trusted any more, is disconnected.
+
+The publish path is kept short. Most publishers send one header over and over; the session remembers
+the headers that say nothing but "publish to this topic", and hands runs of such messages to their
+topic in one call.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import Enum
+from typing import TYPE_CHECKING, Final
+
+from server.commands import dispatch
+from server.commands.heartbeat import Pulse
+from server.commands.refusal import CommandRefused
+from server.security.entitlement import Permission
+from server.subscriptions.outbox import Outbox
+from server.subscriptions.subscription import Subscription
+from server.wire.framing import Frame, FrameError, FrameReader, frame
+from server.wire.header import Header, HeaderError, decode_frame, encode_header
+
+if TYPE_CHECKING:
+    from server.engine import Engine
+    from server.security.authentication import Authenticator
+    from server.security.entitlement import Entitlement
+    from server.topics.topic import Topic
+
+_MOST_HEADERS_REMEMBERED: Final = 1024
+_LONGEST_HEADER_REMEMBERED: Final = 512
+
+
+class State(Enum):
+    """Where a session is in its life."""
+
+    CONNECTED = "connected"
+    LOGGED_ON = "logged on"
+    CLOSED = "closed"
+
+
+@dataclass(frozen=True, slots=True)
+class Entrance:
+    """What a transport grants to the connections that come in through it.
+
+    Attributes:
+        transport: the transport's name.
+        message_type: the only message type spoken there; None when the logon chooses.
+        authenticator: decides on logons.
+        entitlement: decides on everything else.
+    """
+
+    transport: str
+    message_type: str | None
+    authenticator: Authenticator
+    entitlement: Entitlement
+
+
+class Session:
+    """One connection, from accept to close.
+
+    Args:
+        engine: the engine that it talks to.
+        number: distinguishes it from all other sessions of the process.
+        entrance: what the transport that it came through grants.
+        name: the connection's name, which stands for the client until it has logged on.
+        address: the peer's address, for the log.
+        sink: takes bytes for the peer.
+        hang_up: closes the connection once everything written has left.
+
+    Attributes:
+        client_name: the name the client logged on with, the connection's name before.
+        message_type: the name of the connection's message type; empty before the logon.
+        user: the authenticated user's name.
+        subscriptions: the connection's subscriptions by id.
+        outbox: what is on its way to the peer.
+    """
+
+    def __init__(
+        self,
+        engine: Engine,
+        number: int,
+        entrance: Entrance,
+        name: str,
+        address: str,
+        sink: Callable[[bytes], None],
+        hang_up: Callable[[], None],
+    ) -> None:
+        self.engine = engine
+        self.number = number
+        self.entrance = entrance
+        self.connection_name = name
+        self.client_name = name
+        self.address = address
+        self.state = State.CONNECTED
+        self.message_type = ""
+        self.user = ""
+        self.subscriptions: dict[str, Subscription] = {}
+        self.outbox = Outbox(engine.waiting_outboxes, sink)
+        self.pulse = Pulse(self, 0)
+        self.last_heard = engine.clock.now()
+        self._hang_up = hang_up
+        self._reader = FrameReader()
+        self._plain_publishes: dict[bytes, Topic] = {}
+        self._topics_generation = 0
+        self._sub_ids_made = 0
+
+    @property
+    def is_open(self) -> bool:
+        """Whether the connection is still served."""
+        return self.state is not State.CLOSED
+
+    @property
+    def logged_on(self) -> bool:
+        """Whether the client has said who it is."""
+        return self.state is State.LOGGED_ON
+
+    def feed(self, chunk: bytes) -> None:
+        """Take bytes from the peer and do what they ask for."""
+        if not self.is_open:
+            return
+        self.last_heard = self.engine.clock.now()
+        self._obey(self._reader.feed(chunk))
+        if self._reader.error is not None and self.is_open:
+            self._give_up(self._reader.error)
+
+    def lost(self) -> None:
+        """Take note that the peer has closed the connection."""
+        if self._reader.has_partial_frame and self.is_open:
+            self.engine.log.emit(
+                "18-0001", client=self.client_name, problem="the connection ended within a frame"
+            )
+        self._end("connection closed")
+
+    def close(self, reason: str) -> None:
+        """Disconnect the peer, after everything that it has been sent.
+
+        Args:
+            reason: one of the reasons of the reference (AMPS User Guide, Locating the Reason for
+                Disconnection); logged.
+        """
+        if not self.is_open:
+            return
+        self._end(reason)
+        self._hang_up()
+
+    def send(self, header: Header) -> None:
+        """Send a message that is nothing but a header."""
+        encoded = encode_header(header)
+        self.outbox.write(frame(encoded))
+        if self.engine.log.enabled("17-0002"):
+            self.engine.log.emit("17-0002", client=self.client_name, header=encoded)
+
+    def log_on(self, client_name: str, message_type: str) -> None:
+        """Take note of who the client is; from now on it may send commands."""
+        self.client_name = client_name
+        self.message_type = message_type
+        self.state = State.LOGGED_ON
+
+    def require(self, permission: Permission, topic: str) -> None:
+        """Refuse the command at hand unless the user may do this.
+
+        Raises:
+            CommandRefused: the user may not.
+        """
+        if not self.may(permission, topic):
+            raise CommandRefused(
+                "not entitled", f"user {self.user!r} may not {permission.value} topic {topic!r}"
+            )
+
+    def may(self, permission: Permission, topic: str) -> bool:
+        """Whether the user may read from, or write to, a topic."""
+        return self.entrance.entitlement.allows(self.user, permission, topic)
+
+    def find_topic(self, name: str) -> Topic:
+        """Find a topic of the connection's message type."""
+        return self.engine.topics.find(self.message_type, name)
+
+    def make_sub_id(self) -> str:
+        """Make an id for a subscription that came without one."""
+        self._sub_ids_made += 1
+        return f"{self.connection_name}-{self._sub_ids_made}"
+
+    def place(self, subscription: Subscription) -> None:
+        """Begin a subscription, in place of one with the same id if there is any."""
+        self.end_subscription(subscription.sub_id)
+        self.subscriptions[subscription.sub_id] = subscription
+        self.engine.topics.subscribe(subscription)
+
+    def end_subscription(self, sub_id: str) -> None:
+        """End a subscription, if there is one with this id."""
+        subscription = self.subscriptions.pop(sub_id, None)
+        if subscription is not None:
+            self.engine.topics.unsubscribe(subscription)
+            self.engine.log.emit("14-0002", client=self.client_name, sub_id=sub_id)
+
+    def remember_plain_publish(self, header: bytes, topic: Topic) -> None:
+        """From now on, take frames with exactly this header for messages to a topic.
+
+        Args:
+            header: the bytes of a header that asks for nothing but the delivery of its body.
+            topic: where the bodies go.
+        """
+        if len(header) > _LONGEST_HEADER_REMEMBERED:
+            return
+        if self._topics_generation != self.engine.topics.generation:
+            self._topics_generation = self.engine.topics.generation
+            self._plain_publishes.clear()
+        elif len(self._plain_publishes) >= _MOST_HEADERS_REMEMBERED:
+            self._plain_publishes.clear()
+        self._plain_publishes[header] = topic
+
+    def _obey(self, frames: list[Frame]) -> None:
+        if self._topics_generation != self.engine.topics.generation:
+            self._plain_publishes.clear()
+        find_plain = self._plain_publishes.get
+        run_topic: Topic | None = None
+        run: list[bytes] = []
+        for header, body in frames:
+            topic = find_plain(header)
+            if topic is run_topic and topic is not None:
+                run.append(body)
+                continue
+            if run_topic is not None:
+                run_topic.publish(run)
+            if topic is not None:
+                run = [body]
+            else:
+                self._obey_one(header, body)
+                if not self.is_open:
+                    return
+            run_topic = topic
+        if run_topic is not None:
+            run_topic.publish(run)
+
+    def _obey_one(self, header_bytes: bytes, body_bytes: bytes) -> None:
+        try:
+            header, body = decode_frame(header_bytes, body_bytes)
+        except HeaderError as error:
+            dispatch.refuse(self, error.header, "bad header", str(error))
+            return
+        except FrameError as error:
+            self._give_up(error)
+            return
+        dispatch.execute(self, header, body, header_bytes)
+
+    def _give_up(self, error: FrameError) -> None:
+        self.engine.log.emit("18-0001", client=self.client_name, problem=error)
+        self.close("unknown command")
+
+    def _end(self, reason: str) -> None:
+        if not self.is_open:
+            return
+        self.state = State.CLOSED
+        self.pulse.stop()
+        self.engine.forget(self)
+        self.engine.log.emit("07-0013", client=self.client_name, reason=reason)

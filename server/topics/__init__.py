@@ -1,0 +1,1 @@
+"""What a topic is, and how names and patterns meet."""

@@ -1,0 +1,94 @@
+"""All topics that are in use, and who subscribes to them.
+
+A topic comes into being when it is first published or subscribed to, and is found again with one
+dictionary access. Subscriptions to a regular expression are matched against a topic's name once,
+when one of the two appears. Topics that nobody subscribes to cost memory only: when there are too
+many of them they are forgotten, which `generation` tells those who hold on to topics.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from server.security.entitlement import Permission
+from server.subscriptions.subscription import Subscription
+from server.topics.topic import Topic
+
+_MOST_TOPICS_KEPT: Final = 100_000
+
+
+class TopicTable:
+    """The topics of an instance, by message type and name.
+
+    Attributes:
+        generation: grows when topics have been forgotten; a topic found before may then be stale.
+    """
+
+    def __init__(self, most_kept: int = _MOST_TOPICS_KEPT) -> None:
+        self.generation = 0
+        self._most_kept = most_kept
+        self._topics: dict[tuple[str, str], Topic] = {}
+        self._regex_subscriptions: dict[str, list[Subscription]] = {}
+
+    def find(self, message_type: str, name: str) -> Topic:
+        """Find a topic, making it if need be."""
+        topic = self._topics.get((message_type, name))
+        return topic if topic is not None else self._add(message_type, name)
+
+    def subscribe(self, subscription: Subscription) -> None:
+        """Attach a subscription to all topics that it is for, present and future."""
+        message_type = subscription.session.message_type
+        selector = subscription.selector
+        if not selector.is_regex:
+            self.find(message_type, selector.text).attach(subscription)
+            return
+        self._regex_subscriptions.setdefault(message_type, []).append(subscription)
+        for topic in self._matching(subscription):
+            _attach_if_entitled(topic, subscription)
+
+    def unsubscribe(self, subscription: Subscription) -> None:
+        """Detach a subscription from all its topics."""
+        message_type = subscription.session.message_type
+        selector = subscription.selector
+        if not selector.is_regex:
+            self.find(message_type, selector.text).detach(subscription)
+            return
+        self._regex_subscriptions[message_type].remove(subscription)
+        for topic in self._matching(subscription):
+            topic.detach(subscription)
+
+    def _matching(self, subscription: Subscription) -> list[Topic]:
+        message_type = subscription.session.message_type
+        matches = subscription.selector.matches
+        return [
+            topic
+            for topic in self._topics.values()
+            if topic.message_type == message_type and matches(topic.name)
+        ]
+
+    def _add(self, message_type: str, name: str) -> Topic:
+        if len(self._topics) >= self._most_kept:
+            self._forget_idle_topics()
+        topic = self._topics[message_type, name] = Topic(message_type, name)
+        for subscription in self._regex_subscriptions.get(message_type, ()):
+            if subscription.selector.matches(name):
+                _attach_if_entitled(topic, subscription)
+        return topic
+
+    def _forget_idle_topics(self) -> None:
+        """Forget topics that can be made again as they were: all without literal subscriptions."""
+        self._topics = {
+            key: topic for key, topic in self._topics.items() if topic.has_literal_subscription
+        }
+        self._most_kept = max(self._most_kept, 2 * len(self._topics))
+        self.generation += 1
+
+
+def _attach_if_entitled(topic: Topic, subscription: Subscription) -> None:
+    """Attach a subscription to one of the topics that its regular expression matches.
+
+    Which of them the user may read is asked topic by topic (AMPS User Guide, Entitlement, Regular
+    Expression Subscriptions).
+    """
+    if subscription.session.may(Permission.READ_TOPIC, topic.name):
+        topic.attach(subscription)

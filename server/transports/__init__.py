@@ -1,0 +1,1 @@
+"""Thin asyncio shells that carry bytes between sockets and sessions."""
