@@ -1,0 +1,124 @@
+"""What can go wrong, as types: one for each thing that a caller would handle differently.
+
+ClientError
+  InvalidUriError            the text is no server URI
+  ConnectError               no connection could be made
+  ConnectionLostError        the connection ended, or the peer fell silent
+    ProtocolError            ... because the peer sent what is no amps protocol
+  TimedOutError              no answer in time
+  CommandError               the server refused a command
+    LogonError               ... the logon
+      AuthenticationError, NameInUseError
+    NotEntitledError, BadFilterError, BadRegexTopicError, InvalidTopicError,
+    DuplicateMessageError, SubscriptionExistsError
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+
+class ClientError(Exception):
+    """Whatever the client raises, other than for a misuse of its own functions."""
+
+
+class InvalidUriError(ClientError):
+    """The text is not the URI of a server."""
+
+
+class ConnectError(ClientError):
+    """No connection could be made: refused, unknown host, TLS failure or too slow."""
+
+
+class ConnectionLostError(ClientError):
+    """The connection has ended, or the server has fallen silent."""
+
+
+class ProtocolError(ConnectionLostError):
+    """The server sent bytes that are not the amps protocol. The connection is unusable."""
+
+
+class TimedOutError(ClientError):
+    """The server did not answer in time. The command may still take effect."""
+
+
+class CommandError(ClientError):
+    """The server refused a command.
+
+    Attributes:
+        command: the command's name, such as "subscribe".
+        reason: the server's short phrase, such as "bad filter".
+        detail: the server's explanation, where it gives one.
+    """
+
+    def __init__(self, command: str, reason: str, detail: str | None = None) -> None:
+        super().__init__(f"{command}: {reason}" + (f": {detail}" if detail else ""))
+        self.command = command
+        self.reason = reason
+        self.detail = detail
+
+
+class LogonError(CommandError):
+    """The server refused the logon."""
+
+
+class AuthenticationError(LogonError):
+    """The user is unknown, or the password is wrong."""
+
+
+class NameInUseError(LogonError):
+    """Another connection of another user has this client name."""
+
+
+class NotEntitledError(CommandError):
+    """The user may not do this."""
+
+
+class BadFilterError(CommandError):
+    """The content filter cannot be read."""
+
+
+class BadRegexTopicError(CommandError):
+    """The topic is not a regular expression."""
+
+
+class InvalidTopicError(CommandError):
+    """The topic does not exist, or cannot be used with this command."""
+
+
+class DuplicateMessageError(CommandError):
+    """The server already has a message of this client name and sequence number."""
+
+
+class SubscriptionExistsError(CommandError):
+    """The subscription id is taken, and the options do not say `replace`."""
+
+
+_BY_REASON: Final[dict[str, type[CommandError]]] = {
+    "auth failure": AuthenticationError,
+    "bad filter": BadFilterError,
+    "bad regex topic": BadRegexTopicError,
+    "duplicate": DuplicateMessageError,
+    "invalid topic": InvalidTopicError,
+    "name in use": NameInUseError,
+    "not entitled": NotEntitledError,
+    "subscription already exists": SubscriptionExistsError,
+}
+
+
+def command_error(command: str, reason: str | None, detail: str | None) -> CommandError:
+    """Make the error for a failure acknowledgement.
+
+    Args:
+        command: the name of the refused command.
+        reason: the acknowledgement's reason, compared as a whole.
+        detail: the acknowledgement's explanation.
+
+    Returns:
+        An error of the type that belongs to the reason; for a logon always a `LogonError`.
+    """
+    reason = reason or "refused without a reason"
+    kind = _BY_REASON.get(reason, CommandError)
+    if command == "logon" and not issubclass(kind, LogonError):
+        kind = LogonError
+    return kind(command, reason, detail)

@@ -1,0 +1,97 @@
+"""What the server sends: a header and a body."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from client.errors import ProtocolError
+from server.wire.framing import FrameError
+from server.wire.header import Header, HeaderError, decode_frame
+
+
+class Message:
+    """One message, record or mark that arrived for a subscription or a query.
+
+    Attributes:
+        header: every header field that the server sent.
+        body: the message's data, verbatim.
+    """
+
+    __slots__ = ("body", "header")
+
+    def __init__(self, header: Header, body: bytes) -> None:
+        self.header = header
+        self.body = body
+
+    @property
+    def command(self) -> str:
+        """What arrived: publish, sow, oof, group_begin, group_end or ack."""
+        return self.header.command
+
+    @property
+    def topic(self) -> str:
+        """The topic that the message was published to."""
+        return self.header.topic or ""
+
+    @property
+    def text(self) -> str:
+        """The body as text; bytes that are not UTF-8 are replaced."""
+        return self.body.decode("utf-8", "replace")
+
+    @property
+    def sow_key(self) -> str | None:
+        """The key of the record within its SOW topic."""
+        return self.header.sow_key
+
+    @property
+    def bookmark(self) -> str | None:
+        """Where the message stands in the transaction log; opaque."""
+        return self.header.bookmark
+
+    def __repr__(self) -> str:
+        return f"<Message {self.command} {self.topic} {self.body[:64]!r}>"
+
+
+def split_batch(batch: Header, content: bytes) -> Iterator[Message]:
+    """Divide the content of a `sow` frame into its records.
+
+    Each record is a header of its own with the length of the body behind it (AMPS Command
+    Reference, sow: Content from Server). What is common to all stands in the frame's header.
+
+    Args:
+        batch: the header of the frame.
+        content: everything behind that header.
+
+    Raises:
+        ProtocolError: the content is not such a sequence.
+    """
+    position = 0
+    while position < len(content):
+        header, start = _record_header(content, position)
+        length = header.length if header.length is not None else len(content) - start
+        end = start + length
+        if length < 0 or end > len(content):
+            raise ProtocolError(
+                f"a record of {length} bytes in a batch that has {len(content) - start} left"
+            )
+        header.command = "sow"
+        header.query_id = batch.query_id
+        header.topic = header.topic or batch.topic
+        header.timestamp = header.timestamp or batch.timestamp
+        yield Message(header, content[start:end])
+        position = end
+
+
+def _record_header(content: bytes, position: int) -> tuple[Header, int]:
+    """Decode the record header at a position; also say where its body starts."""
+    end = content.find(b"}", position) + 1
+    if not end:
+        raise ProtocolError(f"a record without a header: {content[position : position + 32]!r}")
+    try:
+        try:
+            return decode_frame(content[position:end], b"")[0], end
+        except FrameError:  # the brace stood in a string: look at everything behind it
+            header, rest = decode_frame(content[position:end], content[end:])
+            return header, len(content) - len(rest)
+    except (FrameError, HeaderError) as error:
+        raise ProtocolError(f"a record's header cannot be read: {error}") from None

@@ -1,0 +1,103 @@
+"""What the protocol keeps for a command: its acknowledgements, and the messages that it brings."""
+
+from __future__ import annotations
+
+from collections import deque
+
+from client.errors import ClientError
+from client.message import Message
+from server.wire.header import Header
+
+
+class Inbox:
+    """What has arrived for one subscription or query and was not taken yet.
+
+    Attributes:
+        id: the subscription or query id.
+        opened_by: the command that it was made for, once that is sent.
+        messages: what arrived, oldest first.
+        ended: nothing more will arrive.
+        error: why it ended, if not as wished.
+    """
+
+    __slots__ = ("ended", "error", "id", "messages", "opened_by")
+
+    def __init__(self, inbox_id: str) -> None:
+        self.id = inbox_id
+        self.opened_by: Request | None = None
+        self.messages: deque[Message] = deque()
+        self.ended = False
+        self.error: ClientError | None = None
+
+    def end(self, error: ClientError | None = None) -> None:
+        """Expect nothing more. The first reason stands."""
+        if not self.ended:
+            self.ended = True
+            self.error = error
+
+
+class Request:
+    """A command on its way to its acknowledgements.
+
+    Attributes:
+        command: the command's name.
+        command_id: what the acknowledgements refer to.
+        sequence: the number that conflated acknowledgements refer to, for a publish that has one.
+        inbox: where the command's messages go, for a subscription or query.
+        opens_inbox: whether the inbox is new with this command, or one that it changes.
+        acks: the acknowledgements that have come, by type.
+        error: why the command failed.
+    """
+
+    __slots__ = (
+        "_awaited",
+        "_expected",
+        "_group_open",
+        "acks",
+        "command",
+        "command_id",
+        "error",
+        "inbox",
+        "opens_inbox",
+        "sequence",
+    )
+
+    def __init__(
+        self,
+        header: Header,
+        command_id: str,
+        *,
+        awaited: frozenset[str],
+        expected: frozenset[str],
+        inbox: Inbox | None = None,
+    ) -> None:
+        self.command = header.command
+        self.command_id = command_id
+        self.sequence = header.sequence
+        self.inbox = inbox
+        self.opens_inbox = inbox is not None and inbox.opened_by is None
+        self.acks: dict[str, Header] = {}
+        self.error: ClientError | None = None
+        self._awaited = awaited
+        self._expected = expected
+        self._group_open = header.command == "sow"
+
+    @property
+    def done(self) -> bool:
+        """Whether the answer is there."""
+        return self.error is not None or self._awaited <= self.acks.keys()
+
+    @property
+    def complete(self) -> bool:
+        """Whether nothing more is to come: each acknowledgement, and the end of the records."""
+        return self.error is not None or (
+            not self._group_open and self._expected <= self.acks.keys()
+        )
+
+    def group_ended(self) -> None:
+        """The last record of a query has come."""
+        self._group_open = False
+
+    def handed_out(self, ack_type: str) -> bool:
+        """Whether acknowledgements of a type go to the inbox, because the caller asked for them."""
+        return ack_type in self._expected and ack_type not in self._awaited

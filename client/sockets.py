@@ -1,0 +1,82 @@
+"""Sockets as a URI describes them, for both shells."""
+
+from __future__ import annotations
+
+import socket
+import ssl
+from typing import Final
+
+from client.errors import ConnectError
+from client.uri import ServerUri
+
+_LEVEL_AND_NAME: Final = {
+    "tcp_nodelay": (socket.IPPROTO_TCP, socket.TCP_NODELAY),
+    "tcp_keepalive": (socket.SOL_SOCKET, socket.SO_KEEPALIVE),
+    "tcp_sndbuf": (socket.SOL_SOCKET, socket.SO_SNDBUF),
+    "tcp_rcvbuf": (socket.SOL_SOCKET, socket.SO_RCVBUF),
+}
+
+
+def open_socket(
+    uri: ServerUri, timeout: float | None, ssl_context: ssl.SSLContext | None
+) -> socket.socket:
+    """Connect to a server.
+
+    Args:
+        uri: the server.
+        timeout: seconds for everything; None waits as long as the system does.
+        ssl_context: for tcps; None checks the certificate against the system's authorities.
+
+    Returns:
+        A connected, non-blocking socket.
+
+    Raises:
+        ConnectError: it says why.
+    """
+    try:
+        connection = socket.create_connection((uri.host, uri.port), timeout)
+    except OSError as error:
+        raise connect_error(uri, error) from None
+    try:
+        apply_options(connection, uri)
+        if uri.scheme == "tcps":
+            context = ssl_context or ssl.create_default_context()
+            connection = context.wrap_socket(connection, server_hostname=uri.host)
+        connection.setblocking(False)
+    except OSError as error:
+        connection.close()
+        raise connect_error(uri, error) from None
+    return connection
+
+
+def apply_options(connection: socket.socket, uri: ServerUri) -> None:
+    """Set the connection parameters; small messages go out at once unless the URI says otherwise.
+
+    Args:
+        connection: a connected TCP socket.
+        uri: where the parameters stand.
+    """
+    for name, value in {"tcp_nodelay": 1, **uri.options}.items():
+        level, option = _LEVEL_AND_NAME[name]
+        connection.setsockopt(level, option, value)
+
+
+def connect_error(uri: ServerUri, error: OSError) -> ConnectError:
+    """Say in one sentence why there is no connection."""
+    return ConnectError(f"Unable to connect to AMPS at {uri.address}: {_cause(error)}")
+
+
+def _cause(error: OSError) -> str:
+    match error:
+        case ssl.SSLCertVerificationError():
+            return f"the server's certificate is not trusted: {error.verify_message}"
+        case ssl.SSLError():
+            return f"TLS failed: {error.reason or error}"
+        case TimeoutError():
+            return "no answer in time"
+        case ConnectionRefusedError():
+            return "connection refused"
+        case socket.gaierror():
+            return f"unknown host: {error.strerror}"
+        case _:
+            return error.strerror or str(error)
