@@ -1,0 +1,184 @@
+"""The message type `bson`: binary JSON, read without decoding what nobody asked for.
+
+A name that occurs twice in a document counts where it stands first: reading stops as soon as
+everything is found. What can be read of a damaged body is read.
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import TYPE_CHECKING
+
+from server.message_types.base import BodyError, Capabilities
+from server.message_types.bson_elements import (
+    LENGTH,
+    SCALARS,
+    SIZES,
+    UNSIZED,
+    Kind,
+    decode,
+    document,
+    document_bounds,
+    elements,
+    encode,
+    unsized,
+)
+from server.message_types.raw_trees import RawTreeType
+from server.message_types.text import decode_text, encode_text
+from server.message_types.wanted import MAX_DEPTH, want
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from server.message_types.base import Extractor, Path, Value
+    from server.message_types.options import Options
+    from server.message_types.raw_trees import RawNode, RawTree
+    from server.message_types.registry import Find
+    from server.message_types.wanted import Wanted
+
+_WHOLE_NUMBERS = (Kind.INT32, Kind.INT64)
+
+
+class BsonType(RawTreeType):
+    """`bson`; it has no options.
+
+    Leaves of its trees are the kind's byte and the value's bytes.
+    """
+
+    capabilities = Capabilities()
+
+    def __init__(self, name: str, options: Options, _find: Find) -> None:
+        options.reject_unknown()
+        self.name = name
+
+    def extractor(self, paths: Sequence[Path]) -> Extractor:
+        """Compile a reader of `paths`, see `MessageType.extractor`."""
+        names = want(paths).names
+        empty: list[Value] = [None] * len(paths)
+
+        def extract(body: bytes) -> tuple[Value, ...]:
+            out: list[Value] = empty.copy()
+            try:
+                end = LENGTH.unpack_from(body)[0] - 1
+                _read(body, 4, min(end, len(body)), names, out)
+            except (struct.error, IndexError, BodyError):
+                pass  # damaged from here on: what has been read stays, the rest is NULL
+            return tuple(out)
+
+        return extract
+
+    def parse(self, body: bytes) -> RawTree:
+        """See `RawTreeType.parse`."""
+        return _parse(body, 0, len(body), 0)
+
+    def render(self, tree: RawTree) -> bytes:
+        """See `RawTreeType.render`."""
+        return document(
+            (encode_text(name), *_split(self._render(node))) for name, node in tree.items()
+        )
+
+    def leaf(self, value: Value) -> bytes:
+        """See `RawTreeType.leaf`."""
+        return b"%c%b" % encode(value)
+
+    def is_null(self, leaf: bytes) -> bool:
+        """See `RawTreeType.is_null`."""
+        return leaf[0] == Kind.NULL
+
+    def same(self, one: bytes, other: bytes) -> bool:
+        """See `RawTreeType.same`: whole numbers may differ in width."""
+        if one[0] not in _WHOLE_NUMBERS or other[0] not in _WHOLE_NUMBERS:
+            return one == other
+        return SCALARS[one[0]](one, 1, len(one)) == SCALARS[other[0]](other, 1, len(other))
+
+    def elements(self, leaf: bytes) -> list[RawNode] | None:
+        """See `RawTreeType.elements`."""
+        if leaf[0] != Kind.ARRAY:
+            return None
+        begin, end = document_bounds(leaf, 1, len(leaf))
+        return [
+            _node(leaf, kind, start, after, 1)
+            for kind, _, start, after in elements(leaf, begin, end)
+        ]
+
+    def array(self, elements: Iterable[RawNode]) -> bytes:
+        """See `RawTreeType.array`."""
+        return b"%c%b" % (
+            Kind.ARRAY,
+            document(
+                (str(index).encode(), *_split(self._render(element)))
+                for index, element in enumerate(elements)
+            ),
+        )
+
+    def _render(self, node: RawNode) -> bytes:
+        if isinstance(node, bytes):
+            return node
+        return b"%c%b" % (Kind.DOCUMENT, self.render(node))
+
+
+def _split(leaf: bytes) -> tuple[int, bytes]:
+    return leaf[0], leaf[1:]
+
+
+def _parse(body: bytes, start: int, after: int, depth: int) -> RawTree:
+    if depth == MAX_DEPTH:
+        raise BodyError(f"BSON: documents nest deeper than {MAX_DEPTH}")
+    begin, end = document_bounds(body, start, after)
+    tree: RawTree = {}
+    for kind, name, value, value_end in elements(body, begin, end):
+        tree.setdefault(decode_text(name), _node(body, kind, value, value_end, depth + 1))
+    return tree
+
+
+def _node(body: bytes, kind: int, start: int, after: int, depth: int) -> RawNode:
+    if kind == Kind.DOCUMENT:
+        return _parse(body, start, after, depth)
+    return b"%c%b" % (kind, body[start:after])
+
+
+def _read(
+    body: bytes, position: int, end: int, names: Mapping[bytes, Wanted], out: list[Value]
+) -> None:
+    """Read the wanted fields of one document; stop when all are found or the body goes wrong.
+
+    This is the hot loop of the type: everything but values that are wanted is inlined.
+    """
+    find = body.find
+    length = LENGTH.unpack_from
+    missing = set(names)
+    while position < end:
+        size = SIZES[body[position]]
+        name_end = find(b"\0", position + 1)
+        if name_end < 0:
+            return
+        value = name_end + 1
+        if size >= 0:
+            after = value + size
+        elif size != UNSIZED:
+            after = value + length(body, value)[0] - 1 - size
+        else:
+            after = value + unsized(body, body[position], value, end)
+        if after > end:
+            return
+        name = body[position + 1 : name_end]
+        if name in missing:
+            _take(body, body[position], value, after, names[name], out)
+            missing.discard(name)
+            if not missing:
+                return
+        position = after
+
+
+def _take(body: bytes, kind: int, start: int, after: int, wanted: Wanted, out: list[Value]) -> None:
+    if kind == Kind.DOCUMENT:
+        if wanted.names:
+            _read(body, start + 4, after - 1, wanted.names, out)
+        if wanted.indexed:
+            wanted.take(decode(body, kind, start, after), out)
+    elif kind == Kind.ARRAY:
+        wanted.take(decode(body, kind, start, after), out)
+    elif wanted.single is not None:
+        out[wanted.single] = SCALARS[kind](body, start, after)
+    else:
+        wanted.take(SCALARS[kind](body, start, after), out)

@@ -1,0 +1,178 @@
+"""Rebuilding nested bodies without touching the values inside.
+
+A body becomes a tree: a document is a dict of its names in order, everything else is a leaf, the
+value's own bytes. Merging, comparing, selecting and setting fields only move leaves around, so that
+a number keeps its width and a date stays a date. A message type adds the ends: bytes to tree, tree
+to bytes, and what its leaves mean.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import TYPE_CHECKING, TypeAlias, Union
+
+from server.message_types.base import BodyError
+from server.message_types.paths import format_path
+from server.message_types.wanted import MAX_DEPTH
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from server.message_types.base import Field, Path, Value
+    from server.message_types.selection import Selection
+
+RawTree: TypeAlias = dict[str, "RawNode"]
+RawNode: TypeAlias = Union[RawTree, bytes]  # noqa: UP007 - "X | Y" takes no forward reference
+Kept: TypeAlias = dict[str, "Kept"]
+"""Names of fields that a difference always holds; an empty dict stands for all below it."""
+
+
+class RawTreeType(ABC):
+    """The rebuilding half of a message type whose bodies are nested documents."""
+
+    @abstractmethod
+    def parse(self, body: bytes) -> RawTree:
+        """Take a body apart.
+
+        Raises:
+            BodyError: it cannot be parsed, or nests deeper than `MAX_DEPTH`.
+        """
+
+    @abstractmethod
+    def render(self, tree: RawTree) -> bytes:
+        """Put a body together; the reverse of `parse`."""
+
+    @abstractmethod
+    def leaf(self, value: Value) -> bytes:
+        """Encode a value."""
+
+    @abstractmethod
+    def is_null(self, leaf: bytes) -> bool:
+        """Whether a leaf is the format's null."""
+
+    @abstractmethod
+    def same(self, one: bytes, other: bytes) -> bool:
+        """Whether two leaves hold the same value, perhaps in different widths."""
+
+    @abstractmethod
+    def elements(self, leaf: bytes) -> list[RawNode] | None:
+        """Take an array apart; None when the leaf is no array.
+
+        Raises:
+            BodyError: the array cannot be parsed.
+        """
+
+    @abstractmethod
+    def array(self, elements: Iterable[RawNode]) -> bytes:
+        """Put an array together; the reverse of `elements`."""
+
+    def build(self, fields: Sequence[Field]) -> bytes:
+        """Make a body from values, see `MessageType.build`."""
+        tree: RawTree = {}
+        for path, value in fields:
+            self._set(tree, path, value)
+        return self.render(tree)
+
+    def update(self, body: bytes, fields: Sequence[Field]) -> bytes:
+        """Set fields, see `MessageType.update`."""
+        tree = self.parse(body)
+        for path, value in fields:
+            self._set(tree, path, value)
+        return self.render(tree)
+
+    def merge(self, stored: bytes, delta: bytes) -> bytes:
+        """Apply a delta, see `MessageType.merge`."""
+        tree = self.parse(stored)
+        self._merge(tree, self.parse(delta))
+        return self.render(tree)
+
+    def differ(self, previous: bytes, current: bytes, keep: Sequence[Path]) -> bytes | None:
+        """Find the difference for delta subscribers, see `MessageType.differ`."""
+        changed, tree = self._differ(self.parse(previous), self.parse(current), _kept(keep))
+        return self.render(tree) if changed else None
+
+    def select(self, body: bytes, selection: Selection) -> bytes:
+        """Apply a select list, see `MessageType.select`."""
+        return self.render(self._select(self.parse(body), selection, 0))
+
+    def _set(self, tree: RawTree, path: Path, value: Value) -> None:
+        *above, last = [step for step in path if isinstance(step, str)]
+        if len(above) >= MAX_DEPTH:
+            raise BodyError(f"{format_path(path)} has more than {MAX_DEPTH} steps")
+        for name in above:
+            inner = tree.get(name)
+            if not isinstance(inner, dict):
+                inner = tree[name] = {}
+            tree = inner
+        tree[last] = self.leaf(value)
+
+    def _merge(self, tree: RawTree, delta: RawTree) -> None:
+        for name, node in delta.items():
+            if isinstance(node, bytes):
+                if not self.is_null(node):
+                    tree[name] = node
+                continue
+            inner = tree.get(name)
+            if not isinstance(inner, dict):
+                inner = tree[name] = {}
+            self._merge(inner, node)
+
+    def _differ(self, previous: RawTree, current: RawTree, kept: Kept) -> tuple[bool, RawTree]:
+        difference: RawTree = {}
+        changed = False
+        for name, node in current.items():
+            before = previous.get(name)
+            if isinstance(node, dict) and isinstance(before, dict) and kept.get(name) != {}:
+                inner_changed, inner = self._differ(before, node, kept.get(name, {}))
+                changed = changed or inner_changed
+                if inner:
+                    difference[name] = inner
+            elif kept.get(name) == {}:
+                difference[name] = node
+            elif not self._equal(before, node):
+                changed = True
+                difference[name] = node
+        return changed, difference
+
+    def _equal(self, one: RawNode | None, other: RawNode) -> bool:
+        if one == other:
+            return True
+        return isinstance(one, bytes) and isinstance(other, bytes) and self.same(one, other)
+
+    def _select(self, tree: RawTree, selection: Selection, depth: int) -> RawTree:
+        selected: RawTree = {}
+        for name, node in tree.items():
+            rule = selection.children.get(name)
+            if rule is None:
+                if selection.include:
+                    selected[name] = node
+                continue
+            part = self._select_node(node, rule, depth + 1)
+            if part is not None:
+                selected[name] = part
+        return selected
+
+    def _select_node(self, node: RawNode, rule: Selection, depth: int) -> RawNode | None:
+        """What a rule leaves of one field or element; None for nothing."""
+        if depth > MAX_DEPTH:
+            raise BodyError(f"documents and arrays nest deeper than {MAX_DEPTH}")
+        if isinstance(node, dict):
+            part = self._select(node, rule, depth)
+            return part if part or rule.include else None
+        elements = self.elements(node) if rule.children else None
+        if elements is None:
+            return node if rule.include else None
+        parts = [self._select_node(element, rule, depth + 1) for element in elements]
+        left = [part for part in parts if part is not None]
+        return self.array(left) if left or rule.include else None
+
+
+def _kept(paths: Sequence[Path]) -> Kept:
+    kept: Kept = {}
+    for path in sorted(paths, key=len, reverse=True):
+        level = kept
+        for step in path:
+            if isinstance(step, str):
+                level = level.setdefault(step, {})
+        level.clear()
+    return kept
