@@ -1,0 +1,238 @@
+"""The items of MessagePack (msgpack.org): their heads, what they mean, how to write them.
+
+An item is a head (one byte, then perhaps a length) and its payload: bytes, or for arrays and maps
+the count of items that follow. The first byte says everything, so heads are a table of 256.
+
+Values become what the reference prescribes (AMPS User Guide, MessagePack Messages): `bin` is text
+of its bytes, and so is `ext` (without its type byte).
+"""
+
+from __future__ import annotations
+
+import struct
+from enum import IntEnum
+from typing import TYPE_CHECKING, TypeAlias
+
+import msgspec.msgpack
+
+from server.message_types.base import BodyError
+from server.message_types.text import decode_text, encode_text
+from server.message_types.wanted import MAX_DEPTH
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from server.message_types.base import Value
+    from server.message_types.trees import Tree
+
+    Head: TypeAlias = tuple["Kind", int, int]
+
+
+class Kind(IntEnum):
+    """Families of items."""
+
+    NIL = 0
+    FALSE = 1
+    TRUE = 2
+    POSITIVE = 3
+    NEGATIVE = 4
+    UNSIGNED = 5
+    SIGNED = 6
+    FLOAT = 7
+    STR = 8
+    BIN = 9
+    EXT = 10
+    ARRAY = 11
+    MAP = 12
+    UNUSED = 13
+
+
+LAST_FLAT = Kind.EXT
+"""Kinds up to this one hold no other items."""
+
+
+def _heads() -> Iterator[Head]:
+    """For every first byte: kind, bytes of length that follow, and the length when there are none
+    (otherwise what has to be added to it: an ext's type byte)."""
+    yield from ((Kind.POSITIVE, 0, 0) for _ in range(0x80))
+    yield from ((Kind.MAP, 0, count) for count in range(16))
+    yield from ((Kind.ARRAY, 0, count) for count in range(16))
+    yield from ((Kind.STR, 0, size) for size in range(32))
+    yield from ((Kind.NIL, 0, 0), (Kind.UNUSED, 0, 0), (Kind.FALSE, 0, 0), (Kind.TRUE, 0, 0))
+    yield from ((Kind.BIN, width, 0) for width in (1, 2, 4))
+    yield from ((Kind.EXT, width, 1) for width in (1, 2, 4))
+    yield from ((Kind.FLOAT, 0, size) for size in (4, 8))
+    yield from ((Kind.UNSIGNED, 0, size) for size in (1, 2, 4, 8))
+    yield from ((Kind.SIGNED, 0, size) for size in (1, 2, 4, 8))
+    yield from ((Kind.EXT, 0, 1 + size) for size in (1, 2, 4, 8, 16))
+    yield from ((Kind.STR, width, 0) for width in (1, 2, 4))
+    yield from ((Kind.ARRAY, width, 0) for width in (2, 4))
+    yield from ((Kind.MAP, width, 0) for width in (2, 4))
+    yield from ((Kind.NEGATIVE, 0, 0) for _ in range(32))
+
+
+HEADS: tuple[Head, ...] = tuple(_heads())
+
+
+def head(body: bytes, position: int) -> Head:
+    """Read the head of the item at an offset.
+
+    Returns:
+        Kind, offset of the payload, and its size in bytes; the number of items for an array, of
+        pairs for a map.
+
+    Raises:
+        BodyError: the body ends before the payload does, or the first byte is the unused one.
+    """
+    if position >= len(body):
+        raise BodyError("MessagePack: the body ends where an item is expected")
+    kind, width, size = HEADS[body[position]]
+    start = position + 1
+    if width:
+        size += int.from_bytes(body[start : start + width], "big")
+        start += width
+    if start + size > len(body) or kind == Kind.UNUSED:  # an item takes at least one byte
+        raise BodyError(f"MessagePack: the item at offset {position} is malformed or cut short")
+    return kind, start, size
+
+
+def skip(body: bytes, position: int) -> int:
+    """The offset behind an item, whatever it holds.
+
+    Raises:
+        BodyError: the item is malformed.
+    """
+    items = 1
+    while items:
+        kind, position, size = head(body, position)
+        items -= 1
+        if kind == Kind.ARRAY:
+            items += size
+        elif kind == Kind.MAP:
+            items += 2 * size
+        else:
+            position += size
+    return position
+
+
+def decode(body: bytes, position: int, depth: int = 0) -> tuple[Tree, int]:
+    """Decode the item at an offset, with all that it holds.
+
+    Of equal keys in a map the last counts; keys that are neither text nor integers name nothing.
+
+    Returns:
+        The value, and the offset behind the item.
+
+    Raises:
+        BodyError: the item is malformed or nests too deep.
+    """
+    kind, start, size = head(body, position)
+    if kind not in (Kind.ARRAY, Kind.MAP):
+        return scalar(body, kind, start, size), start + size
+    if depth == MAX_DEPTH:
+        raise BodyError(f"MessagePack: arrays and maps nest deeper than {MAX_DEPTH}")
+    position = start
+    if kind == Kind.ARRAY:
+        elements: list[Tree] = []
+        for _ in range(size):
+            element, position = decode(body, position, depth + 1)
+            elements.append(element)
+        return elements, position
+    fields: dict[str, Tree] = {}
+    for _ in range(size):
+        name, position = key(body, position)
+        value, position = decode(body, position, depth + 1)
+        if name is not None:
+            fields[name] = value
+    return fields, position
+
+
+def key(body: bytes, position: int) -> tuple[str | None, int]:
+    """Read a map's key, and the offset behind it.
+
+    Returns:
+        Text as it is, an integer as its decimal text, None for anything else.
+
+    Raises:
+        BodyError: the key is malformed.
+    """
+    kind, start, size = head(body, position)
+    if kind == Kind.STR:
+        return decode_text(body[start : start + size]), start + size
+    if kind in INTEGERS:
+        return IntegerName(scalar(body, kind, start, size)), start + size
+    return None, skip(body, position)
+
+
+INTEGERS = (Kind.POSITIVE, Kind.NEGATIVE, Kind.UNSIGNED, Kind.SIGNED)
+
+
+class IntegerName(str):
+    """A key that is an integer in the body: in paths its decimal text, written as an integer."""
+
+    __slots__ = ()
+
+
+_FLOATS = {4: struct.Struct(">f"), 8: struct.Struct(">d")}
+
+
+def scalar(body: bytes, kind: Kind, start: int, size: int) -> None | bool | int | float | str:  # noqa: RUF036 - None is the first of the values, as in Value
+    """The value of an item that is neither array nor map, from what `head` returned."""
+    payload = body[start : start + size]
+    match kind:
+        case Kind.STR | Kind.BIN:
+            return decode_text(payload)
+        case Kind.EXT:
+            return decode_text(payload[1:])
+        case Kind.POSITIVE:
+            return body[start - 1]
+        case Kind.NEGATIVE:
+            return body[start - 1] - 256
+        case Kind.UNSIGNED:
+            return int.from_bytes(payload, "big")
+        case Kind.SIGNED:
+            return int.from_bytes(payload, "big", signed=True)
+        case Kind.FLOAT:
+            number: float = _FLOATS[size].unpack(payload)[0]
+            return number
+        case Kind.FALSE | Kind.TRUE:
+            return kind == Kind.TRUE
+    return None
+
+
+def encode(value: Value) -> bytes:
+    """Encode a value in the shortest form. Text that is not UTF-8 becomes `bin`, which reads back
+    as the same text; an integer beyond 64 bits becomes a float."""
+    if isinstance(value, str):
+        try:
+            return msgspec.msgpack.encode(value)
+        except UnicodeEncodeError:
+            return msgspec.msgpack.encode(encode_text(value))
+    if isinstance(value, list):
+        return array([encode(element) for element in value])
+    if isinstance(value, int) and not -(2**63) <= value < 2**64:
+        return msgspec.msgpack.encode(float("inf" if value > 0 else "-inf"))
+    return msgspec.msgpack.encode(value)
+
+
+def encode_key(name: str) -> bytes:
+    """Encode a map's key."""
+    return msgspec.msgpack.encode(int(name)) if isinstance(name, IntegerName) else encode(name)
+
+
+def array(items: list[bytes]) -> bytes:
+    """Put encoded items together as an array."""
+    return _count(len(items), 0x90, 0xDC) + b"".join(items)
+
+
+def map_of(pairs: list[tuple[bytes, bytes]]) -> bytes:
+    """Put encoded keys and values together as a map."""
+    return _count(len(pairs), 0x80, 0xDE) + b"".join(part for pair in pairs for part in pair)
+
+
+def _count(count: int, short: int, wide: int) -> bytes:
+    if count < 16:
+        return bytes([short | count])
+    if count < 2**16:
+        return bytes([wide]) + count.to_bytes(2, "big")
+    return bytes([wide + 1]) + count.to_bytes(4, "big")

@@ -1,0 +1,255 @@
+"""The message type `msgpack`, read two ways with one meaning.
+
+Nearly always the wanted fields are scalars, or arrays of them, in a well-formed map with text keys.
+For those `msgspec` decodes just these fields and skips the rest, in C. Everything else it refuses:
+a damaged body, integer keys, subscripts, `bin` and `ext`, arrays of documents, text that is not
+UTF-8. Then a walk in Python reads what can be read. Both read to the end, and of equal keys in a
+map the last counts.
+"""
+
+from __future__ import annotations
+
+from operator import attrgetter
+from typing import TYPE_CHECKING, Any, TypeAlias, Union
+
+import msgspec
+
+from server.message_types.base import BodyError, Capabilities
+from server.message_types.msgpack_items import (
+    HEADS,
+    INTEGERS,
+    LAST_FLAT,
+    Kind,
+    array,
+    decode,
+    encode,
+    encode_key,
+    head,
+    key,
+    map_of,
+    scalar,
+    skip,
+)
+from server.message_types.raw_trees import RawTreeType
+from server.message_types.text import encode_text
+from server.message_types.wanted import MAX_DEPTH, want
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping, Sequence
+
+    from server.message_types.base import Extractor, Path, Value
+    from server.message_types.options import Options
+    from server.message_types.raw_trees import RawNode, RawTree
+    from server.message_types.registry import Find
+    from server.message_types.wanted import Wanted
+
+_Scalar: TypeAlias = Union[bool, int, float, str, None]  # noqa: UP007 - used at run time
+_COMPARABLE = (*INTEGERS, Kind.FLOAT, Kind.STR)
+
+
+class MsgpackType(RawTreeType):
+    """`msgpack`; it has no options. Leaves of its trees are whole items."""
+
+    capabilities = Capabilities()
+
+    def __init__(self, name: str, options: Options, _find: Find) -> None:
+        options.reject_unknown()
+        self.name = name
+
+    def extractor(self, paths: Sequence[Path]) -> Extractor:
+        """Compile a reader of `paths`, see `MessageType.extractor`."""
+        walk = _walker(paths)
+        try:
+            decode_fields, values_of = _typed(paths)
+        except _NotTyped:
+            return walk
+
+        def extract(body: bytes) -> tuple[Value, ...]:
+            try:
+                values = values_of(decode_fields(body))
+            except (msgspec.DecodeError, RecursionError):
+                return walk(body)
+            if [] in values:
+                return tuple(None if value == [] else value for value in values)
+            return values
+
+        return extract
+
+    def parse(self, body: bytes) -> RawTree:
+        """See `RawTreeType.parse`."""
+        kind, _, _ = head(body, 0)
+        if kind != Kind.MAP:
+            raise BodyError("MessagePack: the body is not a map")
+        tree, after = _parse(body, 0, 0)
+        if after != len(body) or not isinstance(tree, dict):
+            raise BodyError(f"MessagePack: the body goes on behind the map, at offset {after}")
+        return tree
+
+    def render(self, tree: RawTree) -> bytes:
+        """See `RawTreeType.render`."""
+        return map_of([(encode_key(name), self._render(node)) for name, node in tree.items()])
+
+    def leaf(self, value: Value) -> bytes:
+        """See `RawTreeType.leaf`."""
+        return encode(value)
+
+    def is_null(self, leaf: bytes) -> bool:
+        """See `RawTreeType.is_null`."""
+        return leaf == b"\xc0"
+
+    def same(self, one: bytes, other: bytes) -> bool:
+        """See `RawTreeType.same`: numbers and text may differ in width."""
+        values = []
+        for leaf in (one, other):
+            kind, start, size = head(leaf, 0)
+            if kind not in _COMPARABLE:
+                return False
+            values.append(scalar(leaf, kind, start, size))
+        return type(values[0]) is type(values[1]) and values[0] == values[1]
+
+    def elements(self, leaf: bytes) -> list[RawNode] | None:
+        """See `RawTreeType.elements`."""
+        kind, position, count = head(leaf, 0)
+        if kind != Kind.ARRAY:
+            return None
+        nodes = []
+        for _ in range(count):
+            node, position = _parse(leaf, position, 1)
+            nodes.append(node)
+        return nodes
+
+    def array(self, elements: Iterable[RawNode]) -> bytes:
+        """See `RawTreeType.array`."""
+        return array([self._render(element) for element in elements])
+
+    def _render(self, node: RawNode) -> bytes:
+        return node if isinstance(node, bytes) else self.render(node)
+
+
+def _parse(body: bytes, position: int, depth: int) -> tuple[RawNode, int]:
+    kind, start, count = head(body, position)
+    if kind != Kind.MAP:
+        after = skip(body, position)
+        return body[position:after], after
+    if depth == MAX_DEPTH:
+        raise BodyError(f"MessagePack: maps nest deeper than {MAX_DEPTH}")
+    tree: RawTree = {}
+    position = start
+    for _ in range(count):
+        name, after = key(body, position)
+        if name is None:
+            raise BodyError(f"MessagePack: the key at offset {position} is no text and no integer")
+        tree[name], position = _parse(body, after, depth + 1)
+    return tree, position
+
+
+class _NotTyped(Exception):
+    """The paths need the walk."""
+
+
+def _typed(
+    paths: Sequence[Path],
+) -> tuple[Callable[[bytes], msgspec.Struct], Callable[[msgspec.Struct], tuple[Value, ...]]]:
+    """Make a decoder of exactly the fields that `paths` name, and a reader of its result.
+
+    Raises:
+        _NotTyped: a path has a subscript, leads through another's value, or has an odd name.
+    """
+    fields: dict[str, _Fields] = {}
+    attributes = [_attribute(fields, path) for path in paths]
+    if not attributes:
+        raise _NotTyped
+    decoder = msgspec.msgpack.Decoder(_struct(fields))
+    values_of: Callable[[msgspec.Struct], Any] = attrgetter(*attributes)
+    if len(attributes) == 1:
+        return decoder.decode, lambda fields: (values_of(fields),)
+    return decoder.decode, values_of
+
+
+_Fields: TypeAlias = Union[dict[str, "_Fields"], None]  # noqa: UP007 - "X | Y" takes no forward reference
+"""The fields of a map by name; None for a value."""
+
+
+def _attribute(fields: dict[str, _Fields], path: Path) -> str:
+    """Add a path to the fields, and return the dotted attributes that lead to it."""
+    attributes = []
+    for depth, step in enumerate(path, 1):
+        if isinstance(step, int) or depth > MAX_DEPTH:
+            raise _NotTyped
+        inner = fields.setdefault(step, None if depth == len(path) else {})
+        if (inner is None) != (depth == len(path)):
+            raise _NotTyped
+        attributes.append(f"field_{list(fields).index(step)}")
+        fields = inner or {}
+    return ".".join(attributes)
+
+
+def _struct(fields: dict[str, _Fields]) -> type[msgspec.Struct]:
+    names = {f"field_{index}": name for index, name in enumerate(fields)}
+    members: list[tuple[str, object, object]] = []
+    for attribute, name in names.items():
+        inner = fields[name]
+        if inner is None:
+            members.append((attribute, _Scalar | list[_Scalar], None))
+        else:
+            nested = _struct(inner)
+            members.append((attribute, nested, nested()))
+    try:
+        return msgspec.defstruct("Fields", members, rename=names, frozen=True, gc=False)
+    except ValueError:  # a name that msgspec cannot write: control characters, lone surrogates
+        raise _NotTyped from None
+
+
+def _walker(paths: Sequence[Path]) -> Extractor:
+    names = want(paths).names
+    empty: list[Value] = [None] * len(paths)
+
+    def extract(body: bytes) -> tuple[Value, ...]:
+        out = empty.copy()
+        try:
+            kind, start, count = head(body, 0)
+            if kind == Kind.MAP:
+                _read(body, start, count, names, out)
+        except (BodyError, IndexError):
+            pass  # damaged from here on: what has been read stays, the rest is NULL
+        return tuple(out)
+
+    return extract
+
+
+def _read(
+    body: bytes, position: int, count: int, names: Mapping[bytes, Wanted], out: list[Value]
+) -> int:
+    """Read the wanted fields of a map's `count` pairs; return the offset behind them.
+
+    Short keys and short values that are not wanted, the most there are, are passed over inline.
+    """
+    for _ in range(count):
+        first = body[position]
+        if 0xA0 <= first <= 0xBF:
+            start = position + 1
+            position = start + (first & 0x1F)
+            wanted = names.get(body[start:position])
+        else:
+            name, position = key(body, position)
+            wanted = None if name is None else names.get(encode_text(name))
+        if wanted is not None:
+            position = _take(body, position, wanted, out)
+            continue
+        kind, width, size = HEADS[body[position]]
+        if width or kind > LAST_FLAT:
+            position = skip(body, position)
+        else:
+            position += 1 + size
+    return position
+
+
+def _take(body: bytes, position: int, wanted: Wanted, out: list[Value]) -> int:
+    for slot, _ in wanted.paths:
+        out[slot] = None  # of equal keys the last counts
+    kind, start, count = head(body, position)
+    if kind == Kind.MAP and not wanted.indexed:
+        return _read(body, start, count, wanted.names, out)
+    value, after = decode(body, position)
+    wanted.take(value, out)
+    return after
