@@ -1,0 +1,44 @@
+"""The levels of log messages, in the order of their severity."""
+
+from enum import IntEnum
+from typing import Final
+
+
+class Level(IntEnum):
+    """How much a message matters. A target's `Level` is the lowest that it writes.
+
+    Source: AMPS User Guide, Message Levels.
+    """
+
+    DEVELOPER = 0
+    TRACE = 1
+    STATS = 2
+    INFO = 3
+    WARNING = 4
+    ERROR = 5
+    CRITICAL = 6
+    EMERGENCY = 7
+    NONE = 8
+    """No message has this level: as a target's lower bound it lets nothing through."""
+
+    @property
+    def label(self) -> str:
+        """The name as configurations and log lines write it."""
+        return self.name.lower()
+
+
+LEVELS: Final = {level.label: level for level in Level} | {"debug": Level.INFO}
+"""Every name that a configuration may use; `debug` is obsolete and means `info`."""
+
+
+def parse_level(name: str) -> Level:
+    """The level of that name, in any case.
+
+    Raises:
+        ValueError: there is no such level; the text lists those that exist.
+    """
+    level = LEVELS.get(name.strip().lower())
+    if level is None:
+        known = ", ".join(level.label for level in Level)
+        raise ValueError(f"'{name}' is not a log level; expected one of {known}")
+    return level

@@ -1,0 +1,141 @@
+"""The server's log, as the rest of the server sees it.
+
+Theory of operation. `emit` runs on the message path, so it does the least it can: one dictionary
+look-up tells whether any target wants the message; if so, the values, the time and the thread are
+put on a bounded backlog (backlog.py). One thread (writer.py) makes lines of them and writes these
+to the targets. A slow or broken target therefore costs log entries, never messages. What each
+target wants is fixed by the configuration, so the look-up table is made once.
+
+Because lines are made later, and by another thread, the values given to `emit` must not change
+any more: text, bytes, numbers, or immutable objects that print themselves.
+"""
+
+import itertools
+import threading
+import time
+from collections.abc import Callable, Sequence
+from typing import Final
+
+from config_schema.problems import Severity
+from config_schema.spec import LogTargetSpec
+from server.events.backlog import Backlog, Request, RequestKind
+from server.events.catalogue import CATALOGUE, Message
+from server.events.targets import Target, open_targets
+from server.events.targets.syslog import SOCKET
+from server.events.writer import Writer, complain
+
+WAIT_SECONDS: Final = 5.0
+"""How long flush() and close() wait for targets that take no data."""
+
+_REMARKS: Final = {Severity.WARNING: "00-0009", Severity.INFO: "00-0010"}
+
+
+class EventLog:
+    """Writes messages of the catalogue to the targets of a configuration.
+
+    Safe to use from any thread. Make it after the process has detached from its terminal, not
+    before: its thread does not survive a fork.
+
+    Args:
+        targets: the configuration's logging targets; with none, nothing is ever logged.
+        instance_name: the identity of syslog targets that have no Ident.
+        clock: nanoseconds since the epoch.
+        syslog_address: the path of the system logger's socket.
+
+    Raises:
+        LogTargetError: a target is configured wrongly or its file cannot be opened.
+
+    Attributes:
+        targets: the targets, with their counters, in the order of the configuration.
+    """
+
+    def __init__(
+        self,
+        targets: Sequence[LogTargetSpec],
+        instance_name: str,
+        clock: Callable[[], int] = time.time_ns,
+        *,
+        syslog_address: str = SOCKET,
+    ) -> None:
+        """Open the targets and start the writer."""
+        self.targets, remarks = open_targets(targets, instance_name, clock(), syslog_address)
+        self._clock = clock
+        self._routes = _routes(self.targets)
+        self._backlog = Backlog()
+        self._thread_count = itertools.count(1)
+        self._thread_numbers = {threading.get_ident(): next(self._thread_count)}
+        writer = Writer(self._backlog, self.targets, clock, next(self._thread_count))
+        # A daemon, so that a program that ends without close() still ends.
+        self._writer = threading.Thread(target=writer.run, name="log writer", daemon=True)
+        self._writer.start()
+        for remark in remarks:
+            self.emit(
+                _REMARKS[remark.severity],
+                location=remark.location,
+                element=remark.element,
+                problem=remark.message,
+                hint=remark.hint,
+            )
+
+    def emit(self, message_id: str, /, **fields: object) -> None:
+        """Log a message. Never waits, never raises.
+
+        Args:
+            message_id: an id of the catalogue.
+            **fields: the values for its text; one that is missing shows as `?`.
+        """
+        route = self._routes.get(message_id)
+        if route is not None:
+            ident = threading.get_ident()
+            thread = self._thread_numbers.get(ident) or self._number_thread(ident)
+            self._backlog.put((route[0], route[1], self._clock(), thread, fields))
+        elif message_id not in CATALOGUE:
+            self.emit("01-0002", id=message_id, fields=fields)
+
+    def enabled(self, message_id: str) -> bool:
+        """Whether any target wants the message: worth asking before values are made for it."""
+        return message_id in self._routes
+
+    def flush(self) -> bool:
+        """Wait until everything logged so far has been written.
+
+        Returns:
+            False when the targets did not take it all within `WAIT_SECONDS`.
+        """
+        return self._ask(RequestKind.FLUSH).done.wait(WAIT_SECONDS)
+
+    def rotate(self) -> None:
+        """Let file targets go on in their next file, after everything logged so far.
+
+        Does not wait; `flush` afterwards does.
+        Source: AMPS User Guide, Rotate Error/Event Log.
+        """
+        self._ask(RequestKind.ROTATE)
+
+    def close(self) -> None:
+        """Write everything logged so far and give up the targets; ignore what is logged later."""
+        self._routes = {}
+        if not self._ask(RequestKind.CLOSE).done.wait(WAIT_SECONDS):
+            complain(f"the log could not be written to its end within {WAIT_SECONDS:.0f} seconds")
+
+    def _ask(self, kind: RequestKind) -> Request:
+        request = Request(kind)
+        if self._writer.is_alive():
+            self._backlog.ask(request)
+        else:
+            request.done.set()  # closed: everything has been written
+        return request
+
+    def _number_thread(self, ident: int) -> int:
+        """Threads are numbered in the order in which they first log; the main thread is 1."""
+        return self._thread_numbers.setdefault(ident, next(self._thread_count))
+
+
+def _routes(targets: Sequence[Target]) -> dict[str, tuple[Message, tuple[Target, ...]]]:
+    """The messages that somebody wants, with those who want them."""
+    routes: dict[str, tuple[Message, tuple[Target, ...]]] = {}
+    for message in CATALOGUE.values():
+        wanting = tuple(target for target in targets if message.id in target.wanted)
+        if wanting:
+            routes[message.id] = message, wanting
+    return routes

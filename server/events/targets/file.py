@@ -1,0 +1,153 @@
+"""Files as logging targets, plain and compressed, and their rotation.
+
+Without a RotationThreshold a file is appended to, also by the next start. With one, a file is
+closed before it would exceed the threshold and the next is opened; its name is made anew from the
+mask, and a file that has this name already is truncated, also at the start. An explicit rotation
+truncates as well.
+
+Source: AMPS User Guide, Logging to Files.
+"""
+
+import os
+import re
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from config_schema.problems import Problems
+from config_schema.spec import LogTargetSpec
+from server.events.targets.base import Line, Target
+from server.events.targets.streams import GzipStream, PlainStream, Stream, complete_gzip
+
+DEFAULT_MASK: Final = "%Y-%m-%dT%H%M%S"
+"""In the working directory, when a target has no FileName."""
+
+
+@dataclass(frozen=True, slots=True)
+class FileFormat:
+    """What differs between the protocols that write files.
+
+    Attributes:
+        suffix: what a file name ends with.
+        stream: writes to a file descriptor in this format.
+        prepare: makes an existing file fit to be appended to.
+    """
+
+    suffix: str
+    stream: Callable[[int], Stream]
+    prepare: Callable[[str], None]
+
+
+FORMATS: Final[Mapping[str, FileFormat]] = {
+    "file": FileFormat(".log", PlainStream, lambda _path: None),
+    "gzip": FileFormat(".gz", GzipStream, complete_gzip),
+}
+
+
+def file_name(mask: str, suffix: str, rotation: int, nanoseconds: int) -> str:
+    """The name of a log file.
+
+    Args:
+        mask: strftime tokens, and `%n` for the rotation.
+        suffix: added unless the mask ends with it.
+        rotation: how many rotations there have been.
+        nanoseconds: the moment that the date and time in the name are taken from; local time.
+    """
+    if not mask.endswith(suffix):
+        mask += suffix
+    counted = re.sub(
+        r"%(.)", lambda token: f"{rotation:05d}" if token[1] == "n" else token[0], mask
+    )
+    return time.strftime(counted, time.localtime(nanoseconds // 1_000_000_000))
+
+
+class FileTarget(Target):
+    """Writes to a file, or to a sequence of files.
+
+    Attributes:
+        path: the file being written; "" before the first one is opened.
+    """
+
+    def __init__(self, spec: LogTargetSpec, problems: Problems, nanoseconds: int) -> None:
+        """Open the first file, named after the moment `nanoseconds`.
+
+        A file that cannot be opened is added to `problems`, like any mistake in the configuration.
+        """
+        super().__init__(spec, problems)
+        self._format = FORMATS[spec.protocol]
+        self._mask = spec.file_name or DEFAULT_MASK
+        self._rotation = 0
+        self._size = 0
+        self._stream: Stream | None = None
+        self.path = ""
+        try:
+            self._open(nanoseconds, append=spec.rotation_threshold is None)
+        except OSError as problem:
+            problems.error(spec, "Target/FileName", *_explain(self.path, problem))
+
+    @property
+    def name(self) -> str:
+        """The file as configured, so that a target keeps its name over rotations."""
+        return self._mask
+
+    def write(self, lines: Sequence[Line]) -> None:
+        """See `Target.write`."""
+        threshold = self.spec.rotation_threshold
+        if threshold is None:
+            self._write_out(lines)
+            return
+        chunk: list[Line] = []
+        size = self._size
+        for line in lines:
+            if size and size + len(line.text) > threshold:
+                self._write_out(chunk)
+                self.rotate(line.nanoseconds)
+                chunk, size = [], 0
+            chunk.append(line)
+            size += len(line.text)
+        self._write_out(chunk)
+
+    def rotate(self, nanoseconds: int) -> None:
+        """See `Target.rotate`."""
+        if self._stream is not None:
+            self._stream.retry()  # bytes that wait belong into the old file
+        self.close()
+        self._rotation += 1
+        self._size = 0
+        self._open(nanoseconds, append=False)
+
+    def close(self) -> None:
+        """See `Target.close`."""
+        stream, self._stream = self._stream, None
+        if stream is not None:
+            stream.close()
+
+    def _write_out(self, lines: Sequence[Line]) -> None:
+        if not lines:
+            return
+        # There is no stream when the file could not be opened at a rotation.
+        stream = self._stream or self._open(lines[0].nanoseconds, append=False)
+        stream.retry()
+        self._account(lines)
+        data = b"".join(line.text for line in lines)
+        self._size += len(data)
+        stream.write(data)
+
+    def _open(self, nanoseconds: int, *, append: bool) -> Stream:
+        self.path = file_name(self._mask, self._format.suffix, self._rotation, nanoseconds)
+        if append:
+            self._format.prepare(self.path)
+        # Appending in any case: an external tool may truncate the file while it is being written.
+        flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | (0 if append else os.O_TRUNC)
+        self._stream = self._format.stream(os.open(self.path, flags, 0o666))
+        return self._stream
+
+
+def _explain(path: str, problem: OSError) -> tuple[str, str | None]:
+    """What is wrong with a log file, and what to do about it."""
+    message = f"the log file {path} cannot be opened: {problem.strerror}"
+    directory = os.path.dirname(path) or "."
+    if not os.path.isdir(directory):
+        return message, f"create the directory {directory}, or name another"
+    return message, "check that the file and its directory can be written by this user"

@@ -1,0 +1,97 @@
+"""The texts of log messages: templates with named fields, and how values become safe text.
+
+A template is plain text with `{field}` where a value goes. `{field:lead}` is an optional field:
+the lead and the value, or nothing at all when the value is not given or empty.
+
+Much of what a log says comes from clients, and a log is read by scripts and on terminals. So a
+value never writes a control character (they show as `^A`), and a line break in a value is
+followed by a blank: no value can begin a line that looks like an entry of its own.
+"""
+
+import string
+from collections.abc import Mapping
+from typing import Final
+
+UNKNOWN: Final = "?"
+"""What stands for a field that the caller did not give."""
+
+_UNPRINTABLE: Final = (
+    {code: f"^{chr(code ^ 0x40)}" for code in (*range(0x20), 0x7F)}
+    | {code: f"\\x{code:02x}" for code in range(0x80, 0xA0)}
+    | {code: f"\\x{code - 0xDC00:02x}" for code in range(0xDC80, 0xDD00)}  # surrogateescape
+    | {code: f"\\u{code:04x}" for code in (0x2028, 0x2029)}
+    | {ord("\t"): "\t", ord("\n"): "\n "}
+)
+
+_UNRENDERABLE: Final = (
+    ArithmeticError,
+    AttributeError,
+    LookupError,
+    OSError,
+    RuntimeError,
+    TypeError,
+    ValueError,
+)
+"""What the `__str__` of a value may raise: the entry is then written without that value."""
+
+
+def printable(value: object) -> str:
+    """The text that stands for a value in the log; None is empty, bytes are read as UTF-8."""
+    if value is None:
+        return ""
+    if isinstance(value, bytes):
+        text = value.decode("utf-8", "backslashreplace")
+    else:
+        try:
+            text = str(value)
+        except _UNRENDERABLE:
+            return f"<{type(value).__name__}>"
+    return text if text.isprintable() else text.translate(_UNPRINTABLE)
+
+
+class Template:
+    """A message's text, taken apart once.
+
+    Attributes:
+        text: the template as written.
+        required: the fields that a caller must give.
+        optional: the fields with a lead, which may be missing.
+    """
+
+    __slots__ = ("_parts", "_tail", "optional", "required", "text")
+
+    def __init__(self, text: str) -> None:
+        """Take `text` apart.
+
+        Raises:
+            ValueError: the braces do not match, or a field is more than a plain name.
+        """
+        parts: list[tuple[str, str, str]] = []
+        tail = ""
+        for literal, field, lead, conversion in string.Formatter().parse(text):
+            if field is None:
+                tail = literal
+                continue
+            if not field.isidentifier() or conversion:
+                raise ValueError(f"the field {{{field}}} is not a plain name")
+            parts.append((literal, field, lead or ""))
+        self.text = text
+        self._parts = tuple(parts)
+        self._tail = tail
+        self.required = frozenset(field for _, field, lead in parts if not lead)
+        self.optional = frozenset(field for _, field, lead in parts if lead)
+
+    def render(self, fields: Mapping[str, object]) -> str:
+        """The text with its values; a required field that is missing shows as `?`."""
+        pieces: list[str] = []
+        for literal, field, lead in self._parts:
+            pieces.append(literal)
+            if field in fields:
+                value = printable(fields[field])
+                if value and lead:
+                    pieces.append(lead)
+                pieces.append(value)
+            elif not lead:
+                pieces.append(UNKNOWN)
+        pieces.append(self._tail)
+        return "".join(pieces)

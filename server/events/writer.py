@@ -1,0 +1,140 @@
+"""The thread that writes the log: it alone touches the targets.
+
+It takes the whole backlog at a time, makes each entry's line once, and hands every target all of
+its lines in one call. A target that fails costs nobody else anything: what it refuses is counted,
+the failure is said once (on standard error and in the other targets), and it is tried again with
+the next entries; when it recovers, its first line says how many entries are missing.
+"""
+
+import contextlib
+import sys
+from collections import Counter
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Final
+
+from server.events.backlog import Backlog, Entry, Request, RequestKind
+from server.events.catalogue import CATALOGUE, Message
+from server.events.entries import entry_logger
+from server.events.targets import Line, Target
+
+MISSING: Final = CATALOGUE["01-0001"]
+FAILED: Final = CATALOGUE["2C-0001"]
+
+
+class Writer:
+    """What the writer's thread runs.
+
+    Args:
+        backlog: where entries come from.
+        targets: where they may go.
+        clock: nanoseconds since the epoch, for the writer's own entries.
+        thread: the number under which the writer's own entries appear.
+    """
+
+    def __init__(
+        self,
+        backlog: Backlog,
+        targets: Sequence[Target],
+        clock: Callable[[], int],
+        thread: int,
+    ) -> None:
+        """Take over the targets; `run` closes them at the end."""
+        self._backlog = backlog
+        self._targets = targets
+        self._clock = clock
+        self._thread = thread
+        self._logger = entry_logger()
+        self._lines: dict[Target, list[Line]] = {target: [] for target in targets}
+        self._failing: set[Target] = set()
+        self._dropped: Counter[Target] = Counter()
+        self._unwritten: Counter[Target] = Counter()
+
+    def run(self) -> None:
+        """Write what comes until a request to close has been carried out."""
+        while True:
+            items, dropped = self._backlog.take()
+            for targets, count in dropped.items():
+                self._dropped.update(dict.fromkeys(targets, count))
+            for item in items:
+                if not isinstance(item, Request):
+                    self._compose(item)
+                    continue
+                self._write_out()
+                self._carry_out(item)
+                if item.kind is RequestKind.CLOSE:
+                    return
+            self._write_out()
+
+    def _compose(self, entry: Entry) -> None:
+        message, targets, nanoseconds, thread, fields = entry
+        line = self._logger.line(message, nanoseconds, thread, fields)
+        for target in targets:
+            self._lines[target].append(line)
+
+    def _write_out(self) -> None:
+        for target, lines in self._lines.items():
+            if lines:
+                self._lines[target] = []
+                self._deliver(target, lines)
+        while self._dropped:  # the backlog was full after these lines
+            target, count = self._dropped.popitem()
+            self._unwritten[target] += count
+            self._deliver(target, [])
+
+    def _deliver(self, target: Target, lines: Sequence[Line]) -> None:
+        missing = self._unwritten.pop(target, 0)
+        notice: list[Line] = []
+        if missing and MISSING.id not in target.excluded:
+            notice = [self._own_line(MISSING, count=missing)]
+        written_before = target.entries_written
+        try:
+            target.write([*notice, *lines])
+        except OSError as problem:
+            written = target.entries_written - written_before
+            if written:
+                self._unwritten[target] = len(notice) + len(lines) - written
+            else:
+                self._unwritten[target] = missing + len(lines)
+            self._report_failure(target, problem)
+        else:
+            self._failing.discard(target)
+
+    def _carry_out(self, request: Request) -> None:
+        if request.kind is RequestKind.ROTATE:
+            for target in self._targets:
+                self._try(target, partial(target.rotate, self._clock()))
+        elif request.kind is RequestKind.CLOSE:
+            for target in self._targets:
+                self._try(target, target.close)
+        request.done.set()
+
+    def _try(self, target: Target, work: Callable[[], None]) -> None:
+        try:
+            work()
+        except OSError as problem:
+            self._report_failure(target, problem)
+
+    def _report_failure(self, target: Target, problem: OSError) -> None:
+        """Say once, until the target works again, that it does not."""
+        if target in self._failing:
+            return
+        self._failing.add(target)
+        reason = problem.strerror or str(problem)
+        complain(
+            f"{target.spec.location}: the log target {target.name} cannot be written: {reason}; "
+            "entries for it are dropped until it can be written again"
+        )
+        line = self._own_line(FAILED, target=target.name, reason=reason)
+        for other in self._targets:
+            if FAILED.id in other.wanted and other not in self._failing:
+                self._deliver(other, [line])
+
+    def _own_line(self, message: Message, **fields: object) -> Line:
+        return self._logger.line(message, self._clock(), self._thread, fields)
+
+
+def complain(sentence: str) -> None:
+    """Tell the operator about the log itself, where else it would go unnoticed."""
+    with contextlib.suppress(OSError, ValueError):  # standard error may be closed as well
+        print(f"ampServer: {sentence}", file=sys.stderr, flush=True)
