@@ -283,7 +283,7 @@ class AsyncClient:
         failure = OSError(f"{where.host} has no address")
         for *_, address in found:
             try:
-                return await loop.create_connection(_Connection, address[0], where.port, **tls)
+                return await loop.create_connection(_Connection, str(address[0]), where.port, **tls)
             except OSError as error:
                 failure = error
         raise failure

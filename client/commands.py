@@ -1,7 +1,7 @@
 """The commands' options, once, for both shells; and the headers that carry them.
 
 The names are those of the header fields in the AMPS Command Reference, the texts are sent as they
-are. An option that is not given is not sent.
+are. An option that is not given, or None, is not sent.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ class LogonOptions(TypedDict, total=False):
         options: the options field, such as "ack_conflation=100ms".
     """
 
-    correlation_id: str
-    options: str
+    correlation_id: str | None
+    options: str | None
 
 
 class PublishOptions(TypedDict, total=False):
@@ -38,10 +38,10 @@ class PublishOptions(TypedDict, total=False):
             the message for a duplicate.
     """
 
-    correlation_id: str
-    expiration: int
-    sow_key: str
-    sequence: int
+    correlation_id: str | None
+    expiration: int | None
+    sow_key: str | None
+    sequence: int | None
 
 
 class SubscribeOptions(TypedDict, total=False):
@@ -57,12 +57,12 @@ class SubscribeOptions(TypedDict, total=False):
         acks: acknowledgements to hand out between the messages, such as ("completed",).
     """
 
-    filter: str
-    options: str
-    bookmark: str
-    top_n: int
-    sub_id: str
-    acks: Iterable[AckType]
+    filter: str | None
+    options: str | None
+    bookmark: str | None
+    top_n: int | None
+    sub_id: str | None
+    acks: Iterable[AckType] | None
 
 
 class QueryOptions(TypedDict, total=False):
@@ -79,14 +79,14 @@ class QueryOptions(TypedDict, total=False):
         acks: acknowledgements to hand out between the records, such as ("stats",).
     """
 
-    filter: str
-    options: str
-    bookmark: str
-    order_by: str
-    batch_size: int
-    top_n: int
-    sow_keys: Iterable[str]
-    acks: Iterable[AckType]
+    filter: str | None
+    options: str | None
+    bookmark: str | None
+    order_by: str | None
+    batch_size: int | None
+    top_n: int | None
+    sow_keys: Iterable[str] | None
+    acks: Iterable[AckType] | None
 
 
 class QueryAndSubscribeOptions(QueryOptions, total=False):
@@ -96,7 +96,7 @@ class QueryAndSubscribeOptions(QueryOptions, total=False):
         sub_id: the id of subscription and query; see `SubscribeOptions`.
     """
 
-    sub_id: str
+    sub_id: str | None
 
 
 class DeleteOptions(TypedDict, total=False):
@@ -108,9 +108,9 @@ class DeleteOptions(TypedDict, total=False):
         body: the record that a publish of this message would update.
     """
 
-    filter: str
-    sow_keys: Iterable[str]
-    body: bytes
+    filter: str | None
+    sow_keys: Iterable[str] | None
+    body: bytes | None
 
 
 DEFAULT_BATCH_SIZE: Final = 10
@@ -126,9 +126,9 @@ def chunks(bodies: Iterable[bytes]) -> Iterator[list[bytes]]:
         yield chunk
 
 
-def joined(texts: Iterable[str]) -> str | None:
-    """A comma-separated list, or None for an empty one."""
-    return ",".join(texts) or None
+def joined(texts: Iterable[str] | None) -> str | None:
+    """A comma-separated list, or None for none."""
+    return ",".join(texts or ()) or None
 
 
 def publish_header(command: str, topic: str, options: PublishOptions) -> Header:
@@ -165,7 +165,7 @@ def query_header(command: str, topic: str, options: QueryOptions) -> Header:
         short_options=options.get("options"),
         bookmark=options.get("bookmark"),
         order_by=options.get("order_by"),
-        batch_size=options.get("batch_size", DEFAULT_BATCH_SIZE),
+        batch_size=options.get("batch_size") or DEFAULT_BATCH_SIZE,
         top_n=options.get("top_n"),
-        sow_keys=joined(options.get("sow_keys", ())),
+        sow_keys=joined(options.get("sow_keys")),
     )

@@ -141,11 +141,11 @@ class ClientProtocol:
     ) -> Request:
         """Place a subscription, or change the one that has the same id."""
         header = subscribe_header(topic, delta, options)
-        return self._open(header, options.get("acks", ()))
+        return self._open(header, options.get("acks") or ())
 
     def sow(self, topic: str, **options: Unpack[QueryOptions]) -> Request:
         """Query a SOW topic. The inbox ends with the last record."""
-        return self._open(query_header("sow", topic, options), options.get("acks", ()))
+        return self._open(query_header("sow", topic, options), options.get("acks") or ())
 
     def sow_and_subscribe(
         self, topic: str, *, delta: bool = False, **options: Unpack[QueryAndSubscribeOptions]
@@ -154,19 +154,19 @@ class ClientProtocol:
         command = "sow_and_delta_subscribe" if delta else "sow_and_subscribe"
         header = query_header(command, topic, options)
         header.sub_id = options.get("sub_id")
-        return self._open(header, options.get("acks", ()))
+        return self._open(header, options.get("acks") or ())
 
     def sow_delete(self, topic: str, **options: Unpack[DeleteOptions]) -> Request:
         """Delete records; the `stats` acknowledgement says how many."""
-        if len(options) != 1:
+        if len([value for value in options.values() if value is not None]) != 1:
             raise ValueError("sow_delete takes exactly one of filter, sow_keys and body")
         header = Header(
             command="sow_delete",
             topic=topic,
             short_filter=options.get("filter"),
-            sow_keys=joined(options.get("sow_keys", ())),
+            sow_keys=joined(options.get("sow_keys")),
         )
-        return self._send(header, options.get("body", b""), awaited=("processed", "stats"))
+        return self._send(header, options.get("body") or b"", awaited=("processed", "stats"))
 
     def acknowledge(self, topic: str, bookmarks: Iterable[str], options: str | None = None) -> None:
         """Tell a queue that messages are done with (or `cancel`, `expire`), without an answer."""

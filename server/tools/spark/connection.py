@@ -1,0 +1,118 @@
+"""From options to a connected, logged-on client."""
+
+from __future__ import annotations
+
+import getpass
+import importlib
+import os
+import shlex
+import ssl
+import uuid
+from typing import Final
+
+from client import Authenticator, Client, CommandError, LogonError, PasswordAuthenticator, ServerUri
+from client.uri import parse_uri
+from server.tools.spark.options import Settings, UsageError
+
+_TRUST_STORE: Final = "-Djavax.net.ssl.trustStore="
+_DEFAULT_FACTORY: Final = "com.crankuptheamps.spark.DefaultAuthenticatorFactory"
+
+
+class RefusedLogonError(Exception):
+    """The server refused the logon; the message says where, as whom and why."""
+
+
+def connect(settings: Settings, server: str) -> Client:
+    """Connect and log on.
+
+    Args:
+        settings: the command line.
+        server: host:port, perhaps with user:password@ before it.
+
+    Raises:
+        UsageError: the options make no usable connection.
+        ConnectError: there is no connection to be had.
+        RefusedLogonError: the server refused the logon.
+    """
+    uri = server_uri(settings, server)
+    client = Client(
+        f"spark-{getpass.getuser()}-{uuid.uuid4().hex[:12]}",
+        authenticator=_authenticator(settings.authenticator),
+        ssl_context=_ssl_context() if uri.scheme == "tcps" else None,
+    )
+    client.connect(uri)
+    try:
+        client.logon()
+    except LogonError as error:
+        client.close()
+        raise RefusedLogonError(
+            f"Unable to log on to AMPS at {uri.address} as {uri.user}: {explain(error)}"
+        ) from None
+    except BaseException:
+        client.close()
+        raise
+    return client
+
+
+def server_uri(settings: Settings, server: str) -> ServerUri:
+    """Put the URI together.
+
+    Without a user in it, the operating system's user logs on.
+
+    Args:
+        settings: the command line.
+        server: host:port, perhaps with user:password@ before it.
+    """
+    scheme = settings.urischeme or ("tcps" if settings.secure else "tcp")
+    user = "" if "@" in server else f"{getpass.getuser()}@"
+    path = f"/amps/{settings.type}" if settings.type else "/amps"
+    query = f"?{settings.uriopts}" if settings.uriopts else ""
+    return parse_uri(f"{scheme}://{user}{server}{path}{query}")
+
+
+def explain(error: CommandError) -> str:
+    """What the server answered, without the command's name."""
+    return f"{error.reason}: {error.detail}" if error.detail else error.reason
+
+
+def _authenticator(path: str | None) -> Authenticator:
+    """Import the factory that a path names, and ask it for an authenticator."""
+    if path is None or path == _DEFAULT_FACTORY:
+        return PasswordAuthenticator()
+    module_name, colon, factory_name = path.partition(":")
+    if not colon:
+        raise UsageError(
+            f"-authenticator is {path!r}: expected a Python path, module:factory;"
+            " factories written in Java cannot be loaded"
+        )
+    try:
+        factory = getattr(importlib.import_module(module_name), factory_name)
+    except (ImportError, AttributeError) as error:
+        raise UsageError(f"-authenticator is {path!r}: {error}") from None
+    authenticator = factory()
+    if not (hasattr(authenticator, "authenticate") and hasattr(authenticator, "retry")):
+        raise UsageError(
+            f"-authenticator is {path!r}: it makes no client.Authenticator"
+            f" (methods authenticate and retry), but {authenticator!r}"
+        )
+    made: Authenticator = authenticator
+    return made
+
+
+def _ssl_context() -> ssl.SSLContext:
+    """The authorities of the trust store in AMPS_SPARK_OPTS, or those of the system."""
+    words = shlex.split(os.environ.get("AMPS_SPARK_OPTS", ""))
+    stores = [word.removeprefix(_TRUST_STORE) for word in words if word.startswith(_TRUST_STORE)]
+    if not stores:
+        return ssl.create_default_context()
+    try:
+        return ssl.create_default_context(cafile=stores[-1])
+    except ssl.SSLError:
+        raise UsageError(
+            f"the trust store {stores[-1]} in AMPS_SPARK_OPTS holds no PEM certificates;"
+            " export them with: keytool -exportcert -rfc -keystore STORE -alias NAME"
+        ) from None
+    except OSError as error:
+        raise UsageError(
+            f"cannot read the trust store {stores[-1]} in AMPS_SPARK_OPTS: {error.strerror}"
+        ) from None

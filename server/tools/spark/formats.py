@@ -1,0 +1,74 @@
+"""How `-format` prints a message: `{command}:{data}`."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from typing import Final
+
+from client import Message
+from server.tools.spark.options import UsageError
+
+Render = Callable[[Message], bytes]
+
+_TAG: Final = re.compile(r"\{(\w+)\}")
+
+
+def _field(name: str) -> Render:
+    def render(message: Message) -> bytes:
+        value = getattr(message.header, name)
+        return b"" if value is None else str(value).encode("utf-8", "surrogateescape")
+
+    return render
+
+
+_TAGS: Final[Mapping[str, Render]] = {
+    "bookmark": _field("bookmark"),
+    "command": _field("command"),
+    "correlation_id": _field("correlation_id"),
+    "data": lambda message: message.body,
+    "expiration": _field("expiration"),
+    "lease_period": _field("lease_period"),
+    "length": lambda message: b"%d" % len(message.body),
+    "sowkey": _field("sow_key"),
+    "timestamp": _field("timestamp"),
+    "topic": _field("topic"),
+    "user_id": _field("user_id"),
+}
+
+
+def compile_format(text: str | None) -> Render:
+    """Make the function that prints a message.
+
+    Args:
+        text: literal text with tags; None stands for the message's data alone.
+
+    Raises:
+        UsageError: there is no such tag.
+    """
+    if text is None:
+        return _TAGS["data"]
+    parts: list[Render] = []
+    for index, piece in enumerate(_TAG.split(text)):
+        if index % 2:
+            parts.append(_tag(piece))
+        elif piece:
+            parts.append(_literal(piece.encode("utf-8", "surrogateescape")))
+    return lambda message: b"".join([part(message) for part in parts])
+
+
+def has_tag(text: str | None, tag: str) -> bool:
+    """Whether a format prints a header field."""
+    return text is not None and f"{{{tag}}}" in text
+
+
+def _tag(name: str) -> Render:
+    render = _TAGS.get(name)
+    if render is None:
+        known = " ".join(f"{{{tag}}}" for tag in _TAGS)
+        raise UsageError(f"-format has an unknown tag {{{name}}}; known are {known}")
+    return render
+
+
+def _literal(piece: bytes) -> Render:
+    return lambda _message: piece

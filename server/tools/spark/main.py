@@ -1,0 +1,81 @@
+"""The command itself: which screen or command, and how it ends.
+
+Exit codes: 0 done, 1 it did not work, 2 the command line is wrong, 130 interrupted. Whoever closes
+our standard output has seen enough: that is 0.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+from difflib import get_close_matches
+from typing import BinaryIO, Final
+
+from client import ClientError, CommandError, ConnectError
+from server.tools.spark.connection import RefusedLogonError, explain
+from server.tools.spark.help import command_help, overview
+from server.tools.spark.options import COMMANDS, UsageError, parse
+from server.tools.spark.run import RUN
+from server.tools.spark.sources import SourceError
+
+_STANDARD_OUTPUT: Final = 1
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run spark.
+
+    Args:
+        arguments: the words after the program's name; None takes the process's own.
+
+    Returns:
+        The exit code.
+    """
+    words = list(sys.argv[1:] if arguments is None else arguments)
+    name = words[0] if words else "help"
+    try:
+        with _standard_output() as output:
+            if name == "help":
+                output.write(_help(words[1:]).encode())
+            else:
+                RUN[name](parse(_known(name), words[1:]), output)
+    except UsageError as error:
+        return _fail(f"spark {name}: {error}", 2)
+    except (ConnectError, RefusedLogonError) as error:
+        return _fail(str(error), 1)
+    except CommandError as error:
+        return _fail(f"spark {name}: {explain(error)}", 1)
+    except (ClientError, SourceError) as error:
+        return _fail(f"spark {name}: {error}", 1)
+    except KeyboardInterrupt:
+        return 130
+    except BrokenPipeError:
+        return 0
+    return 0
+
+
+def _standard_output() -> BinaryIO:
+    """Standard output for bytes; a process started without one prints to nowhere."""
+    try:
+        return open(_STANDARD_OUTPUT, "wb", closefd=False)
+    except OSError:
+        return open(os.devnull, "wb")
+
+
+def _help(topics: Sequence[str]) -> str:
+    if not topics or topics[0] == "help":
+        return overview()
+    return command_help(_known(topics[0]))
+
+
+def _known(name: str) -> str:
+    if name in COMMANDS:
+        return name
+    close = get_close_matches(name, COMMANDS, n=1)
+    hint = f"did you mean {close[0]}?" if close else f"known are {', '.join(sorted(COMMANDS))}"
+    raise UsageError(f"unknown command {name}; {hint}")
+
+
+def _fail(message: str, code: int) -> int:
+    print(message, file=sys.stderr)
+    return code

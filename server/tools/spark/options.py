@@ -1,0 +1,279 @@
+"""The commands of spark and their options: one table, from which parsing and help are made.
+
+An option is a word with one dash. Switches may be followed by a boolean word (`-secure 1`), and
+are on when they are not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from difflib import get_close_matches
+from typing import Final
+
+import msgspec
+
+
+class UsageError(Exception):
+    """The command line is wrong; the message says how."""
+
+
+class Settings(msgspec.Struct, frozen=True, kw_only=True):
+    """What a command line says. Which fields matter depends on the command."""
+
+    server: str
+    topic: str = ""
+    ack: bool = False
+    authenticator: str | None = None
+    backlog: int | None = None
+    batchsize: int | None = None
+    copy: str | None = None
+    delimiter: int = 10
+    delta: bool = False
+    file: str | None = None
+    filter: str | None = None
+    format: str | None = None
+    orderby: str | None = None
+    proto: str = "amps"
+    rate: float | None = None
+    secure: bool = False
+    topn: int | None = None
+    type: str | None = None
+    uriopts: str | None = None
+    urischeme: str | None = None
+
+
+_TRUTH: Final = {
+    "true": True,
+    "1": True,
+    "yes": True,
+    "false": False,
+    "0": False,
+    "no": False,
+}
+
+
+def _text(text: str) -> str:
+    return text
+
+
+def _count(text: str) -> int:
+    if not text.isdecimal():
+        raise ValueError("expected a whole number, such as 10")
+    return int(text)
+
+
+def _at_least_one(text: str) -> int:
+    if _count(text) < 1:
+        raise ValueError("expected a number from 1 up")
+    return int(text)
+
+
+def _byte(text: str) -> int:
+    if _count(text) > 255:
+        raise ValueError("expected the decimal value of one byte, 0 to 255")
+    return int(text)
+
+
+def _rate(text: str) -> float:
+    try:
+        rate = float(text)
+    except ValueError:
+        rate = 0.0
+    if not 0 < rate < float("inf"):
+        raise ValueError("expected messages a second, such as 1000 or .25")
+    return rate
+
+
+def _protocol(text: str) -> str:
+    if text in ("amps", "json"):
+        return "amps"
+    if text in ("fix", "nvfix", "xml"):
+        raise ValueError(
+            f"the legacy {text} protocol is not spoken by spark;"
+            f" to send {text} messages in the amps protocol, say -type {text}"
+        )
+    raise ValueError("expected amps")
+
+
+@dataclass(frozen=True, slots=True)
+class Option:
+    """One option.
+
+    Attributes:
+        help: what it does, as lines of the help screen.
+        read: makes its value, raising ValueError with what was expected; None for a switch.
+    """
+
+    help: tuple[str, ...]
+    read: Callable[[str], object] | None = _text
+
+
+OPTIONS: Final[Mapping[str, Option]] = {
+    "ack": Option(("acknowledge each message of a queue when it is printed",), None),
+    "authenticator": Option(
+        (
+            "where credentials come from, as a Python path",
+            "module:factory (default: those of -server)",
+        )
+    ),
+    "backlog": Option(
+        ("messages of a queue to take before they are", "acknowledged (max_backlog)"),
+        _at_least_one,
+    ),
+    "batchsize": Option(("records the server sends at a time (default: 10)",), _at_least_one),
+    "copy": Option(("second server, to which each message is published",)),
+    "delimiter": Option(
+        ("byte that ends a message, as a decimal number", "(default: 10, a line feed)"), _byte
+    ),
+    "delta": Option(("send or ask for changes instead of whole messages",), None),
+    "file": Option(("file to read messages from, plain or zip", "(default: standard input)")),
+    "filter": Option(("content filter",)),
+    "format": Option(
+        (
+            "how to print a message: text with the tags",
+            "{bookmark} {command} {correlation_id} {data}",
+            "{expiration} {lease_period} {length} {sowkey}",
+            "{user_id} {timestamp} {topic}",
+            "(default: {data})",
+        )
+    ),
+    "orderby": Option(("what to sort the records by, such as '/price DESC'",)),
+    "proto": Option(
+        ("protocol: amps, or json, which means the same", "(default: amps; -prot is a synonym)"),
+        _protocol,
+    ),
+    "rate": Option(
+        (
+            "messages to publish a second; .5 is one message",
+            "in 2 seconds (default: as fast as possible)",
+        ),
+        _rate,
+    ),
+    "secure": Option(("connect with TLS: true or false (default: false)",), None),
+    "server": Option(("AMPS server: host:port or user:password@host:port",)),
+    "topic": Option(("topic of the messages",)),
+    "topn": Option(("return this many records at most",), _count),
+    "type": Option(
+        ("message type, such as json; needed where the", "transport accepts more than one")
+    ),
+    "uriopts": Option(("connection parameters, such as tcp_nodelay=true",)),
+    "urischeme": Option(("URI scheme, tcp or tcps; it overrides -secure",)),
+}
+
+_SYNONYMS: Final = {"prot": "proto"}
+_CONNECTION: Final = ("authenticator", "proto", "secure", "type", "uriopts", "urischeme")
+
+
+@dataclass(frozen=True, slots=True)
+class Command:
+    """One command.
+
+    Attributes:
+        required: options that must be given.
+        optional: options that may be given, in the order of the help screen.
+        example: a command line.
+        explanation: what the example does, as lines.
+    """
+
+    required: tuple[str, ...]
+    optional: tuple[str, ...]
+    example: str
+    explanation: tuple[str, ...]
+
+
+def _command(
+    required: tuple[str, ...], own: tuple[str, ...], example: str, *explanation: str
+) -> Command:
+    return Command(required, tuple(sorted((*_CONNECTION, *own))), example, explanation)
+
+
+COMMANDS: Final[Mapping[str, Command]] = {
+    "ping": _command(
+        ("server",),
+        (),
+        "spark ping -server localhost:9007 -type json",
+        "Connects to the server on port 9007, logs on, and says whether that worked.",
+    ),
+    "publish": _command(
+        ("server", "topic"),
+        ("delimiter", "delta", "file", "rate"),
+        "spark publish -server localhost:9007 -type json -topic orders -file orders.json",
+        "Publishes each line of the file 'orders.json' as a message to the topic 'orders'.",
+    ),
+    "sow": _command(
+        ("server", "topic"),
+        ("batchsize", "copy", "filter", "format", "orderby", "topn"),
+        "spark sow -server localhost:9007 -type json -topic orders -filter '/qty > 5'",
+        "Prints the records of the SOW topic 'orders' whose quantity is over 5.",
+    ),
+    "sow_and_subscribe": _command(
+        ("server", "topic"),
+        ("batchsize", "copy", "delta", "filter", "format", "orderby", "topn"),
+        "spark sow_and_subscribe -server localhost:9007 -type json -topic orders",
+        "Prints the records of the SOW topic 'orders', then every update as it is published.",
+    ),
+    "sow_delete": _command(
+        ("server", "topic"),
+        ("delimiter", "file", "filter"),
+        "spark sow_delete -server localhost:9007 -type json -topic orders -filter '/id = 1'",
+        "Deletes the records of the SOW topic 'orders' whose id is 1. Without a filter,",
+        "deletes the records that the messages of the file or standard input would update.",
+    ),
+    "subscribe": _command(
+        ("server", "topic"),
+        ("ack", "backlog", "copy", "delta", "filter", "format"),
+        "spark subscribe -server localhost:9007 -type json -topic orders",
+        "Prints each message that is published to the topic 'orders' from now on.",
+    ),
+}
+
+
+def parse(command_name: str, arguments: Sequence[str]) -> Settings:
+    """Read the options of a command.
+
+    Args:
+        command_name: one of `COMMANDS`.
+        arguments: what follows the command.
+
+    Raises:
+        UsageError: an option is unknown, has no value or a wrong one, or is missing.
+    """
+    command = COMMANDS[command_name]
+    known = (*command.required, *command.optional)
+    values: dict[str, object] = {}
+    rest = list(reversed(arguments))
+    while rest:
+        name = _option_name(rest.pop(), known)
+        values[name] = _option_value(name, rest)
+    for name in command.required:
+        if not values.get(name):
+            raise UsageError(f"-{name} is missing; expected the {OPTIONS[name].help[0]}")
+    return msgspec.convert(values, Settings)
+
+
+def _option_name(word: str, known: Sequence[str]) -> str:
+    name = word[1:]
+    name = _SYNONYMS.get(name, name)
+    if word.startswith("-") and name in known:
+        return name
+    if not word.startswith(("-", "\u2013")):  # an en dash comes from pasted documentation
+        raise UsageError(f"unexpected {word!r}; every option has a name, such as -{known[0]}")
+    bare = name.lstrip("-\u2013")
+    close = get_close_matches(_SYNONYMS.get(bare, bare), known, n=1)
+    hint = f"did you mean -{close[0]}?" if close else f"known are -{', -'.join(sorted(known))}"
+    raise UsageError(f"unknown option {word}; {hint}")
+
+
+def _option_value(name: str, rest: list[str]) -> object:
+    """Take the value of an option off the words that follow it."""
+    read = OPTIONS[name].read
+    if read is None:
+        return _TRUTH[rest.pop().lower()] if rest and rest[-1].lower() in _TRUTH else True
+    if not rest:
+        raise UsageError(f"-{name} has no value; expected the {OPTIONS[name].help[0]}")
+    text = rest.pop()
+    try:
+        return read(text)
+    except ValueError as error:
+        raise UsageError(f"-{name} is {text!r}: {error}") from None

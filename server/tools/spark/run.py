@@ -1,0 +1,188 @@
+"""What each command does, on a connected client."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable, Mapping
+from contextlib import ExitStack, closing
+from itertools import chain, groupby
+from typing import BinaryIO, Final
+
+from client import Client, Message, MessageStream
+from client.commands import QueryOptions, SubscribeOptions
+from server.tools.spark.connection import connect, server_uri
+from server.tools.spark.formats import Render, compile_format, has_tag
+from server.tools.spark.options import Settings, UsageError
+from server.tools.spark.sources import paced, read_messages
+
+_CONTENT: Final = frozenset({"publish", "sow", "oof"})
+_FLUSH_TIMEOUT: Final = 60.0
+"""Seconds for the server to work off what it has been sent."""
+
+
+def ping(settings: Settings, output: BinaryIO) -> None:
+    """Connect, log on and say so."""
+    with closing(connect(settings, settings.server)):
+        _say(output, f"Successfully connected to {server_uri(settings, settings.server)}")
+
+
+def publish(settings: Settings, output: BinaryIO) -> None:
+    """Publish the messages of a file or of standard input.
+
+    The first message is confirmed, so that a topic that cannot be published to is told.
+    """
+    count = 0
+    topic, delta = settings.topic, settings.delta
+    batches = read_messages(settings.file, settings.delimiter)
+    if settings.rate is not None:
+        batches = paced(batches, settings.rate)
+    with closing(connect(settings, settings.server)) as client:
+        started = time.perf_counter()
+        for batch in batches:
+            if batch and not count:
+                client.confirmed_publish(topic, batch[0], "processed", delta=delta)
+                client.publish_all(topic, batch[1:], delta=delta)
+            else:
+                client.publish_all(topic, batch, delta=delta)
+            count += len(batch)
+        client.flush(timeout=_FLUSH_TIMEOUT)
+        _say(output, f"total messages published: {count} ({_rate(count, started)}/s)")
+
+
+def subscribe(settings: Settings, output: BinaryIO) -> None:
+    """Print messages as they are published, until interrupted."""
+    wanted = [] if settings.backlog is None else [f"max_backlog={settings.backlog}"]
+    options: SubscribeOptions = {
+        "filter": settings.filter,
+        "options": ",".join(wanted + _header_options(settings)) or None,
+    }
+    with _Printer(settings, output) as printer:
+        stream = printer.client.subscribe(settings.topic, delta=settings.delta, **options)
+        printer.print_all(stream)
+
+
+def sow(settings: Settings, output: BinaryIO) -> None:
+    """Print the records of a SOW topic."""
+    with _Printer(settings, output) as printer:
+        started = time.perf_counter()
+        count = printer.print_all(printer.client.sow(settings.topic, **_query(settings)))
+        summary = f"Total messages received: {count} ({_rate(count, started)}/s)"
+        print(summary, file=sys.stderr)
+
+
+def sow_and_subscribe(settings: Settings, output: BinaryIO) -> None:
+    """Print the records of a SOW topic, then messages as they are published."""
+    query = _query(settings)
+    with _Printer(settings, output) as printer:
+        stream = printer.client.sow_and_subscribe(settings.topic, delta=settings.delta, **query)
+        printer.print_all(stream)
+
+
+def sow_delete(settings: Settings, output: BinaryIO) -> None:
+    """Delete the records that match a filter, or those that messages would update."""
+    if settings.filter is not None and settings.file is not None:
+        raise UsageError("-filter and -file exclude each other: give one of them")
+    with closing(connect(settings, settings.server)) as client:
+        started = time.perf_counter()
+        if settings.filter is not None:
+            deleted = client.sow_delete(settings.topic, filter=settings.filter)
+        else:
+            bodies = chain.from_iterable(read_messages(settings.file, settings.delimiter))
+            deleted = sum(client.sow_delete(settings.topic, body=body) for body in bodies)
+        milliseconds = (time.perf_counter() - started) * 1000
+        _say(output, f"Deleted {deleted} records in {milliseconds:.0f}ms.")
+
+
+RUN: Final[Mapping[str, Callable[[Settings, BinaryIO], None]]] = {
+    "ping": ping,
+    "publish": publish,
+    "sow": sow,
+    "sow_and_subscribe": sow_and_subscribe,
+    "sow_delete": sow_delete,
+    "subscribe": subscribe,
+}
+
+
+class _Printer:
+    """Prints the messages of a stream, copies them and acknowledges them, as the options say.
+
+    Attributes:
+        client: the connection to the server.
+    """
+
+    def __init__(self, settings: Settings, output: BinaryIO) -> None:
+        self._settings = settings
+        self._output = output
+        self._render: Render = compile_format(settings.format)
+        self._stack = ExitStack()
+
+    def __enter__(self) -> _Printer:
+        with ExitStack() as stack:
+            settings = self._settings
+            self.client = stack.enter_context(closing(connect(settings, settings.server)))
+            self._copy: Client | None = None
+            if settings.copy is not None:
+                self._copy = stack.enter_context(closing(connect(settings, settings.copy)))
+            self._stack = stack.pop_all()
+        return self
+
+    def __exit__(self, *_exception: object) -> None:
+        self._stack.close()
+
+    def print_all(self, stream: MessageStream) -> int:
+        """Print a stream to its end; what has arrived together is written together.
+
+        Returns:
+            How many messages there were.
+        """
+        count = 0
+        render, output = self._render, self._output
+        while arrived := stream.batch():
+            batch = [message for message in arrived if message.command in _CONTENT]
+            output.write(b"".join([render(message) + b"\n" for message in batch]))
+            output.flush()
+            count += len(batch)
+            if self._copy is not None:
+                _publish_copies(self._copy, batch)
+            if self._settings.ack:
+                _acknowledge(self.client, batch)
+        if self._copy is not None:
+            self._copy.flush(timeout=_FLUSH_TIMEOUT)
+        return count
+
+
+def _publish_copies(copy: Client, batch: list[Message]) -> None:
+    for topic, messages in groupby(batch, key=lambda message: message.topic):
+        copy.publish_all(topic, [message.body for message in messages])
+
+
+def _acknowledge(client: Client, batch: list[Message]) -> None:
+    """Acknowledge what came from a queue: only that has a lease."""
+    leased = [message for message in batch if message.header.lease_period is not None]
+    for topic, messages in groupby(leased, key=lambda message: message.topic):
+        client.acknowledge(topic, [it.bookmark for it in messages if it.bookmark is not None])
+
+
+def _query(settings: Settings) -> QueryOptions:
+    return {
+        "filter": settings.filter,
+        "options": ",".join(_header_options(settings)) or None,
+        "order_by": settings.orderby,
+        "batch_size": settings.batchsize,
+        "top_n": settings.topn,
+    }
+
+
+def _header_options(settings: Settings) -> list[str]:
+    """Ask for the header fields that the server sends on request only."""
+    return ["timestamp"] if has_tag(settings.format, "timestamp") else []
+
+
+def _rate(count: int, started: float) -> str:
+    return f"{count / max(time.perf_counter() - started, 1e-9):.2f}"
+
+
+def _say(output: BinaryIO, line: str) -> None:
+    output.write(f"{line}\n".encode("utf-8", "surrogateescape"))
+    output.flush()

@@ -1,0 +1,125 @@
+"""Where messages to publish come from: standard input, a plain file or a zip file."""
+
+from __future__ import annotations
+
+import time
+import zipfile
+from collections.abc import Callable, Iterator
+from typing import BinaryIO, Final, Protocol
+
+_READ_SIZE: Final = 256 * 1024
+_ZIP_BATCH: Final = 256
+_STANDARD_INPUT: Final = 0
+
+Batches = Iterator[list[bytes]]
+"""Messages in the groups in which they become available."""
+
+
+class SourceError(Exception):
+    """The messages cannot be read; the message says why."""
+
+
+class Readable(Protocol):
+    """A binary stream that hands out what is there without waiting for more."""
+
+    def read1(self, size: int = ..., /) -> bytes:
+        """Read up to size bytes, waiting only for the first."""
+
+
+def read_messages(path: str | None, delimiter: int) -> Batches:
+    """Read messages.
+
+    Args:
+        path: a file, plain or zip; None reads standard input.
+        delimiter: the byte that ends a message, in a plain file and on standard input.
+
+    Raises:
+        SourceError: the file cannot be read, or is a zip file of another layout.
+    """
+    separator = bytes([delimiter])
+    try:
+        if path is None:
+            with open(_STANDARD_INPUT, "rb", closefd=False) as stream:
+                yield from split_messages(stream, separator)
+            return
+        with open(path, "rb") as file:
+            if _is_zip(file):
+                yield from _zip_messages(path, file)
+            else:
+                yield from split_messages(file, separator)
+    except (OSError, zipfile.BadZipFile) as error:
+        cause = getattr(error, "strerror", None) or error
+        raise SourceError(f"cannot read {path or 'standard input'}: {cause}") from None
+
+
+def split_messages(stream: Readable, separator: bytes) -> Batches:
+    """Cut a stream into messages; empty ones do not count.
+
+    Args:
+        stream: what to read.
+        separator: the byte that ends a message. The last message may do without.
+
+    Yields:
+        What one read completed, so that messages from a pipe are published as they come.
+    """
+    unfinished: list[bytes] = []
+    while chunk := stream.read1(_READ_SIZE):
+        first, *others = chunk.split(separator)
+        unfinished.append(first)
+        if others:
+            messages = [b"".join(unfinished), *others]
+            unfinished = [messages.pop()]
+            yield [message for message in messages if message]
+    last = b"".join(unfinished)
+    if last:
+        yield [last]
+
+
+def _is_zip(file: BinaryIO) -> bool:
+    """Whether the content begins like a zip file; a message may well end like one."""
+    start = file.read(4)
+    file.seek(0)
+    return start in (b"PK\x03\x04", b"PK\x05\x06")
+
+
+def _zip_messages(path: str, file: BinaryIO) -> Batches:
+    """Read the messages of a zip file: members 1, 2, 3 ... at its top level, each a message."""
+    with zipfile.ZipFile(file) as archive:
+        names = set(archive.namelist())
+        numbers = range(1, len(names) + 1)
+        missing = next((number for number in numbers if str(number) not in names), None)
+        if missing is not None:
+            raise SourceError(
+                f"{path} has no member {missing}: expected one message per member,"
+                f" named 1 to {len(names)}"
+            )
+        for start in range(0, len(numbers), _ZIP_BATCH):
+            yield [archive.read(str(number)) for number in numbers[start : start + _ZIP_BATCH]]
+
+
+def paced(
+    batches: Batches,
+    rate: float,
+    clock: Callable[[], float] = time.monotonic,
+    sleep: Callable[[float], None] = time.sleep,
+) -> Batches:
+    """Hand out messages one by one at a fixed rate.
+
+    A moment's delay is caught up with; after a pause of more than a second there is no burst.
+
+    Args:
+        batches: what to hand out.
+        rate: messages a second.
+        clock: the time in seconds.
+        sleep: waits some seconds.
+    """
+    due = clock()
+    for batch in batches:
+        for message in batch:
+            now = clock()
+            if now < due:
+                sleep(due - now)
+            elif now - due > 1:
+                due = now
+            yield [message]
+            due += 1 / rate
