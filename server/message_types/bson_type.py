@@ -36,6 +36,9 @@ if TYPE_CHECKING:
     from server.message_types.registry import Find
     from server.message_types.wanted import Wanted
 
+_DOCUMENT = int(Kind.DOCUMENT)
+_ARRAY = int(Kind.ARRAY)
+"""Plain integers: comparing with a member of an enumeration costs the hot loop."""
 _WHOLE_NUMBERS = (Kind.INT32, Kind.INT64)
 
 
@@ -171,12 +174,12 @@ def _read(
 
 
 def _take(body: bytes, kind: int, start: int, after: int, wanted: Wanted, out: list[Value]) -> None:
-    if kind == Kind.DOCUMENT:
+    if kind == _DOCUMENT:
         if wanted.names:
             _read(body, start + 4, after - 1, wanted.names, out)
         if wanted.indexed:
             wanted.take(decode(body, kind, start, after), out)
-    elif kind == Kind.ARRAY:
+    elif kind == _ARRAY:
         wanted.take(decode(body, kind, start, after), out)
     elif wanted.single is not None:
         out[wanted.single] = SCALARS[kind](body, start, after)
