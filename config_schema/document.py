@@ -49,7 +49,7 @@ class Node:
 
     Attributes:
         tag: the name of the element.
-        text: its own text without the blanks around it; "" if it has none.
+        text: its own text without the blanks around it or between its elements; "" if it has none.
         attributes: its attributes by name.
         children: its elements in file order; comments are not among them.
         location: where it was written, in whichever file that was.
@@ -180,7 +180,7 @@ class _Reader:
         if depth > MAX_DEPTH:
             raise _LimitReachedError(location, f"elements are nested more than {MAX_DEPTH} deep")
         for name, value in element.attrib.items():
-            expanded = self._expand(value, location, f"{_label(element)}/@{name}")
+            expanded = self._expand(value, location, f"{_name(element)}/@{name}")
             if expanded != value:
                 element.set(name, expanded)
         children, text = self._walk_content(element, file, depth)
@@ -206,7 +206,7 @@ class _Reader:
                 nodes += self._include(child, file, depth + 1)
             else:
                 nodes.append(self._walk(child, file, depth + 1))
-        return nodes, "".join(texts).strip()
+        return nodes, "".join(text for text in texts if not text.isspace()).strip()
 
     def _include(self, directive: etree._Element, file: _File, depth: int) -> list[Node]:
         """Put the content of the named file in the place of the directive; return its nodes."""
@@ -233,9 +233,9 @@ class _Reader:
                 self._error(location, label, f"unknown attribute {quoted(name)}", hint)
                 continue
             try:
-                wanted = parse_bool(self._expand(value, location, f"{label}/@comment"))
+                wanted = parse_bool(self._expand(value, location, "Include/@comment"))
             except UnitError as error:
-                self._error(location, f"{label}/@comment", str(error))
+                self._error(location, "Include/@comment", str(error))
         return wanted
 
     def _open(self, name: str, location: Location, label: str, file: _File) -> _File | None:
@@ -258,7 +258,7 @@ class _Reader:
             if error.location.line:  # the file is there; what is wrong is inside
                 self._error(error.location, "", str(error))
             else:
-                self._error(location, label, f"{quoted(path)} {error}")
+                self._error(location, label, f"{path} {error}")
             return None
         if not _holds_only_elements(fragment):
             expected = "expected one or more XML elements, and no text outside of them"

@@ -1,0 +1,119 @@
+"""${VARIABLE} in texts and attributes."""
+
+from pathlib import Path
+
+import pytest
+
+from config_schema.document import Document, load
+from config_schema.problems import Problems
+from config_schema.version import AMPS_VERSION
+
+DEFINES = {"PORT": "9007", "BOTH": "defined", "MARKUP": '</Name><X a="\'"/>&amp;]]>--', "EMPTY": ""}
+ENVIRON = {
+    "HOME": "/home/amps",
+    "BOTH": "environment",
+    "AGAIN": "${PORT}",
+    "BRACED": "{PORT}",
+    "CONTROL": "\x01",
+    "UNDECODABLE": "\udcff",
+    "LONG": "x" * 100_000,
+    "with.dot-and space": "odd",
+}
+
+
+def expand(path: Path, text: str) -> tuple[Document | None, list[str]]:
+    path.write_text(text)
+    problems = Problems()
+    document = load(str(path), defines=DEFINES, environ=ENVIRON, problems=problems)
+    return document, [str(problem).replace(f"{path.parent}/", "") for problem in problems]
+
+
+@pytest.mark.parametrize(
+    ("written", "text"),
+    [
+        ("${PORT}", "9007"),
+        ("host:${PORT}/${HOME}", "host:9007//home/amps"),
+        ("${BOTH}", "defined"),
+        ("[${EMPTY}]", "[]"),
+        ("${AMPS_VERSION}", AMPS_VERSION),
+        ("${with.dot-and space}", "odd"),
+        ("${MARKUP}", DEFINES["MARKUP"]),
+        ("<![CDATA[${MARKUP}]]>", DEFINES["MARKUP"]),
+        ("$PORT {PORT} $ {PORT} {{PORT}} ${PORT", "$PORT {PORT} $ {PORT} {{PORT}} ${PORT"),
+    ],
+)
+def test_expansion(tmp_path: Path, written: str, text: str) -> None:
+    document, problems = expand(
+        tmp_path / "amps.xml", f"<A>{written}<!-- ${{NOT_A_VARIABLE}} --></A>"
+    )
+    assert problems == []
+    assert document is not None
+    assert document.root.text == text
+    assert document.root.children == ()
+    again, _ = expand(tmp_path / "expanded.xml", document.expanded)
+    assert again is not None
+    assert again.root.text == text
+
+
+def test_expansion_in_attributes_and_between_elements(tmp_path: Path) -> None:
+    document, problems = expand(tmp_path / "amps.xml", '<A a="${MARKUP}"><B/>${PORT}</A>')
+    assert problems == []
+    assert document is not None
+    assert document.root.attributes == {"a": DEFINES["MARKUP"]}
+    assert document.root.text == "9007"
+
+
+def test_where_the_configuration_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "inc").mkdir()
+    (tmp_path / "inc" / "b.xml").write_text("<B>${AMPS_CONFIG_DIRECTORY} ${AMPS_CONFIG_PATH}</B>")
+    monkeypatch.chdir(tmp_path)
+    document, _ = expand(Path("amps.xml"), "<A><Include>inc/b.xml</Include></A>")
+    assert document is not None
+    assert document.root.value("B") == f"{tmp_path} {tmp_path}/amps.xml"
+    assert document.root.location.file == "amps.xml"
+
+
+def test_the_name_of_an_included_file_may_hold_a_variable(tmp_path: Path) -> None:
+    (tmp_path / "9007.xml").write_text("<B/>")
+    document, problems = expand(tmp_path / "amps.xml", "<A><Include>${PORT}.xml</Include></A>")
+    assert problems == []
+    assert document is not None
+    assert [child.tag for child in document.root.children] == ["B"]
+
+
+@pytest.mark.parametrize(
+    ("written", "problem"),
+    [
+        (
+            "<B>${NONE}</B>",
+            "A/B: variable 'NONE' is not defined; set it in the environment or start with",
+        ),
+        ("<B c='${NONE}'/>", "B/@c: variable 'NONE' is not defined"),
+        ("<B>${}</B>", "A/B: variable '' is not defined"),
+        ("<B/>${NONE}", "A: variable 'NONE' is not defined"),
+        ("<B>${AGAIN}</B>", "A/B: '${AGAIN}' still holds a ${VARIABLE} after its variables were"),
+        ("<B>$${BRACED}</B>", "A/B: '$${BRACED}' still holds a ${VARIABLE}"),
+        ("<B>${CONTROL}</B>", "A/B: the value of variable 'CONTROL' holds a character that XML"),
+        ("<B>${UNDECODABLE}</B>", "A/B: the value of variable 'UNDECODABLE' holds a character"),
+        (f"<B>{'${LONG}' * 20}</B>", "A/B: the variables in '${LONG}${LONG}"),
+    ],
+)
+def test_what_cannot_be_expanded(tmp_path: Path, written: str, problem: str) -> None:
+    document, problems = expand(tmp_path / "amps.xml", f"<A>\n{written}</A>")
+    assert document is None
+    assert len(problems) == 1
+    line, _, message = problems[0].partition(": error: ")
+    assert line in ("amps.xml:1", "amps.xml:2")
+    assert message.startswith(problem)
+
+
+def test_every_undefined_variable_is_reported_in_one_run(tmp_path: Path) -> None:
+    _, problems = expand(tmp_path / "amps.xml", "<A>\n<B>${X}</B>\n<B>${Y}</B>\n<B>${Z}</B></A>")
+    assert [problem.split(": ")[0] for problem in problems] == [f"amps.xml:{n}" for n in (2, 3, 4)]
+
+
+def test_variables_count_towards_the_size_of_the_configuration(tmp_path: Path) -> None:
+    document, problems = expand(tmp_path / "amps.xml", f"<A>{'<B>${LONG}</B>' * 60}</A>")
+    assert document is None
+    assert len(problems) == 1
+    assert "the configuration is larger than 5,242,880 bytes here" in problems[0]
