@@ -329,7 +329,12 @@ DO_MODULES: Final = _table(
         (
             _QUERIED,
             _TYPE,
-            _optional("Filter", ValueKind.FILTER, "which records; every one if left out"),
+            OptionRule(
+                "Filter",
+                ValueKind.FILTER,
+                "which records",
+                absence="every record of the topic is deleted",
+            ),
         ),
     ),
     ModuleRule(
@@ -339,6 +344,7 @@ DO_MODULES: Final = _table(
             _optional("Topic", ValueKind.STORED_TOPIC, "the topic; all of them if left out"),
             _optional("MessageType", ValueKind.MESSAGE_TYPE, "message type of the topic"),
         ),
+        together=(("Topic", "MessageType"),),
     ),
     ModuleRule(
         "amps-action-do-query-sow",
@@ -407,7 +413,12 @@ DO_MODULES: Final = _table(
                 "variable and expression, such as PRICE=/price",
                 repeatable=True,
             ),
-            _optional("Data", ValueKind.TEXT, "the message, most often {{AMPS_DATA}}"),
+            OptionRule(
+                "Data",
+                ValueKind.TEXT,
+                "the message, most often {{AMPS_DATA}}",
+                absence="there is nothing to extract values from",
+            ),
         ),
         exports_named_by=("Value",),
     ),

@@ -16,12 +16,10 @@ class ExpressionKind(Enum):
     """What an expression is for; it decides what may stand in it."""
 
     FILTER = "filter"
-    VIEW_FILTER = "view filter"
     PROJECTION = "projection"
     GROUPING = "grouping"
     PREPROCESSING = "preprocessing"
     ENRICHMENT = "enrichment"
-    CONFLATED_ENRICHMENT = "conflated topic enrichment"
     PATH = "path"
     VALUE = "value"
     ORDER_BY = "order by"
@@ -86,6 +84,7 @@ class OptionRule:
         repeatable: whether it may be given several times.
         default: its text when it is not given; None where there is no such text.
         choices: the values of CHOICE and CHOICES.
+        absence: what follows from leaving it out, where that deserves a warning.
     """
 
     name: str
@@ -95,6 +94,7 @@ class OptionRule:
     repeatable: bool = False
     default: str | None = None
     choices: tuple[str, ...] = ()
+    absence: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,6 +106,7 @@ class ModuleRule:
         help: one line on what it does.
         options: the options it takes; any other is a mistake, unless `open_options`.
         one_of: groups of options of which exactly one must be given.
+        together: groups of options of which all must be given, or none.
         exports: the context variables that it sets, for action modules.
         exports_named_by: options whose value is the name of a variable that it sets.
         open_context: whether it may set variables that cannot be known beforehand.
@@ -116,6 +117,7 @@ class ModuleRule:
     help: str
     options: tuple[OptionRule, ...] = ()
     one_of: tuple[tuple[str, ...], ...] = ()
+    together: tuple[tuple[str, ...], ...] = ()
     exports: tuple[str, ...] = ()
     exports_named_by: tuple[str, ...] = ()
     open_context: bool = False

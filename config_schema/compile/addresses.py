@@ -1,0 +1,88 @@
+"""Addresses that two listeners of one instance would both claim."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from config_schema.compile.reader import Report
+from config_schema.problems import Location
+from config_schema.spec import AdminSpec, InetAddr, TransportSpec
+
+
+@dataclass(frozen=True, slots=True)
+class _Claim:
+    """One listener: what it is called, what it binds, and whether it does so from the start."""
+
+    owner: str
+    element: str
+    address: InetAddr | str
+    from_start: bool
+    location: Location
+
+
+def check_addresses(
+    transports: Sequence[TransportSpec], admin: AdminSpec | None, report: Report
+) -> None:
+    """Report every pair of listeners that cannot both listen.
+
+    Where one of the two starts disabled, an action may mean to swap them: that is only a warning.
+    """
+    claims = [claim for transport in transports if (claim := _transport_claim(transport))]
+    if admin is not None and admin.inet_addr is not None:
+        address = admin.inet_addr
+        claims.append(_Claim("Admin", "Admin/InetAddr", address, True, address.location))
+    for index, claim in enumerate(claims):
+        for earlier in claims[:index]:
+            if _overlap(claim.address, earlier.address):
+                _report_conflict(claim, earlier, report)
+                break
+
+
+def _transport_claim(spec: TransportSpec) -> _Claim | None:
+    owner = f"the transport '{spec.name}'"
+    if spec.file_name is not None:
+        return _Claim(
+            owner,
+            "Transport/FileName",
+            spec.file_name,
+            spec.initial_state_enabled,
+            spec.location,
+        )
+    if spec.inet_addr is None:
+        return None
+    return _Claim(
+        owner,
+        "Transport/InetAddr",
+        spec.inet_addr,
+        spec.initial_state_enabled,
+        spec.inet_addr.location,
+    )
+
+
+def _overlap(one: InetAddr | str, other: InetAddr | str) -> bool:
+    if isinstance(one, str) or isinstance(other, str):
+        return one == other
+    if one.port != other.port or one.port == 0:
+        return False
+    if "any" not in (one.family, other.family) and one.family != other.family:
+        return False
+    hosts = {_bound_to(one), _bound_to(other)}
+    return len(hosts) == 1 or None in hosts
+
+
+def _bound_to(address: InetAddr) -> str | None:
+    """The host that is bound, with None for every address of its family."""
+    if address.host in (None, "0.0.0.0", "::"):  # noqa: S104 - compared with, not bound to
+        return None
+    host = (address.host or "").lower()
+    return "127.0.0.1" if host == "localhost" else host
+
+
+def _report_conflict(claim: _Claim, earlier: _Claim, report: Report) -> None:
+    same = str(claim.address) == str(earlier.address)
+    message = f"{claim.address} is already used by {earlier.owner} at {earlier.location}"
+    if not same:
+        message += f", which listens on {earlier.address}"
+    if claim.from_start and earlier.from_start:
+        report.error(claim, claim.element, message, "give each its own")
+    else:
+        report.warning(claim, claim.element, f"{message}; only one can be enabled at a time")

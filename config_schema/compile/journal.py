@@ -1,0 +1,75 @@
+"""The transaction log.
+
+Source: AMPS User Guide, Configuring a Transaction Log.
+"""
+
+from typing import Final
+
+from config_schema.compile.reader import COUNT, INTERVAL, SIZE, Reader
+from config_schema.compile.scope import Scope
+from config_schema.regex import has_regex_characters
+from config_schema.spec import JournaledTopicSpec, TransactionLogSpec
+from config_schema.units import parse_size, quoted
+
+SMALLEST_JOURNAL: Final = "10MB"
+
+
+def compile_transaction_log(root: Reader, scope: Scope) -> TransactionLogSpec | None:
+    """Compile the TransactionLog section and make known what it records."""
+    reader = root.child("TransactionLog")
+    if reader is None:
+        return None
+    directory = reader.required("JournalDirectory")
+    archive = reader.text("JournalArchiveDirectory")
+    if archive is not None and archive.rstrip("/") == directory.rstrip("/"):
+        reader.warning(
+            "is the JournalDirectory itself, so archiving moves nothing",
+            "name a directory on other storage",
+            tag="JournalArchiveDirectory",
+        )
+    scope.journaled.extend(_topic(topic, scope) for topic in reader.children("Topic"))
+    return TransactionLogSpec(
+        journal_directory=directory,
+        journal_archive_directory=archive,
+        preallocated_journal_files=reader.quantity(
+            "PreallocatedJournalFiles", COUNT, "2", least="1"
+        ),
+        journal_size=_journal_size(reader),
+        topics=tuple(scope.journaled),
+        flush_interval=reader.quantity(
+            "FlushInterval", INTERVAL, "100ms", least="1us", most="1000ms"
+        ),
+        o_direct=reader.flag("O_DIRECT", default=True),
+        inactive_client_ack_expiration=reader.quantity("InactiveClientAckExpiration", INTERVAL),
+        compressed_journal_cache_memory_limit=reader.quantity(
+            "CompressedJournalCacheMemoryLimit", SIZE
+        ),
+        location=reader.location,
+    )
+
+
+def _journal_size(reader: Reader) -> int:
+    size = reader.quantity("JournalSize", SIZE, "1GB")
+    smallest = parse_size(SMALLEST_JOURNAL)
+    if size < smallest:
+        text = reader.text("JournalSize") or ""
+        reader.warning(
+            f"{quoted(text)} is below the least size, {SMALLEST_JOURNAL} is used instead",
+            tag="JournalSize",
+        )
+    return max(size, smallest)
+
+
+def _topic(reader: Reader, scope: Scope) -> JournaledTopicSpec:
+    name = reader.required("Name")
+    message_type = scope.message_type(reader)
+    if has_regex_characters(name):
+        reader.pattern("Name")
+    for earlier in scope.journaled:
+        if name and (earlier.name, earlier.message_type) == (name, message_type):
+            reader.warning(
+                f"topic {quoted(name)} of type {quoted(message_type)} is listed twice; "
+                f"it is already at {earlier.location}",
+                tag="Name",
+            )
+    return JournaledTopicSpec(name, message_type, reader.location)

@@ -1,0 +1,143 @@
+"""Logging targets.
+
+Source: AMPS User Guide, Configuring Logging and Logging to Syslog.
+"""
+
+import re
+from typing import Final, get_args
+
+from config_schema.compile.reader import SIZE, Reader, did_you_mean
+from config_schema.regex import has_regex_characters, regex_error
+from config_schema.spec import LogProtocol, LogTargetSpec
+from config_schema.units import quoted
+
+PROTOCOLS: Final[tuple[LogProtocol, ...]] = get_args(LogProtocol)
+LEVELS: Final = (
+    "developer",
+    "trace",
+    "stats",
+    "info",
+    "warning",
+    "error",
+    "critical",
+    "emergency",
+    "none",
+)
+LEVEL_SYNONYMS: Final = {"debug": "info"}
+SYSLOG_OPTIONS: Final = (
+    "LOG_CONS",
+    "LOG_NDELAY",
+    "LOG_NOWAIT",
+    "LOG_ODELAY",
+    "LOG_PERROR",
+    "LOG_PID",
+)
+FACILITIES: Final = ("LOG_USER", *(f"LOG_LOCAL{number}" for number in range(8)))
+
+_MESSAGE_ID: Final = re.compile(r"[0-9A-F]{2}-[0-9]{4}", re.IGNORECASE)
+_TO_FILE: Final = ("file", "gzip")
+
+
+def compile_logging(root: Reader) -> tuple[LogTargetSpec, ...]:
+    """Compile the Logging section."""
+    targets: list[LogTargetSpec] = []
+    for reader in root.inside("Logging", "Target"):
+        target = _target(reader)
+        for earlier in targets:
+            if target.file_name is not None and target.file_name == earlier.file_name:
+                reader.warning(
+                    f"{quoted(target.file_name)} is also the file of the target at "
+                    f"{earlier.location}; their lines will mix",
+                    tag="FileName",
+                )
+        targets.append(target)
+    return tuple(targets)
+
+
+def _target(reader: Reader) -> LogTargetSpec:
+    reader.required("Protocol")
+    protocol = reader.choice("Protocol", PROTOCOLS, "stdout")
+    _check_elements(reader, protocol)
+    levels = tuple(_level(reader, "Levels", word) for word in _words(reader, "Levels"))
+    level = reader.text("Level")
+    target = LogTargetSpec(
+        protocol=protocol,
+        level=_level(reader, "Level", level) if level else None,
+        levels=levels,
+        include_errors=_message_ids(reader, "IncludeErrors"),
+        exclude_errors=_message_ids(reader, "ExcludeErrors"),
+        file_name=reader.text("FileName") if protocol in _TO_FILE else None,
+        rotation_threshold=reader.quantity("RotationThreshold", SIZE, least="1B"),
+        ident=reader.text("Ident"),
+        options=_syslog_options(reader),
+        facility=reader.choice("Facility", FACILITIES, "LOG_USER")
+        if protocol == "syslog"
+        else None,
+        location=reader.location,
+    )
+    if not any(reader.text(tag) for tag in ("Level", "Levels", "IncludeErrors")):
+        reader.warning(
+            "takes no messages, because it has neither Level, Levels nor IncludeErrors",
+            "<Level>info</Level> is usual",
+        )
+    return target
+
+
+def _check_elements(reader: Reader, protocol: LogProtocol) -> None:
+    if protocol in _TO_FILE:
+        if not reader.text("FileName"):
+            reader.error(
+                f"is missing but required for {protocol}: the file to write", tag="FileName"
+            )
+    else:
+        reader.no_effect(("FileName", "RotationThreshold"), f"the target is {protocol}, not a file")
+    if protocol != "syslog":
+        reader.no_effect(("Ident", "Options", "Facility"), f"the target is {protocol}, not syslog")
+
+
+def _words(reader: Reader, tag: str) -> list[str]:
+    text = reader.text(tag) or ""
+    return [word for word in (part.strip() for part in text.split(",")) if word]
+
+
+def _level(reader: Reader, tag: str, word: str) -> str | None:
+    level = word.lower()
+    if level in LEVEL_SYNONYMS:
+        meaning = LEVEL_SYNONYMS[level]
+        reader.info(f"{quoted(word)} is an old name, taken as {meaning}", tag=tag)
+        return meaning
+    if level not in LEVELS:
+        reader.error(
+            f"{quoted(word)} is not a level: expected {', '.join(LEVELS)}",
+            did_you_mean(level, LEVELS),
+            tag=tag,
+        )
+    return level
+
+
+def _message_ids(reader: Reader, tag: str) -> tuple[str, ...]:
+    ids = _words(reader, tag)
+    for word in ids:
+        error = regex_error(word)
+        if error is not None:
+            reader.error(f"{quoted(word)} is not a regular expression: {error}", tag=tag)
+        elif not has_regex_characters(word) and not _MESSAGE_ID.fullmatch(word):
+            reader.error(
+                f"{quoted(word)} is not the id of a message: expected one such as 00-0015, "
+                "or a regular expression such as 12-.*",
+                tag=tag,
+            )
+    return tuple(ids)
+
+
+def _syslog_options(reader: Reader) -> tuple[str, ...]:
+    options = tuple(word.upper() for word in _words(reader, "Options"))
+    for option in options:
+        if option not in SYSLOG_OPTIONS:
+            reader.error(
+                f"{quoted(option)} is not an option of syslog: "
+                f"expected {', '.join(SYSLOG_OPTIONS)}",
+                did_you_mean(option, SYSLOG_OPTIONS),
+                tag="Options",
+            )
+    return options

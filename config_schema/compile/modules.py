@@ -1,0 +1,161 @@
+"""Loaded modules, the places that put a module to work, and user-defined functions.
+
+Source: AMPS User Guide, Configuring Modules.
+"""
+
+import posixpath
+from typing import Final
+
+from config_schema.catalogue import LibraryRule, ModuleKind, ModuleRule
+from config_schema.compile.options import check_options, read_options
+from config_schema.compile.reader import COUNT, Reader
+from config_schema.compile.scope import Scope
+from config_schema.spec import FunctionSpec, ModuleSpec, ModuleUse
+from config_schema.suggest import nearest
+from config_schema.units import quoted
+
+_SECURITY: Final = (ModuleKind.AUTHENTICATION, ModuleKind.ENTITLEMENT, ModuleKind.AUTHENTICATOR)
+_SAME_VERB: Final = {"delete": "remove", "purge": "remove", "prune": "remove", "old": "", "do": ""}
+"""Words of module names that mean the same, or nothing."""
+
+
+def compile_modules(root: Reader, scope: Scope) -> tuple[ModuleSpec, ...]:
+    """Compile the Modules section; a library must be one that the program stands in for."""
+    modules = []
+    for reader in root.inside("Modules", "Module"):
+        name = reader.required("Name")
+        library = reader.required("Library")
+        if name in scope.modules:
+            reader.error(f"module {quoted(name)} is defined twice", tag="Name")
+        rule = _library_rule(reader, library)
+        scope.modules[name] = rule
+        options = read_options(reader)
+        if rule is not None:
+            check_options(reader, ModuleRule(rule.name, "", rule.options), scope)
+        modules.append(ModuleSpec(name, library, options, reader.location))
+    return tuple(modules)
+
+
+def _library_rule(reader: Reader, library: str) -> LibraryRule | None:
+    base = posixpath.basename(library)
+    libraries = reader.catalogue.libraries
+    rule = libraries.get(base) or libraries.get(f"{base}.so")
+    if rule is None and library:
+        meant = nearest(base, libraries)
+        reader.error(
+            f"library {quoted(library)} is not available here: compiled modules cannot be loaded, "
+            "only those that this server stands in for",
+            f"did you mean {meant}?" if meant else None,
+            tag="Library",
+        )
+    return rule
+
+
+def compile_use(reader: Reader | None, kind: ModuleKind, scope: Scope) -> ModuleUse | None:
+    """Compile an element that puts a module to work; None if the element is absent."""
+    if reader is None:
+        return None
+    name = reader.required("Module")
+    rule = find_module(reader, name, kind, scope)
+    if rule is not None:
+        check_options(reader, rule, scope)
+    return ModuleUse(name, read_options(reader), reader.location)
+
+
+def find_module(reader: Reader, name: str, kind: ModuleKind, scope: Scope) -> ModuleRule | None:
+    """Return the rule of the module that an element names; report it if there is none."""
+    builtin = reader.catalogue.modules(kind)
+    if name in builtin:
+        return builtin[name]
+    if name in scope.modules:
+        library = scope.modules[name]
+        if library is not None and kind not in library.uses:
+            uses = " or ".join(use.value for use in library.uses)
+            reader.error(
+                f"module {quoted(name)} ({library.name}) cannot be used for {kind.value}",
+                f"it is made for {uses}",
+                tag="Module",
+            )
+            return None
+        return library.uses[kind] if library is not None else None
+    if name:
+        reader.error(_unknown(name, kind), _suggestion(name, kind, reader, scope), tag="Module")
+    return None
+
+
+def _unknown(name: str, kind: ModuleKind) -> str:
+    if kind in _SECURITY:
+        return (
+            f"{kind.value} module {quoted(name)} does not exist here, "
+            "and the instance does not start without its security"
+        )
+    return f"there is no module {quoted(name)} for {kind.value}"
+
+
+def _suggestion(name: str, kind: ModuleKind, reader: Reader, scope: Scope) -> str:
+    builtin = reader.catalogue.modules(kind)
+    loaded = [known for known, rule in scope.modules.items() if rule and kind in rule.uses]
+    known = [*builtin, *loaded]
+    meant = nearest(name, known) if kind not in (ModuleKind.ON, ModuleKind.DO) else None
+    likely = [meant] if meant else _alike(name, known)
+    if likely:
+        return f"did you mean {' or '.join(likely)}?"
+    elsewhere = next((k for k in ModuleKind if name in reader.catalogue.modules(k)), None)
+    if elsewhere:
+        return f"it belongs in {elsewhere.value}"
+    if kind in (ModuleKind.ON, ModuleKind.DO):
+        return f"load it in Modules, or use one that begins with amps-action-{kind.value.lower()}-"
+    return "load it in Modules" + (f", or use {', '.join(known)}" if known else "")
+
+
+def _alike(name: str, known: list[str]) -> list[str]:
+    """Return the one or two names that share most words with `name`.
+
+    The names of action modules have a long common beginning, which makes any two of them look
+    alike letter by letter; what tells them apart is their words.
+    """
+    words = _words(name)
+    shared = {candidate: len(words & _words(candidate)) for candidate in known}
+    best = max(shared.values(), default=0)
+    if best:
+        found = [candidate for candidate, count in shared.items() if count == best]
+        if len(found) > 1:
+            found.sort(key=lambda candidate: len(_words(candidate) - words))
+            found = [c for c in found if len(_words(c) - words) == len(_words(found[0]) - words)]
+        if len(found) <= 2:
+            return found
+    ending = nearest(_ending(name), [_ending(candidate) for candidate in known])
+    return [candidate for candidate in known if ending and _ending(candidate) == ending][:1]
+
+
+def _words(name: str) -> set[str]:
+    words = {_SAME_VERB.get(word, word) for word in _ending(name).split("-")}
+    return words - {""}
+
+
+def _ending(name: str) -> str:
+    """The part of an action module's name that tells it from the others."""
+    for prefix in ("amps-action-on-", "amps-action-do-", "amps-action-if-", "amps-action-"):
+        name = name.removeprefix(prefix)
+    return name
+
+
+def compile_functions(root: Reader, scope: Scope) -> tuple[FunctionSpec, ...]:
+    """Compile user-defined functions (AMPS User Guide, AMPS Process Options)."""
+    functions: dict[str, FunctionSpec] = {}
+    for reader in root.inside("UserDefinedFunctions", "Function"):
+        name = reader.required("Name")
+        module = reader.required("Module")
+        if name.upper() in functions:
+            reader.error(
+                f"function {quoted(name)} is defined twice; case does not matter", tag="Name"
+            )
+        find_module(reader, module, ModuleKind.FUNCTIONS, scope)
+        functions[name.upper()] = FunctionSpec(
+            name=name,
+            module=module,
+            symbol=reader.required("Symbol"),
+            parameter_count=reader.quantity("ParameterCount", COUNT),
+            location=reader.location,
+        )
+    return tuple(functions.values())

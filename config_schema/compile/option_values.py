@@ -1,0 +1,267 @@
+"""The values of module options: one check per kind of value.
+
+Values of action modules may hold context variables, `{{NAME}}`, which are known only when the
+action runs. Such a value is left alone, except that a filter is checked with a stand-in for each
+variable; only a warning follows from that, since the real text may be fine.
+"""
+
+import re
+import signal
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from config_schema.catalogue import ExpressionKind, OptionRule, ValueKind
+from config_schema.compile.reader import PERCENTAGE, Reader, did_you_mean
+from config_schema.compile.scope import Scope, StoredTopic
+from config_schema.regex import has_regex_characters, regex_error
+from config_schema.spec import TopicRef
+from config_schema.units import UnitError, parse_bool, parse_count, parse_interval, quoted
+
+VARIABLE: Final = re.compile(r"\{\{\s*([^{}]*?)\s*\}\}")
+
+_NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_RESERVED_SIGNALS: Final = {
+    "SIGQUIT": "it is reserved for writing minidumps",
+    "SIGKILL": "no process can react to it",
+    "SIGSTOP": "no process can react to it",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Given:
+    """An option as written, its rule, and what else the check of its value may need to know.
+
+    `message_type` is the value of the MessageType option beside it, "" without one.
+    """
+
+    option: Reader
+    rule: OptionRule
+    scope: Scope
+    message_type: str
+
+    @property
+    def text(self) -> str:
+        """The value."""
+        return self.option.value
+
+    def refuse(self, what: str, hint: str | None = None) -> None:
+        """Report that the value is not `what`, which ends with what was expected."""
+        self.option.error(f"{quoted(self.text)} is not {what}", hint)
+
+
+def check_value(given: Given) -> None:
+    """Check the value of one option."""
+    if not given.text:
+        if given.rule.required:
+            given.option.error(f"is empty: expected {given.rule.help}")
+    elif given.rule.value is ValueKind.FILTER:
+        _check_filter(given.option)
+    elif VARIABLE.search(given.text) is None:
+        check = _CHECKS.get(given.rule.value)
+        if check is not None:
+            check(given)
+
+
+def _check_filter(option: Reader) -> None:
+    if VARIABLE.search(option.value) is None:
+        option.checked_expression(ExpressionKind.FILTER)
+        return
+    stand_in = VARIABLE.sub("0", option.value)
+    error = option.catalogue.check_expression(stand_in, ExpressionKind.FILTER)
+    if error is not None:
+        option.warning(f"may not parse once its variables are filled in: {error}")
+
+
+def _parsed_by(parse: Callable[[str], object]) -> Callable[[Given], None]:
+    def check_quantity(given: Given) -> None:
+        try:
+            parse(given.text)
+        except UnitError as error:
+            given.option.error(str(error))
+
+    return check_quantity
+
+
+def _expression_of(kind: ExpressionKind) -> Callable[[Given], None]:
+    def check_expression(given: Given) -> None:
+        given.option.checked_expression(kind)
+
+    return check_expression
+
+
+def _check_choice(given: Given) -> None:
+    _check_words(given, [given.text])
+
+
+def _check_choices(given: Given) -> None:
+    _check_words(given, [word.strip() for word in given.text.split(",")])
+
+
+def _check_words(given: Given, words: Sequence[str]) -> None:
+    choices = given.rule.choices
+    for word in words:
+        if word.lower() not in choices:
+            given.option.error(
+                f"{quoted(word)} is not accepted: expected {', '.join(choices)}",
+                did_you_mean(word, choices),
+            )
+
+
+def _check_signal(given: Given) -> None:
+    name = given.text.upper()
+    names = [known.name for known in signal.Signals]
+    if name not in names:
+        given.refuse(
+            "the name of a signal: expected one such as SIGUSR1", did_you_mean(name, names)
+        )
+    elif name in _RESERVED_SIGNALS:
+        given.option.error(f"no action can be set for {name}: {_RESERVED_SIGNALS[name]}")
+
+
+def _check_every(given: Given) -> None:
+    catalogue = given.option.catalogue
+    error = catalogue.check_schedule(given.text, "Every")
+    if error is not None:
+        crontab = catalogue.check_schedule(given.text, "Crontab") is None
+        given.option.error(
+            error, "a schedule of five fields goes into Crontab" if crontab else None
+        )
+
+
+def _check_crontab(given: Given) -> None:
+    catalogue = given.option.catalogue
+    error = catalogue.check_schedule(given.text, "Crontab")
+    if error is not None:
+        every = catalogue.check_schedule(given.text, "Every") is None
+        given.option.error(error, "this form of schedule goes into Every" if every else None)
+
+
+def _check_name(given: Given) -> None:
+    if _NAME.fullmatch(given.text) is None:
+        given.refuse(
+            "the name of a variable: expected letters, digits and underscores, without the braces"
+        )
+
+
+def _check_assignment(given: Given) -> None:
+    name, equals, expression = given.text.partition("=")
+    if not equals or _NAME.fullmatch(name.strip()) is None or not expression.strip():
+        given.refuse("an assignment: expected variable=expression, such as PRICE=/price")
+        return
+    error = given.option.catalogue.check_expression(expression.strip(), ExpressionKind.VALUE)
+    if error is not None:
+        given.option.error(error)
+
+
+def _check_translation(given: Given) -> None:
+    if "=" not in given.text:
+        given.refuse("a case: expected original=translated")
+
+
+def _check_regex(given: Given) -> None:
+    given.option.checked_pattern()
+
+
+def _check_topic_pattern(given: Given) -> None:
+    if has_regex_characters(given.text):
+        given.option.checked_pattern()
+
+
+def _check_message_type(given: Given) -> None:
+    given.scope.check_message_type(given.option, given.text)
+
+
+def _check_transport(given: Given) -> None:
+    names = list(given.scope.transports)
+    if given.text not in names:
+        given.option.error(
+            f"there is no transport named {quoted(given.text)}",
+            did_you_mean(given.text, names) or f"the transports are {', '.join(names)}",
+        )
+
+
+def _check_stored(given: Given) -> None:
+    _require_stored(given, given.scope.stored, "topic")
+
+
+def _check_queue(given: Given) -> None:
+    queues = [topic for topic in given.scope.stored if topic.kind.endswith("Queue")]
+    _require_stored(given, queues, "queue")
+
+
+def _require_stored(given: Given, candidates: Sequence[StoredTopic], what: str) -> None:
+    if given.message_type not in given.scope.message_types:
+        return
+    typed = [topic for topic in candidates if topic.ref.message_type == given.message_type]
+    if not any(topic.covers(given.text) for topic in typed):
+        given.option.error(
+            f"no {what} {TopicRef(given.text, given.message_type)} is defined in SOW",
+            did_you_mean(given.text, [topic.ref.name for topic in typed]),
+        )
+
+
+def _check_stored_pattern(given: Given) -> None:
+    if has_regex_characters(given.text) and regex_error(given.text) is not None:
+        given.option.checked_pattern()
+    elif given.message_type in given.scope.message_types and not any(
+        given.scope.stored_like(given.text, given.message_type)
+    ):
+        given.option.warning(
+            f"{quoted(given.text)} selects no topic of type {quoted(given.message_type)} in SOW",
+            did_you_mean(given.text, [topic.ref.name for topic in given.scope.stored]),
+        )
+
+
+def _check_topic_translation(given: Given) -> None:
+    original, _, translated = given.text.rpartition(":")
+    if original and translated:
+        _check_original(given, original)
+    else:
+        given.refuse("a translation: expected original:translated")
+
+
+def _check_conflated_translation(given: Given) -> None:
+    parts = given.text.rsplit(":", 2)
+    if len(parts) < 3 or not all(parts):
+        given.refuse("a translation: expected original:translated:interval")
+        return
+    _check_original(given, parts[0])
+    try:
+        parse_interval(parts[2])
+    except UnitError as error:
+        given.option.error(str(error))
+
+
+def _check_original(given: Given, original: str) -> None:
+    error = regex_error(original)
+    if error is not None:
+        given.option.error(f"{quoted(original)} is not a regular expression: {error}")
+
+
+_CHECKS: Final[Mapping[ValueKind, Callable[[Given], None]]] = {
+    ValueKind.INTERVAL: _parsed_by(parse_interval),
+    ValueKind.COUNT: _parsed_by(parse_count),
+    ValueKind.BOOLEAN: _parsed_by(parse_bool),
+    ValueKind.PERCENTAGE: _parsed_by(PERCENTAGE),
+    ValueKind.CHOICE: _check_choice,
+    ValueKind.CHOICES: _check_choices,
+    ValueKind.SIGNAL: _check_signal,
+    ValueKind.EVERY: _check_every,
+    ValueKind.CRONTAB: _check_crontab,
+    ValueKind.NAME: _check_name,
+    ValueKind.ASSIGNMENT: _check_assignment,
+    ValueKind.TRANSLATION: _check_translation,
+    ValueKind.ORDER_BY: _expression_of(ExpressionKind.ORDER_BY),
+    ValueKind.PATH: _expression_of(ExpressionKind.PATH),
+    ValueKind.REGEX: _check_regex,
+    ValueKind.MESSAGE_TYPE: _check_message_type,
+    ValueKind.TRANSPORT: _check_transport,
+    ValueKind.TOPIC_PATTERN: _check_topic_pattern,
+    ValueKind.STORED_TOPIC: _check_stored,
+    ValueKind.STORED_TOPIC_PATTERN: _check_stored_pattern,
+    ValueKind.QUEUE_TOPIC: _check_queue,
+    ValueKind.TOPIC_TRANSLATION: _check_topic_translation,
+    ValueKind.CONFLATED_TRANSLATION: _check_conflated_translation,
+}
+"""How values are checked; any text will do for the kinds that are left out."""

@@ -1,0 +1,65 @@
+"""The Options of a module against its rules: what must, may and must not be there."""
+
+from collections.abc import Sequence
+
+from config_schema.catalogue import ModuleRule
+from config_schema.compile.option_values import Given, check_value
+from config_schema.compile.reader import Reader, did_you_mean
+from config_schema.compile.scope import Scope
+from config_schema.document import Node
+from config_schema.spec import Option, Options
+
+
+def read_options(reader: Reader) -> Options:
+    """Return the Options of an element as the module will receive them."""
+    options = reader.child("Options")
+    return Options(tuple(_option(child.node) for child in options.children()) if options else ())
+
+
+def _option(node: Node) -> Option:
+    return Option(node.tag, node.text, tuple(map(_option, node.children)), node.location)
+
+
+def check_options(reader: Reader, rule: ModuleRule, scope: Scope) -> None:
+    """Check the Options of an element against the rule of the module that the element names."""
+    options = reader.child("Options") or Reader(
+        Node("Options", "", {}, (), reader.location), "Options", reader.report, reader.catalogue
+    )
+    _check_presence(options, rule)
+    known = {option.name: option for option in rule.options}
+    seen: set[str] = set()
+    for option in options.children():
+        name = option.node.tag
+        if name not in known:
+            if not rule.open_options:
+                _report_unknown(option, rule, list(known))
+            continue
+        if name in seen and not known[name].repeatable:
+            option.error(f"is given twice; {rule.name} takes it once")
+        seen.add(name)
+        check_value(Given(option, known[name], scope, options.text("MessageType") or ""))
+
+
+def _check_presence(options: Reader, rule: ModuleRule) -> None:
+    for option in rule.options:
+        if options.has(option.name):
+            continue
+        if option.required:
+            options.error(f"is missing but required by {rule.name}: {option.help}", tag=option.name)
+        elif option.absence:
+            options.warning(f"is not given: {option.absence}", tag=option.name)
+    for group in rule.one_of:
+        given = [name for name in group if options.has(name)]
+        if len(given) != 1:
+            found = f"not both {' and '.join(given)}" if given else "and there is none of them"
+            options.error(f"{rule.name} needs {' or '.join(group)}, {found}")
+    for group in rule.together:
+        given = [name for name in group if options.has(name)]
+        absent = [name for name in group if name not in given]
+        if given and absent:
+            options.error(f"is missing: it goes together with {' and '.join(given)}", tag=absent[0])
+
+
+def _report_unknown(option: Reader, rule: ModuleRule, known: Sequence[str]) -> None:
+    takes = f"it takes {', '.join(known)}" if known else "it takes no options"
+    option.error(f"is not an option of {rule.name}", did_you_mean(option.node.tag, known) or takes)

@@ -1,0 +1,292 @@
+"""Elements as typed values: what cannot be read is reported where it stands, and reading goes on.
+
+A `Reader` is one element. Its methods take the names of children and give values, so that the
+compiler of a section reads like the section's documentation. A value that is missing or wrong
+becomes a stand-in of the right type: nobody sees it, because a configuration with errors gives no
+instance, but the checks after it still run and the whole file is judged in one go.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Final, TypeVar, overload
+
+from config_schema.catalogue import Catalogue, ExpressionKind
+from config_schema.document import Node
+from config_schema.problems import Located, Location, Problems, Severity
+from config_schema.regex import regex_error
+from config_schema.spec import InetAddr
+from config_schema.suggest import nearest
+from config_schema.units import (
+    UnitError,
+    parse_bool,
+    parse_count,
+    parse_inet_address,
+    parse_interval,
+    parse_octal_mask,
+    parse_size,
+    quoted,
+)
+
+Word = TypeVar("Word", bound=str)
+
+
+def _parse_percentage(text: str) -> int:
+    number = text.strip().removesuffix("%").strip()
+    try:
+        return parse_count(number)
+    except UnitError:
+        raise UnitError(
+            f"{quoted(text)} is not a percentage: expected a whole number such as 50%"
+        ) from None
+
+
+INTERVAL: Final = parse_interval
+SIZE: Final = parse_size
+COUNT: Final = parse_count
+PERCENTAGE: Final = _parse_percentage
+"""How the text of a quantity is read."""
+
+
+class Report:
+    """Takes what the compiler finds, except errors that the check of the structure explained."""
+
+    def __init__(self, problems: Problems) -> None:
+        self._problems = problems
+        self._explained = {
+            (problem.location, problem.element)
+            for problem in problems
+            if problem.severity is Severity.ERROR
+        }
+
+    def error(self, where: Located, element: str, message: str, hint: str | None = None) -> None:
+        """Add an error, unless one about the same element at the same place is known."""
+        if (where.location, element) not in self._explained:
+            self._problems.error(where, element, message, hint)
+
+    def warning(self, where: Located, element: str, message: str, hint: str | None = None) -> None:
+        """Add a warning."""
+        self._problems.warning(where, element, message, hint)
+
+    def info(self, where: Located, element: str, message: str, hint: str | None = None) -> None:
+        """Add a remark."""
+        self._problems.info(where, element, message, hint)
+
+
+@dataclass(frozen=True, slots=True)
+class Reader:
+    """One element, the label under which problems name it, and who checks its values."""
+
+    node: Node
+    label: str
+    report: Report
+    catalogue: Catalogue
+
+    @property
+    def location(self) -> Location:
+        """Where the element was written."""
+        return self.node.location
+
+    @property
+    def value(self) -> str:
+        """Its own text."""
+        return self.node.text
+
+    # Children
+
+    def has(self, tag: str) -> bool:
+        """Whether there is a child called `tag`."""
+        return self.node.find(tag) is not None
+
+    def child(self, tag: str) -> "Reader | None":
+        """Return the first child called `tag`, or None."""
+        node = self.node.find(tag)
+        return None if node is None else self._reader(node)
+
+    def children(self, *tags: str) -> "Iterator[Reader]":
+        """Go through the children with one of these tags, all children if there are none given."""
+        return (self._reader(node) for node in self.node.children if not tags or node.tag in tags)
+
+    def inside(self, section: str, tag: str) -> "Iterator[Reader]":
+        """Go through the elements `tag` of the child `section`, which may be absent."""
+        found = self.child(section)
+        return found.children(tag) if found else iter(())
+
+    def texts(self, tag: str) -> tuple[str, ...]:
+        """Return the texts of the children called `tag`, without the empty ones."""
+        return tuple(child.text for child in self.node.all(tag) if child.text)
+
+    # Values
+
+    def text(self, tag: str) -> str | None:
+        """Return the text of a child; None if it is absent or empty."""
+        return self.node.value(tag) or None
+
+    def required(self, tag: str) -> str:
+        """Return the text of a child that must be there."""
+        text = self.text(tag)
+        if text is None:
+            self.error("is missing but required", tag=tag)
+        return text or ""
+
+    def flag(self, tag: str, *, default: bool) -> bool:
+        """Return a switch."""
+        text = self.text(tag)
+        return default if text is None else self._parse(tag, text, parse_bool, default)
+
+    def mask(self, tag: str, default: int | None = None) -> int | None:
+        """Return file permissions."""
+        text = self.text(tag)
+        return default if text is None else self._parse(tag, text, parse_octal_mask, default)
+
+    def address(self, tag: str) -> InetAddr | None:
+        """Return an address."""
+        child = self.child(tag)
+        return child.own_address() if child and child.value else None
+
+    def own_address(self) -> InetAddr | None:
+        """Return the element's own text as an address."""
+        try:
+            address = parse_inet_address(self.value)
+        except UnitError as error:
+            self.error(str(error))
+            return None
+        return InetAddr(address.host, address.port, address.family, self.location)
+
+    @overload
+    def quantity(
+        self,
+        tag: str,
+        read: Callable[[str], int],
+        default: None = None,
+        *,
+        least: str | None = None,
+        most: str | None = None,
+    ) -> int | None: ...
+    @overload
+    def quantity(
+        self,
+        tag: str,
+        read: Callable[[str], int],
+        default: str,
+        *,
+        least: str | None = None,
+        most: str | None = None,
+    ) -> int: ...
+    def quantity(
+        self,
+        tag: str,
+        read: Callable[[str], int],
+        default: str | None = None,
+        *,
+        least: str | None = None,
+        most: str | None = None,
+    ) -> int | None:
+        """Return a number within limits.
+
+        Args:
+            tag: the child.
+            read: INTERVAL, SIZE, COUNT or PERCENTAGE.
+            default: the text that an absent element stands for.
+            least: the smallest text allowed.
+            most: the largest text allowed.
+        """
+        stand_in = None if default is None else read(default)
+        text = self.text(tag)
+        if text is None:
+            return stand_in
+        number = self._parse(tag, text, read, stand_in)
+        if number is not None and least is not None and number < read(least):
+            self.error(f"{quoted(text)} is too small: the least is {least}", tag=tag)
+        if number is not None and most is not None and number > read(most):
+            self.error(f"{quoted(text)} is too large: the most is {most}", tag=tag)
+        return number
+
+    def choice(self, tag: str, words: Sequence[Word], default: Word) -> Word:
+        """Return the one of `words` that the child holds; upper and lower case are the same."""
+        text = self.text(tag)
+        if text is None:
+            return default
+        for word in words:
+            if word.lower() == text.lower():
+                return word
+        self.error(
+            f"{quoted(text)} is not accepted: expected {', '.join(words)}",
+            did_you_mean(text, words),
+            tag=tag,
+        )
+        return default
+
+    def expression(self, tag: str, kind: ExpressionKind) -> str | None:
+        """Return an expression, checked."""
+        child = self.child(tag)
+        return child.checked_expression(kind) if child and child.value else None
+
+    def checked_expression(self, kind: ExpressionKind) -> str:
+        """Return the element's own text, checked as an expression."""
+        error = self.catalogue.check_expression(self.value, kind)
+        if error is not None:
+            self.error(error)
+        return self.value
+
+    def expressions(self, tag: str, kind: ExpressionKind) -> tuple[str, ...]:
+        """Return the expressions of every child called `tag`, checked."""
+        return tuple(child.checked_expression(kind) for child in self.children(tag) if child.value)
+
+    def pattern(self, tag: str) -> str | None:
+        """Return a regular expression, checked."""
+        child = self.child(tag)
+        return child.checked_pattern() if child and child.value else None
+
+    def checked_pattern(self) -> str:
+        """Return the element's own text, checked as a regular expression."""
+        error = regex_error(self.value)
+        if error is not None:
+            self.error(f"{quoted(self.value)} is not a regular expression: {error}")
+        return self.value
+
+    # Problems
+
+    def error(self, message: str, hint: str | None = None, *, tag: str | None = None) -> None:
+        """Report an error of this element, or of its child `tag` even where that is absent."""
+        where, element = self._subject(tag)
+        self.report.error(where, element, message, hint)
+
+    def warning(self, message: str, hint: str | None = None, *, tag: str | None = None) -> None:
+        """Report a warning about this element, or about its child `tag`."""
+        where, element = self._subject(tag)
+        self.report.warning(where, element, message, hint)
+
+    def info(self, message: str, hint: str | None = None, *, tag: str | None = None) -> None:
+        """Report a remark on this element, or on its child `tag`."""
+        where, element = self._subject(tag)
+        self.report.info(where, element, message, hint)
+
+    def no_effect(self, tags: Sequence[str], reason: str) -> None:
+        """Warn about each of these children that is present, because it changes nothing."""
+        for child in self.children(*tags):
+            child.warning(f"has no effect: {reason}")
+
+    def _subject(self, tag: str | None) -> tuple[Node, str]:
+        if tag is None:
+            return self.node, self.label
+        return self.node.find(tag) or self.node, f"{self.node.tag}/{tag}"
+
+    def _reader(self, node: Node) -> "Reader":
+        return Reader(node, f"{self.node.tag}/{node.tag}", self.report, self.catalogue)
+
+    _Value = TypeVar("_Value")
+
+    def _parse(
+        self, tag: str, text: str, parse: Callable[[str], _Value], stand_in: _Value
+    ) -> _Value:
+        try:
+            return parse(text)
+        except UnitError as error:
+            self.error(str(error), tag=tag)
+            return stand_in
+
+
+def did_you_mean(word: str, known: Sequence[str]) -> str | None:
+    """Return a hint with the known word that `word` was probably meant to be, if there is one."""
+    meant = nearest(word, known)
+    return f"did you mean {meant}?" if meant else None

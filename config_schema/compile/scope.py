@@ -1,0 +1,109 @@
+"""What the sections of one configuration know of each other while they are compiled.
+
+Sections are compiled in the order in which they lean on one another, each adding the names that it
+defines: modules, message types, transports, journaled topics, stored topics.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from config_schema.catalogue import LibraryRule
+from config_schema.compile.reader import Reader, did_you_mean
+from config_schema.document import Node
+from config_schema.regex import has_regex_characters, matches, regex_error
+from config_schema.spec import JournaledTopicSpec, ProtocolSpec, TopicRef, TransportSpec
+from config_schema.units import quoted
+
+
+@dataclass(frozen=True, slots=True)
+class MessageFormat:
+    """What a message type allows a topic to do (AMPS User Guide, Default Message Types).
+
+    `fields` is whether values can be read out of a message, `view` whether messages can be built
+    for a view, `enrichment` whether fields of a message can be set.
+    """
+
+    fields: bool = True
+    view: bool = True
+    enrichment: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class StoredTopic:
+    """A definition of the SOW section that others may refer to."""
+
+    kind: str
+    ref: TopicRef
+    pattern: str | None
+    node: Node
+
+    def covers(self, topic: str) -> bool:
+        """Whether messages published to `topic` are kept by this definition."""
+        if self.pattern is None:
+            return self.ref.name == topic
+        return regex_error(self.pattern) is None and matches(self.pattern, topic)
+
+
+@dataclass(slots=True)
+class Scope:
+    """The names known so far; `modules` maps a name to None where its library is not available."""
+
+    modules: dict[str, LibraryRule | None] = field(default_factory=dict)
+    message_types: dict[str, MessageFormat] = field(default_factory=dict)
+    protocols: dict[str, ProtocolSpec] = field(default_factory=dict)
+    transports: dict[str, TransportSpec] = field(default_factory=dict)
+    journaled: list[JournaledTopicSpec] = field(default_factory=list)
+    stored: list[StoredTopic] = field(default_factory=list)
+
+    def message_type(self, reader: Reader, tag: str = "MessageType") -> str:
+        """Return the message type that the child `tag` names, which must exist."""
+        name = reader.required(tag)
+        self.check_message_type(reader, name, tag)
+        return name
+
+    def check_message_type(self, reader: Reader, name: str, tag: str | None = None) -> None:
+        """Report `name` unless it is a message type of this instance."""
+        if name and name not in self.message_types:
+            hint = did_you_mean(name, list(self.message_types))
+            reader.error(
+                f"message type {quoted(name)} is not defined",
+                hint or "define it in MessageTypes, or use one of " + ", ".join(self.message_types),
+                tag=tag,
+            )
+
+    def format_of(self, message_type: str) -> MessageFormat:
+        """Return what a message type allows; everything for one that is not defined."""
+        return self.message_types.get(message_type, MessageFormat())
+
+    def find_stored(self, ref: TopicRef) -> StoredTopic | None:
+        """Return the definition that bears exactly this name and type."""
+        return next((topic for topic in self.stored if topic.ref == ref), None)
+
+    def stored_like(self, pattern: str, message_type: str) -> Iterator[StoredTopic]:
+        """Go through the definitions of a type whose topics a name or an expression selects."""
+        for topic in self.stored:
+            if topic.ref.message_type != message_type:
+                continue
+            literally = topic.covers(pattern) or topic.ref.name == pattern
+            if literally or _may_select(pattern, topic):
+                yield topic
+
+    def is_journaled(self, name: str, message_type: str) -> bool:
+        """Whether the transaction log records this topic: by its name or by an expression."""
+        return any(
+            logged.message_type == message_type
+            and (logged.name == name or matches_as_pattern(logged.name, name))
+            for logged in self.journaled
+        )
+
+
+def matches_as_pattern(pattern: str, name: str) -> bool:
+    """Match `name` where `pattern` may be a literal name, or bad, which is reported elsewhere."""
+    return has_regex_characters(pattern) and regex_error(pattern) is None and matches(pattern, name)
+
+
+def _may_select(pattern: str, topic: StoredTopic) -> bool:
+    """Whether an expression selects a topic; any may select one among the many of a Pattern."""
+    if topic.pattern is None:
+        return matches_as_pattern(pattern, topic.ref.name)
+    return has_regex_characters(pattern)

@@ -1,0 +1,277 @@
+"""Protocols and transports.
+
+Source: AMPS User Guide, Configuring Transports and Configuring Protocols.
+"""
+
+import re
+from typing import Final, get_args
+
+from config_schema.catalogue import ModuleKind
+from config_schema.compile.modules import compile_use, find_module
+from config_schema.compile.reader import INTERVAL, PERCENTAGE, SIZE, Reader, did_you_mean
+from config_schema.compile.scope import Scope
+from config_schema.spec import (
+    ModuleUse,
+    ProtocolSpec,
+    SlowClientLimits,
+    TlsSpec,
+    TransportSpec,
+    TransportType,
+)
+from config_schema.units import quoted
+
+TYPES: Final[tuple[TransportType, ...]] = get_args(TransportType)
+PROTOCOL_SYNONYMS: Final = {"json": "amps"}
+LEGACY_PROTOCOLS: Final = ("fix", "nvfix", "soap", "xml")
+"""Protocols whose clients cannot say which message type they use."""
+
+TLS_PROTOCOLS: Final = ("SSLv2", "SSLv3", "TLSv1", "TLSv1.1", "TLSv1.2", "TLSv1.3")
+DEFAULT_TLS_PROTOCOLS: Final = ("TLSv1.1", "TLSv1.2", "TLSv1.3")
+
+_REPLICATION: Final = ("amps-replication", "amps-replication-secure")
+_SECURE: Final = ("tcps", "amps-replication-secure")
+_TLS_ELEMENTS: Final = (
+    "Certificate",
+    "PrivateKey",
+    "Ciphers",
+    "SecureSocketProtocols",
+    "VerifyClient",
+    "CAFile",
+    "CAPath",
+)
+_BASIC: Final = re.compile(r'Basic\s+realm="[^"]+"', re.IGNORECASE)
+
+
+def compile_protocols(root: Reader, scope: Scope) -> tuple[ProtocolSpec, ...]:
+    """Compile the Protocols section."""
+    for reader in root.inside("Protocols", "Protocol"):
+        name = reader.required("Name")
+        module = reader.required("Module")
+        if name in scope.protocols:
+            reader.error(f"protocol {quoted(name)} is defined twice", tag="Name")
+        base = PROTOCOL_SYNONYMS.get(module, module)
+        find_module(reader, base, ModuleKind.PROTOCOL, scope)
+        if base != "websocket":
+            tags = ("WWWAuthenticate", "TrustedAdmin", "HTTPHeader")
+            reader.no_effect(tags, "it is for protocols made from websocket")
+        scope.protocols[name] = ProtocolSpec(
+            name=name,
+            module=base,
+            www_authenticate=www_authenticate(reader, ("Negotiate",)),
+            trusted_admin=reader.flag("TrustedAdmin", default=False),
+            http_headers=reader.texts("HTTPHeader"),
+            location=reader.location,
+        )
+    return tuple(scope.protocols.values())
+
+
+def www_authenticate(reader: Reader, schemes: tuple[str, ...]) -> str | None:
+    """Return how HTTP clients give their credentials: Basic with its realm, or one of `schemes`."""
+    text = reader.text("WWWAuthenticate")
+    if text is None or _BASIC.fullmatch(text):
+        return text
+    for scheme in schemes:
+        if text.lower() == scheme.lower():
+            return scheme
+    reader.error(
+        f"{quoted(text)} is not accepted: expected {', '.join(schemes)} or "
+        'Basic realm="the name of the realm"',
+        tag="WWWAuthenticate",
+    )
+    return text
+
+
+def compile_transports(root: Reader, scope: Scope) -> tuple[TransportSpec, ...]:
+    """Compile the Transports section."""
+    transports = []
+    upstream: TransportSpec | None = None
+    for reader in root.inside("Transports", "Transport"):
+        spec = _transport(reader, scope)
+        earlier = scope.transports.get(spec.name)
+        if earlier is not None:
+            reader.error(
+                f"there is already a transport named {quoted(spec.name)} at {earlier.location}",
+                tag="Name",
+            )
+        if spec.is_replication and upstream is not None:
+            reader.error(
+                "is the second transport for replication: an instance has only one, "
+                f"which is {quoted(upstream.name)} at {upstream.location}",
+                "any number of upstream instances can share it",
+                tag="Type",
+            )
+        if spec.is_replication:
+            upstream = upstream or spec
+        scope.transports.setdefault(spec.name, spec)
+        transports.append(spec)
+    return tuple(transports)
+
+
+def _transport(reader: Reader, scope: Scope) -> TransportSpec:
+    kind = reader.choice("Type", TYPES, "tcp")
+    if not reader.has("Type"):
+        reader.required("Type")
+    protocol = _protocol(reader, kind, scope)
+    _check_endpoint(reader, kind)
+    return TransportSpec(
+        name=reader.required("Name"),
+        type=kind,
+        protocol=protocol,
+        inet_addr=reader.address("InetAddr") if kind != "amps-unix" else None,
+        message_type=_message_type(reader, kind, protocol, scope),
+        initial_state_enabled=reader.flag("InitialState", default=True),
+        reuse_addr=reader.flag("ReuseAddr", default=True),
+        file_name=reader.text("FileName") if kind == "amps-unix" else None,
+        file_mask=reader.mask("FileMask"),
+        tls=_listening_tls(reader, kind),
+        authentication=compile_authentication(reader, scope),
+        entitlement=compile_entitlement(reader, scope),
+        filters=_filters(reader, scope),
+        limits=compile_limits(reader),
+        per_message_deflate=(reader.text("PerMessageDeflate") or "").lower() != "disabled",
+        http_headers=reader.texts("HTTPHeader"),
+        location=reader.location,
+    )
+
+
+def _protocol(reader: Reader, kind: TransportType, scope: Scope) -> str:
+    if kind in _REPLICATION:
+        reader.no_effect(("Protocol",), "replication has a protocol of its own")
+        return kind
+    name = reader.text("Protocol") or "amps"
+    name = PROTOCOL_SYNONYMS.get(name, name)
+    if name not in scope.protocols and name not in reader.catalogue.modules(ModuleKind.PROTOCOL):
+        known = [*reader.catalogue.modules(ModuleKind.PROTOCOL), *scope.protocols]
+        reader.error(
+            f"there is no protocol {quoted(name)}",
+            did_you_mean(name, known) or f"the protocols are {', '.join(known)}",
+            tag="Protocol",
+        )
+    if _base_protocol(name, scope) == "websocket":
+        if kind == "amps-unix":
+            reader.error("websocket needs a transport of type tcp or tcps", tag="Protocol")
+    else:
+        reader.no_effect(("PerMessageDeflate", "HTTPHeader"), "it is for the protocol websocket")
+    return name
+
+
+def _base_protocol(name: str, scope: Scope) -> str:
+    variant = scope.protocols.get(name)
+    return variant.module if variant else name
+
+
+def _check_endpoint(reader: Reader, kind: TransportType) -> None:
+    if kind == "amps-unix":
+        if not reader.text("FileName"):
+            reader.error(
+                "is missing but required for amps-unix: where to create the socket", tag="FileName"
+            )
+        if reader.has("InetAddr"):
+            reader.error("is not for amps-unix, whose address is its FileName", tag="InetAddr")
+        reader.no_effect(_TLS_ELEMENTS, "connections of amps-unix stay on this machine")
+        return
+    if not reader.text("InetAddr"):
+        reader.error(
+            f"is missing but required for {kind}: the port to listen on, or host:port",
+            tag="InetAddr",
+        )
+    reader.no_effect(("FileName", "FileMask"), f"it is for amps-unix, and this is {kind}")
+
+
+def _message_type(reader: Reader, kind: TransportType, protocol: str, scope: Scope) -> str | None:
+    if kind in _REPLICATION:
+        reader.no_effect(("MessageType",), "replication carries every message type")
+        return None
+    if _base_protocol(protocol, scope) in LEGACY_PROTOCOLS and not reader.text("MessageType"):
+        reader.error(
+            f"is missing but required with the protocol {protocol}, "
+            "whose clients do not say which type they use",
+            tag="MessageType",
+        )
+    return scope.message_type(reader) if reader.text("MessageType") else None
+
+
+def _listening_tls(reader: Reader, kind: TransportType) -> TlsSpec | None:
+    if kind == "amps-unix":
+        return None
+    absent = [tag for tag in ("Certificate", "PrivateKey") if not reader.text(tag)]
+    if kind in _SECURE:
+        for tag in absent:
+            reader.error(f"is missing but required for {kind}", tag=tag)
+    elif len(absent) == 1:
+        reader.error("is missing: TLS needs Certificate and PrivateKey", tag=absent[0])
+    elif absent:
+        for tag in ("VerifyClient", "CAFile", "CAPath", "Ciphers", "SecureSocketProtocols"):
+            if reader.text(tag):
+                reader.error(
+                    "asks for TLS, but the transport has no Certificate and PrivateKey", tag=tag
+                )
+        return None
+    return compile_tls(reader)
+
+
+def compile_tls(reader: Reader) -> TlsSpec:
+    """Compile the TLS elements of a transport, a destination or the admin interface."""
+    verify = reader.flag("VerifyClient", default=False)
+    if verify and not reader.text("CAFile") and not reader.text("CAPath"):
+        reader.error(
+            "needs CAFile or CAPath: the certificates that certificates of the other side "
+            "are checked with",
+            tag="VerifyClient",
+        )
+    return TlsSpec(
+        certificate=reader.text("Certificate"),
+        private_key=reader.text("PrivateKey"),
+        ciphers=reader.text("Ciphers"),
+        protocols=_tls_protocols(reader),
+        verify_client=verify,
+        ca_file=reader.text("CAFile"),
+        ca_path=reader.text("CAPath"),
+    )
+
+
+def _tls_protocols(reader: Reader) -> tuple[str, ...]:
+    text = reader.text("SecureSocketProtocols")
+    if text is None:
+        return DEFAULT_TLS_PROTOCOLS
+    known = {name.lower(): name for name in TLS_PROTOCOLS}
+    words = re.split(r"[\s,]+", text)
+    for word in words:
+        if word.lower() not in known:
+            reader.error(
+                f"{quoted(word)} is not accepted: expected {', '.join(TLS_PROTOCOLS)}",
+                did_you_mean(word, TLS_PROTOCOLS),
+                tag="SecureSocketProtocols",
+            )
+    return tuple(known[word.lower()] for word in words if word.lower() in known)
+
+
+def _filters(reader: Reader, scope: Scope) -> tuple[ModuleUse, ...]:
+    uses = (
+        compile_use(child, ModuleKind.TRANSPORT_FILTER, scope)
+        for child in reader.children("TransportFilter")
+    )
+    return tuple(use for use in uses if use is not None)
+
+
+def compile_authentication(reader: Reader, scope: Scope) -> ModuleUse | None:
+    """Compile the Authentication element of the instance, a transport or the admin interface."""
+    return compile_use(reader.child("Authentication"), ModuleKind.AUTHENTICATION, scope)
+
+
+def compile_entitlement(reader: Reader, scope: Scope) -> ModuleUse | None:
+    """Compile the Entitlement element of the instance, a transport or the admin interface."""
+    return compile_use(reader.child("Entitlement"), ModuleKind.ENTITLEMENT, scope)
+
+
+def compile_limits(reader: Reader) -> SlowClientLimits:
+    """Compile the slow-client elements of the instance or of a transport."""
+    return SlowClientLimits(
+        message_memory_limit=reader.quantity("MessageMemoryLimit", SIZE, least="1B"),
+        message_disk_limit=reader.quantity("MessageDiskLimit", SIZE),
+        message_disk_path=reader.text("MessageDiskPath"),
+        client_message_age_limit=reader.quantity("ClientMessageAgeLimit", INTERVAL, least="1ns"),
+        client_max_capacity=reader.quantity(
+            "ClientMaxCapacity", PERCENTAGE, least="1%", most="100%"
+        ),
+    )
