@@ -1,0 +1,127 @@
+"""Arrays in comparisons: true if true for any pair of elements.
+
+Two arrays of n and m elements have n x m pairs, which a hostile message could make very many. An
+order comparison holds for some pair exactly if it holds for some pair of extremes, so long arrays
+are first reduced to theirs; equality of long arrays is looked up by hash. Both give what trying all
+pairs gives, in linear time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+from server.expressions.numerals import double, numeral
+from server.expressions.octets import to_octets
+from server.message_types.base import Value
+
+_SHORT: Final = 16
+"""Arrays up to this length are compared pair by pair."""
+
+
+def elements(value: Value) -> list[Value]:
+    """The elements of an array, arrays in arrays opened. A scalar is its own only element.
+
+    No elements at all are one NULL.
+    """
+    if not isinstance(value, list):
+        return [value]
+    if not any(isinstance(element, list) for element in value):
+        return value or [None]
+    flat: list[Value] = []
+    pending: list[Value] = [value]
+    while pending:
+        element = pending.pop()
+        if isinstance(element, list):
+            pending.extend(reversed(element))
+        else:
+            flat.append(element)
+    return flat or [None]
+
+
+def any_pair(
+    compare: Callable[[Value, Value], bool | None],
+    operator: str,
+    left: list[Value],
+    right: list[Value],
+) -> bool | None:
+    """Whether a comparison is true for any pair; if for none, NULL if it is NULL for any."""
+    if len(left) > _SHORT and len(right) > _SHORT:
+        if operator == "=":
+            return _any_equal(left, right)
+        left, right = _extremes(left), _extremes(right)
+    result: bool | None = False
+    for one in left:
+        for other in right:
+            holds = compare(one, other)
+            if holds:
+                return True
+            if holds is None:
+                result = None
+    return result
+
+
+def _extremes(values: list[Value]) -> list[Value]:
+    """The few elements that decide any order comparison, and whether all elements are alike."""
+    integers = [v for v in values if isinstance(v, int)]
+    doubles = [v for v in values if isinstance(v, float) and v == v]
+    texts = [v for v in values if isinstance(v, str) and v]
+    numeric = [(n, v) for v in texts if (n := numeral(v)) is not None]
+    words = [v for v in texts if numeral(v) is None]
+    found: list[Value] = []
+    if integers:
+        found += (min(integers), max(integers))
+    if doubles:
+        found += (min(doubles), max(doubles))
+    if texts:
+        found += (min(texts, key=to_octets), max(texts, key=to_octets))
+    if numeric:
+        found += (min(numeric)[1], max(numeric)[1])
+    found += words[:1]
+    found += [v for v in values if v != v][:1]
+    if any(v is None or v == "" for v in values):
+        found.append(None)
+    return found
+
+
+def _any_equal(left: list[Value], right: list[Value]) -> bool | None:
+    one, other = _Pool(left), _Pool(right)
+    if one.texts & other.texts or any(
+        _share_number(mine, yours)
+        for mine, yours in (
+            (one.numbers, other.numbers),
+            (one.numbers, other.numerals),
+            (one.numerals, other.numbers),
+        )
+    ):
+        return True
+    return None if one.has_null or other.has_null else False
+
+
+class _Pool:
+    """The elements of an array by what they can be equal to."""
+
+    __slots__ = ("has_null", "numbers", "numerals", "texts")
+
+    def __init__(self, values: list[Value]) -> None:
+        self.texts = {v for v in values if isinstance(v, str) and v}
+        self.numbers = [v for v in values if isinstance(v, int | float)]
+        self.numerals = [n for v in self.texts if (n := numeral(v)) is not None]
+        self.has_null = any(v is None or v == "" for v in values)
+
+
+def _share_number(left: list[int | float], right: list[int | float]) -> bool:
+    """Integers are equal exactly, an integer and a double (or two doubles) as doubles."""
+    integers, others = _split(left)
+    their_integers, their_others = _split(right)
+    return bool(
+        integers & their_integers
+        or others & their_others
+        or {double(i) for i in integers} & their_others
+        or others & {double(i) for i in their_integers}
+    )
+
+
+def _split(values: list[int | float]) -> tuple[set[int], set[float]]:
+    integers = {int(v) for v in values if isinstance(v, int)}
+    return integers, {v for v in values if isinstance(v, float) and v == v}

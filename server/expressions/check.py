@@ -1,0 +1,58 @@
+"""Is a text a good expression? What configuration verification asks."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from typing import Final
+
+from server.expressions.errors import ExpressionError
+from server.expressions.functions.builtin import BUILTINS
+from server.expressions.functions.registry import Functions
+from server.expressions.kinds import RULES, Kind, Shape
+from server.expressions.parser import (
+    parse,
+    parse_field,
+    parse_identifier,
+    parse_join,
+    parse_order_by,
+)
+
+_VARIABLE: Final = re.compile(r"\{\{\w+\}\}")
+
+_READERS: Final[Mapping[Shape, Callable[[str, Kind, Functions], object]]] = {
+    "expression": parse,
+    "field": parse_field,
+    "identifier": lambda text, kind, _: parse_identifier(text, kind),
+    "order": lambda text, _kind, _: parse_order_by(text),
+    "join": lambda text, _kind, _: parse_join(text),
+}
+
+
+def check(text: str, kind: Kind, functions: Functions = BUILTINS) -> str | None:
+    """Say what is wrong with an expression.
+
+    Where the kind has context variables, `{{NAME}}` stands for a number, since its value is not
+    known yet.
+
+    Args:
+        text: the expression, field, path, order or join.
+        kind: where it stands.
+        functions: the functions that may be called.
+
+    Returns:
+        None if it is good, else one line with the place marked.
+    """
+    rules = RULES[kind]
+    try:
+        _READERS[rules.shape](
+            _without_variables(text) if rules.variables else text, kind, functions
+        )
+    except ExpressionError as error:
+        return str(ExpressionError(error.message, error.position, text))
+    return None
+
+
+def _without_variables(text: str) -> str:
+    """The text with a number of the same length for every variable, so that positions hold."""
+    return _VARIABLE.sub(lambda match: "0" * len(match[0]), text)

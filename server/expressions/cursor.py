@@ -1,0 +1,102 @@
+"""Walking through tokens: looking, taking, and saying what was expected instead."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TypeVar
+
+from server.expressions.errors import ExpressionError
+from server.expressions.grammar import MAX_DEPTH
+from server.expressions.tokens import Token, tokenize
+
+Item = TypeVar("Item")
+
+
+class Cursor:
+    """A place in the tokens of one text, with the ways to move on and to complain."""
+
+    def __init__(self, text: str) -> None:
+        self._text = text
+        self._tokens = tokenize(text)
+        self._next = 0
+        self._depth = 0
+
+    def whole(self, rule: Callable[[], Item]) -> Item:
+        """Apply a rule that has to use up the text.
+
+        Raises:
+            ExpressionError: the text is empty, or something is left.
+        """
+        if self._token.kind == "end":
+            raise self._unexpected("an expression")
+        item = rule()
+        if self._token.kind != "end":
+            raise self._unexpected("an operator or the end")
+        return item
+
+    def separated(self, rule: Callable[[], Item]) -> tuple[Item, ...]:
+        """Apply a rule to one or more items with commas between them."""
+        items = [rule()]
+        while self._accept_symbol(","):
+            items.append(rule())
+        return tuple(items)
+
+    @property
+    def _token(self) -> Token:
+        return self._tokens[self._next]
+
+    def _advance(self) -> Token:
+        token = self._tokens[self._next]
+        if token.kind != "end":
+            self._next += 1
+        return token
+
+    def _accept_word(self, word: str) -> bool:
+        return self._accept("word", word)
+
+    def _accept_symbol(self, symbol: str) -> bool:
+        return self._accept("symbol", symbol)
+
+    def _accept(self, kind: str, text: str) -> bool:
+        token = self._tokens[self._next]
+        if token.kind != kind or token.text != text:
+            return False
+        self._next += 1
+        return True
+
+    def _expect_word(self, word: str, wanted: str) -> None:
+        if not self._accept_word(word):
+            raise self._unexpected(wanted)
+
+    def _expect_symbol(self, symbol: str, wanted: str) -> None:
+        if not self._accept_symbol(symbol):
+            raise self._unexpected(wanted)
+
+    def _enter(self) -> None:
+        self._depth += 1
+        if self._depth > MAX_DEPTH:
+            raise ExpressionError(
+                f"nested deeper than {MAX_DEPTH}", self._token.position, self._text
+            )
+
+    def _nested(self, rule: Callable[[], Item]) -> Item:
+        self._enter()
+        item = rule()
+        self._depth -= 1
+        return item
+
+    def _unexpected(self, wanted: str) -> ExpressionError:
+        token = self._token
+        hint = ""
+        if token.kind == "end":
+            found = "the end"
+        else:
+            found = self._text[token.position : token.position + max(len(token.text), 1)]
+            if len(found) > 40:
+                found = found[:37] + "..."
+        after_operand = self._next > 0 and self._tokens[self._next - 1].text != "("
+        if token.kind == "identifier" and found.startswith("/") and after_operand:
+            hint = " (to divide, put white space on both sides of the slash)"
+        return ExpressionError(
+            f"expected {wanted}, found {found}{hint}", token.position, self._text
+        )

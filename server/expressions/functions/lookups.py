@@ -1,0 +1,102 @@
+"""VALUE_LOOKUP: a field of a record of another topic, by the values of its lookup fields.
+
+Source: AMPS User Guide, Special-Purpose Functions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Final, TypeAlias
+
+from server.expressions import semantics
+from server.expressions.errors import ExpressionError
+from server.expressions.functions.registry import Function, Parameter
+from server.expressions.tokens import Name, tokenize
+from server.message_types.base import Path, Value
+
+EXPERIMENTAL_MODULE: Final = "libamps_udf_experimental.so"
+VALUE_LOOKUP: Final = "VALUE_LOOKUP"
+
+
+@dataclass(frozen=True, slots=True)
+class Lookup:
+    """One declared lookup.
+
+    Attributes:
+        name: what VALUE_LOOKUP's first argument calls it.
+        message_type: the message type of the topic.
+        topic: where records are looked up.
+        result: the field whose value is given.
+        keys: the fields that have to be equal to the values given, in order.
+    """
+
+    name: str
+    message_type: str
+    topic: str
+    result: Path
+    keys: tuple[Path, ...]
+
+
+Find: TypeAlias = Callable[[Lookup, tuple[str, ...]], Value]
+"""Finds a record whose keys have the values given, as texts; gives the result field, or NULL."""
+
+
+def parse_lookup(text: str) -> Lookup:
+    """Read the module's Lookup option.
+
+    `name;parameter count;message type;topic;return field;lookup field;...`
+
+    Raises:
+        ValueError: a part is missing or is not what it should be; the message says which.
+    """
+    parts = [part.strip() for part in text.split(";")]
+    if len(parts) < 6 or not all(parts):
+        raise ValueError(
+            "expected name;parameter count;message type;topic;return field;lookup field, "
+            f"with as many lookup fields as parameters, found {text.strip()}"
+        )
+    name, count, message_type, topic, result, *keys = parts
+    if count != str(len(keys)):
+        raise ValueError(
+            f"the lookup {name} declares {count} parameters and has {len(keys)} lookup fields"
+        )
+    return Lookup(name, message_type, topic, _path(result), tuple(_path(key) for key in keys))
+
+
+def _path(text: str) -> Path:
+    try:
+        name = tokenize(text)[0].value
+    except ExpressionError as error:
+        raise ValueError(str(error)) from None
+    if not isinstance(name, Name):
+        raise ValueError(f"expected a field such as /name, found {text}")  # noqa: TRY004  # a configuration error
+    return name.path
+
+
+def value_lookup(lookups: Iterable[Lookup], find: Find) -> Function:
+    """Make VALUE_LOOKUP.
+
+    Args:
+        lookups: what the module's options declare.
+        find: looks a record up.
+    """
+    by_name: Mapping[str, Lookup] = {lookup.name: lookup for lookup in lookups}
+
+    def look_up(name: Value, *values: Value) -> Value:
+        lookup = by_name.get(semantics.text(name) or "")
+        keys = tuple(text for value in values if (text := semantics.text(value)) is not None)
+        if lookup is None or len(keys) != len(lookup.keys):
+            return None
+        return semantics.text(find(lookup, keys))
+
+    return Function(
+        VALUE_LOOKUP,
+        "Lookups",
+        "A field of a record of another topic: the name of a declared lookup, then its values.",
+        look_up,
+        (Parameter.ANY, Parameter.ANY),
+        rest=Parameter.ANY,
+        deterministic=False,
+        lookup=True,
+    )

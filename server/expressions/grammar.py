@@ -1,0 +1,104 @@
+r"""The grammar, and the tables that the parser and the printer share.
+
+    expression   = or
+    or           = and { ("OR" | "||") and }
+    and          = not { ("AND" | "&&") not }
+    not          = "NOT" not | comparison
+    comparison   = sum { operator sum
+                       | ["NOT"] "BETWEEN" sum "AND" sum
+                       | ["NOT"] "IN" list
+                       | ["NOT"] "LIKE" string
+                       | ["NOT"] ("BEGINS" | "ENDS") "WITH" list
+                       | "IS" ["NOT"] ("NULL" | "NAN")
+                       | "NOT" "NULL" }
+    operator     = "!=" | "<>" | "<=" | "<" | ">=" | ">" | "=" | "=="       each binds tighter than
+    the one before; != and <> are one operator, = and == another sum          = product { ("+" |
+    "-") product } product      = unary { ("*" | "/" | "%" | "MOD") unary } unary        = ("-" |
+    "+") unary | primary primary      = number | string | "NULL" | identifier | call | "("
+    expression ")" call         = name "(" [ expression { "," expression } ] ")" list         = "("
+    expression { "," expression } ")"
+
+    identifier   = [ qualifier ] path [ "OF" ("CURRENT" | "PREVIOUS") ]
+    qualifier    = "[" message type "]" "." "[" topic "]" "."   |   "[" topic "]" "."
+    path         = { "/" step }   |   "[" { "/" any characters but / [ ] } "]"
+    step         = ["@"] name { "[" digits "]" }          a name starts with a letter, a digit or _,
+    and goes on
+                                                          with those and - . :
+    number       = digits [ "." [ digits ] ] [ exponent ] | "." digits [ exponent ]
+    string       = '...' | "..."     with \a \b \t \n \f \r \xHH \OOO, and \ before any other
+    character for that one | r'...' | r"..."   raw: a backslash is a backslash
+
+    field        = expression [ "AS" path [ "HINT" hint { "," hint } ] ]      hint = "OPTIONAL" |
+    "SET_CURRENT" fields       = field { "," field } order        = identifier [ "ASC" | "DESC" ] {
+    "," identifier [ "ASC" | "DESC" ] } join         = join side "=" join side         join side =
+    identifier | topic path keys         = identifier { "," identifier }
+
+Words are read in any case. A slash followed by a name starts a path, so division needs white space
+after it: `/a / /b` (AMPS User Guide, Arithmetic Operators). A pattern keeps its backslashes for the
+regular expression
+engine: `/state LIKE '(.)\1'` is a back-reference (AMPS User Guide, LIKE Operator and Regular
+    Expressions).
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+MAX_LENGTH: Final = 1_000_000
+"""The longest text that is read, in characters."""
+
+MAX_DEPTH: Final = 100
+"""How deep parentheses, calls and the tree itself may nest."""
+
+OR, AND, NOT, POSTFIX, SUM, PRODUCT, UNARY, PRIMARY = 10, 20, 30, 50, 60, 70, 80, 90
+"""Binding powers; comparison operators lie between NOT and POSTFIX."""
+
+COMPARISONS: Final = {
+    "!=": ("!=", 40),
+    "<>": ("!=", 40),
+    "<=": ("<=", 41),
+    "<": ("<", 42),
+    ">=": (">=", 43),
+    ">": (">", 44),
+    "=": ("=", 45),
+    "==": ("=", 45),
+}
+"""Spelling -> operator, binding power (AMPS User Guide, Comparison Operators: the list is in
+precedence order)."""
+
+ARITHMETIC: Final = {
+    "+": ("+", SUM),
+    "-": ("-", SUM),
+    "*": ("*", PRODUCT),
+    "/": ("/", PRODUCT),
+    "%": ("%", PRODUCT),
+    "MOD": ("%", PRODUCT),
+}
+
+WORDS: Final = frozenset(
+    [
+        "OR",
+        "AND",
+        "NOT",
+        "BETWEEN",
+        "IN",
+        "LIKE",
+        "BEGINS",
+        "ENDS",
+        "WITH",
+        "IS",
+        "NULL",
+        "NAN",
+        "MOD",
+        "OF",
+        "AS",
+        "HINT",
+    ]
+)
+"""Names that never are functions' names."""
+
+SYMBOLS: Final = ("==", "!=", "<>", "<=", ">=", "&&", "||", *"=<>+-*/%(),.")
+"""Longest first."""
+
+ESCAPES: Final = {"a": 7, "b": 8, "t": 9, "n": 10, "f": 12, "r": 13}
+r"""AMPS User Guide, String Literals in AMPS Expressions; the lexer reads \xHH and \OOO."""

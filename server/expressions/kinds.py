@@ -1,0 +1,161 @@
+"""Where an expression stands decides what it may contain: one table, one check."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import TYPE_CHECKING, Final, TypeAlias
+from typing import Literal as OneOf
+
+from server.expressions.errors import ExpressionError
+from server.expressions.tree import Aggregate, Call, Expr, Identifier, walk
+
+if TYPE_CHECKING:
+    from server.expressions.functions.registry import Functions
+
+
+class Kind(StrEnum):
+    """The places that take expressions."""
+
+    FILTER = "filter"
+    """Subscriptions, queries, deletes, entitlements, actions."""
+    STABLE_FILTER = "stable filter"
+    """Filters that must answer the same whenever they are asked: subscriptions with oof,
+    aggregation or pagination, queues and their barriers, conflated topics, replication."""
+    VIEW_FILTER = "view filter"
+    CONDITION = "condition"
+    VALUE = "value"
+    """A single value, such as a queue's Priority."""
+    PATH = "path"
+    """One field of one message: SOW keys, hash indexes, memo indexes."""
+    GROUPING = "grouping"
+    PROJECTION = "projection"
+    PREPROCESSING = "preprocessing"
+    ENRICHMENT = "enrichment"
+    CONFLATED_ENRICHMENT = "conflated topic enrichment"
+    ORDER_BY = "order by"
+    JOIN = "join"
+
+
+Shape: TypeAlias = OneOf["expression", "field", "identifier", "order", "join"]
+
+
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """What one kind allows.
+
+    Attributes:
+        shape: which start symbol of the grammar reads it.
+        place: how messages call the place.
+        aggregates: aggregate functions may be used.
+        volatile: non-deterministic functions may be used (outside aggregates).
+        lookups: VALUE_LOOKUP may be used where volatile functions may.
+        qualifiers: identifiers may name a topic.
+        current: OF CURRENT may be used.
+        previous: OF PREVIOUS may be used.
+        variables: `{{NAME}}` is replaced before the text is parsed for use.
+    """
+
+    shape: Shape
+    place: str
+    aggregates: bool = False
+    volatile: bool = True
+    lookups: bool = False
+    qualifiers: bool = False
+    current: bool = False
+    previous: bool = False
+    variables: bool = False
+
+
+RULES: Final[dict[Kind, Rules]] = {
+    Kind.FILTER: Rules("expression", "a filter", variables=True),
+    Kind.STABLE_FILTER: Rules("expression", "this filter", volatile=False),
+    Kind.VIEW_FILTER: Rules("expression", "a view's filter", volatile=False, qualifiers=True),
+    Kind.CONDITION: Rules("expression", "a condition", variables=True),
+    Kind.VALUE: Rules("expression", "a value", variables=True),
+    Kind.PATH: Rules("identifier", "a path"),
+    Kind.GROUPING: Rules("identifier", "a grouping", qualifiers=True),
+    Kind.PROJECTION: Rules("field", "a projection", aggregates=True, qualifiers=True),
+    Kind.PREPROCESSING: Rules("field", "preprocessing", lookups=True),
+    Kind.ENRICHMENT: Rules("field", "enrichment", lookups=True, current=True, previous=True),
+    Kind.CONFLATED_ENRICHMENT: Rules(
+        "field", "enrichment of a conflated topic", lookups=True, current=True
+    ),
+    Kind.ORDER_BY: Rules("order", "an OrderBy"),
+    Kind.JOIN: Rules("join", "a join", qualifiers=True),
+}
+"""AMPS User Guide: Aggregate Functions; Deterministic and Non-Deterministic Functions;
+Constructing Fields; Special-Purpose Functions (VALUE_LOOKUP)."""
+
+
+def check_tree(expr: Expr, kind: Kind, functions: Functions, text: str) -> None:
+    """Refuse what the kind does not allow.
+
+    Raises:
+        ExpressionError: at the first node that may not stand there.
+    """
+    rules = RULES[kind]
+    for node in walk(expr):
+        match node:
+            case Identifier():
+                _check_identifier(node, rules, text)
+            case Aggregate():
+                _check_aggregate(node, rules, functions, text)
+            case Call():
+                _check_call(node, rules, functions, text)
+
+
+def _check_identifier(node: Identifier, rules: Rules, text: str) -> None:
+    if node.topic is not None and not rules.qualifiers:
+        raise ExpressionError(
+            f"the fields of {rules.place} belong to one message: write them without [topic]",
+            node.position,
+            text,
+        )
+    if node.state == "current" and not rules.current:
+        raise ExpressionError(
+            "OF CURRENT and OF PREVIOUS are for enrichment only", node.position, text
+        )
+    if node.state == "previous" and not rules.previous:
+        raise ExpressionError(
+            f"{rules.place} has no previous state of the message, OF PREVIOUS cannot be used",
+            node.position,
+            text,
+        )
+
+
+def _check_aggregate(node: Aggregate, rules: Rules, functions: Functions, text: str) -> None:
+    if not rules.aggregates:
+        raise ExpressionError(
+            f"{node.name} is an aggregate function and cannot be used in {rules.place}, "
+            "only in the projection of a view or of an aggregated subscription",
+            node.position,
+            text,
+        )
+    for inner in (inner for argument in node.arguments for inner in walk(argument)):
+        if isinstance(inner, Aggregate):
+            raise ExpressionError(
+                f"{inner.name} cannot be used within {node.name}: aggregates do not nest",
+                inner.position,
+                text,
+            )
+        if isinstance(inner, Call) and not functions[inner.name].deterministic:
+            raise ExpressionError(
+                f"{inner.name} gives a new value at each call, it cannot be used in {node.name}",
+                inner.position,
+                text,
+            )
+
+
+def _check_call(node: Call, rules: Rules, functions: Functions, text: str) -> None:
+    function = functions[node.name]
+    if function.lookup and not rules.lookups:
+        raise ExpressionError(
+            f"{node.name} can be used in preprocessing and enrichment only", node.position, text
+        )
+    if not function.deterministic and not rules.volatile:
+        raise ExpressionError(
+            f"{node.name} may give a new value at each call, {rules.place} needs one that stays",
+            node.position,
+            text,
+        )

@@ -1,0 +1,407 @@
+"""What values mean: NULL, NaN, truth, conversion, comparison, arithmetic. Every back end asks here.
+
+A value is what a message type hands out: NULL (None), a Boolean, an integer, a double, a text, or
+an array.
+
+NULL. A missing field, a null, an empty array and the empty text are NULL. Operators give NULL for
+NULL, except those that test for it. Logic is SQL-92's: three values, AND and OR commute.
+
+NaN. A text that is no number counts as NaN where a number is needed; so does a division by zero.
+NaN is carried through arithmetic, equals nothing, is neither less nor greater than anything, and
+differs from everything. In a condition it is as unknown as NULL.
+
+Comparison. Two texts compare as bytes, never as numbers. A text and a number compare as numbers if
+the text is one; if not, the text is the greater. Integers compare exactly; an integer and a double
+compare as doubles.
+
+Arrays. A comparison is true if it is true for any element (or any pair of elements), else NULL if
+it is NULL for any, else false. Everything else sees the first element only.
+
+Sources: AMPS User Guide, AMPS Data Types; NULL, NaN and IS NULL; Comparison Operators; Arithmetic
+    Operators; Working with Arrays.
+"""
+
+from __future__ import annotations
+
+import math
+import operator
+from collections.abc import Callable, Iterable
+from typing import Any, Final, TypeAlias
+
+from server.expressions.arrays import any_pair, elements
+from server.expressions.numerals import bounded, double, numeral
+from server.expressions.octets import to_octets
+from server.message_types.base import Value
+
+Truth: TypeAlias = bool | None
+Number: TypeAlias = int | float
+
+NAN: Final = float("nan")
+EXACT_LIMIT: Final = 2**53
+"""Below this magnitude integers and doubles compare exactly whichever way they are converted."""
+
+
+# ---- conversion
+
+
+def first(value: Value) -> bool | int | float | str | None:
+    """A value as all but comparisons see it: an array's first element, NULL for the empty text."""
+    while isinstance(value, list):
+        value = value[0] if value else None
+    return None if value == "" else value
+
+
+def number(value: Value) -> Number | None:
+    """A value as a number: None for NULL, NaN for a text that is no number."""
+    if isinstance(value, float):
+        return value
+    if isinstance(value, int):
+        return bounded(int(value))
+    if isinstance(value, list):
+        return number(first(value))
+    if not value:
+        return None
+    converted = numeral(value)
+    return NAN if converted is None else converted
+
+
+def text(value: Value) -> str | None:
+    """A value as a text: None for NULL, `1` or `0` for Booleans, the fewest digits for doubles."""
+    value = first(value)
+    if value is None or isinstance(value, str):
+        return value
+    if isinstance(value, float):
+        return repr(value)
+    return str(bounded(int(value)))
+
+
+def octets(value: Value) -> bytes | None:
+    """A value as the bytes of its text."""
+    converted = text(value)
+    return None if converted is None else to_octets(converted)
+
+
+def integer(value: Value) -> int | None:
+    """A value as a whole number, cut towards zero: None for NULL and for what is not finite."""
+    converted = number(value)
+    if converted is None or not math.isfinite(converted):
+        return None
+    return int(converted)
+
+
+def truth(value: Value) -> Truth:
+    """Whether a value counts as true in a condition: a number that is not 0."""
+    if value is True or value is False:
+        return value
+    converted = number(value)
+    if converted is None or converted != converted:
+        return None
+    return converted != 0
+
+
+# ---- tests
+
+
+def is_null(value: Value) -> bool:
+    """IS NULL."""
+    return first(value) is None
+
+
+def is_nan(value: Value) -> bool:
+    """IS NAN: also true for a text that is no number, for that is what it would count as."""
+    converted = number(value)
+    return converted is not None and converted != converted
+
+
+# ---- logic
+
+
+def all_true(truths: Iterable[Truth]) -> Truth:
+    """AND of any number of truths; stops at the first that is false."""
+    result: Truth = True
+    for item in truths:
+        if item is False:
+            return False
+        if item is None:
+            result = None
+    return result
+
+
+def any_true(truths: Iterable[Truth]) -> Truth:
+    """OR of any number of truths; stops at the first that is true."""
+    result: Truth = False
+    for item in truths:
+        if item is True:
+            return True
+        if item is None:
+            result = None
+    return result
+
+
+def negation(value: Truth) -> Truth:
+    """NOT."""
+    return None if value is None else not value
+
+
+# ---- comparison
+
+Comparator: TypeAlias = Callable[[Value, Value], Truth]
+
+
+def _comparator(holds: Callable[[Any, Any], bool], name: str) -> Comparator:
+    """Make a comparison out of Python's operator for two numbers or two texts."""
+
+    def compare(left: Value, right: Value) -> Truth:
+        if isinstance(left, list) or isinstance(right, list):
+            return any_pair(compare, name, elements(left), elements(right))
+        if left is None or right is None or left == "" or right == "":
+            return None
+        if isinstance(left, str):
+            if isinstance(right, str):
+                return compare_texts(left, right)
+            return compare_numbers(*_numbers(left, right))
+        if isinstance(right, str):
+            return compare_numbers(*_numbers(right, left)[::-1])
+        return compare_numbers(left, right)
+
+    def compare_texts(left: str, right: str) -> bool:
+        if left.isascii() or right.isascii():  # then characters sort as their bytes do
+            return holds(left, right)
+        return holds(to_octets(left), to_octets(right))
+
+    def compare_numbers(left: Number, right: Number) -> bool:
+        if type(left) is type(right):
+            return holds(left, right)
+        return holds(double(left), double(right))
+
+    compare.__name__ = compare.__qualname__ = f"compare[{name}]"
+    return compare
+
+
+def _numbers(word: str, value: Number) -> tuple[Number, Number]:
+    """Numbers that compare as a text and a number do: words are above all numbers."""
+    converted = numeral(word)
+    if converted is not None:
+        return converted, value
+    return (NAN, NAN) if value != value else (1, 0)
+
+
+equal: Final = _comparator(operator.eq, "=")
+different: Final = _comparator(operator.ne, "!=")
+less: Final = _comparator(operator.lt, "<")
+at_most: Final = _comparator(operator.le, "<=")
+greater: Final = _comparator(operator.gt, ">")
+at_least: Final = _comparator(operator.ge, ">=")
+
+COMPARATORS: Final[dict[str, Comparator]] = {
+    "=": equal,
+    "!=": different,
+    "<": less,
+    "<=": at_most,
+    ">": greater,
+    ">=": at_least,
+}
+
+
+def between(value: Value, low: Value, high: Value) -> Truth:
+    """`value BETWEEN low AND high`: the same as `value >= low AND value <= high`."""
+    return all_true((at_least(value, low), at_most(value, high)))
+
+
+def is_in(value: Value, items: Iterable[Value]) -> Truth:
+    """`value IN (items)`: the same as comparisons with `=` joined by OR."""
+    return any_true(equal(value, item) for item in items)
+
+
+class Membership:
+    """`value IN (literals)` by hashing: gives what `is_in` gives.
+
+    Attributes:
+        texts: the literals that are texts.
+        numbers: the literals that are numbers.
+        text_numbers: the numbers that texts among the literals stand for; numeric values match
+            these.
+    """
+
+    __slots__ = ("_large", "_otherwise", "numbers", "text_numbers", "texts")
+
+    def __init__(self, literals: Iterable[int | float | str | None]) -> None:
+        known = [literal for literal in literals if literal is not None and literal != ""]
+        numbers = [literal for literal in known if not isinstance(literal, str)]
+        self.texts = frozenset(literal for literal in known if isinstance(literal, str))
+        converted = [value for word in self.texts if (value := numeral(word)) is not None]
+        # Large integers and doubles may be equal as doubles without having the same hash.
+        self._large = [value for value in known if _is_large(value)]
+        self.numbers = frozenset(value for value in numbers if abs(value) < EXACT_LIMIT)
+        self.text_numbers = frozenset(value for value in converted if abs(value) < EXACT_LIMIT)
+        self._otherwise: Truth = None if len(known) < len(list(literals)) else False
+
+    @property
+    def hashable(self) -> bool:
+        """Whether the three sets tell everything: no literal is too large to be hashed exactly."""
+        return not self._large
+
+    def contains(self, value: Value) -> Truth:
+        """Whether a value equals one of the literals."""
+        if isinstance(value, list):
+            return any_true(self.contains(element) for element in elements(value))
+        if value is None or value == "":
+            return None
+        if isinstance(value, str):
+            found = value in self.texts or (bool(self.numbers) and numeral(value) in self.numbers)
+        else:
+            found = value in self.numbers or value in self.text_numbers
+        if not found and self._large:
+            found = is_in(value, self._large) is True
+        return True if found else self._otherwise
+
+
+def _is_large(literal: float | str) -> bool:
+    value = numeral(literal) if isinstance(literal, str) else literal
+    return value is not None and not abs(value) < EXACT_LIMIT
+
+
+# ---- texts
+
+
+def like(value: Value, matches: Callable[[str], bool]) -> Truth:
+    """`value LIKE pattern`."""
+    if isinstance(value, list):
+        return any_true(like(element, matches) for element in elements(value))
+    converted = text(value)
+    return None if converted is None else matches(converted)
+
+
+def begins_with(value: Value, items: Iterable[Value]) -> Truth:
+    """`value BEGINS WITH (items)`: true if any item is how the value begins."""
+    return any_true(
+        _affix(element, item, bytes.startswith) for element in elements(value) for item in items
+    )
+
+
+def ends_with(value: Value, items: Iterable[Value]) -> Truth:
+    """`value ENDS WITH (items)`: true if any item is how the value ends."""
+    return any_true(
+        _affix(element, item, bytes.endswith) for element in elements(value) for item in items
+    )
+
+
+def _affix(value: Value, item: Value, holds: Callable[[bytes, bytes], bool]) -> Truth:
+    whole, part = octets(value), octets(item)
+    return None if whole is None or part is None else holds(whole, part)
+
+
+# ---- arithmetic
+
+Operation: TypeAlias = Callable[[Value, Value], Number | None]
+
+
+def _operation(
+    integers: Callable[[int, int], Number], doubles: Callable[[float, float], float]
+) -> Operation:
+    def operate(left: Value, right: Value) -> Number | None:
+        if type(left) is float and type(right) is float:
+            return doubles(left, right)
+        first_number, second_number = number(left), number(right)
+        if first_number is None or second_number is None:
+            return None
+        if isinstance(first_number, int) and isinstance(second_number, int):
+            result = integers(first_number, second_number)
+            return bounded(result) if isinstance(result, int) else result
+        return doubles(float(first_number), float(second_number))
+
+    return operate
+
+
+def _divide_integers(left: int, right: int) -> Number:
+    if right == 0:
+        return NAN
+    quotient = abs(left) // abs(right)
+    return quotient if (left < 0) == (right < 0) else -quotient
+
+
+def _divide_doubles(left: float, right: float) -> float:
+    return left / right if right != 0 else NAN
+
+
+def _remainder_integers(left: int, right: int) -> Number:
+    if right == 0:
+        return NAN
+    remainder = abs(left) % abs(right)
+    return -remainder if left < 0 else remainder
+
+
+def _remainder_doubles(left: float, right: float) -> float:
+    if right == 0 or math.isinf(left):
+        return NAN
+    return math.fmod(left, right)
+
+
+add: Final = _operation(operator.add, operator.add)
+subtract: Final = _operation(operator.sub, operator.sub)
+multiply: Final = _operation(operator.mul, operator.mul)
+divide: Final = _operation(_divide_integers, _divide_doubles)
+remainder: Final = _operation(_remainder_integers, _remainder_doubles)
+
+OPERATIONS: Final[dict[str, Operation]] = {
+    "+": add,
+    "-": subtract,
+    "*": multiply,
+    "/": divide,
+    "%": remainder,
+}
+
+
+def negate(value: Value) -> Number | None:
+    """Unary minus."""
+    converted = number(value)
+    if isinstance(converted, int):
+        return bounded(-converted)
+    return None if converted is None else -converted
+
+
+# ---- order and identity
+
+
+def largest(values: Iterable[Value]) -> Value:
+    """The greatest of some values by `>`; NULLs are left out, NaN wins."""
+    return _extreme(values, greater)
+
+
+def smallest(values: Iterable[Value]) -> Value:
+    """The least of some values by `<`; NULLs are left out, NaN wins."""
+    return _extreme(values, less)
+
+
+def _extreme(values: Iterable[Value], beats: Comparator) -> Value:
+    best: Value = None
+    for value in values:
+        if value is None or value == "":
+            continue
+        if value != value:
+            return NAN
+        if best is None or beats(value, best):
+            best = value
+    return best
+
+
+def order_key(value: Value) -> tuple[int, Number | bytes]:
+    """A key that sorts values for OrderBy: NULL, then NaN, then numbers, then texts by their bytes.
+
+    Unlike `<` between a text and a number it is a total order: a text is never taken for a number.
+    """
+    value = first(value)
+    if value is None:
+        return (0, 0)
+    if isinstance(value, str):
+        return (3, to_octets(value))
+    return (1, 0) if value != value else (2, value)
+
+
+def identity_key(value: Value) -> Number | str | None:
+    """What COUNT_DISTINCT and groups compare: texts that are numbers are those numbers."""
+    value = first(value)
+    if not isinstance(value, str):
+        return value
+    converted = numeral(value)
+    return value if converted is None else converted

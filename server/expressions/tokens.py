@@ -1,0 +1,201 @@
+"""Text to tokens.
+
+Every token knows where it starts; paths and qualified paths are one token each.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Final, NamedTuple
+
+from server.expressions.errors import ExpressionError
+from server.expressions.grammar import ESCAPES, MAX_LENGTH, SYMBOLS
+from server.expressions.numerals import numeral
+from server.expressions.octets import from_octets, to_octets
+from server.message_types.base import Path
+
+
+class Name(NamedTuple):
+    """A path with the topic it belongs to, as far as the text says."""
+
+    path: Path
+    message_type: str | None
+    topic: str | None
+
+
+class Quoted(NamedTuple):
+    """A string, read both ways: as a value, and as the text of a pattern."""
+
+    value: str
+    pattern: str
+    raw: bool
+
+
+class Token(NamedTuple):
+    """One lexical unit.
+
+    Attributes:
+        kind: "number", "string", "identifier", "word", "symbol" or "end".
+        text: the source text; words in upper case.
+        value: what a number, a string or an identifier stands for.
+        position: offset of its first character.
+    """
+
+    kind: str
+    text: str
+    value: int | float | Quoted | Name | None
+    position: int
+
+
+_SPACE: Final = re.compile(r"\s*")
+_NUMBER: Final = re.compile(r"(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
+_WORD: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*(?:\.[A-Za-z0-9_]+)*")
+_STEP: Final = re.compile(r"/(@?\w[\w.:-]*)((?:\[[0-9]{1,9}\])*)")
+_BRACKETED_STEP: Final = re.compile(r"/([^/\[\]]+)((?:\[[0-9]{1,9}\])*)")
+_PATH: Final = re.compile(rf"(?:{_STEP.pattern})+")
+_BRACKETED_PATH: Final = re.compile(rf"\[((?:{_BRACKETED_STEP.pattern})+)\]")
+_QUALIFIER: Final = re.compile(r"\[([^\]\[]+)\]\.(?=\[|/)")
+_SUBSCRIPT: Final = re.compile(r"\[([0-9]+)\]")
+_STRING_START: Final = re.compile(r"[rR]?(['\"])")
+_NUMERIC_ESCAPE: Final = re.compile(r"x([0-9a-fA-F]{2})|([0-7]{3})")
+
+
+def tokenize(text: str) -> list[Token]:
+    """Split a text into tokens, the last of which is an "end".
+
+    Raises:
+        ExpressionError: a character, string, number or path that cannot be read, or a text that is
+            too long.
+    """
+    if len(text) > MAX_LENGTH:
+        raise ExpressionError(f"longer than {MAX_LENGTH} characters", MAX_LENGTH, text)
+    tokens = []
+    position = _skip_space(text, 0)
+    while position < len(text):
+        token, end = _read(text, position)
+        tokens.append(token)
+        position = _skip_space(text, end)
+    tokens.append(Token("end", "", None, len(text)))
+    return tokens
+
+
+def _skip_space(text: str, position: int) -> int:
+    match = _SPACE.match(text, position)
+    return match.end() if match else position
+
+
+def _read(text: str, position: int) -> tuple[Token, int]:
+    character = text[position]
+    if start := _STRING_START.match(text, position):
+        return _read_string(text, position, start)
+    if character in "0123456789." and (match := _NUMBER.match(text, position)):
+        return _read_number(text, match)
+    if character == "[" or (character == "/" and _STEP.match(text, position)):
+        return _read_identifier(text, position)
+    if match := _WORD.match(text, position):
+        return Token("word", match[0].upper(), None, position), match.end()
+    for symbol in SYMBOLS:
+        if text.startswith(symbol, position):
+            return Token("symbol", symbol, None, position), position + len(symbol)
+    raise ExpressionError(f"unexpected character {character!r}", position, text)
+
+
+def _read_number(text: str, match: re.Match[str]) -> tuple[Token, int]:
+    position, end = match.span()
+    if end < len(text) and (text[end].isalnum() or text[end] == "_"):
+        raise ExpressionError("a number is followed by letters", position, text)
+    value = numeral(match[0])
+    if value is None or value in (float("inf"), float("-inf")):
+        raise ExpressionError("the number is out of range", position, text)
+    return Token("number", match[0], value, position), end
+
+
+def _read_string(text: str, position: int, start: re.Match[str]) -> tuple[Token, int]:
+    quote, raw = start[1], len(start[0]) == 2
+    body = start.end()
+    end = text.find(quote, body) if raw else _closing_quote(text, body, quote)
+    if end < 0:
+        raise ExpressionError(f"the string has no closing {quote}", position, text)
+    content = text[body:end]
+    if raw:
+        quoted = Quoted(content, content, raw=True)
+    else:
+        quoted = Quoted(_unescape(content), _pattern_text(content), raw=False)
+    return Token("string", text[position : end + 1], quoted, position), end + 1
+
+
+def _closing_quote(text: str, position: int, quote: str) -> int:
+    while True:
+        end = text.find(quote, position)
+        backslash = text.find("\\", position)
+        if end < 0 or backslash < 0 or end < backslash:
+            return end
+        position = backslash + 2
+
+
+def _unescape(content: str) -> str:
+    """What a string stands for. Escapes are bytes: `\\xc3\\xa9` is the letter of these two."""
+    if "\\" not in content:
+        return content
+    out = bytearray()
+    position = 0
+    while (backslash := content.find("\\", position)) >= 0:
+        out += to_octets(content[position:backslash])
+        following = content[backslash + 1]
+        position = backslash + 2
+        if following in ESCAPES:
+            out.append(ESCAPES[following])
+        elif match := _NUMERIC_ESCAPE.match(content, backslash + 1):
+            out.append(int(match[1], 16) if match[1] else int(match[2], 8) & 0xFF)
+            position = match.end()
+        else:
+            out += to_octets(following)
+    out += to_octets(content[position:])
+    return from_octets(bytes(out))
+
+
+def _pattern_text(content: str) -> str:
+    """The text of a pattern: escapes are left to PCRE2, but an escaped quote is just that quote."""
+    return re.sub(r"\\(.)", lambda m: m[1] if m[1] in "'\"" else m[0], content, flags=re.DOTALL)
+
+
+def _read_identifier(text: str, position: int) -> tuple[Token, int]:
+    qualifiers: list[str] = []
+    end = position
+    while len(qualifiers) < 2 and (qualifier := _QUALIFIER.match(text, end)):
+        if qualifier[1].startswith("/"):
+            break
+        qualifiers.append(qualifier[1])
+        end = qualifier.end()
+    if match := _PATH.match(text, end):
+        path = split_steps(match[0], _STEP)
+    elif match := _BRACKETED_PATH.match(text, end):
+        path = split_steps(match[1], _BRACKETED_STEP)
+    else:
+        raise ExpressionError(
+            "expected a field: /name, [/name with spaces], [topic]./name or [type].[topic]./name",
+            position,
+            text,
+        )
+    end = match.end()
+    if text.startswith("[", end):
+        raise ExpressionError("expected a subscript such as [0]", end, text)
+    topic = qualifiers[-1] if qualifiers else None
+    message_type = qualifiers[0] if len(qualifiers) == 2 else None
+    token = Token("identifier", text[position:end], Name(path, message_type, topic), position)
+    return token, end
+
+
+def split_steps(text: str, step: re.Pattern[str] = _BRACKETED_STEP) -> Path:
+    """The steps of a path's text: names, and subscripts as integers."""
+    steps: list[str | int] = []
+    for match in step.finditer(text):
+        steps.append(match[1])
+        steps.extend(int(subscript) for subscript in _SUBSCRIPT.findall(match[2]))
+    return tuple(steps)
+
+
+def plain(step: str) -> bool:
+    """Whether a step's name can be written without brackets."""
+    match = _STEP.fullmatch("/" + step)
+    return match is not None and match[1] == step

@@ -1,0 +1,345 @@
+"""The tree of an expression: what the parser makes and every back end reads.
+
+Nodes are immutable and hashable. Two trees are equal when they mean the same text, wherever that
+text stood: positions do not take part in comparison. Negated forms have no nodes of their own, `a
+NOT IN (1)` is `Not(In(a, (1,)))`; chains of AND and of OR are flat, so that their length does not
+make the tree deep.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Literal as OneOf
+from typing import NamedTuple, TypeAlias
+
+from server.message_types.base import Path
+
+State: TypeAlias = OneOf["current", "previous"]
+"""Which state of a record an identifier reads: OF CURRENT or OF PREVIOUS."""
+
+Constant: TypeAlias = int | float | str | None
+
+
+class Reference(NamedTuple):
+    """A value that an expression reads: the path, and which message it is read from.
+
+    Back ends take one value per distinct reference. For expressions over a single message only
+    `path` is set.
+    """
+
+    path: Path
+    message_type: str | None = None
+    topic: str | None = None
+    state: State | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Expr:
+    """Any node.
+
+    Attributes:
+        position: offset of the node in the text it was read from, in characters.
+    """
+
+    position: int = field(default=0, compare=False, repr=False, kw_only=True)
+
+    def children(self) -> tuple[Expr, ...]:
+        """The operands and arguments, left to right."""
+        return ()
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Literal(Expr):
+    """NULL, a number or a text.
+
+    `1` and `1.0` are different literals, for they divide differently.
+    """
+
+    value: Constant
+
+    def __eq__(self, other: object) -> bool:
+        """Equal in type and value."""
+        if not isinstance(other, Literal):
+            return NotImplemented
+        return type(self.value) is type(other.value) and self.value == other.value
+
+    def __hash__(self) -> int:
+        """Consistent with equality."""
+        return hash((type(self.value), self.value))
+
+
+@dataclass(frozen=True, slots=True)
+class Pattern(Expr):
+    """A regular expression: the right side of LIKE, or the pattern argument of a function.
+
+    Attributes:
+        text: the pattern as PCRE2 reads it, or the very characters to find when `quoted`.
+        quoted: it was a raw string, whose characters stand for themselves.
+    """
+
+    text: str
+    quoted: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Identifier(Expr):
+    """A field of a message."""
+
+    path: Path
+    message_type: str | None = None
+    topic: str | None = None
+    state: State | None = None
+
+    @property
+    def reference(self) -> Reference:
+        """What is read, without where the text says so."""
+        return Reference(self.path, self.message_type, self.topic, self.state)
+
+
+@dataclass(frozen=True, slots=True)
+class Negate(Expr):
+    """Unary minus."""
+
+    operand: Expr
+
+    def children(self) -> tuple[Expr, ...]:
+        """The operand."""
+        return (self.operand,)
+
+
+@dataclass(frozen=True, slots=True)
+class Arithmetic(Expr):
+    """`left operator right`; the operator is one of + - * / %."""
+
+    operator: str
+    left: Expr
+    right: Expr
+
+    def children(self) -> tuple[Expr, ...]:
+        """Both operands."""
+        return (self.left, self.right)
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison(Expr):
+    """`left operator right`; the operator is one of = != < <= > >=."""
+
+    operator: str
+    left: Expr
+    right: Expr
+
+    def children(self) -> tuple[Expr, ...]:
+        """Both operands."""
+        return (self.left, self.right)
+
+
+@dataclass(frozen=True, slots=True)
+class Between(Expr):
+    """`operand BETWEEN low AND high`, bounds included."""
+
+    operand: Expr
+    low: Expr
+    high: Expr
+
+    def children(self) -> tuple[Expr, ...]:
+        """The operand and both bounds."""
+        return (self.operand, self.low, self.high)
+
+
+@dataclass(frozen=True, slots=True)
+class In(Expr):
+    """`operand IN (items)`."""
+
+    operand: Expr
+    items: tuple[Expr, ...]
+
+    def children(self) -> tuple[Expr, ...]:
+        """The operand, then the items."""
+        return (self.operand, *self.items)
+
+
+@dataclass(frozen=True, slots=True)
+class Like(Expr):
+    """`operand LIKE pattern`."""
+
+    operand: Expr
+    pattern: Pattern
+
+    def children(self) -> tuple[Expr, ...]:
+        """The operand and the pattern."""
+        return (self.operand, self.pattern)
+
+
+@dataclass(frozen=True, slots=True)
+class Affix(Expr):
+    """`operand BEGINS WITH (items)` or `operand ENDS WITH (items)`."""
+
+    operator: OneOf["BEGINS WITH", "ENDS WITH"]
+    operand: Expr
+    items: tuple[Expr, ...]
+
+    def children(self) -> tuple[Expr, ...]:
+        """The operand, then the items."""
+        return (self.operand, *self.items)
+
+
+@dataclass(frozen=True, slots=True)
+class IsNull(Expr):
+    """`operand IS NULL`."""
+
+    operand: Expr
+
+    def children(self) -> tuple[Expr, ...]:
+        """The operand."""
+        return (self.operand,)
+
+
+@dataclass(frozen=True, slots=True)
+class IsNan(Expr):
+    """`operand IS NAN`."""
+
+    operand: Expr
+
+    def children(self) -> tuple[Expr, ...]:
+        """The operand."""
+        return (self.operand,)
+
+
+@dataclass(frozen=True, slots=True)
+class Not(Expr):
+    """`NOT operand`."""
+
+    operand: Expr
+
+    def children(self) -> tuple[Expr, ...]:
+        """The operand."""
+        return (self.operand,)
+
+
+@dataclass(frozen=True, slots=True)
+class And(Expr):
+    """Two or more operands, none of which is itself an And."""
+
+    operands: tuple[Expr, ...]
+
+    def children(self) -> tuple[Expr, ...]:
+        """The operands."""
+        return self.operands
+
+
+@dataclass(frozen=True, slots=True)
+class Or(Expr):
+    """Two or more operands, none of which is itself an Or."""
+
+    operands: tuple[Expr, ...]
+
+    def children(self) -> tuple[Expr, ...]:
+        """The operands."""
+        return self.operands
+
+
+@dataclass(frozen=True, slots=True)
+class Call(Expr):
+    """A function called with arguments; the name is the registry's spelling."""
+
+    name: str
+    arguments: tuple[Expr, ...]
+
+    def children(self) -> tuple[Expr, ...]:
+        """The arguments."""
+        return self.arguments
+
+
+@dataclass(frozen=True, slots=True)
+class Aggregate(Expr):
+    """An aggregate function over the messages of a group."""
+
+    name: str
+    arguments: tuple[Expr, ...]
+
+    def children(self) -> tuple[Expr, ...]:
+        """The arguments."""
+        return self.arguments
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    """A constructed field: `source AS destination HINT ...`.
+
+    Attributes:
+        source: the expression whose value the field gets.
+        destination: where the value is written.
+        optional: HINT OPTIONAL, a NULL is left out instead of written.
+        set_current: HINT SET_CURRENT, later fields of the same stage see the value.
+    """
+
+    source: Expr
+    destination: Path
+    optional: bool = False
+    set_current: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class OrderTerm:
+    """One identifier of an OrderBy."""
+
+    identifier: Identifier
+    descending: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Join:
+    """A join of two topics: both values are compared as texts."""
+
+    left: Identifier
+    right: Identifier
+
+
+Slot: TypeAlias = Reference | Aggregate
+"""What one place in the tuple of values holds: a field, or the result of an aggregate."""
+
+
+def walk(expr: Expr) -> Iterator[Expr]:
+    """Every node, parents before children, left to right. Does not recurse."""
+    pending = [expr]
+    while pending:
+        node = pending.pop()
+        yield node
+        pending.extend(reversed(node.children()))
+
+
+def height(expr: Expr) -> int:
+    """The number of nodes on the longest way from the root to a leaf. Does not recurse."""
+    deepest = 0
+    pending = [(expr, 1)]
+    while pending:
+        node, depth = pending.pop()
+        deepest = max(deepest, depth)
+        pending.extend((child, depth + 1) for child in node.children())
+    return deepest
+
+
+def references(expr: Expr) -> tuple[Reference, ...]:
+    """The distinct references, in order of first appearance.
+
+    Compiled expressions take one value for each.
+    """
+    return tuple(
+        dict.fromkeys(node.reference for node in walk(expr) if isinstance(node, Identifier))
+    )
+
+
+def paths(expr: Expr) -> tuple[Path, ...]:
+    """The paths of `references(expr)`, in the same order: what an extractor is made for."""
+    return tuple(reference.path for reference in references(expr))
+
+
+def aggregates(expr: Expr) -> tuple[Aggregate, ...]:
+    """The distinct aggregate calls, in order of first appearance."""
+    return tuple(dict.fromkeys(node for node in walk(expr) if isinstance(node, Aggregate)))
+
+
+def conjuncts(expr: Expr) -> tuple[Expr, ...]:
+    """The terms that all have to be true for the expression to be true."""
+    return expr.operands if isinstance(expr, And) else (expr,)
