@@ -272,7 +272,7 @@ IF_MODULES: Final = _table(
     ModuleRule(
         "amps-action-if-condition",
         "goes on only if a filter over the variables is true",
-        (_required("Condition", ValueKind.FILTER, "filter, after variables are filled in"),),
+        (_required("Condition", ValueKind.CONDITION, "filter, after variables are filled in"),),
     ),
     ModuleRule(
         "amps-action-if-file-system-usage",

@@ -8,21 +8,30 @@ configurations and the reference of the options read the same tables.
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from enum import Enum
+from enum import Enum, StrEnum
 from typing import Literal, Protocol
 
 
-class ExpressionKind(Enum):
-    """What an expression is for; it decides what may stand in it."""
+class ExpressionKind(StrEnum):
+    """What an expression is for; it decides what may stand in it.
+
+    A STABLE_FILTER has to answer the same whenever it is asked; a CONDITION and a VALUE may hold
+    context variables of actions.
+    """
 
     FILTER = "filter"
-    PROJECTION = "projection"
+    STABLE_FILTER = "stable filter"
+    VIEW_FILTER = "view filter"
+    CONDITION = "condition"
+    VALUE = "value"
+    PATH = "path"
     GROUPING = "grouping"
+    PROJECTION = "projection"
     PREPROCESSING = "preprocessing"
     ENRICHMENT = "enrichment"
-    PATH = "path"
-    VALUE = "value"
+    CONFLATED_ENRICHMENT = "conflated topic enrichment"
     ORDER_BY = "order by"
+    JOIN = "join"
 
 
 class ModuleKind(Enum):
@@ -58,6 +67,7 @@ class ValueKind(Enum):
     ASSIGNMENT = "variable=expression"
     TRANSLATION = "original=translated"
     FILTER = "filter"
+    CONDITION = "condition"
     ORDER_BY = "order"
     PATH = "path of a field"
     REGEX = "regular expression"
@@ -152,7 +162,10 @@ class Catalogue(Protocol):
         """Return the modules that need no loading, by name."""
 
     def check_expression(self, text: str, kind: ExpressionKind) -> str | None:
-        """Return None if `text` is a good expression of this kind, else what is wrong and where."""
+        """Return None if `text` is a good expression of this kind, else what is wrong and where.
+
+        The answer is one line. `{{NAME}}` is a context variable, whose value is not known yet.
+        """
 
     def check_schedule(self, text: str, form: Literal["Every", "Crontab"]) -> str | None:
         """Return None if `text` is a schedule of this form, else what is wrong and was expected."""

@@ -59,10 +59,10 @@ def _target(reader: Reader) -> LogTargetSpec:
     protocol = reader.choice("Protocol", PROTOCOLS, "stdout")
     _check_elements(reader, protocol)
     levels = tuple(_level(reader, "Levels", word) for word in _words(reader, "Levels"))
-    level = reader.text("Level")
+    level = reader.text("Level") or ""
     target = LogTargetSpec(
         protocol=protocol,
-        level=_level(reader, "Level", level) if level else None,
+        level=_level(reader, "Level", level) or None,
         levels=levels,
         include_errors=_message_ids(reader, "IncludeErrors"),
         exclude_errors=_message_ids(reader, "ExcludeErrors"),
@@ -86,8 +86,10 @@ def _target(reader: Reader) -> LogTargetSpec:
 def _check_elements(reader: Reader, protocol: LogProtocol) -> None:
     if protocol in _TO_FILE:
         if not reader.text("FileName"):
-            reader.error(
-                f"is missing but required for {protocol}: the file to write", tag="FileName"
+            reader.warning(
+                "is missing: the file is named after the time of the start, %Y-%m-%dT%H%M%S.log, "
+                "and put into the working directory",
+                tag="FileName",
             )
     else:
         reader.no_effect(("FileName", "RotationThreshold"), f"the target is {protocol}, not a file")
@@ -100,13 +102,13 @@ def _words(reader: Reader, tag: str) -> list[str]:
     return [word for word in (part.strip() for part in text.split(",")) if word]
 
 
-def _level(reader: Reader, tag: str, word: str) -> str | None:
+def _level(reader: Reader, tag: str, word: str) -> str:
     level = word.lower()
     if level in LEVEL_SYNONYMS:
         meaning = LEVEL_SYNONYMS[level]
         reader.info(f"{quoted(word)} is an old name, taken as {meaning}", tag=tag)
         return meaning
-    if level not in LEVELS:
+    if level and level not in LEVELS:
         reader.error(
             f"{quoted(word)} is not a level: expected {', '.join(LEVELS)}",
             did_you_mean(level, LEVELS),

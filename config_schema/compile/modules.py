@@ -4,6 +4,7 @@ Source: AMPS User Guide, Configuring Modules.
 """
 
 import posixpath
+from collections.abc import Mapping
 from typing import Final
 
 from config_schema.catalogue import LibraryRule, ModuleKind, ModuleRule
@@ -11,6 +12,7 @@ from config_schema.compile.options import check_options, read_options
 from config_schema.compile.reader import COUNT, Reader
 from config_schema.compile.scope import Scope
 from config_schema.spec import FunctionSpec, ModuleSpec, ModuleUse
+from config_schema.standard_modules import LIBRARIES_OF_AMPS, STANDARD_MODULES
 from config_schema.suggest import nearest
 from config_schema.units import quoted
 
@@ -40,11 +42,13 @@ def _library_rule(reader: Reader, library: str) -> LibraryRule | None:
     base = posixpath.basename(library)
     libraries = reader.catalogue.libraries
     rule = libraries.get(base) or libraries.get(f"{base}.so")
-    if rule is None and library:
+    if rule is None and base in LIBRARIES_OF_AMPS:
+        reader.error(f"library {quoted(library)} has no counterpart here yet", tag="Library")
+    elif rule is None and library:
         meant = nearest(base, libraries)
         reader.error(
-            f"library {quoted(library)} is not available here: compiled modules cannot be loaded, "
-            "only those that this server stands in for",
+            f"library {quoted(library)} is not available: compiled modules cannot be loaded here, "
+            "only libraries of AMPS have counterparts",
             f"did you mean {meant}?" if meant else None,
             tag="Library",
         )
@@ -62,9 +66,14 @@ def compile_use(reader: Reader | None, kind: ModuleKind, scope: Scope) -> Module
     return ModuleUse(name, read_options(reader), reader.location)
 
 
+def built_in(reader: Reader, kind: ModuleKind) -> Mapping[str, ModuleRule]:
+    """Return the modules that a configuration may use without loading them."""
+    return {**STANDARD_MODULES.get(kind, {}), **reader.catalogue.modules(kind)}
+
+
 def find_module(reader: Reader, name: str, kind: ModuleKind, scope: Scope) -> ModuleRule | None:
     """Return the rule of the module that an element names; report it if there is none."""
-    builtin = reader.catalogue.modules(kind)
+    builtin = built_in(reader, kind)
     if name in builtin:
         return builtin[name]
     if name in scope.modules:
@@ -93,14 +102,14 @@ def _unknown(name: str, kind: ModuleKind) -> str:
 
 
 def _suggestion(name: str, kind: ModuleKind, reader: Reader, scope: Scope) -> str:
-    builtin = reader.catalogue.modules(kind)
+    builtin = built_in(reader, kind)
     loaded = [known for known, rule in scope.modules.items() if rule and kind in rule.uses]
     known = [*builtin, *loaded]
     meant = nearest(name, known) if kind not in (ModuleKind.ON, ModuleKind.DO) else None
     likely = [meant] if meant else _alike(name, known)
     if likely:
         return f"did you mean {' or '.join(likely)}?"
-    elsewhere = next((k for k in ModuleKind if name in reader.catalogue.modules(k)), None)
+    elsewhere = next((other for other in ModuleKind if name in built_in(reader, other)), None)
     if elsewhere:
         return f"it belongs in {elsewhere.value}"
     if kind in (ModuleKind.ON, ModuleKind.DO):

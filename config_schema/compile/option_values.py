@@ -1,8 +1,8 @@
 """The values of module options: one check per kind of value.
 
 Values of action modules may hold context variables, `{{NAME}}`, which are known only when the
-action runs. Such a value is left alone, except that a filter is checked with a stand-in for each
-variable; only a warning follows from that, since the real text may be fine.
+action runs. Such a value is left alone, except for filters and conditions; what is wrong with those
+is only a warning then, since the real text may be fine.
 """
 
 import re
@@ -55,20 +55,19 @@ def check_value(given: Given) -> None:
     if not given.text:
         if given.rule.required:
             given.option.error(f"is empty: expected {given.rule.help}")
-    elif given.rule.value is ValueKind.FILTER:
-        _check_filter(given.option)
+    elif given.rule.value in _EXPRESSIONS:
+        _check_expression(given.option, _EXPRESSIONS[given.rule.value])
     elif VARIABLE.search(given.text) is None:
         check = _CHECKS.get(given.rule.value)
         if check is not None:
             check(given)
 
 
-def _check_filter(option: Reader) -> None:
+def _check_expression(option: Reader, kind: ExpressionKind) -> None:
     if VARIABLE.search(option.value) is None:
-        option.checked_expression(ExpressionKind.FILTER)
+        option.checked_expression(kind)
         return
-    stand_in = VARIABLE.sub("0", option.value)
-    error = option.catalogue.check_expression(stand_in, ExpressionKind.FILTER)
+    error = option.catalogue.check_expression(option.value, kind)
     if error is not None:
         option.warning(f"may not parse once its variables are filled in: {error}")
 
@@ -81,13 +80,6 @@ def _parsed_by(parse: Callable[[str], object]) -> Callable[[Given], None]:
             given.option.error(str(error))
 
     return check_quantity
-
-
-def _expression_of(kind: ExpressionKind) -> Callable[[Given], None]:
-    def check_expression(given: Given) -> None:
-        given.option.checked_expression(kind)
-
-    return check_expression
 
 
 def _check_choice(given: Given) -> None:
@@ -239,6 +231,14 @@ def _check_original(given: Given, original: str) -> None:
         given.option.error(f"{quoted(original)} is not a regular expression: {error}")
 
 
+_EXPRESSIONS: Final[Mapping[ValueKind, ExpressionKind]] = {
+    ValueKind.FILTER: ExpressionKind.FILTER,
+    ValueKind.CONDITION: ExpressionKind.CONDITION,
+    ValueKind.ORDER_BY: ExpressionKind.ORDER_BY,
+    ValueKind.PATH: ExpressionKind.PATH,
+}
+"""Kinds of values that are expressions."""
+
 _CHECKS: Final[Mapping[ValueKind, Callable[[Given], None]]] = {
     ValueKind.INTERVAL: _parsed_by(parse_interval),
     ValueKind.COUNT: _parsed_by(parse_count),
@@ -252,8 +252,6 @@ _CHECKS: Final[Mapping[ValueKind, Callable[[Given], None]]] = {
     ValueKind.NAME: _check_name,
     ValueKind.ASSIGNMENT: _check_assignment,
     ValueKind.TRANSLATION: _check_translation,
-    ValueKind.ORDER_BY: _expression_of(ExpressionKind.ORDER_BY),
-    ValueKind.PATH: _expression_of(ExpressionKind.PATH),
     ValueKind.REGEX: _check_regex,
     ValueKind.MESSAGE_TYPE: _check_message_type,
     ValueKind.TRANSPORT: _check_transport,
@@ -264,4 +262,4 @@ _CHECKS: Final[Mapping[ValueKind, Callable[[Given], None]]] = {
     ValueKind.TOPIC_TRANSLATION: _check_topic_translation,
     ValueKind.CONFLATED_TRANSLATION: _check_conflated_translation,
 }
-"""How values are checked; any text will do for the kinds that are left out."""
+"""How other values are checked; any text will do for the kinds that are left out."""

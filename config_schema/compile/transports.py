@@ -7,7 +7,7 @@ import re
 from typing import Final, get_args
 
 from config_schema.catalogue import ModuleKind
-from config_schema.compile.modules import compile_use, find_module
+from config_schema.compile.modules import built_in, compile_use, find_module
 from config_schema.compile.reader import INTERVAL, PERCENTAGE, SIZE, Reader, did_you_mean
 from config_schema.compile.scope import Scope
 from config_schema.spec import (
@@ -140,8 +140,8 @@ def _protocol(reader: Reader, kind: TransportType, scope: Scope) -> str:
         return kind
     name = reader.text("Protocol") or "amps"
     name = PROTOCOL_SYNONYMS.get(name, name)
-    if name not in scope.protocols and name not in reader.catalogue.modules(ModuleKind.PROTOCOL):
-        known = [*reader.catalogue.modules(ModuleKind.PROTOCOL), *scope.protocols]
+    known = [*built_in(reader, ModuleKind.PROTOCOL), *scope.protocols]
+    if name not in known:
         reader.error(
             f"there is no protocol {quoted(name)}",
             did_you_mean(name, known) or f"the protocols are {', '.join(known)}",
