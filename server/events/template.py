@@ -67,17 +67,18 @@ class Template:
             ValueError: the braces do not match, or a field is more than a plain name.
         """
         parts: list[tuple[str, str, str]] = []
-        tail = ""
+        before = ""  # the literal text since the last field; a doubled brace ends a piece of it
         for literal, field, lead, conversion in string.Formatter().parse(text):
+            before += literal
             if field is None:
-                tail = literal
                 continue
             if not field.isidentifier() or conversion:
                 raise ValueError(f"the field {{{field}}} is not a plain name")
-            parts.append((literal, field, lead or ""))
+            parts.append((before, field, lead or ""))
+            before = ""
         self.text = text
         self._parts = tuple(parts)
-        self._tail = tail
+        self._tail = before
         self.required = frozenset(field for _, field, lead in parts if not lead)
         self.optional = frozenset(field for _, field, lead in parts if lead)
 

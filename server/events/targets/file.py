@@ -110,12 +110,12 @@ class FileTarget(Target):
 
     def rotate(self, nanoseconds: int) -> None:
         """See `Target.rotate`."""
-        if self._stream is not None:
-            self._stream.retry()  # bytes that wait belong into the old file
-        self.close()
         self._rotation += 1
         self._size = 0
-        self._open(nanoseconds, append=False)
+        try:
+            self.close()
+        finally:  # a device that failed is left behind
+            self._open(nanoseconds, append=False)
 
     def close(self) -> None:
         """See `Target.close`."""

@@ -5,14 +5,18 @@ the next attempt. So a file never holds half an entry followed by another, and a
 stays readable. While such bytes are kept, new ones are refused rather than piled up.
 """
 
+import contextlib
+import errno
 import os
 import select
 import zlib
+from collections.abc import Iterator
 from typing import Final, Protocol
 
 GZIP: Final = 31
 """zlib's window parameter for the gzip format with the largest window."""
 
+_MAGIC: Final = b"\x1f\x8b"
 _READ_SIZE: Final = 1 << 16
 
 
@@ -110,40 +114,56 @@ def complete_gzip(path: str) -> None:
     can be read is copied to a new file, which then takes the place of the old one.
 
     Raises:
-        OSError: the file cannot be read or replaced.
+        OSError: the file cannot be read or replaced, or is something else than a gzip file.
     """
-    if not os.path.exists(path) or _is_complete(path):
+    path = os.path.realpath(path)
+    if not os.path.isfile(path) or _is_complete(path):
         return
     repaired = f"{path}.repair"
     stream = GzipStream(os.open(repaired, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o666))
+    last = b"\n"
     try:
-        with open(path, "rb") as damaged:
-            decompressor = zlib.decompressobj(GZIP)
-            while chunk := damaged.read(_READ_SIZE):
-                while chunk:
-                    stream.write(decompressor.decompress(chunk))
-                    chunk = decompressor.unused_data
-                    if decompressor.eof:
-                        decompressor = zlib.decompressobj(GZIP)
-    except zlib.error:
-        pass  # everything before the damage has been copied
+        with contextlib.suppress(
+            zlib.error, EOFError
+        ):  # everything before the damage has been copied
+            for data in _decompressed(path):
+                stream.write(data)
+                last = data[-1:] or last
+        if last != b"\n":
+            stream.write(b"\n")
     finally:
         stream.close()
     os.replace(repaired, path)
 
 
 def _is_complete(path: str) -> bool:
+    with open(path, "rb") as file:
+        if not _MAGIC.startswith(file.read(len(_MAGIC))):
+            raise OSError(errno.EINVAL, "it exists and is not a gzip file", path)
+    try:
+        for _ in _decompressed(path):
+            pass
+    except (zlib.error, EOFError):
+        return False
+    return True
+
+
+def _decompressed(path: str) -> Iterator[bytes]:
+    """The content of all members of a gzip file, as far as it goes.
+
+    Raises:
+        EOFError: the last member has no end.
+        zlib.error: there is something else than compressed data.
+    """
     decompressor = zlib.decompressobj(GZIP)
-    at_start = True
+    inside = False
     with open(path, "rb") as file:
         while chunk := file.read(_READ_SIZE):
             while chunk:
-                try:
-                    decompressor.decompress(chunk)
-                except zlib.error:
-                    return False
+                yield decompressor.decompress(chunk)
                 chunk = decompressor.unused_data
-                at_start = decompressor.eof
-                if at_start:
+                inside = not decompressor.eof
+                if decompressor.eof:
                     decompressor = zlib.decompressobj(GZIP)
-    return at_start
+    if inside:
+        raise EOFError

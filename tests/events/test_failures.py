@@ -1,0 +1,181 @@
+"""Targets that fail or fall behind cost log entries, never the server, and the log says so."""
+
+import os
+import select
+import threading
+from pathlib import Path
+
+import pytest
+
+from server.events import log as log_module
+from server.events.backlog import MAX_BYTES, MAX_ENTRIES
+from server.events.catalogue import CATALOGUE
+from server.events.log import EventLog
+
+from .support import ids, log_of, target
+
+FULL = Path("/dev/full")
+
+pytestmark = pytest.mark.skipif(not FULL.exists(), reason="needs a device that is always full")
+
+
+@pytest.fixture
+def pipe(tmp_path: Path) -> tuple[Path, int]:
+    """A log file that takes nothing unless the test reads: its path and the end to read from."""
+    path = tmp_path / "stuck.log"
+    os.mkfifo(path)
+    return path, os.open(path, os.O_RDONLY | os.O_NONBLOCK)
+
+
+def drain(descriptor: int) -> "Drain":
+    """Read a pipe to its end in a thread of its own."""
+    os.set_blocking(descriptor, True)
+    reader = Drain(descriptor)
+    reader.start()
+    return reader
+
+
+class Drain(threading.Thread):
+    def __init__(self, descriptor: int) -> None:
+        super().__init__()
+        self._descriptor = descriptor
+        self.data = b""
+
+    def run(self) -> None:
+        with open(self._descriptor, "rb") as file:
+            self.data = file.read()
+
+
+@pytest.mark.parametrize("protocol", ["file", "gzip"])
+def test_a_full_disk_is_said_once_and_disturbs_nothing(
+    protocol: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    suffix = {"file": ".log", "gzip": ".gz"}[protocol]
+    (tmp_path / f"full{suffix}").symlink_to(FULL)
+    full = target(protocol, file_name=str(tmp_path / f"full{suffix}"), level="info")
+    good = target(file_name=str(tmp_path / "good.log"), level="info")
+    with log_of(full, good) as log:
+        for number in range(3):
+            log.emit("29-0103", text=str(number))
+            assert log.flush()
+    complaints = capfd.readouterr().err.splitlines()
+    assert len(complaints) == 1
+    assert complaints[0].startswith(f"ampServer: config.xml:7: the log target {tmp_path}/full")
+    assert "No space left on device" in complaints[0]
+    assert sorted(ids(tmp_path / "good.log")) == ["29-0103", "29-0103", "29-0103", "2C-0001"]
+    assert "cannot be written: No space left on device" in (tmp_path / "good.log").read_text()
+
+
+def test_a_target_that_recovers_says_how_much_is_missing(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "a.log"
+    path.symlink_to(FULL)
+    with log_of(target(file_name=str(path), level="info")) as log:
+        for number in range(5):  # the first is kept back, the others are refused
+            log.emit("29-0103", text=str(number))
+            assert log.flush()
+        path.unlink()
+        log.rotate()
+        log.emit("29-0103", text="back")
+    assert ids(path) == ["01-0001", "29-0103"]
+    assert "01-0001 4 entries are missing from this log before this line" in path.read_text()
+    assert path.read_text().endswith("back\n")
+    assert capfd.readouterr().err.count("cannot be written") == 1
+
+
+def test_a_directory_that_disappears_is_survived(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    directory = tmp_path / "logs"
+    directory.mkdir()
+    spec = target(file_name=str(directory / "a-%n"), level="info", rotation_threshold=1)
+    with log_of(spec) as log:
+        log.emit("29-0103", text="one")
+        assert log.flush()
+        (directory / "a-00000.log").unlink()
+        directory.rmdir()
+        log.emit("29-0103", text="two")
+        assert log.flush()
+        directory.mkdir()
+        log.emit("29-0103", text="three")
+    assert capfd.readouterr().err.count("No such file or directory") == 1
+    text = "".join(path.read_text() for path in sorted(directory.iterdir()))
+    assert "01-0001 1 entries are missing" in text
+    assert "three" in text
+    assert "two" not in text
+
+
+def block_writer(log: EventLog, descriptor: int) -> None:
+    """Keep the writer busy with an entry that the pipe cannot take: everything after it waits."""
+    log.emit("29-0103", text="x" * 1_000_000)
+    select.select([descriptor], [], [])
+
+
+def test_more_than_can_be_written_is_counted_and_said(pipe: tuple[Path, int]) -> None:
+    path, descriptor = pipe
+    with log_of(target(file_name=str(path), level="info")) as log:
+        block_writer(log, descriptor)
+        for number in range(MAX_ENTRIES + 5_000):
+            log.emit("29-0103", text=f"number {number}")
+        reader = drain(descriptor)
+        assert log.flush()
+        log.emit("29-0103", text="afterwards")
+    reader.join()
+    last = f"number {MAX_ENTRIES - 1}"
+    lines = reader.data.decode().splitlines()
+    assert [line.partition(": ")[2] for line in lines[-3:]] == [
+        f"29-0103 {last}",
+        f"01-0001 {CATALOGUE['01-0001'].template.render({'count': 5_000})}",
+        "29-0103 afterwards",
+    ]
+
+
+def test_large_entries_are_bounded_by_their_bytes(pipe: tuple[Path, int]) -> None:
+    path, descriptor = pipe
+    with log_of(target(file_name=str(path), level="trace")) as log:
+        block_writer(log, descriptor)
+        for _ in range(100):
+            log.emit("12-0001", client="", header=b"", body=b"x" * (MAX_BYTES // 64))
+        reader = drain(descriptor)
+    reader.join()
+    assert reader.data.count(b" 12-0001 ") == 64
+    assert b"01-0001 36 entries are missing" in reader.data
+
+
+def test_only_targets_that_lost_entries_say_so(pipe: tuple[Path, int], tmp_path: Path) -> None:
+    path, descriptor = pipe
+    grave = target(file_name=str(tmp_path / "grave"), level="warning")
+    with log_of(target(file_name=str(path), level="info"), grave) as log:
+        block_writer(log, descriptor)
+        for _ in range(MAX_ENTRIES + 1):
+            log.emit("29-0103", text="")
+        reader = drain(descriptor)
+    reader.join()
+    assert b"01-0001 1 entries" in reader.data
+    assert ids(tmp_path / "grave.log") == []
+
+
+def test_a_target_that_excludes_the_notice_does_not_get_it(pipe: tuple[Path, int]) -> None:
+    path, descriptor = pipe
+    spec = target(file_name=str(path), level="info", exclude_errors=("01-0001",))
+    with log_of(spec) as log:
+        block_writer(log, descriptor)
+        for _ in range(MAX_ENTRIES + 1):
+            log.emit("29-0103", text="")
+        reader = drain(descriptor)
+    reader.join()
+    assert reader.data.count(b" 29-0103 ") == MAX_ENTRIES + 1
+    assert b"01-0001" not in reader.data
+
+
+def test_closing_gives_up_on_a_target_that_takes_nothing(
+    pipe: tuple[Path, int], monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    path, descriptor = pipe
+    monkeypatch.setattr(log_module, "WAIT_SECONDS", 0.05)
+    with log_of(target(file_name=str(path), level="info")) as log:
+        log.emit("29-0103", text="x" * 1_000_000)
+        assert not log.flush()
+    assert "could not be written to its end" in capfd.readouterr().err
+    drain(descriptor).join()
