@@ -134,16 +134,25 @@ def decode_frame(header: bytes, body: bytes) -> tuple[Header, bytes]:
     """
     try:
         return _decode(header), body
-    except msgspec.ValidationError:
-        return _decode_loosely(header), body
-    except (msgspec.DecodeError, UnicodeDecodeError):
-        header, body = _cut_again(header, body)
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        if isinstance(error, msgspec.ValidationError) and _is_whole(header):
+            return _decode_loosely(header), body
+    header, body = _cut_again(header, body)
     try:
         return _decode(header), body
     except msgspec.ValidationError:
         return _decode_loosely(header), body
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise FrameError(f"the header cannot be read: {error}: {header[:64]!r}") from None
+
+
+def _is_whole(header: bytes) -> bool:
+    """Whether a header is all there: a wrong value may stand before a wrong cut."""
+    try:
+        msgspec.json.decode(header, type=msgspec.Raw)
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return False
+    return True
 
 
 def _cut_again(header: bytes, body: bytes) -> Frame:
