@@ -188,7 +188,7 @@ class ClientProtocol:
 
     def flush(self) -> Request:
         """Ask for an answer when every earlier command has been processed."""
-        return self._send(Header(command="flush"), awaited=("processed",))
+        return self._send(Header(command="flush"), awaited=("completed",))
 
     def heartbeat(self, interval: int) -> Request:
         """Exchange signs of life from now on; ours answer the server's."""
@@ -208,8 +208,10 @@ class ClientProtocol:
             ProtocolError: they are not the amps protocol. The protocol is closed with that error.
         """
         try:
-            for header_bytes, body in self._reader.feed(data):
-                self._take((header_bytes, body))
+            for parts in self._reader.feed(data):
+                self._take(parts)
+            if self._reader.error is not None:
+                raise self._reader.error
         except (FrameError, HeaderError) as error:
             problem = ProtocolError(f"the server sent what is no message: {error}")
             self.close(problem)

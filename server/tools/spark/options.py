@@ -248,7 +248,7 @@ def parse(command_name: str, arguments: Sequence[str]) -> Settings:
         values[name] = _option_value(name, rest)
     for name in command.required:
         if not values.get(name):
-            raise UsageError(f"-{name} is missing; expected the {OPTIONS[name].help[0]}")
+            raise UsageError(f"-{name} is missing ({OPTIONS[name].help[0]})")
     return msgspec.convert(values, Settings)
 
 
@@ -271,7 +271,7 @@ def _option_value(name: str, rest: list[str]) -> object:
     if read is None:
         return _TRUTH[rest.pop().lower()] if rest and rest[-1].lower() in _TRUTH else True
     if not rest:
-        raise UsageError(f"-{name} has no value; expected the {OPTIONS[name].help[0]}")
+        raise UsageError(f"-{name} has no value ({OPTIONS[name].help[0]})")
     text = rest.pop()
     try:
         return read(text)
