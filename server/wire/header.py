@@ -10,7 +10,7 @@ from typing import Final
 
 import msgspec
 
-from server.wire.framing import Frame, FrameError, split_at_header_end
+from server.wire.framing import FrameError, split_at_header_end
 
 _WIRE_KEYS: Final = {
     "command": "c",
@@ -134,39 +134,22 @@ def decode_frame(header: bytes, body: bytes) -> tuple[Header, bytes]:
     """
     try:
         return _decode(header), body
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        if isinstance(error, msgspec.ValidationError) and _is_whole(header):
-            return _decode_loosely(header), body
-    header, body = _cut_again(header, body)
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        header, body = split_at_header_end(header, body)
     try:
         return _decode(header), body
     except msgspec.ValidationError:
         return _decode_loosely(header), body
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise FrameError(f"the header cannot be read: {error}: {header[:64]!r}") from None
-
-
-def _is_whole(header: bytes) -> bool:
-    """Whether a header is all there: a wrong value may stand before a wrong cut."""
-    try:
-        msgspec.json.decode(header, type=msgspec.Raw)
-    except (msgspec.DecodeError, UnicodeDecodeError):
-        return False
-    return True
-
-
-def _cut_again(header: bytes, body: bytes) -> Frame:
-    whole, rest = split_at_header_end(header, body)
-    if len(whole) == len(header):
-        raise FrameError(f"the header cannot be read: {header[:64]!r}")
-    return whole, rest
+        raise _unreadable(header, error) from None
 
 
 def _decode_loosely(header: bytes) -> Header:
     """Read a header that writes texts as bare numbers, refusing what makes no sense either way."""
-    keys = msgspec.json.decode(header)
-    if not isinstance(keys, dict):
-        raise FrameError(f"the header is not an object: {header[:64]!r}")
+    try:
+        keys = msgspec.json.decode(header, type=dict[str, object])
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise _unreadable(header, error) from None
     known: dict[str, object] = {}
     faults: list[str] = []
     for field in msgspec.structs.fields(Header):
@@ -175,7 +158,7 @@ def _decode_loosely(header: bytes) -> Header:
             continue
         wants_number = field.type == int | None
         try:
-            known[field.encode_name] = int(value) if wants_number else _as_text(value)
+            known[field.encode_name] = _as_number(value) if wants_number else _as_text(value)
         except (TypeError, ValueError, OverflowError):
             expected = "a number" if wants_number else "text"
             faults.append(f"{field.encode_name} is {value!r}, expected {expected}")
@@ -183,6 +166,16 @@ def _decode_loosely(header: bytes) -> Header:
     if faults:
         raise HeaderError("; ".join(faults), decoded)
     return decoded
+
+
+def _unreadable(header: bytes, error: Exception) -> FrameError:
+    return FrameError(f"the header cannot be read: {error}: {header[:64]!r}")
+
+
+def _as_number(value: object) -> int:
+    if isinstance(value, str | int | float):
+        return int(value)
+    raise TypeError
 
 
 def _as_text(value: object) -> str:

@@ -1,0 +1,169 @@
+"""An instance from start to stop, as one story: provision, recover, open, run, close.
+
+What was opened is closed in reverse order, however far the start came. The event loop, the sockets
+and the signals live here and in transports/; everything below is driven by plain calls.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import signal
+import time
+from collections.abc import Callable
+from typing import Final
+
+from config_schema.problems import Problems, Severity
+from config_schema.spec import InstanceSpec, TransportSpec
+from config_schema.version import AMPS_VERSION, VERSION
+from server.engine import Engine, Settings
+from server.events.log import EventLog
+from server.limits import client_capacity
+from server.message_types.registry import DECLARED
+from server.security.authentication import make_authenticator
+from server.security.entitlement import make_entitlement
+from server.session import Entrance
+from server.transports.listener import Listener, ListenError
+
+_STOP_SIGNALS: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+_PROBLEM_IDS: Final = {
+    Severity.ERROR: "00-0008",
+    Severity.WARNING: "00-0009",
+    Severity.INFO: "00-0010",
+}
+
+_SERVED_TYPES: Final = ("tcp",)
+_SERVED_PROTOCOLS: Final = ("amps", "json")
+
+
+class StartError(Exception):
+    """An instance cannot start. The text is for the person who started it."""
+
+
+class LoopClock:
+    """The wall clock, and the event loop's timers."""
+
+    def now(self) -> float:
+        """The wall-clock time in seconds since the Unix epoch."""
+        return time.time()
+
+    def call_later(self, delay: float, callback: Callable[[], None]) -> Callable[[], None]:
+        """Call back once after `delay` seconds, unless the function returned is called before."""
+        return asyncio.get_running_loop().call_later(delay, callback).cancel
+
+
+class Instance:
+    """A server instance.
+
+    Args:
+        spec: its description.
+        log: where it writes what happens.
+    """
+
+    def __init__(self, spec: InstanceSpec, log: EventLog) -> None:
+        self._spec = spec
+        self._log = log
+        self._engine = Engine(
+            Settings(
+                instance_name=spec.name,
+                message_types=message_type_names(spec),
+                regex_topics=spec.regex_topic_support,
+            ),
+            log,
+            LoopClock(),
+        )
+        self._listeners = [
+            Listener(transport, self._engine, self._entrance(transport), self._capacity(transport))
+            for transport in spec.transports
+            if is_served(transport)
+        ]
+        self._stop_requested = asyncio.Event()
+        self._stopping_since = 0.0
+
+    async def run(self, on_started: Callable[[], None]) -> None:
+        """Start, serve until a signal asks to stop, stop.
+
+        Args:
+            on_started: called once all transports are open.
+
+        Raises:
+            StartError: a part cannot be started; all others have been stopped again.
+        """
+        started_at = time.monotonic()
+        loop = asyncio.get_running_loop()
+        loop.set_exception_handler(self._log_defect)
+        for stop_signal in _STOP_SIGNALS:
+            loop.add_signal_handler(stop_signal, self._request_stop, stop_signal)
+        async with contextlib.AsyncExitStack() as opened:
+            await self._open_transports(opened)
+            self._log.emit("00-0015", seconds=round(time.monotonic() - started_at))
+            on_started()
+            await self._stop_requested.wait()
+            await self._close_sessions()
+        self._log.emit("FF-0002", seconds=round(time.monotonic() - self._stopping_since))
+
+    async def _open_transports(self, opened: contextlib.AsyncExitStack) -> None:
+        for listener in self._listeners:
+            if not listener.spec.initial_state_enabled:
+                continue
+            try:
+                await listener.open()
+            except ListenError as error:
+                raise StartError(str(error)) from None
+            opened.push_async_callback(listener.close)
+
+    async def _close_sessions(self) -> None:
+        for session in list(self._engine.sessions):
+            session.close("connection closed")
+        self._engine.flush()
+        await asyncio.sleep(0)  # let the event loop hand what was flushed to the sockets
+
+    def _request_stop(self, stop_signal: signal.Signals) -> None:
+        self._log.emit("FF-0001", source=f"signal {stop_signal.name}")
+        self._stopping_since = time.monotonic()
+        self._stop_requested.set()
+
+    def _log_defect(self, _loop: asyncio.AbstractEventLoop, context: dict[str, object]) -> None:
+        self._log.emit(
+            "01-0004", text=context.get("message", ""), error=repr(context.get("exception"))
+        )
+
+    def _entrance(self, transport: TransportSpec) -> Entrance:
+        return Entrance(
+            transport=transport.name,
+            message_type=transport.message_type,
+            authenticator=make_authenticator(transport.authentication or self._spec.authentication),
+            entitlement=make_entitlement(transport.entitlement or self._spec.entitlement),
+        )
+
+    def _capacity(self, transport: TransportSpec) -> int:
+        return client_capacity(transport.limits, self._spec.limits)
+
+
+def is_served(transport: TransportSpec) -> bool:
+    """Whether this version can open the transport; if not, the configuration check says so."""
+    return (
+        transport.type in _SERVED_TYPES
+        and transport.protocol in _SERVED_PROTOCOLS
+        and transport.tls is None
+    )
+
+
+def message_type_names(spec: InstanceSpec) -> frozenset[str]:
+    """The message types that clients of an instance may speak."""
+    return frozenset(DECLARED) | {message_type.name for message_type in spec.message_types}
+
+
+def announce(spec: InstanceSpec, log: EventLog, problems: Problems, expanded: str) -> None:
+    """Write to the log what is about to start, and what its configuration should be told."""
+    log.emit("00-0001", version=VERSION, amps_version=AMPS_VERSION)
+    log.emit("00-0002", path=spec.location.file, text=expanded)
+    for problem in problems:
+        log.emit(
+            _PROBLEM_IDS[problem.severity],
+            location=problem.location,
+            element=problem.element,
+            problem=problem.message,
+            hint=problem.hint,
+        )

@@ -1,0 +1,230 @@
+"""The runtime graph that a configuration describes, printable before anything starts.
+
+Nodes are what an instance consists of, edges say what feeds or serves what. Nodes stand in the
+order in which an instance starts them: everything that a node needs stands before it. That follows
+from the order of kinds below and, within the stores, from the rule that topics are declared before
+they are used (AMPS User Guide, Configuring Views in a SOW).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from typing import Final
+
+from config_schema.problems import Location
+from config_schema.regex import matches
+from config_schema.spec import (
+    ConflatedTopicSpec,
+    InstanceSpec,
+    QueueSpec,
+    SowSpec,
+    TopicRef,
+    TopicSpec,
+    TransportSpec,
+    ViewSpec,
+)
+
+
+class Kind(Enum):
+    """What a node is; members stand in the order in which they start."""
+
+    LOG_TARGET = "log target"
+    MODULE = "module"
+    MESSAGE_TYPE = "message type"
+    FUNCTION = "function"
+    JOURNAL = "transaction log"
+    TOPIC = "SOW topic"
+    CONFLATED_TOPIC = "conflated topic"
+    VIEW = "view"
+    QUEUE = "queue"
+    DESTINATION = "replication destination"
+    ACTION = "action"
+    ADMIN = "admin interface"
+    TRANSPORT = "transport"
+
+
+_STORES: Final = (Kind.TOPIC, Kind.CONFLATED_TOPIC, Kind.VIEW, Kind.QUEUE)
+_START_RANK: Final = {
+    kind: list(Kind).index(Kind.TOPIC if kind in _STORES else kind) for kind in Kind
+}
+"""Stores share one rank: among them the order of the file counts."""
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """One part of an instance.
+
+    Attributes:
+        kind: what it is.
+        name: its name, unique within its kind.
+        detail: the few words that tell it from others of its kind.
+        location: where it is configured.
+    """
+
+    kind: Kind
+    name: str
+    detail: str
+    location: Location
+
+
+@dataclass(frozen=True, slots=True)
+class Edge:
+    """`source` does something for `target`; `label` says what."""
+
+    source: Node
+    target: Node
+    label: str
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """An instance before it runs.
+
+    Attributes:
+        instance: its name.
+        nodes: its parts, in start order.
+        edges: what they do for each other.
+    """
+
+    instance: str
+    nodes: tuple[Node, ...]
+    edges: tuple[Edge, ...]
+
+
+def plan_runtime(spec: InstanceSpec) -> Plan:
+    """Lay out the graph of an instance."""
+    nodes = sorted(_nodes(spec), key=lambda node: _START_RANK[node.kind])
+    return Plan(spec.name, tuple(nodes), tuple(_edges(spec, nodes)))
+
+
+def as_text(plan: Plan) -> str:
+    """The plan for people: a line per part in start order, with what comes in below it."""
+    lines = [f"instance {plan.instance}: {len(plan.nodes)} parts, in start order"]
+    for number, node in enumerate(plan.nodes, 1):
+        detail = f" ({node.detail})" if node.detail else ""
+        lines.append(f"{number:4}. {node.kind.value} {node.name}{detail}  {node.location}")
+        lines += [
+            f"        {edge.label} {edge.source.kind.value} {edge.source.name}"
+            for edge in plan.edges
+            if edge.target is node
+        ]
+    return "\n".join(lines)
+
+
+def as_graphviz(plan: Plan) -> str:
+    """The plan in the language of Graphviz's `dot`."""
+    ids = {id(node): f"n{number}" for number, node in enumerate(plan.nodes)}
+    lines = [f"digraph {_quoted(plan.instance)} {{", "  rankdir=LR;", "  node [shape=box];"]
+    lines += [
+        f"  {ids[id(node)]} [label={_quoted(node.kind.value, node.name)}];" for node in plan.nodes
+    ]
+    lines += [
+        f"  {ids[id(edge.source)]} -> {ids[id(edge.target)]} [label={_quoted(edge.label)}];"
+        for edge in plan.edges
+    ]
+    return "\n".join([*lines, "}"])
+
+
+def _quoted(*lines: str) -> str:
+    escaped = (line.replace("\\", "\\\\").replace('"', '\\"') for line in lines)
+    return '"' + "\\n".join(escaped) + '"'
+
+
+def _nodes(spec: InstanceSpec) -> Iterator[Node]:
+    for target in spec.logging:
+        yield Node(Kind.LOG_TARGET, target.file_name or target.protocol, "", target.location)
+    for module in spec.modules:
+        yield Node(Kind.MODULE, module.name, module.library, module.location)
+    for message_type in spec.message_types:
+        yield Node(Kind.MESSAGE_TYPE, message_type.name, message_type.module, message_type.location)
+    for function in spec.user_defined_functions:
+        yield Node(Kind.FUNCTION, function.name, function.module, function.location)
+    if spec.transaction_log is not None:
+        journal = spec.transaction_log
+        yield Node(Kind.JOURNAL, journal.journal_directory, "", journal.location)
+    for store in spec.sow:
+        yield Node(_kind_of(store), str(store.ref), _detail_of(store), store.location)
+    for destination in spec.replication:
+        yield Node(Kind.DESTINATION, destination.name, destination.sync_type, destination.location)
+    for action in spec.actions:
+        name = ", ".join(trigger.module for trigger in action.triggers)
+        steps = " then ".join(step.use.module for step in action.steps)
+        yield Node(Kind.ACTION, name, steps, action.location)
+    if spec.admin is not None and spec.admin.inet_addr is not None:
+        yield Node(Kind.ADMIN, str(spec.admin.inet_addr), "", spec.admin.location)
+    for transport in spec.transports:
+        yield Node(Kind.TRANSPORT, transport.name, _transport_detail(transport), transport.location)
+
+
+def _kind_of(store: SowSpec) -> Kind:
+    match store:
+        case TopicSpec():
+            return Kind.TOPIC
+        case ViewSpec():
+            return Kind.VIEW
+        case QueueSpec():
+            return Kind.QUEUE
+        case ConflatedTopicSpec():
+            return Kind.CONFLATED_TOPIC
+
+
+def _detail_of(store: SowSpec) -> str:
+    match store:
+        case TopicSpec():
+            keys = f"key {', '.join(store.keys)}" if store.keys else "publisher-provided key"
+            return f"{store.durability}, {keys}"
+        case QueueSpec():
+            return store.semantics
+        case _:
+            return ""
+
+
+def _transport_detail(transport: TransportSpec) -> str:
+    where = transport.inet_addr if transport.inet_addr is not None else transport.file_name
+    disabled = "" if transport.initial_state_enabled else ", disabled at start"
+    return f"{transport.protocol} over {transport.type} at {where}{disabled}"
+
+
+def _edges(spec: InstanceSpec, nodes: Sequence[Node]) -> Iterator[Edge]:
+    find = {(node.kind in _STORES or node.kind, node.name): node for node in nodes}
+    for store in spec.sow:
+        target = find[True, str(store.ref)]
+        message_type = find.get((Kind.MESSAGE_TYPE, store.message_type))
+        if message_type is not None:
+            yield Edge(message_type, target, "parsed by")
+        for source in _underlying(store):
+            if (underlying := find.get((True, str(source)))) is not None:
+                yield Edge(underlying, target, "fed by")
+        if spec.transaction_log is not None and _is_journaled(spec, store.ref):
+            yield Edge(
+                find[Kind.JOURNAL, spec.transaction_log.journal_directory], target, "kept in"
+            )
+    for destination in spec.replication:
+        if spec.transaction_log is not None:
+            journal = find[Kind.JOURNAL, spec.transaction_log.journal_directory]
+            yield Edge(journal, find[Kind.DESTINATION, destination.name], "sent from")
+    for transport in spec.transports:
+        if (restriction := find.get((Kind.MESSAGE_TYPE, transport.message_type or ""))) is not None:
+            yield Edge(restriction, find[Kind.TRANSPORT, transport.name], "speaks")
+
+
+def _underlying(store: SowSpec) -> Iterable[TopicRef]:
+    match store:
+        case ViewSpec():
+            return store.underlying
+        case ConflatedTopicSpec():
+            return (store.underlying,)
+        case QueueSpec():
+            return (TopicRef(store.underlying_topic, store.message_type),)
+        case TopicSpec():
+            return ()
+
+
+def _is_journaled(spec: InstanceSpec, ref: TopicRef) -> bool:
+    journal = spec.transaction_log
+    return journal is not None and any(
+        topic.message_type == ref.message_type and matches(topic.name, ref.name)
+        for topic in journal.topics
+    )

@@ -1,0 +1,18 @@
+"""flush: tell me when everything that I sent before has been dealt with."""
+
+from __future__ import annotations
+
+from tests.support.server import RunningServer
+
+
+def test_the_ack_comes_after_the_effects_of_earlier_commands(server: RunningServer) -> None:
+    """When the flush is acknowledged, the publishes before it have been delivered."""
+    with server.log_on() as peer:
+        peer.subscribe("flushed", "1")
+        for number in range(100):
+            peer.publish("flushed", b"%d" % number)
+        peer.send({"c": "flush", "cid": "f", "a": "received,processed,completed,persisted"})
+        assert [peer.receive()[1] for _ in range(100)] == [b"%d" % n for n in range(100)]
+        acks = [peer.receive_header() for _ in range(4)]
+    assert [ack["a"] for ack in acks] == ["received", "processed", "completed", "persisted"]
+    assert {(ack["cid"], ack["status"]) for ack in acks} == {("f", "success")}

@@ -1,0 +1,37 @@
+"""heartbeat: both sides show that they are alive, and a silent client is disconnected."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.support.server import RunningServer
+
+
+def test_the_server_beats_and_disconnects_a_client_that_falls_silent(
+    server: RunningServer,
+) -> None:
+    """Once started, heartbeats come; answered by nothing, the connection is closed."""
+    with server.log_on("silent") as peer:
+        peer.send({"c": "heartbeat", "cid": "h", "o": "start,0.1", "a": "processed"})
+        assert peer.receive_header()["status"] == "success"
+        assert peer.receive_header() == {"c": "heartbeat"}
+        assert peer.is_disconnected()
+    assert server.logs("unresponsive client: silent")
+    assert server.logs("client[silent] disconnected. Reason: heartbeat")
+
+
+def test_a_client_that_beats_stays(server: RunningServer) -> None:
+    """Answered heartbeats go on."""
+    with server.log_on("lively") as peer:
+        peer.send({"c": "heartbeat", "o": "start,0.1"})
+        for _ in range(8):
+            assert peer.receive_header() == {"c": "heartbeat"}
+            peer.send({"c": "heartbeat", "o": "beat"})
+
+
+@pytest.mark.parametrize("options", ["start", "start,x", "start,-1", "start,nan", "stop"])
+def test_options_that_make_no_sense_are_refused(server: RunningServer, options: str) -> None:
+    """The interval is a number of seconds."""
+    with server.log_on() as peer:
+        ack = peer.ask({"c": "heartbeat", "cid": "h", "o": options, "a": "processed"})
+        assert (ack["status"], ack["reason"]) == ("failure", "invalid option")

@@ -1,0 +1,124 @@
+"""An engine without sockets: connections are bytes in memory, and time moves when told to."""
+
+from __future__ import annotations
+
+import json
+import struct
+from collections.abc import Callable
+from typing import Any
+
+from server.engine import Engine, Settings
+from server.security.authentication import make_authenticator
+from server.security.entitlement import make_entitlement
+from server.session import Entrance
+from tests.support.raw import frame
+
+
+class RecordingLog:
+    """Keeps the entries that the engine writes."""
+
+    def __init__(self) -> None:
+        self.entries: list[tuple[str, dict[str, object]]] = []
+
+    def emit(self, message_id: str, /, **fields: object) -> None:
+        """Keep an entry."""
+        self.entries.append((message_id, fields))
+
+    def enabled(self, message_id: str) -> bool:
+        """Nothing is traced."""
+        return not message_id.startswith(("12-", "17-"))
+
+
+class SimulatedClock:
+    """Time that moves when a test says so."""
+
+    def __init__(self) -> None:
+        self.time = 1_000_000.0
+        self._calls: list[tuple[float, int, Callable[[], None]]] = []
+        self._made = 0
+
+    def now(self) -> float:
+        """The simulated time."""
+        return self.time
+
+    def call_later(self, delay: float, callback: Callable[[], None]) -> Callable[[], None]:
+        """Call back when the time has come."""
+        self._made += 1
+        call = (self.time + delay, self._made, callback)
+        self._calls.append(call)
+        return lambda: self._calls.remove(call) if call in self._calls else None
+
+    def advance(self, seconds: float) -> None:
+        """Move on, making the calls that fall due, in order."""
+        end = self.time + seconds
+        while self._calls and min(self._calls, key=lambda call: call[:2])[0] <= end:
+            call = min(self._calls, key=lambda call: call[:2])
+            self._calls.remove(call)
+            self.time = call[0]
+            call[2]()
+        self.time = end
+
+
+class Core:
+    """An engine, and what a test sees of it."""
+
+    def __init__(self) -> None:
+        self.log = RecordingLog()
+        self.clock = SimulatedClock()
+        settings = Settings(instance_name="core", message_types=("json", "fix"), regex_topics=True)
+        self.engine = Engine(settings, self.log, self.clock)
+        self.entrance = Entrance(
+            transport="test",
+            message_type=None,
+            authenticator=make_authenticator(None),
+            entitlement=make_entitlement(None),
+        )
+
+    def connect(self) -> CorePeer:
+        """A new connection."""
+        return CorePeer(self)
+
+    def log_on(self, name: str = "tester") -> CorePeer:
+        """A new connection, logged on."""
+        peer = self.connect()
+        peer.send({"c": "logon", "cid": "1", "client_name": name, "mt": "json"})
+        return peer
+
+
+class CorePeer:
+    """The far end of a connection to the engine."""
+
+    def __init__(self, core: Core) -> None:
+        self.received = b""
+        self.hung_up = False
+        self._core = core
+        self._session = core.engine.connect(core.entrance, "test", self._take, self._hang_up)
+
+    def send(self, header: dict[str, Any], body: bytes = b"") -> None:
+        """Send one frame."""
+        self.send_bytes(frame(header, body))
+
+    def send_bytes(self, data: bytes) -> None:
+        """Send any bytes."""
+        self._session.feed(data)
+        self._core.engine.flush()
+
+    def leave(self) -> None:
+        """Close the connection from this end."""
+        self._session.lost()
+
+    def take_frames(self) -> list[tuple[dict[str, Any], bytes]]:
+        """What has been received since the last time."""
+        frames = []
+        while self.received:
+            (length,) = struct.unpack_from(">I", self.received)
+            content, self.received = self.received[4 : 4 + length], self.received[4 + length :]
+            _, end = json.JSONDecoder().raw_decode(content.decode("latin-1"))
+            frames.append((json.loads(content[:end]), content[end:]))
+        return frames
+
+    def _take(self, data: bytes) -> None:
+        self.received += data
+
+    def _hang_up(self) -> None:
+        self.hung_up = True

@@ -1,0 +1,86 @@
+"""Routing against a model of ten lines: who gets a message, and with which ids."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from server.topics import table
+from tests.core.support import Core
+
+TOPICS = ["a", "b", "ab", "a.b", "abc"]
+SELECTORS = [*TOPICS, "^a", "b$", "a.*c", "^(a|b)$"]
+IDS = ["1", "2", "3"]
+
+STEPS = st.lists(
+    st.one_of(
+        st.tuples(
+            st.just("subscribe"),
+            st.integers(0, 2),
+            st.sampled_from(IDS),
+            st.sampled_from(SELECTORS),
+        ),
+        st.tuples(st.just("unsubscribe"), st.integers(0, 2), st.sampled_from([*IDS, "all"])),
+        st.tuples(st.just("publish"), st.integers(0, 2), st.sampled_from(TOPICS)),
+        st.tuples(st.just("leave"), st.integers(0, 2)),
+    ),
+    max_size=40,
+)
+
+
+class Model:
+    """What subscriptions mean: per peer, the selectors by id, in the order they were made."""
+
+    def __init__(self) -> None:
+        self.selectors: list[dict[str, str]] = [{}, {}, {}]
+
+    def deliveries(self, topic: str) -> list[list[str]]:
+        """Per peer, the ids that a message of the topic is for."""
+        return [
+            [sub_id for sub_id, selector in own.items() if self._matches(selector, topic)]
+            for own in self.selectors
+        ]
+
+    @staticmethod
+    def _matches(selector: str, topic: str) -> bool:
+        if set(selector) & set(".*+?[](){}^$|\\"):
+            return re.search(selector, topic) is not None
+        return selector == topic
+
+
+@pytest.mark.parametrize("most_kept", [2, 1000])
+@given(STEPS)
+def test_messages_go_where_the_model_says(most_kept: int, steps: list[tuple[Any, ...]]) -> None:
+    """Subscriptions come, are replaced and go, peers leave, topics are forgotten in between."""
+    core = Core()
+    core.engine.topics = table.TopicTable(most_kept)
+    model = Model()
+    peers = [core.log_on(f"peer {number}") for number in range(3)]
+    for action, number, *arguments in steps:
+        peer = peers[number]
+        if action == "subscribe":
+            sub_id, selector = arguments
+            peer.send({"c": "subscribe", "sub_id": sub_id, "t": selector, "o": "replace"})
+            model.selectors[number].pop(sub_id, None)
+            model.selectors[number][sub_id] = selector
+        elif action == "unsubscribe":
+            peer.send({"c": "unsubscribe", "sub_id": arguments[0]})
+            if arguments[0] == "all":
+                model.selectors[number].clear()
+            model.selectors[number].pop(arguments[0], None)
+        elif action == "leave":
+            peer.leave()
+            peers[number] = core.log_on(f"peer {number}")
+            model.selectors[number].clear()
+        else:
+            peer.send({"c": "p", "t": arguments[0]}, b"body")
+            for receiver, expected in zip(peers, model.deliveries(arguments[0]), strict=True):
+                frames = receiver.take_frames()
+                assert len(frames) == bool(expected)
+                for header, body in frames:
+                    assert (header["t"], body) == (arguments[0], b"body")
+                    assert sorted(header["sids"].split(",")) == sorted(expected)

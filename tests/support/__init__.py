@@ -1,0 +1,1 @@
+"""What tests share: a real server process, and a peer that speaks raw bytes to it."""

@@ -1,0 +1,126 @@
+"""A peer that speaks the amps protocol with bytes of its own making.
+
+It shares no code with the product, so that a mistake cannot hide on both sides.
+"""
+
+from __future__ import annotations
+
+import json
+import socket
+import struct
+from types import TracebackType
+from typing import Any, Self
+
+WAIT_SECONDS = 5.0
+"""How long a test waits for something that must come."""
+
+SILENCE_SECONDS = 0.2
+"""How long a test listens to find that nothing comes."""
+
+
+def frame(header: dict[str, Any], body: bytes = b"") -> bytes:
+    """One frame, as the protocol describes it."""
+    content = json.dumps(header, separators=(",", ":")).encode() + body
+    return struct.pack(">I", len(content)) + content
+
+
+class RawPeer:
+    """A connection to a server, frame by frame."""
+
+    def __init__(self, port: int, host: str = "127.0.0.1") -> None:
+        self.socket = socket.create_connection((host, port), WAIT_SECONDS)
+        self._received = b""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.socket.close()
+
+    def send(self, header: dict[str, Any], body: bytes = b"") -> None:
+        """Send one frame."""
+        self.socket.sendall(frame(header, body))
+
+    def receive(self, wait: float = WAIT_SECONDS) -> tuple[dict[str, Any], bytes]:
+        """The next frame: header and body.
+
+        Raises:
+            TimeoutError: nothing came.
+            EOFError: the server closed the connection.
+        """
+        self.socket.settimeout(wait)
+        length = struct.unpack(">I", self._take(4))[0]
+        content = self._take(length)
+        text = content.decode("latin-1")
+        _, end = json.JSONDecoder().raw_decode(text)
+        return json.loads(content[:end]), content[end:]
+
+    def receive_header(self) -> dict[str, Any]:
+        """The header of the next frame, which has no body."""
+        header, body = self.receive()
+        assert body == b""
+        return header
+
+    def ask(self, header: dict[str, Any], body: bytes = b"") -> dict[str, Any]:
+        """Send a frame, and give the header of the next one."""
+        self.send(header, body)
+        return self.receive_header()
+
+    def log_on(self, name: str = "tester", message_type: str = "json") -> dict[str, Any]:
+        """Log on, and give the ack."""
+        return self.ask(
+            {
+                "c": "logon",
+                "cid": "logon",
+                "client_name": name,
+                "mt": message_type,
+                "a": "processed",
+            }
+        )
+
+    def subscribe(self, topic: str, sub_id: str, **keys: Any) -> dict[str, Any]:
+        """Subscribe, and give the ack."""
+        return self.ask(
+            {"c": "subscribe", "cid": sub_id, "sub_id": sub_id, "t": topic, "a": "processed"} | keys
+        )
+
+    def publish(self, topic: str, body: bytes, **keys: Any) -> None:
+        """Publish a message."""
+        self.send({"c": "publish", "t": topic} | keys, body)
+
+    def flush(self) -> None:
+        """Wait until the server has dealt with everything sent."""
+        ack = self.ask({"c": "flush", "cid": "flush", "a": "completed"})
+        assert (ack["c"], ack["a"], ack["cid"]) == ("ack", "completed", "flush")
+
+    def hears_nothing(self) -> bool:
+        """Whether the server stays silent for a while."""
+        try:
+            self.receive(SILENCE_SECONDS)
+        except TimeoutError:
+            return True
+        return False
+
+    def is_disconnected(self) -> bool:
+        """Whether the server closes the connection; what it says before is passed over."""
+        try:
+            while True:
+                self.receive()
+        except (EOFError, ConnectionError):
+            return True
+        except TimeoutError:
+            return False
+
+    def _take(self, size: int) -> bytes:
+        while len(self._received) < size:
+            chunk = self.socket.recv(65536)
+            if not chunk:
+                raise EOFError("the server closed the connection")
+            self._received += chunk
+        taken, self._received = self._received[:size], self._received[size:]
+        return taken

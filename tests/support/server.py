@@ -1,0 +1,147 @@
+"""Starts the real server, as a user would, and stops it again."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from tests.support.raw import RawPeer
+
+START_SECONDS = 30.0
+"""How long a server may take to start on a busy machine."""
+
+COMMAND = (sys.executable, "-m", "server.cli")
+
+CONFIGURATION = """
+<AMPSConfig>
+  <Name>test-instance</Name>
+  <Transports>
+    <Transport>
+      <Name>any-tcp</Name>
+      <Type>tcp</Type>
+      <InetAddr>127.0.0.1:{port}</InetAddr>
+      <ReuseAddr>true</ReuseAddr>
+      <Protocol>amps</Protocol>
+    </Transport>
+    {transports}
+  </Transports>
+  <Logging>
+    <Target>
+      <Protocol>stdout</Protocol>
+      <Level>{level}</Level>
+    </Target>
+  </Logging>
+  {elements}
+</AMPSConfig>
+"""
+
+
+def free_port() -> int:
+    """A port that nobody listens on right now."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+@dataclass(frozen=True)
+class RunningServer:
+    """A server process.
+
+    Attributes:
+        port: where its first transport listens.
+        process: the process.
+        log_file: what it writes to standard output.
+    """
+
+    port: int
+    process: subprocess.Popen[bytes]
+    log_file: Path
+
+    def connect(self) -> RawPeer:
+        """A new connection, not logged on."""
+        return RawPeer(self.port)
+
+    def log_on(self, name: str = "tester", message_type: str = "json") -> RawPeer:
+        """A new connection, logged on."""
+        peer = self.connect()
+        assert peer.log_on(name, message_type)["status"] == "success"
+        return peer
+
+    def log(self) -> str:
+        """What has been logged so far."""
+        return self.log_file.read_text()
+
+    def logs(self, text: str) -> bool:
+        """Whether the log says something, now or soon."""
+        deadline = time.monotonic() + 5
+        while time.monotonic() < deadline:
+            if text in self.log():
+                return True
+            time.sleep(0.02)
+        return False
+
+    def stop(self, how: signal.Signals = signal.SIGTERM) -> int:
+        """Stop the server, and give its exit code."""
+        self.process.send_signal(how)
+        return self.process.wait(START_SECONDS)
+
+
+@contextmanager
+def running_server(
+    directory: Path, *, elements: str = "", transports: str = "", level: str = "info"
+) -> Iterator[RunningServer]:
+    """A server on a free port, stopped in the end.
+
+    Args:
+        directory: where it runs and finds its configuration.
+        elements: further elements of the configuration.
+        transports: further transports.
+        level: the lowest level that it logs.
+    """
+    port = free_port()
+    text = CONFIGURATION.format(port=port, elements=elements, transports=transports, level=level)
+    with running_configuration(directory, text, port) as server:
+        yield server
+
+
+@contextmanager
+def running_configuration(directory: Path, text: str, port: int) -> Iterator[RunningServer]:
+    """A server that runs a configuration, stopped in the end."""
+    configuration = directory / "config.xml"
+    configuration.write_text(text)
+    log_file = directory / "stdout.log"
+    root = Path(__file__).parents[2]
+    with log_file.open("wb") as log:
+        process = subprocess.Popen(
+            [*COMMAND, str(configuration)],
+            cwd=directory,
+            stdout=log,
+            stderr=subprocess.STDOUT,
+            env=os.environ | {"PYTHONPATH": str(root)},
+        )
+    server = RunningServer(port, process, log_file)
+    try:
+        _wait_until_started(server)
+        yield server
+    finally:
+        process.kill()
+        process.wait()
+
+
+def _wait_until_started(server: RunningServer) -> None:
+    deadline = time.monotonic() + START_SECONDS
+    while "initialization completed" not in server.log():
+        if server.process.poll() is not None:
+            raise AssertionError(f"the server ended while starting:\n{server.log()}")
+        if time.monotonic() > deadline:
+            raise AssertionError(f"the server did not start:\n{server.log()}")
+        time.sleep(0.02)

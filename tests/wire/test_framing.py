@@ -1,0 +1,91 @@
+"""Frames come out of a stream of bytes as they went in, however the stream is cut."""
+
+from __future__ import annotations
+
+import json
+import struct
+from itertools import pairwise
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from server.wire.framing import FrameReader, frame
+from server.wire.header import Header, decode_frame
+
+TEXTS = st.text(max_size=12) | st.sampled_from(['"', "}", "{", '\\"}', "\\", "\n", "}}{{"])
+HEADERS = st.fixed_dictionaries({"c": st.just("publish"), "t": TEXTS, "f": TEXTS})
+BODIES = st.binary(max_size=40)
+
+
+def cut(stream: bytes, cuts: list[int]) -> list[bytes]:
+    """The stream in pieces."""
+    edges = sorted({0, len(stream), *(at % (len(stream) + 1) for at in cuts)})
+    return [stream[a:b] for a, b in pairwise(edges)]
+
+
+@given(st.lists(st.tuples(HEADERS, BODIES), max_size=6), st.lists(st.integers(0, 10_000)))
+def test_frames_survive_any_cutting(
+    messages: list[tuple[dict[str, str], bytes]], cuts: list[int]
+) -> None:
+    """Headers with braces and quotes in their strings, bodies of any bytes, cuts anywhere."""
+    stream = b"".join(frame(json.dumps(header).encode(), body) for header, body in messages)
+    reader = FrameReader()
+    frames = [one for piece in cut(stream, cuts) for one in reader.feed(piece)]
+    assert reader.error is None
+    assert not reader.has_partial_frame
+    decoded = [decode_frame(*one) for one in frames]
+    assert [body for _, body in decoded] == [body for _, body in messages]
+    assert [(h.topic, h.filter) for h, _ in decoded] == [(h["t"], h["f"]) for h, _ in messages]
+
+
+@given(st.binary(max_size=200), st.lists(st.integers(0, 10_000)))
+def test_garbage_gives_frames_or_one_error(garbage: bytes, cuts: list[int]) -> None:
+    """No input makes the reader raise, and how it is cut does not change what comes out."""
+    whole, pieces = FrameReader(limit=64), FrameReader(limit=64)
+    at_once = whole.feed(garbage)
+    assert [one for piece in cut(garbage, cuts) for one in pieces.feed(piece)] == at_once
+    assert (whole.error is None) == (pieces.error is None)
+
+
+def test_frames_before_a_broken_one_are_handed_out() -> None:
+    """What stood before the mistake was good; nothing behind it is."""
+    reader = FrameReader()
+    good = frame(b'{"c":"p"}', b"1")
+    assert reader.feed(good + b"\xff\xff\xff\xff" + good) == [(b'{"c":"p"}', b"1")]
+    assert "over the limit" in str(reader.error)
+    assert reader.feed(good) == []
+
+
+def test_a_frame_at_the_limit_passes() -> None:
+    """The limit is the largest size accepted."""
+    reader = FrameReader(limit=20)
+    assert len(reader.feed(struct.pack(">I", 20) + b"{}" + b"x" * 18)) == 1
+    reader.feed(struct.pack(">I", 21))
+    assert reader.error is not None
+
+
+def test_a_large_frame_in_small_pieces_takes_linear_time() -> None:
+    """Pieces are joined once, when the frame is complete."""
+    body = b"x" * 4_000_000
+    stream = frame(b'{"c":"p"}', body)
+    reader = FrameReader()
+    frames = [
+        one for at in range(0, len(stream), 1000) for one in reader.feed(stream[at : at + 1000])
+    ]
+    assert frames == [(b'{"c":"p"}', body)]
+
+
+@pytest.mark.parametrize(
+    ("written", "expected"),
+    [
+        (b'{"c":"sow","bs":"10","top_n":5}', Header(command="sow", batch_size=10, top_n=5)),
+        (b'{"c":"p","cid":7,"t":12.5}', Header(command="p", command_id="7", topic="12.5")),
+        (b'{"c":"p","t":true}', Header(command="p", topic="true")),
+        (b'{"c":"subscribe","filter":"/a"}', Header(command="subscribe", long_filter="/a")),
+        (b'{"c":"p","t":null,"zzz":1}', Header(command="p")),
+    ],
+)
+def test_numbers_may_be_quoted_and_texts_bare(written: bytes, expected: Header) -> None:
+    """Headers are read for what they mean."""
+    assert decode_frame(written, b"") == (expected, b"")
