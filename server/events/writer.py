@@ -1,7 +1,7 @@
 """The thread that writes the log: it alone touches the targets.
 
-It takes the whole backlog at a time, makes each entry's line once, and hands every target all of
-its lines in one call. A target that fails costs nobody else anything: what it refuses is counted,
+It takes the whole backlog at a time, makes each entry's line once, and hands every target its
+lines in large pieces. A target that fails costs nobody else anything: what it refuses is counted,
 the failure is said once (on standard error and in the other targets), and it is tried again with
 the next entries; when it recovers, its first line says how many entries are missing.
 """
@@ -13,13 +13,17 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Final
 
-from server.events.backlog import Backlog, Entry, Request, RequestKind
+from server.events.backlog import Backlog, Dropped, Entry, Item, Request, RequestKind
 from server.events.catalogue import CATALOGUE, Message
 from server.events.entries import entry_logger
 from server.events.targets import Line, Target
 
 MISSING: Final = CATALOGUE["01-0001"]
 FAILED: Final = CATALOGUE["2C-0001"]
+
+CHUNK: Final = 256
+"""Entries made into lines before they are written. Making lines keeps the interpreter busy, writing
+lets the message path run; it also bounds the memory that a burst takes as text."""
 
 
 class Writer:
@@ -47,24 +51,47 @@ class Writer:
         self._logger = entry_logger()
         self._lines: dict[Target, list[Line]] = {target: [] for target in targets}
         self._failing: set[Target] = set()
-        self._dropped: Counter[Target] = Counter()
         self._unwritten: Counter[Target] = Counter()
 
     def run(self) -> None:
         """Write what comes until a request to close has been carried out."""
-        while True:
+        closing: Request | None = None
+        while closing is None:
             items, dropped = self._backlog.take()
-            for targets, count in dropped.items():
-                self._dropped.update(dict.fromkeys(targets, count))
-            for item in items:
-                if not isinstance(item, Request):
-                    self._compose(item)
-                    continue
-                self._write_out()
-                self._carry_out(item)
-                if item.kind is RequestKind.CLOSE:
-                    return
+            closing = self._work_through(items)
+            self._report_dropped(dropped)
+        for target in self._targets:
+            self._try(target, target.close)
+        closing.done.set()
+
+    def _work_through(self, items: Sequence[Item]) -> Request | None:
+        """Write the entries and carry out the requests, up to a request to close.
+
+        Returns:
+            The request to close, which is left to the caller.
+        """
+        for position, item in enumerate(items, 1):
+            if not isinstance(item, Request):
+                self._compose(item)
+                if position % CHUNK == 0:
+                    self._write_out()
+                continue
             self._write_out()
+            if item.kind is RequestKind.CLOSE:
+                return item
+            if item.kind is RequestKind.ROTATE:
+                for target in self._targets:
+                    self._try(target, partial(target.rotate, self._clock()))
+            item.done.set()
+        self._write_out()
+        return None
+
+    def _report_dropped(self, dropped: Dropped) -> None:
+        """Say what did not fit into the backlog after the entries that have just been written."""
+        for targets, count in dropped.items():
+            self._unwritten.update(dict.fromkeys(targets, count))
+        for target in {target for targets in dropped for target in targets}:
+            self._deliver(target, [])
 
     def _compose(self, entry: Entry) -> None:
         message, targets, nanoseconds, thread, fields = entry
@@ -77,10 +104,6 @@ class Writer:
             if lines:
                 self._lines[target] = []
                 self._deliver(target, lines)
-        while self._dropped:  # the backlog was full after these lines
-            target, count = self._dropped.popitem()
-            self._unwritten[target] += count
-            self._deliver(target, [])
 
     def _deliver(self, target: Target, lines: Sequence[Line]) -> None:
         missing = self._unwritten.pop(target, 0)
@@ -99,15 +122,6 @@ class Writer:
             self._report_failure(target, problem)
         else:
             self._failing.discard(target)
-
-    def _carry_out(self, request: Request) -> None:
-        if request.kind is RequestKind.ROTATE:
-            for target in self._targets:
-                self._try(target, partial(target.rotate, self._clock()))
-        elif request.kind is RequestKind.CLOSE:
-            for target in self._targets:
-                self._try(target, target.close)
-        request.done.set()
 
     def _try(self, target: Target, work: Callable[[], None]) -> None:
         try:
