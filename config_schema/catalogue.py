@@ -31,7 +31,6 @@ class ExpressionKind(StrEnum):
     ENRICHMENT = "enrichment"
     CONFLATED_ENRICHMENT = "conflated topic enrichment"
     ORDER_BY = "order by"
-    JOIN = "join"
 
 
 class ModuleKind(Enum):

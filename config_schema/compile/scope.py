@@ -46,7 +46,12 @@ class StoredTopic:
 
 @dataclass(slots=True)
 class Scope:
-    """The names known so far; `modules` maps a name to None where its library is not available."""
+    """The names known so far.
+
+    `modules` maps a name to None where its library is not available. `stored` are the definitions
+    of the SOW section that have been compiled, `later` the others; the first of these is the one
+    being compiled.
+    """
 
     modules: dict[str, LibraryRule | None] = field(default_factory=dict)
     message_types: dict[str, MessageFormat] = field(default_factory=dict)
@@ -54,6 +59,7 @@ class Scope:
     transports: dict[str, TransportSpec] = field(default_factory=dict)
     journaled: list[JournaledTopicSpec] = field(default_factory=list)
     stored: list[StoredTopic] = field(default_factory=list)
+    later: list[StoredTopic] = field(default_factory=list)
 
     def message_type(self, reader: Reader, tag: str = "MessageType") -> str:
         """Return the message type that the child `tag` names, which must exist."""

@@ -30,7 +30,7 @@ DEFAULT_TLS_PROTOCOLS: Final = ("TLSv1.1", "TLSv1.2", "TLSv1.3")
 
 _REPLICATION: Final = ("amps-replication", "amps-replication-secure")
 _SECURE: Final = ("tcps", "amps-replication-secure")
-_TLS_ELEMENTS: Final = (
+TLS_ELEMENTS: Final = (
     "Certificate",
     "PrivateKey",
     "Ciphers",
@@ -168,7 +168,7 @@ def _check_endpoint(reader: Reader, kind: TransportType) -> None:
             )
         if reader.has("InetAddr"):
             reader.error("is not for amps-unix, whose address is its FileName", tag="InetAddr")
-        reader.no_effect(_TLS_ELEMENTS, "connections of amps-unix stay on this machine")
+        reader.no_effect(TLS_ELEMENTS, "connections of amps-unix stay on this machine")
         return
     if not reader.text("InetAddr"):
         reader.error(

@@ -1,0 +1,108 @@
+"""From the validated document to the description of an instance, with all cross-checks.
+
+The structure has been judged before: which elements, how often, with what kind of text. Here each
+section is read into typed values and checked against the others, against the program (modules,
+expressions, schedules) and against the rules that no schema can say. Everything that is wrong is
+reported in one run, also when the structure had errors.
+"""
+
+from config_schema.catalogue import Catalogue
+from config_schema.compile.actions import compile_actions
+from config_schema.compile.addresses import check_addresses
+from config_schema.compile.features import warn_of_unbuilt
+from config_schema.compile.instance import (
+    compile_admin,
+    compile_externals,
+    compile_name,
+    compile_tuning,
+    mini_dump_directory,
+)
+from config_schema.compile.journal import compile_transaction_log
+from config_schema.compile.logs import compile_logging
+from config_schema.compile.message_types import compile_message_types
+from config_schema.compile.modules import compile_functions, compile_modules
+from config_schema.compile.reader import INTERVAL, Reader, Report
+from config_schema.compile.replication import compile_replication
+from config_schema.compile.scope import Scope
+from config_schema.compile.sow import compile_sow
+from config_schema.compile.transports import (
+    compile_authentication,
+    compile_entitlement,
+    compile_limits,
+    compile_protocols,
+    compile_transports,
+)
+from config_schema.document import Node
+from config_schema.problems import Problems
+from config_schema.schema import ROOT
+from config_schema.spec import InstanceSpec
+
+__all__ = ["Catalogue", "compile_config"]
+
+_DEFAULT_MASK = 0o640
+
+
+def compile_config(root: Node, catalogue: Catalogue, problems: Problems) -> InstanceSpec | None:
+    """Compile a configuration.
+
+    Args:
+        root: the tree in canonical names, as `validate` returns it.
+        catalogue: what the program offers.
+        problems: takes what is wrong; errors of the earlier stages are not repeated.
+
+    Returns:
+        The description of the instance; None if there are errors, of this or an earlier stage.
+    """
+    if root.tag != ROOT:
+        return None  # which `validate` has said; nothing in it is where it is looked for
+    report = Report(problems)
+    reader = Reader(root, root.tag, report, catalogue)
+    spec = _instance(reader)
+    warn_of_unbuilt(root, catalogue, report)
+    return None if problems.has_errors else spec
+
+
+def _instance(root: Reader) -> InstanceSpec:
+    # Later sections use the names of the earlier ones, so this order is not that of the fields.
+    scope = Scope()
+    modules = compile_modules(root, scope)
+    message_types = compile_message_types(root, scope)
+    functions = compile_functions(root, scope)
+    protocols = compile_protocols(root, scope)
+    transports = compile_transports(root, scope)
+    admin = compile_admin(root, scope)
+    check_addresses(transports, admin, root.report)
+    transaction_log = compile_transaction_log(root, scope)
+    sow = compile_sow(root, scope)
+    replication = compile_replication(root, scope)
+    actions = compile_actions(root, scope)
+    name = compile_name(root)
+    return InstanceSpec(
+        name=name,
+        group=root.text("Group") or name,
+        process_name=root.text("ProcessName"),
+        description=root.text("Description"),
+        environment=root.text("Environment"),
+        mini_dump_directory=mini_dump_directory(root),
+        mini_dump_file_mask=root.mask("MiniDumpFileMask") or _DEFAULT_MASK,
+        sow_stats_interval=root.quantity("SOWStatsInterval", INTERVAL, least="1ns"),
+        regex_topic_support=root.flag("RegexTopicSupport", default=True),
+        config_validation=root.flag("ConfigValidation", default=True),
+        limits=compile_limits(root),
+        authentication=compile_authentication(root, scope),
+        entitlement=compile_entitlement(root, scope),
+        modules=modules,
+        message_types=message_types,
+        user_defined_functions=functions,
+        protocols=protocols,
+        transports=transports,
+        logging=compile_logging(root),
+        sow=sow,
+        transaction_log=transaction_log,
+        replication=replication,
+        actions=actions,
+        admin=admin,
+        tuning=compile_tuning(root, replication),
+        externals=compile_externals(root),
+        location=root.location,
+    )

@@ -1,0 +1,83 @@
+"""Actions: triggers, steps, their options, and the variables that pass between them.
+
+Source: AMPS User Guide, Configuring AMPS for Automation with Actions.
+"""
+
+import re
+from typing import Final
+
+from config_schema.catalogue import ModuleKind, ModuleRule
+from config_schema.compile.modules import find_module
+from config_schema.compile.option_values import VARIABLE
+from config_schema.compile.options import check_options, read_options
+from config_schema.compile.reader import Reader, did_you_mean
+from config_schema.compile.scope import Scope
+from config_schema.spec import ActionSpec, ActionStep, ModuleUse
+
+_ALWAYS_SET: Final = ("AMPS_INSTANCE_NAME", "AMPS_DATETIME", "AMPS_UNIX_TIMESTAMP")
+_BYTE: Final = re.compile("AMPS_BYTE_[0-9A-F]{2}")
+
+
+def compile_actions(root: Reader, scope: Scope) -> tuple[ActionSpec, ...]:
+    """Compile the Actions section."""
+    return tuple(_action(reader, scope) for reader in root.inside("Actions", "Action"))
+
+
+def _action(reader: Reader, scope: Scope) -> ActionSpec:
+    if not reader.has("On"):
+        reader.error("is missing but required: when the action runs", tag="On")
+    if not reader.has("Do"):
+        reader.error("is missing but required: what the action does", tag="Do")
+    variables = _Variables()
+    triggers = []
+    for trigger in reader.children("On"):
+        use, rule = _use(trigger, ModuleKind.ON, scope)
+        variables.add(rule, use)
+        triggers.append(use)
+    steps = []
+    for step in reader.children("Do", "If"):
+        kind = ModuleKind.DO if step.node.tag == "Do" else ModuleKind.IF
+        use, rule = _use(step, kind, scope)
+        variables.check(step)
+        variables.add(rule, use)
+        steps.append(ActionStep("do" if kind is ModuleKind.DO else "if", use))
+    return ActionSpec(tuple(triggers), tuple(steps), reader.location)
+
+
+def _use(reader: Reader, kind: ModuleKind, scope: Scope) -> tuple[ModuleUse, ModuleRule | None]:
+    name = reader.required("Module")
+    rule = find_module(reader, name, kind, scope)
+    if rule is not None:
+        check_options(reader, rule, scope)
+    return ModuleUse(name, read_options(reader), reader.location), rule
+
+
+class _Variables:
+    """The context variables that are known to be set at one point of an action."""
+
+    def __init__(self) -> None:
+        self._names = set(_ALWAYS_SET)
+        self._complete = True
+
+    def add(self, rule: ModuleRule | None, use: ModuleUse) -> None:
+        """Take in what a trigger or a step sets."""
+        if rule is None:
+            self._complete = False
+            return
+        self._complete = self._complete and not rule.open_context
+        self._names.update(rule.exports)
+        for option in rule.exports_named_by:
+            self._names.update(value.partition("=")[0].strip() for value in use.options.all(option))
+
+    def check(self, step: Reader) -> None:
+        """Warn about variables of a step that nothing before it sets: they would be empty."""
+        options = step.child("Options")
+        if options is None or not self._complete:
+            return
+        for option in options.children():
+            for name in VARIABLE.findall(option.value):
+                if name not in self._names and not _BYTE.fullmatch(name):
+                    option.warning(
+                        f"{{{{{name}}}}} is empty here: nothing before this step sets it",
+                        did_you_mean(name, sorted(self._names)),
+                    )

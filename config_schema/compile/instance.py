@@ -1,0 +1,178 @@
+"""The instance itself: identity, admin interface, tuning and external libraries.
+
+Source: AMPS User Guide, Instance-Level Configuration and Configuring Monitoring.
+"""
+
+import re
+from collections.abc import Sequence
+from typing import Final
+
+from config_schema.compile.reader import INTERVAL, Reader, did_you_mean
+from config_schema.compile.scope import Scope
+from config_schema.compile.transports import (
+    compile_authentication,
+    compile_entitlement,
+    compile_tls,
+    www_authenticate,
+)
+from config_schema.spec import (
+    AdminSpec,
+    DestinationSpec,
+    ExternalsSpec,
+    TlsSpec,
+    TuningSpec,
+)
+from config_schema.units import UnitError, parse_count, quoted
+
+_UNFIT_NAME: Final = re.compile(r"[\s/\\$~]")
+DEFAULT_MINI_DUMP_DIRECTORY: Final = "/tmp"  # noqa: S108 - what the documentation of AMPS says
+DEFAULT_SESSION_OPTIONS: Final = "max-age=86400; path=/; HttpOnly"
+
+
+def compile_name(root: Reader) -> str:
+    """Return the name of the instance, which also becomes part of the names of its files."""
+    name = root.required("Name")
+    if _UNFIT_NAME.search(name):
+        root.warning(
+            f"{quoted(name)} becomes part of file names: blanks, slashes, $ and ~ make that hard",
+            tag="Name",
+        )
+    return name
+
+
+def mini_dump_directory(root: Reader) -> str | None:
+    """Return where minidumps go; None if they are disabled."""
+    text = root.text("MiniDumpDirectory") or DEFAULT_MINI_DUMP_DIRECTORY
+    return None if text.lower() == "disabled" else text
+
+
+def compile_admin(root: Reader, scope: Scope) -> AdminSpec | None:
+    """Compile the Admin section."""
+    reader = root.child("Admin")
+    if reader is None:
+        return None
+    return AdminSpec(
+        inet_addr=reader.address("InetAddr"),
+        file_name=reader.text("FileName") or ":memory:",
+        interval=reader.quantity("Interval", INTERVAL, "10s", least="1s"),
+        www_authenticate=www_authenticate(reader, ("Negotiate", "NTLM")) or "Negotiate",
+        authentication=compile_authentication(reader, scope),
+        entitlement=compile_entitlement(reader, scope),
+        anonymous_paths=reader.pattern("AnonymousPaths"),
+        headers=_headers(reader),
+        external_inet_addr=reader.text("ExternalInetAddr"),
+        access_control_allow_origin=reader.pattern("AccessControlAllowOrigin"),
+        session_options=reader.text("SessionOptions") or DEFAULT_SESSION_OPTIONS,
+        sql_transport=_sql_transport(reader, scope),
+        sql_transport_inet_addr=reader.text("SQLTransportInetAddr"),
+        tls=_admin_tls(reader),
+        location=reader.location,
+    )
+
+
+def _headers(reader: Reader) -> tuple[str, ...]:
+    for header in reader.children("Header"):
+        if ":" not in header.value:
+            header.error(f"{quoted(header.value)} is not a header: expected Name: value")
+    return reader.texts("Header")
+
+
+def _sql_transport(reader: Reader, scope: Scope) -> str | None:
+    name = reader.text("SQLTransport")
+    if name is None:
+        return None
+    websockets = [
+        transport.name
+        for transport in scope.transports.values()
+        if _module(transport.protocol, scope) == "websocket"
+    ]
+    if name in scope.transports and name not in websockets:
+        reader.error(
+            f"the transport {quoted(name)} uses the protocol "
+            f"{quoted(scope.transports[name].protocol)}: expected one that uses websocket",
+            tag="SQLTransport",
+        )
+    elif name not in scope.transports:
+        listed = f"the transports with websocket are {', '.join(websockets)}"
+        reader.error(
+            f"there is no transport named {quoted(name)}",
+            did_you_mean(name, websockets)
+            or (listed if websockets else "add a Transport with the Protocol websocket"),
+            tag="SQLTransport",
+        )
+    return name
+
+
+def _module(protocol: str, scope: Scope) -> str:
+    variant = scope.protocols.get(protocol)
+    return variant.module if variant else protocol
+
+
+def _admin_tls(reader: Reader) -> TlsSpec | None:
+    absent = [tag for tag in ("Certificate", "PrivateKey") if not reader.text(tag)]
+    if len(absent) == 1:
+        reader.error("is missing: HTTPS needs Certificate and PrivateKey", tag=absent[0])
+    return None if absent else compile_tls(reader)
+
+
+def compile_tuning(root: Reader, destinations: Sequence[DestinationSpec]) -> TuningSpec:
+    """Compile the Tuning section; an absent one has the defaults."""
+    tuning = root.child("Tuning")
+    numa = tuning.child("NUMA") if tuning else None
+    queue = tuning.child("Queue") if tuning else None
+    replication = tuning.child("Replication") if tuning else None
+    return TuningSpec(
+        numa_enabled=numa.flag("Enabled", default=True) if numa else True,
+        min_sync_destinations=_min_sync(replication, destinations) if replication else None,
+        queue_delivery_flush_interval=queue.quantity(
+            "QueueDeliveryFlushInterval", INTERVAL, "250us", least="1us"
+        )
+        if queue
+        else 250_000,
+        statistics_indexing_enabled=_indexing(tuning),
+    )
+
+
+def _min_sync(reader: Reader, destinations: Sequence[DestinationSpec]) -> int | None:
+    """Return how many destinations stay sync; names are counted, as the one example has a name."""
+    text = reader.text("MinSyncDestinations")
+    if text is None:
+        return None
+    try:
+        number = parse_count(text)
+    except UnitError:
+        names = [name.strip() for name in text.split(",")]
+        known = [destination.name for destination in destinations]
+        for name in names:
+            if name not in known:
+                reader.error(
+                    f"{quoted(name)} is neither a number nor a destination",
+                    did_you_mean(name, known) or "expected how many destinations stay sync",
+                    tag="MinSyncDestinations",
+                )
+        return len(names)
+    configured = sum(destination.sync_type == "sync" for destination in destinations)
+    if number > configured:
+        reader.warning(
+            f"asks for {number} sync destinations and {configured} are configured: "
+            "none will ever be downgraded",
+            tag="MinSyncDestinations",
+        )
+    return number
+
+
+def _indexing(tuning: Reader | None) -> bool:
+    reader = tuning
+    for tag in ("Admin", "Statistics", "Indexing"):
+        reader = reader.child(tag) if reader else None
+    return reader.flag("Enabled", default=False) if reader else False
+
+
+def compile_externals(root: Reader) -> ExternalsSpec:
+    """Compile the Externals section."""
+    externals = root.child("Externals")
+    paths = {}
+    for tag in ("SSL", "Crypto", "Curl"):
+        library = externals.child(tag) if externals else None
+        paths[tag] = library.text("Library") if library else None
+    return ExternalsSpec(paths["SSL"], paths["Crypto"], paths["Curl"])

@@ -1,0 +1,228 @@
+"""Replication destinations.
+
+Source: AMPS User Guide, Configuring Outgoing Replication Destinations and Replication Configuration
+Validation.
+"""
+
+import re
+from collections.abc import Sequence
+from typing import Final, Literal, get_args
+
+from config_schema.catalogue import ExpressionKind, ModuleKind
+from config_schema.compile.modules import compile_use
+from config_schema.compile.reader import INTERVAL, Reader, did_you_mean
+from config_schema.compile.scope import Scope, StoredTopic, matches_as_pattern
+from config_schema.compile.transports import TLS_ELEMENTS, compile_tls
+from config_schema.regex import has_regex_characters
+from config_schema.spec import (
+    DestinationSpec,
+    OutgoingTransportSpec,
+    ReplicatedTopicSpec,
+    TlsSpec,
+)
+from config_schema.units import quoted
+
+SyncType = Literal["sync", "async"]
+OutgoingType = Literal["amps-replication", "amps-replication-secure"]
+
+SYNC_TYPES: Final[tuple[SyncType, ...]] = get_args(SyncType)
+OUTGOING_TYPES: Final[tuple[OutgoingType, ...]] = get_args(OutgoingType)
+VALIDATION_CHECKS: Final = (
+    "txlog",
+    "replicate",
+    "sow",
+    "cascade",
+    "queue",
+    "keys",
+    "replicate_filter",
+    "queue_passthrough",
+    "queue_underlying",
+)
+MANDATORY_CHECKS: Final = ("queue", "queue_underlying")
+
+
+def compile_replication(root: Reader, scope: Scope) -> tuple[DestinationSpec, ...]:
+    """Compile the Replication section."""
+    destinations: dict[str, DestinationSpec] = {}
+    for reader in root.inside("Replication", "Destination"):
+        spec = _destination(reader, scope)
+        if spec.name in destinations:
+            reader.error(
+                f"there is already a destination named {quoted(spec.name)} at "
+                f"{destinations[spec.name].location}",
+                tag="Name",
+            )
+        if not root.has("TransactionLog"):
+            reader.error(
+                "replicates from the transaction log, and there is none",
+                "add a TransactionLog that records the topics of the destination",
+            )
+        destinations.setdefault(spec.name, spec)
+    return tuple(destinations.values())
+
+
+def _destination(reader: Reader, scope: Scope) -> DestinationSpec:
+    name = reader.required("Name")
+    reader.required("SyncType")
+    topics = tuple(_topic(topic, scope) for topic in reader.children("Topic"))
+    if not topics:
+        reader.warning("has no Topic, so nothing is replicated to it")
+    _check_queues(reader, topics, scope)
+    transports = tuple(_transport(child, scope) for child in reader.children("Transport"))
+    _check_reachable(reader, transports, scope)
+    return DestinationSpec(
+        name=name,
+        group=reader.text("Group") or name,
+        sync_type=reader.choice("SyncType", SYNC_TYPES, "async"),
+        pass_through=tuple(p.checked_pattern() for p in reader.children("PassThrough") if p.value),
+        topics=topics,
+        transports=transports,
+        compression=_compression(reader),
+        ack_conflation_interval=reader.quantity("AckConflationInterval", INTERVAL, "1s"),
+        location=reader.location,
+    )
+
+
+def _topic(reader: Reader, scope: Scope) -> ReplicatedTopicSpec:
+    name = reader.required("Name")
+    message_type = scope.message_type(reader)
+    if has_regex_characters(name):
+        reader.pattern("Name")
+    elif name and not _is_queue(name, message_type, scope):
+        _require_journal(reader, name, message_type, scope)
+    return ReplicatedTopicSpec(
+        name=name,
+        message_type=message_type,
+        filter=reader.expression("Filter", ExpressionKind.STABLE_FILTER),
+        exclude_validation=_excluded(reader),
+        location=reader.location,
+    )
+
+
+def _is_queue(name: str, message_type: str, scope: Scope) -> bool:
+    return any(
+        topic.kind.endswith("Queue")
+        and (topic.ref.name, topic.ref.message_type) == (name, message_type)
+        for topic in scope.stored
+    )
+
+
+def _require_journal(reader: Reader, name: str, message_type: str, scope: Scope) -> None:
+    if scope.journaled and not scope.is_journaled(name, message_type):
+        names = [topic.name for topic in scope.journaled if topic.message_type == message_type]
+        reader.error(
+            f"topic {quoted(name)} of type {quoted(message_type)} is not in the transaction log, "
+            "from which it would be replicated",
+            did_you_mean(name, names)
+            or "add it to TransactionLog as a Topic with this Name and MessageType",
+            tag="Name",
+        )
+
+
+def _excluded(reader: Reader) -> frozenset[str]:
+    text = reader.text("ExcludeValidation") or ""
+    checks = [word.strip().lower() for word in text.split(",") if word.strip()]
+    for check in checks:
+        if check not in VALIDATION_CHECKS:
+            reader.error(
+                f"{quoted(check)} is not a validation check: "
+                f"expected {', '.join(VALIDATION_CHECKS)}",
+                did_you_mean(check, VALIDATION_CHECKS),
+                tag="ExcludeValidation",
+            )
+        elif check in MANDATORY_CHECKS:
+            reader.error(
+                f"the check {quoted(check)} cannot be excluded: "
+                "a queue only works if both instances define it alike",
+                tag="ExcludeValidation",
+            )
+    return frozenset(checks)
+
+
+def _check_queues(reader: Reader, topics: Sequence[ReplicatedTopicSpec], scope: Scope) -> None:
+    for queue in (topic for topic in scope.stored if topic.kind.endswith("Queue")):
+        selecting = [topic for topic in topics if _selects(topic, queue)]
+        if not selecting:
+            continue
+        if queue.kind == "LocalQueue":
+            _report_local_queue(reader, selecting[0], queue)
+            continue
+        source = queue.node.value("UnderlyingTopic") or queue.ref.name
+        if not any(_carries(topic, source, queue) for topic in topics):
+            reader.report.error(
+                selecting[0],
+                "Topic/Name",
+                f"the queue {quoted(queue.ref.name)} is replicated, "
+                f"but its underlying topic {quoted(source)} is not",
+                f"add a Topic named {source} of type {queue.ref.message_type}",
+            )
+
+
+def _selects(topic: ReplicatedTopicSpec, queue: StoredTopic) -> bool:
+    return topic.message_type == queue.ref.message_type and (
+        topic.name == queue.ref.name or matches_as_pattern(topic.name, queue.ref.name)
+    )
+
+
+def _carries(topic: ReplicatedTopicSpec, source: str, queue: StoredTopic) -> bool:
+    """Whether the messages of a queue's underlying topic are replicated by `topic`."""
+    if topic.message_type != queue.ref.message_type:
+        return False
+    if topic.name == source or matches_as_pattern(topic.name, source):
+        return True
+    return has_regex_characters(source)  # which topics there will be cannot be known
+
+
+def _report_local_queue(reader: Reader, topic: ReplicatedTopicSpec, queue: StoredTopic) -> None:
+    message = f"{quoted(queue.ref.name)} is a LocalQueue, which cannot be replicated"
+    if topic.name == queue.ref.name:
+        reader.report.error(
+            topic, "Topic/Name", message, "make it a Queue, or replicate its underlying topic"
+        )
+    else:
+        reader.report.warning(
+            topic, "Topic/Name", f"{quoted(topic.name)} matches it, but {message}"
+        )
+
+
+def _transport(reader: Reader, scope: Scope) -> OutgoingTransportSpec:
+    kind = reader.choice("Type", OUTGOING_TYPES, "amps-replication")
+    addresses = (child.own_address() for child in reader.children("InetAddr") if child.value)
+    return OutgoingTransportSpec(
+        type=kind,
+        addresses=tuple(address for address in addresses if address is not None),
+        authenticator=compile_use(reader.child("Authenticator"), ModuleKind.AUTHENTICATOR, scope),
+        tls=_outgoing_tls(reader, kind),
+        location=reader.location,
+    )
+
+
+def _outgoing_tls(reader: Reader, kind: OutgoingType) -> TlsSpec | None:
+    given = [tag for tag in TLS_ELEMENTS if reader.text(tag)]
+    if kind == "amps-replication" and not given:
+        return None
+    pair = ("Certificate", "PrivateKey")
+    absent = [tag for tag in pair if tag not in given]
+    if len(absent) == 1:
+        reader.error("is missing: Certificate and PrivateKey go together", tag=absent[0])
+    return compile_tls(reader)
+
+
+def _check_reachable(
+    reader: Reader, transports: Sequence[OutgoingTransportSpec], scope: Scope
+) -> None:
+    if any(transport.addresses for transport in transports):
+        return
+    if not any(transport.is_replication for transport in scope.transports.values()):
+        reader.error(
+            "has no InetAddr, so it would have to connect here, but no transport takes replication",
+            "add an InetAddr to its Transport, or a Transport of type amps-replication",
+        )
+
+
+def _compression(reader: Reader) -> str | None:
+    inner = (child.text("Compression") for child in reader.children("Transport"))
+    text = reader.text("Compression") or next(filter(None, inner), None)
+    return (
+        None if text is None or re.fullmatch("none|disabled|false", text, re.IGNORECASE) else text
+    )

@@ -1,0 +1,75 @@
+"""The SOW section: topics, views, conflated topics and queues in the order of the file.
+
+The order matters: a definition may only use those before it, and it wins over a later Pattern.
+Source: AMPS User Guide, Configuring the State of the World.
+"""
+
+from collections.abc import Callable, Mapping
+from typing import Final
+
+from config_schema.compile.conflated import compile_conflated_topic
+from config_schema.compile.queues import compile_queue
+from config_schema.compile.reader import Reader
+from config_schema.compile.scope import Scope, StoredTopic
+from config_schema.compile.topics import check_shared_files, compile_topic
+from config_schema.compile.views import compile_view
+from config_schema.spec import SowSpec, TopicRef
+from config_schema.units import quoted
+
+_COMPILERS: Final[Mapping[str, Callable[[Reader, Scope], SowSpec]]] = {
+    "Topic": compile_topic,
+    "View": compile_view,
+    "ConflatedTopic": compile_conflated_topic,
+    "Queue": compile_queue,
+    "LocalQueue": compile_queue,
+    "GroupLocalQueue": compile_queue,
+}
+
+
+def compile_sow(root: Reader, scope: Scope) -> tuple[SowSpec, ...]:
+    """Compile the SOW section and make its topics known."""
+    section = root.child("SOW")
+    if section is None:
+        return ()
+    readers = list(section.children(*_COMPILERS))
+    scope.later.extend(_stored(reader) for reader in readers)
+    specs: list[SowSpec] = []
+    for reader in readers:
+        _check_name(reader, scope.later[0], scope)
+        specs.append(_COMPILERS[reader.node.tag](reader, scope))
+        scope.stored.append(scope.later.pop(0))
+    check_shared_files(specs, section.report)
+    return tuple(specs)
+
+
+def _stored(reader: Reader) -> StoredTopic:
+    ref = TopicRef(reader.text("Name") or "", reader.text("MessageType") or "")
+    return StoredTopic(reader.node.tag, ref, reader.text("Pattern"), reader.node)
+
+
+def _check_name(reader: Reader, stored: StoredTopic, scope: Scope) -> None:
+    reader.required("Name")
+    if not stored.ref.name:
+        return
+    for earlier in scope.stored:
+        if earlier.ref == stored.ref:
+            reader.error(
+                f"{stored.ref} is defined twice: it is the {earlier.kind} at "
+                f"{earlier.node.location}",
+                "topics of one name need different message types",
+                tag="Name",
+            )
+            return
+        if (
+            earlier.pattern is not None
+            and stored.pattern is None
+            and earlier.ref.message_type == stored.ref.message_type
+            and earlier.covers(stored.ref.name)
+        ):
+            reader.error(
+                f"{quoted(stored.ref.name)} is already covered by the Pattern of "
+                f"{quoted(earlier.ref.name)} at {earlier.node.location}",
+                f"move this {stored.kind} before that Topic",
+                tag="Name",
+            )
+            return

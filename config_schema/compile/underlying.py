@@ -1,0 +1,40 @@
+"""What views and conflated topics are made from: definitions that stand before them.
+
+A wrong reference is the most frequent mistake of a SOW section, so the answer looks for what was
+meant: the same name in another message type, a definition further down, a name nearly the same.
+"""
+
+from config_schema.compile.reader import Reader, did_you_mean
+from config_schema.compile.scope import Scope, StoredTopic
+from config_schema.spec import TopicRef
+from config_schema.units import quoted
+
+
+def find_underlying(reader: Reader, ref: TopicRef, scope: Scope) -> StoredTopic | None:
+    """Return the earlier definition that `ref` names; report it if there is none."""
+    found = scope.find_stored(ref)
+    if found is None and ref.name:
+        reader.error(
+            f"topic {quoted(ref.name)} of type {quoted(ref.message_type)} has not been defined "
+            "before this place",
+            _hint(ref, scope),
+        )
+    return found
+
+
+def _hint(ref: TopicRef, scope: Scope) -> str:
+    later = next((topic for topic in scope.later if topic.ref == ref), None)
+    if later is not None and later is scope.later[0]:
+        return "nothing can be made from itself"
+    if later is not None:
+        return f"it is the {later.kind} at {later.node.location}: move that one up"
+    typed = [topic.ref for topic in (*scope.stored, *scope.later) if topic.ref.name == ref.name]
+    if typed:
+        return f"it is defined with another type: write {' or '.join(map(str, typed))}"
+    covering = next((t for t in scope.stored if t.pattern is not None and t.covers(ref.name)), None)
+    if covering is not None:
+        return f"the Pattern of {quoted(covering.ref.name)} covers it, but that is no definition"
+    if scope.is_journaled(ref.name, ref.message_type):
+        return "the transaction log records it, but it has to be a topic of SOW as well"
+    names = [topic.ref.name for topic in scope.stored]
+    return did_you_mean(ref.name, names) or "define it in SOW, above this place"
