@@ -88,7 +88,7 @@ class RawTreeType(ABC):
 
     def differ(self, previous: bytes, current: bytes, keep: Sequence[Path]) -> bytes | None:
         """Find the difference for delta subscribers, see `MessageType.differ`."""
-        changed, tree = self._differ(self.parse(previous), self.parse(current), _kept(keep))
+        changed, tree = self._differ(self.parse(previous), self.parse(current), kept_names(keep))
         return self.render(tree) if changed else None
 
     def select(self, body: bytes, selection: Selection) -> bytes:
@@ -167,7 +167,8 @@ class RawTreeType(ABC):
         return self.array(left) if left or rule.include else None
 
 
-def _kept(paths: Sequence[Path]) -> Kept:
+def kept_names(paths: Sequence[Path]) -> Kept:
+    """Arrange the paths that a difference keeps as a tree of names."""
     kept: Kept = {}
     for path in sorted(paths, key=len, reverse=True):
         level = kept
