@@ -5,8 +5,8 @@ attributes, an Include is replaced by the walked tree of the file it names, and 
 for every element on the way back up, while it is still known which file the element came from. The
 XML tree is changed along the way, so that in the end it prints as the expanded configuration.
 
-Three limits keep any set of files affordable: a file never includes itself, the files put together
-stay under ConfigCycleDetectionThreshold, and elements nest no deeper than MAX_DEPTH.
+Limits keep any set of files affordable: a file never includes itself, the files put together stay
+under ConfigCycleDetectionThreshold, and elements and Include directives are counted.
 
 Source: AMPS User Guide, Including External Files and AMPS Process Options.
 """
@@ -27,6 +27,12 @@ from config_schema.xml_file import FileError
 
 MAX_DEPTH: Final = 100
 """How deep elements may nest, counted through included files; real configurations need about 10."""
+
+MAX_ELEMENTS: Final = 100_000
+"""How many elements a configuration may have; checking this many takes seconds."""
+
+MAX_ATTRIBUTES: Final = 100
+"""How many attributes an element may have; only Include has one that means something."""
 
 MAX_INCLUDES: Final = 5_000
 """How many Include directives may be followed: tiny files cost time before they cost room."""
@@ -150,6 +156,7 @@ class _Reader:
         self._problems = problems
         self._size = 0
         self._size_limit = DEFAULT_SIZE_LIMIT
+        self._elements = 0
         self._includes = 0
         self._comment_default = False
         self.failed = False
@@ -179,6 +186,12 @@ class _Reader:
         location = file.at(element)
         if depth > MAX_DEPTH:
             raise _LimitReachedError(location, f"elements are nested more than {MAX_DEPTH} deep")
+        self._elements += 1
+        if self._elements > MAX_ELEMENTS:
+            found = f"more than {MAX_ELEMENTS:,} elements"
+            raise _LimitReachedError(location, f"the configuration has {found}")
+        if len(element.attrib) > MAX_ATTRIBUTES:
+            raise _LimitReachedError(location, f"more than {MAX_ATTRIBUTES} attributes")
         for name, value in element.attrib.items():
             expanded = self._expand(value, location, f"{_name(element)}/@{name}")
             if expanded != value:

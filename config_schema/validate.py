@@ -145,20 +145,21 @@ def _to_element(node: Node, path: str) -> _Element:
 
 
 def _violations(tree: _Element) -> Iterator[_Violation]:
-    explained: set[_Element] = set()  # one bad child makes xmlschema report its siblings as well
+    explained = set()  # xmlschema repeats itself for every bad child or attribute of an element
     for error in schema.load_schema().iter_errors(tree):
         element = error.elem
         if not isinstance(element, _Element):
             raise TypeError(f"a violation without its element: {error.reason}")
-        if not isinstance(error, XMLSchemaChildrenValidationError):
+        kind = (element, type(error), type(error.validator))
+        if kind not in explained:
+            explained.add(kind)
             yield from _explain(element, error)
-        elif element not in explained:
-            explained.add(element)
-            yield from _wrong_children(element)
 
 
 def _explain(element: _Element, error: XMLSchemaValidationError) -> Iterator[_Violation]:
-    if isinstance(error.validator, XsdAttributeGroup):
+    if isinstance(error, XMLSchemaChildrenValidationError):
+        yield from _wrong_children(element)
+    elif isinstance(error.validator, XsdAttributeGroup):
         yield from _unknown_attributes(element)
     elif isinstance(error.validator, XsdGroup):
         expected = "expected elements only"

@@ -5,8 +5,16 @@ from pathlib import Path
 
 import pytest
 
-from config_schema.document import MAX_DEPTH, Document, Node, load
+from config_schema.document import (
+    MAX_ATTRIBUTES,
+    MAX_DEPTH,
+    MAX_ELEMENTS,
+    Document,
+    Node,
+    load,
+)
 from config_schema.problems import Location, Problems, Severity
+from config_schema.xml_file import MAX_FILE_BYTES
 
 
 def read(path: Path, defines: Mapping[str, str] | None = None) -> tuple[Document | None, list[str]]:
@@ -206,3 +214,27 @@ def test_warnings_do_not_keep_a_configuration_from_being_used() -> None:
     problems.warning(Location("main.xml", 1), "Name", "is odd")
     assert not problems.has_errors
     assert [problem.severity for problem in problems] == [Severity.WARNING]
+
+
+@pytest.mark.parametrize(
+    ("content", "problem"),
+    [
+        ("<B/>" * MAX_ELEMENTS, "amps.xml:1: error: the configuration has more than 100,000 elem"),
+        (
+            "<B " + " ".join(f"a{n}='1'" for n in range(MAX_ATTRIBUTES + 1)) + "/>",
+            "amps.xml:1: error: more than 100 attributes",
+        ),
+        ("x" * 6_000_000, "amps.xml:1: error: the configuration is larger than 5,242,880 bytes"),
+    ],
+    ids=["elements", "attributes", "text"],
+)
+def test_the_size_of_a_configuration_is_bounded(file: Path, content: str, problem: str) -> None:
+    problems = refusal(file, f"<A>{content}</A>")
+    assert len(problems) == 1
+    assert problems[0].startswith(problem)
+
+
+def test_a_file_beyond_all_measure_is_not_read(file: Path) -> None:
+    with file.open("wb") as sparse:
+        sparse.truncate(MAX_FILE_BYTES + 1)
+    assert read(file)[1] == ["amps.xml: error: is larger than 64 MB, too large to be read"]
