@@ -17,8 +17,8 @@ compare as doubles.
 Arrays. A comparison is true if it is true for any element (or any pair of elements), else NULL if
 it is NULL for any, else false. Everything else sees the first element only.
 
-Sources: AMPS User Guide, AMPS Data Types; NULL, NaN and IS NULL; Comparison Operators; Arithmetic
-    Operators; Working with Arrays.
+Sources: AMPS User Guide, AMPS Data Types; NULL, NaN and IS NULL; Comparison Operators;
+Arithmetic Operators; Working with Arrays.
 """
 
 from __future__ import annotations
@@ -223,23 +223,29 @@ class Membership:
             these.
     """
 
-    __slots__ = ("_large", "_otherwise", "numbers", "text_numbers", "texts")
+    __slots__ = ("has_null", "large", "numbers", "text_numbers", "texts")
 
     def __init__(self, literals: Iterable[int | float | str | None]) -> None:
-        known = [literal for literal in literals if literal is not None and literal != ""]
+        given = list(literals)
+        known = [literal for literal in given if literal is not None and literal != ""]
         numbers = [literal for literal in known if not isinstance(literal, str)]
-        self.texts = frozenset(literal for literal in known if isinstance(literal, str))
-        converted = [value for word in self.texts if (value := numeral(word)) is not None]
-        # Large integers and doubles may be equal as doubles without having the same hash.
-        self._large = [value for value in known if _is_large(value)]
-        self.numbers = frozenset(value for value in numbers if abs(value) < EXACT_LIMIT)
-        self.text_numbers = frozenset(value for value in converted if abs(value) < EXACT_LIMIT)
-        self._otherwise: Truth = None if len(known) < len(list(literals)) else False
+        texts = [literal for literal in known if isinstance(literal, str)]
+        converted = [value for word in texts if (value := numeral(word)) is not None]
+        self.has_null = len(known) < len(given)
+        self.large = tuple(value for value in known if _is_large(value))
+        self.texts = frozenset(texts)
+        self.numbers = frozenset(value for value in numbers if not _is_large(value))
+        self.text_numbers = frozenset(value for value in converted if not _is_large(value))
 
     @property
-    def hashable(self) -> bool:
-        """Whether the three sets tell everything: no literal is too large to be hashed exactly."""
-        return not self._large
+    def only_texts(self) -> bool:
+        """Whether a text is among the literals exactly if it is in `texts`."""
+        return not self.numbers and not self.large
+
+    @property
+    def only_numbers(self) -> bool:
+        """Whether a number is among the literals exactly if it is in `numbers`."""
+        return not self.texts and not self.large
 
     def contains(self, value: Value) -> Truth:
         """Whether a value equals one of the literals."""
@@ -251,9 +257,11 @@ class Membership:
             found = value in self.texts or (bool(self.numbers) and numeral(value) in self.numbers)
         else:
             found = value in self.numbers or value in self.text_numbers
-        if not found and self._large:
-            found = is_in(value, self._large) is True
-        return True if found else self._otherwise
+        if not found and self.large:
+            found = is_in(value, self.large) is True
+        if found:
+            return True
+        return None if self.has_null else False
 
 
 def _is_large(literal: float | str) -> bool:
