@@ -166,7 +166,8 @@ def test_a_port_in_use_is_one_clear_line(tmp_path: Path) -> None:
 
 def test_a_daemon_tells_how_its_start_went(tmp_path: Path) -> None:
     """The command returns when clients can connect, and with code 1 when they never will."""
-    path = configuration(tmp_path, "<ProcessName>amperage-test-daemon</ProcessName>")
+    name = f"amperage-test-{os.getpid()}"
+    path = configuration(tmp_path, f"<ProcessName>{name}</ProcessName>")
     text = path.read_text()
     path.write_text(re.sub(r"(?s)<Logging>.*?</Logging>", "", text))
     port = int(re.search(r"127\.0\.0\.1:(\d+)", text).group(1))  # type: ignore[union-attr]  # it is there
@@ -182,7 +183,7 @@ def test_a_daemon_tells_how_its_start_went(tmp_path: Path) -> None:
         assert peer.log_on()["status"] == "success"
         second = amp_server("--daemon", path)
         assert (second.returncode, "Address already in use" in second.stderr) == (1, True)
-        pid = _process_named("amperage-test-daemon")
+        pid = _process_named(name)
         os.kill(pid, signal.SIGTERM)
         assert peer.is_disconnected()
 
