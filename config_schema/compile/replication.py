@@ -69,7 +69,7 @@ def _destination(reader: Reader, scope: Scope) -> DestinationSpec:
         reader.warning("has no Topic, so nothing is replicated to it")
     _check_queues(reader, topics, scope)
     transports = tuple(_transport(child, scope) for child in reader.children("Transport"))
-    _check_reachable(reader, transports, scope)
+    _check_reachable(reader, scope)
     return DestinationSpec(
         name=name,
         group=reader.text("Group") or name,
@@ -208,10 +208,8 @@ def _outgoing_tls(reader: Reader, kind: OutgoingType) -> TlsSpec | None:
     return compile_tls(reader)
 
 
-def _check_reachable(
-    reader: Reader, transports: Sequence[OutgoingTransportSpec], scope: Scope
-) -> None:
-    if any(transport.addresses for transport in transports):
+def _check_reachable(reader: Reader, scope: Scope) -> None:
+    if any(transport.has("InetAddr") for transport in reader.children("Transport")):
         return
     if not any(transport.is_replication for transport in scope.transports.values()):
         reader.error(
