@@ -2,14 +2,14 @@
 
 Nearly always the wanted fields are scalars, or arrays of them, in a well-formed map with text keys.
 For those `msgspec` decodes just these fields and skips the rest, in C. Everything else it refuses:
-a damaged body, integer keys, subscripts, `bin` and `ext`, arrays of documents, text that is not
-UTF-8. Then a walk in Python reads what can be read. Both read to the end, and of equal keys in a
-map the last counts.
+a damaged body, integer keys, subscripts inside a path, `bin` and `ext`, arrays of documents, text
+that is not UTF-8. Then a walk in Python reads what can be read. Both read to the end, and of equal
+keys in a map the last counts.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 import msgspec
 
@@ -31,6 +31,7 @@ from server.message_types.msgpack_items import (
 )
 from server.message_types.raw_trees import RawTreeType
 from server.message_types.text import encode_text
+from server.message_types.trees import read_path
 from server.message_types.typed_fields import NotTypedError, typed_fields
 from server.message_types.wanted import MAX_DEPTH, want
 
@@ -41,6 +42,7 @@ if TYPE_CHECKING:
     from server.message_types.options import Options
     from server.message_types.raw_trees import RawNode, RawTree
     from server.message_types.registry import Find
+    from server.message_types.trees import Tree
     from server.message_types.wanted import Wanted
 
 _COMPARABLE = (*INTEGERS, Kind.FLOAT, Kind.STR)
@@ -58,8 +60,13 @@ class MsgpackType(RawTreeType):
     def extractor(self, paths: Sequence[Path]) -> Extractor:
         """Compile a reader of `paths`, see `MessageType.extractor`."""
         walk = _walker(paths)
+        subscripts = [
+            (slot, path[-1:]) for slot, path in enumerate(paths) if isinstance(path[-1], int)
+        ]
         try:
-            fields, values_of = typed_fields(paths)
+            fields, values_of = typed_fields(
+                [path[:-1] if isinstance(path[-1], int) else path for path in paths]
+            )
         except NotTypedError:
             return walk
         decode_fields = msgspec.msgpack.Decoder(fields).decode
@@ -69,6 +76,11 @@ class MsgpackType(RawTreeType):
                 values = values_of(decode_fields(body))
             except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
                 return walk(body)
+            if subscripts:
+                elements = list(values)
+                for slot, subscript in subscripts:
+                    elements[slot] = read_path(cast("Tree", values[slot]), subscript)
+                values = tuple(elements)
             if [] in values:
                 return tuple(None if value == [] else value for value in values)
             return values
