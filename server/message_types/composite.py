@@ -76,8 +76,8 @@ def _join(parts: Iterable[bytes], payload: bytes) -> bytes:
 
 
 def _select_part(part: bytes, child: MessageType, selection: Selection) -> bytes:
-    """Apply a select list to one part; a part without fields goes or stays whole."""
-    if not part or not child.capabilities.select:
+    """Apply a select list to one part; it goes or stays whole if the list names no field of it."""
+    if not part or not selection.children or not child.capabilities.select:
         return part if selection.include else b""
     return child.select(part, selection)
 
@@ -134,6 +134,7 @@ class CompositeLocalType:
 
     def __init__(self, name: str, options: Options, find: Find) -> None:
         self._children = _children(options, find)
+        self._numbers: dict[object, int] = {str(n): n for n in range(len(self._children))}
         self.name = name
 
     def extractor(self, paths: Sequence[Path]) -> Extractor:
@@ -226,11 +227,9 @@ class CompositeLocalType:
         return _split(body, len(self._children))
 
     def _part_of(self, path: Path) -> int | None:
-        """The part that a path leads into; None when there is no such part, or no field named."""
-        if len(path) < 2 or not isinstance(path[0], str) or not path[0].isdecimal():
-            return None
-        number = int(path[0])
-        return number if number < len(self._children) else None
+        """The part that a path leads into; None when there is no such part, or no field in it."""
+        part, *field = path or (None,)
+        return self._numbers.get(part) if field else None
 
     def _below(self, number: int, paths: Sequence[Path]) -> list[Path]:
         return [path[1:] for path in paths if self._part_of(path) == number]
