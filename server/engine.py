@@ -11,9 +11,10 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from server.clock import Clock
-from server.session import Entrance, Session
+from server.session import Entrance, FrameSource, Session
 from server.subscriptions.outbox import Outbox, flush_all
 from server.topics.table import TopicTable
+from server.wire.framing import FrameReader
 
 
 class Log(Protocol):
@@ -69,6 +70,7 @@ class Engine:
         address: str,
         sink: Callable[[bytes], None],
         hang_up: Callable[[], None],
+        reader: FrameSource | None = None,
     ) -> Session:
         """Begin a session for a new connection.
 
@@ -77,11 +79,13 @@ class Engine:
             address: the peer's address, for the log.
             sink: takes bytes for the peer.
             hang_up: closes the connection once everything written has left.
+            reader: cuts the peer's bytes into frames; None for a stream of frames.
         """
         self._connections_accepted += 1
         number = self._connections_accepted
         name = f"{self.settings.instance_name}-{entrance.transport}-{number}"
-        session = Session(self, number, entrance, name, address, sink, hang_up)
+        source = FrameReader() if reader is None else reader
+        session = Session(self, number, entrance, name, address, sink, hang_up, source)
         self._sessions[number] = session
         self.log.emit("07-0011", client=name)
         self.log.emit("07-0012", client=name, transport=entrance.transport, address=address)
