@@ -14,7 +14,7 @@ from typing import Final
 from config_schema.catalogue import ExpressionKind, OptionRule, ValueKind
 from config_schema.compile.reader import PERCENTAGE, Reader, did_you_mean
 from config_schema.compile.scope import Scope, StoredTopic
-from config_schema.regex import has_regex_characters, regex_error
+from config_schema.regex import regex_error
 from config_schema.spec import TopicRef
 from config_schema.units import UnitError, parse_bool, parse_count, parse_interval, quoted
 
@@ -156,7 +156,7 @@ def _check_regex(given: Given) -> None:
 
 
 def _check_topic_pattern(given: Given) -> None:
-    if has_regex_characters(given.text):
+    if given.scope.is_pattern(given.text):
         given.option.checked_pattern()
 
 
@@ -229,7 +229,7 @@ def _require_stored(given: Given, candidates: Sequence[StoredTopic], what: str) 
 
 
 def _check_stored_pattern(given: Given) -> None:
-    if has_regex_characters(given.text) and regex_error(given.text) is not None:
+    if given.scope.is_pattern(given.text) and regex_error(given.text) is not None:
         given.option.checked_pattern()
     elif given.message_type in given.scope.message_types and not any(
         given.scope.stored_like(given.text, given.message_type)
