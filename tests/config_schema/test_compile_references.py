@@ -75,6 +75,16 @@ def test_any_text_can_be_looked_at(text: str) -> None:
     list(fields_used(text))
 
 
+@pytest.mark.parametrize("pattern", ["^(a+)+$", "(?R)", "(a?){60}a{60}"])
+def test_an_expression_that_never_ends_matches_nothing(pattern: str) -> None:
+    assert regex_error(pattern) is None
+    assert not matches(pattern, "a" * 60 + "b")
+
+
+def test_bytes_that_are_no_text_are_no_expression() -> None:
+    assert regex_error("a\udc80") == "not text at character 2"
+
+
 @given(st.text(max_size=20))
 def test_a_name_without_regex_characters_is_its_own_expression(name: str) -> None:
     if name and not has_regex_characters(name):
