@@ -28,6 +28,7 @@ from server.events.log import EventLog
 from server.events.targets import LogTargetError
 from server.instance import Instance, StartError, announce
 from server.plan import as_graphviz, as_text, plan_runtime
+from server.provision import ProvisionError
 
 _BANNER: Final = f"Amperage {VERSION} - runs configurations written for AMPS {AMPS_VERSION}"
 
@@ -169,7 +170,7 @@ def _run(spec: InstanceSpec, document: Document, problems: Problems, *, in_backg
     announce(spec, log, problems, document.expanded)
     try:
         uvloop.run(Instance(spec, log).run(on_started=lambda: tell_starter(None)))
-    except StartError as error:
+    except (ProvisionError, StartError) as error:
         log.emit("00-0012", reason=error)
         tell_starter(str(error))
         return 1

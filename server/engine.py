@@ -6,11 +6,13 @@ settings. Transports feed sessions and, when a turn's input is used up, have the
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
 from server.clock import Clock
+from server.expressions import Functions
+from server.message_types.base import MessageType
 from server.session import Entrance, FrameSource, Session
 from server.subscriptions.outbox import Outbox, flush_all
 from server.topics.table import TopicTable
@@ -33,12 +35,14 @@ class Settings:
 
     Attributes:
         instance_name: the instance's name.
-        message_types: the names of the message types that clients may speak.
+        message_types: the message types that clients may speak, by name.
+        functions: what expressions may call.
         regex_topics: whether topics with regular expression characters are expressions.
     """
 
     instance_name: str
-    message_types: Collection[str]
+    message_types: Mapping[str, MessageType]
+    functions: Functions
     regex_topics: bool
 
 
@@ -54,7 +58,7 @@ class Engine:
         self.settings = settings
         self.log = log
         self.clock = clock
-        self.topics = TopicTable()
+        self.topics = TopicTable(settings.message_types, settings.functions)
         self.waiting_outboxes: list[Outbox] = []
         self._sessions: dict[int, Session] = {}
         self._connections_accepted = 0

@@ -250,7 +250,7 @@ class Session:
                 run.append(body)
                 continue
             if run_topic is not None:
-                run_topic.publish(run)
+                run_topic.publish(run, self)
             if topic is not None:
                 run = [body]
             else:
@@ -259,7 +259,7 @@ class Session:
                     return
             run_topic = topic
         if run_topic is not None:
-            run_topic.publish(run)
+            run_topic.publish(run, self)
 
     def _obey_one(self, header_bytes: bytes, body_bytes: bytes) -> None:
         try:
