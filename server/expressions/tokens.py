@@ -200,3 +200,8 @@ def _read_path(text: str, position: int) -> tuple[Path, int]:
 def plain(step: str) -> bool:
     """Whether a step's name can be written without brackets."""
     return _STEP.fullmatch(f"/{step}") is not None
+
+
+def is_word(text: str) -> bool:
+    """Whether a text is a word, as functions' names have to be."""
+    return _WORD.fullmatch(text) is not None

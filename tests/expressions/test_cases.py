@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from server.expressions import Kind, check, parse, parse_field, semantics, to_text
-from server.expressions.compile_message import compile_filter, compile_value
+from server.expressions import Kind, check, parse, parse_field
 from server.expressions.tree import Expr, slots
+from tests.expressions.backends import evaluate_everywhere
 from tests.expressions.cases import FUNCTIONS, Case, bad_cases, good_cases, same
 
 GOOD = list(good_cases())
@@ -22,12 +22,12 @@ def _tree(case: Case) -> Expr:
 @pytest.mark.parametrize("case", GOOD, ids=lambda case: f"{case.line}: {case.text}")
 def test_an_expression_gives_its_result_in_every_back_end(case: Case) -> None:
     tree = _tree(case)
-    values, context = case.values(slots(tree)), case.message_context()
-    result = compile_value(tree, FUNCTIONS)(values, context)
-    assert same(result, case.result), f"{case.text} gives {result!r}"
-    matches = compile_filter(tree, FUNCTIONS)(values, context)
-    assert matches is (semantics.truth(case.result) is True)
-    assert parse(to_text(tree), case.kind, FUNCTIONS) == tree
+    values = case.values(slots(tree))
+    nulls = tuple(None for _ in values)
+    results = evaluate_everywhere(
+        tree, [values, nulls, values], FUNCTIONS, case.message_context(), case.kind
+    )
+    assert same(results[0], case.result), f"{case.text} gives {results[0]!r}"
     assert check(case.text, case.kind, FUNCTIONS) is None
 
 
