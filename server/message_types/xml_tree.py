@@ -9,6 +9,7 @@ Message Types: 64).
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from lxml import etree
@@ -99,10 +100,15 @@ def name_of(element: etree._Element) -> str:
 
 def children(parent: etree._Element, name: str) -> list[etree._Element]:
     """The elements of a name, as it is written, in an element."""
+    prefix, tag = _prefix_and_tag(name)
+    return [child for child in parent.iterchildren(tag) if child.prefix == prefix] if tag else []
+
+
+@lru_cache(maxsize=4096)
+def _prefix_and_tag(name: str) -> tuple[str | None, str | None]:
+    """What to look for: the prefix, and the tag in any namespace; no tag if it is no name."""
     prefix, _, local = name.rpartition(":")
-    if not _LOCAL_NAME.fullmatch(local):
-        return []
-    return [child for child in parent.iterchildren("{*}" + local) if (child.prefix or "") == prefix]
+    return prefix or None, "{*}" + local if _LOCAL_NAME.fullmatch(local) else None
 
 
 def attribute_key(element: etree._Element, name: str) -> str:

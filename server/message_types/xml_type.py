@@ -48,10 +48,18 @@ class XmlType:
     def extractor(self, paths: Sequence[Path]) -> Extractor:
         """Compile a reader of `paths`, see `MessageType.extractor`."""
         empty: tuple[Value, ...] = (None,) * len(paths)
+        too_deep = [len(_elements(path)) > MAX_DEPTH for path in paths]
 
         def extract(body: bytes) -> tuple[Value, ...]:
             root = parse_readable(body)
-            return empty if root is None else tuple([_read(root, path) for path in paths])
+            if root is None:
+                return empty
+            return tuple(
+                [
+                    None if deep else _read(root, path)
+                    for path, deep in zip(paths, too_deep, strict=True)
+                ]
+            )
 
         return extract
 
@@ -85,6 +93,10 @@ class XmlType:
             except ValueError as error:  # names that are none in XML
                 raise BodyError(f"XML: {error}") from None
         return render(root)
+
+
+def _elements(path: Path) -> list[str]:
+    return [step for step in path if isinstance(step, str) and not step.startswith("@")]
 
 
 def _read(root: etree._Element, path: Path) -> Value:
@@ -165,11 +177,13 @@ def _differ(
         difference.text = current.text
     before = _by_tag(previous)
     for tag, news in _by_tag(current).items():
-        rule = keep.children.get(name_of(news[0]), _NOTHING)
+        rule = keep.children.get(name_of(news[0]), _NOTHING) if keep.children else _NOTHING
         olds = before.get(tag, [])
         if rule.include:
             difference.extend(map(_copy, news))
         elif len(news) == 1 and len(olds) == 1:
+            if _is_same_leaf(olds[0], news[0]):
+                continue
             inner_changed, inner = _differ(olds[0], news[0], rule)
             changed = changed or inner_changed
             if inner_changed or len(inner) or inner.attrib:
@@ -178,6 +192,11 @@ def _differ(
             changed = True
             difference.extend(map(_copy, news))
     return changed, difference
+
+
+def _is_same_leaf(one: etree._Element, other: etree._Element) -> bool:
+    plain = not (len(one) or len(other) or one.attrib or other.attrib)
+    return plain and one.text == other.text
 
 
 def _copy(element: etree._Element) -> etree._Element:
@@ -212,7 +231,7 @@ def _select(element: etree._Element, selection: Selection) -> None:
 
 def _set(root: etree._Element, path: Path, value: Value) -> None:
     names = [step for step in path if isinstance(step, str)]
-    if len(names) > MAX_DEPTH:
+    if len(_elements(path)) > MAX_DEPTH:
         raise BodyError(f"XML: elements nest deeper than {MAX_DEPTH}")
     *above, last = names
     parent = root

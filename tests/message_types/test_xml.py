@@ -112,7 +112,7 @@ def test_depth() -> None:
     assert XML.extractor([("a",) * 64])(nested(64)) == ("x",)
     assert XML.merge(nested(64), nested(64)) == nested(64)
     for depth in (65, 100_000):
-        assert XML.extractor([("a",) * 64])(nested(depth)) == (None,)
+        assert XML.extractor([("a",) * 64, ("a",) * 65])(nested(depth)) == (None, None)
         with pytest.raises(BodyError, match="XML"):
             XML.merge(nested(depth), nested(depth))
 
