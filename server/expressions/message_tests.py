@@ -41,30 +41,39 @@ _AFFIXES: Final = {"BEGINS WITH": semantics.begins_with, "ENDS WITH": semantics.
 
 def comparison(w: Source, node: Comparison, *, wanted: bool) -> str:
     """`left operator right`."""
-    operator, left, right = node.operator, node.left, node.right
+    sign, left, right = node.operator, node.left, node.right
     if isinstance(left, Literal):
-        operator, left, right = _MIRRORED[operator], right, left
+        sign, left, right = _MIRRORED[sign], right, left
+    if isinstance(left, Literal) and isinstance(right, Literal):
+        return str(semantics.COMPARATORS[sign](left.value, right.value) is wanted)
     if isinstance(left, Identifier) and isinstance(right, Literal):
-        return _field_and_literal(w, operator, left, right, wanted=wanted)
-    general = w.name(semantics.COMPARATORS[operator])
+        value = right.value
+        if isinstance(value, int | float) and _exact_number(right):
+            return _field_and_number(w, sign, left, value, wanted=wanted)
+        if isinstance(value, str) and value and (value.isascii() or sign in ("=", "!=")):
+            return _field_and_text(w, sign, left, value, wanted=wanted)
+    general = w.name(semantics.COMPARATORS[sign])
     return f"({general}({w.value(left)}, {w.value(right)}) is {wanted})"
 
 
-def _field_and_literal(
-    w: Source, operator: str, field: Identifier, literal: Literal, *, wanted: bool
+def _field_and_number(
+    w: Source, sign: str, field: Identifier, number: float, *, wanted: bool
 ) -> str:
     read, local = w.local(field)
-    general = w.name(semantics.COMPARATORS[operator])
-    otherwise = f"{general}({local}, {literal.value!r}) is {wanted}"
-    test = f"{local} {_PYTHON[operator]} {literal.value!r}"
+    test = f"{local} {_PYTHON[sign]} {number!r}"
+    otherwise = f"{w.name(semantics.comparison_with(sign, number))}({local}) is {wanted}"
+    likely = type(number).__name__
+    return _numeric_or(read, local, test if wanted else f"not {test}", otherwise, likely=likely)
+
+
+def _field_and_text(w: Source, sign: str, field: Identifier, text: str, *, wanted: bool) -> str:
+    read, local = w.local(field)
+    test = f"{local} {_PYTHON[sign]} {text!r}"
     test = test if wanted else f"not {test}"
-    if _exact_number(literal):
-        return _numeric_or(read, local, test, otherwise, likely=type(literal.value).__name__)
-    if _plain_text(literal, ordering=operator not in ("=", "!=")):
-        if (operator in _ABOVE_EMPTY) != wanted:
-            test += f" and {local} != ''"
-        return f"({test} if type{read} is str else {otherwise})"
-    return f"({general}({w.value(field)}, {literal.value!r}) is {wanted})"
+    if (sign in _ABOVE_EMPTY) != wanted:
+        test += f" and {local} != ''"
+    otherwise = f"{w.name(semantics.comparison_with(sign, text))}({local}) is {wanted}"
+    return f"({test} if type{read} is str else {otherwise})"
 
 
 def comparison_value(w: Source, node: Comparison) -> str:
@@ -180,12 +189,6 @@ def _exact_number(node: Expr) -> bool:
     """Whether a node is a number that Python compares with any number as the language does."""
     value = node.value if isinstance(node, Literal) else None
     return isinstance(value, int | float) and abs(value) < EXACT_LIMIT
-
-
-def _plain_text(literal: Literal, *, ordering: bool) -> bool:
-    """Whether a literal is a text that Python compares with any text as the language does."""
-    value = literal.value
-    return isinstance(value, str) and value != "" and (value.isascii() or not ordering)
 
 
 def _numeric_or(read: str, local: str, test: str, otherwise: str, *, likely: str) -> str:

@@ -186,21 +186,53 @@ def _numbers(word: str, value: Number) -> tuple[Number, Number]:
     return (NAN, NAN) if value != value else (1, 0)
 
 
-equal: Final = _comparator(operator.eq, "=")
-different: Final = _comparator(operator.ne, "!=")
-less: Final = _comparator(operator.lt, "<")
-at_most: Final = _comparator(operator.le, "<=")
-greater: Final = _comparator(operator.gt, ">")
-at_least: Final = _comparator(operator.ge, ">=")
+_HOLDS: Final[dict[str, Callable[[Any, Any], bool]]] = {
+    "=": operator.eq,
+    "!=": operator.ne,
+    "<": operator.lt,
+    "<=": operator.le,
+    ">": operator.gt,
+    ">=": operator.ge,
+}
 
 COMPARATORS: Final[dict[str, Comparator]] = {
-    "=": equal,
-    "!=": different,
-    "<": less,
-    "<=": at_most,
-    ">": greater,
-    ">=": at_least,
+    sign: _comparator(holds, sign) for sign, holds in _HOLDS.items()
 }
+
+equal: Final = COMPARATORS["="]
+less: Final = COMPARATORS["<"]
+at_most: Final = COMPARATORS["<="]
+greater: Final = COMPARATORS[">"]
+at_least: Final = COMPARATORS[">="]
+
+
+def comparison_with(sign: str, literal: float | str) -> Callable[[Value], Truth]:
+    """`value sign literal` as a function of the value: what can be known of the literal is.
+
+    Args:
+        sign: one of the keys of `COMPARATORS`.
+        literal: a number below 2^53, which Python compares exactly with any other, or a text that
+            is not empty.
+    """
+    general = COMPARATORS[sign]
+    known = numeral(literal) if isinstance(literal, str) else literal
+    if known is None:
+        return lambda value: None if value is None else general(value, literal)
+    number, holds = known, _HOLDS[sign]
+    if_a_word = general("a word", number)
+
+    def with_number(value: Value) -> Truth:
+        if type(value) is str and value:
+            converted = numeral(value)
+            return if_a_word if converted is None else holds(converted, number)
+        return None if value is None else general(value, number)
+
+    def with_text(value: Value) -> Truth:
+        if type(value) is int or type(value) is float:
+            return general(value, number)
+        return None if value is None else general(value, literal)
+
+    return with_text if isinstance(literal, str) else with_number
 
 
 def between(value: Value, low: Value, high: Value) -> Truth:
@@ -216,11 +248,22 @@ def is_in(value: Value, items: Iterable[Value]) -> Truth:
 class Membership:
     """`value IN (literals)` by hashing: gives what `is_in` gives.
 
+    If none of the literals is large, these values are among them, and no others:
+
+        a text      that is in `texts`, or is a number that is in `numbers`
+        a number    that is in `numbers` or in `text_numbers`; true is 1, false is 0
+        an array    of which any element is
+
+    Thus "1" is among (1) and ('1') but not among ('1.0'); the number 1 is among all three. Python's
+    hash of numbers agrees with the language: 1, 1.0 and True are one.
+
     Attributes:
         texts: the literals that are texts.
         numbers: the literals that are numbers.
-        text_numbers: the numbers that texts among the literals stand for; numeric values match
-            these.
+        text_numbers: the numbers that texts among the literals stand for.
+        large: literals of 2^53 and more. As doubles they may be equal without being equal exactly,
+            which hashing would not see; they are compared one by one.
+        has_null: NULL is among the literals, so that the result is NULL where it would be false.
     """
 
     __slots__ = ("has_null", "large", "numbers", "text_numbers", "texts")
@@ -310,13 +353,13 @@ def _operation(
     def operate(left: Value, right: Value) -> Number | None:
         if type(left) is float and type(right) is float:
             return doubles(left, right)
-        first_number, second_number = number(left), number(right)
-        if first_number is None or second_number is None:
+        one, other = number(left), number(right)
+        if one is None or other is None:
             return None
-        if isinstance(first_number, int) and isinstance(second_number, int):
-            result = integers(first_number, second_number)
+        if isinstance(one, int) and isinstance(other, int):
+            result = integers(one, other)
             return bounded(result) if isinstance(result, int) else result
-        return doubles(float(first_number), float(second_number))
+        return doubles(float(one), float(other))
 
     return operate
 
