@@ -150,7 +150,7 @@ class Session:
         self.last_heard = self.engine.clock.now()
         self._obey(self._reader.feed(chunk))
         if self._reader.error is not None and self.is_open:
-            self._give_up(self._reader.error)
+            self.give_up(self._reader.error)
 
     def lost(self) -> None:
         """Take note that the peer has closed the connection."""
@@ -171,6 +171,11 @@ class Session:
             return
         self._end(reason)
         self._hang_up()
+
+    def give_up(self, error: FrameError) -> None:
+        """Disconnect a peer whose bytes cannot be trusted any more."""
+        self.engine.log.emit("18-0001", client=self.client_name, problem=error)
+        self.close("unknown command")
 
     def send(self, header: Header) -> None:
         """Send a message that is nothing but a header."""
@@ -268,7 +273,7 @@ class Session:
             dispatch.refuse(self, error.header, "bad header", str(error))
             return
         except FrameError as error:
-            self._give_up(error)
+            self.give_up(error)
             return
         whole = body is body_bytes  # the reader had not cut the header at a brace inside a string
         exact_header = header_bytes if whole and self._filters_keep_to_headers else None
@@ -287,10 +292,6 @@ class Session:
             if verdict is not Verdict.PASS:
                 return False
         return True
-
-    def _give_up(self, error: FrameError) -> None:
-        self.engine.log.emit("18-0001", client=self.client_name, problem=error)
-        self.close("unknown command")
 
     def _end(self, reason: str) -> None:
         if not self.is_open:

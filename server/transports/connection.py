@@ -1,0 +1,145 @@
+"""What all connections have in common, whatever they carry.
+
+The shells decide nothing. They own the things that only they can see: that the peer reads too
+slowly (what the socket does not take waits in the transport, and is limited), that it is gone, and
+that a connection being closed must not linger for a peer that reads no more.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final, cast
+
+if TYPE_CHECKING:
+    from server.engine import Engine
+    from server.session import Entrance, FrameSource, Session
+
+_LINGER_SECONDS: Final = 5.0
+_HANDSHAKE_SECONDS: Final = 10.0
+_MAPPED_IPV4: Final = "::ffff:"
+
+
+@dataclass(slots=True, eq=False)
+class Reception:
+    """What receives the connections of one transport.
+
+    Attributes:
+        engine: the engine that serves them.
+        entrance: what the transport grants to them.
+        capacity: bytes that may wait for one peer before it is disconnected as a slow client.
+        is_open: whether connections are accepted.
+        connections: those that are there.
+    """
+
+    engine: Engine
+    entrance: Entrance
+    capacity: int
+    is_open: bool = False
+    connections: set[Connection] = field(default_factory=set)
+
+
+class Connection(asyncio.Protocol):
+    """One accepted connection; subclasses know what its bytes mean.
+
+    Args:
+        reception: that of its transport.
+    """
+
+    def __init__(self, reception: Reception) -> None:
+        self._reception = reception
+        self._engine = reception.engine
+        self._transport: asyncio.Transport | None = None
+        self._session: Session | None = None
+        self._handshake_limit: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Take the connection, unless its transport has been disabled in the meantime."""
+        self._transport = cast(asyncio.Transport, transport)  # uvloop's are by duck typing only
+        if not self._reception.is_open:
+            self._transport.abort()
+            return
+        self._reception.connections.add(self)
+        self._begin()
+
+    def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002 - why does not matter
+        """End the session; the peer is gone."""
+        self._reception.connections.discard(self)
+        self._end_handshake()
+        if self._session is not None:
+            self._session.lost()
+            self._session = None
+            self._engine.flush()
+
+    def disconnect(self, reason: str) -> None:
+        """Close the connection, after everything that the peer has been sent.
+
+        Args:
+            reason: why; logged if there is a session.
+        """
+        if self._session is not None:
+            self._session.close(reason)
+        else:
+            self._close()
+
+    def _begin(self) -> None:
+        """Do what is to be done before the peer has sent anything."""
+        raise NotImplementedError
+
+    def _limit_handshake(self) -> None:
+        """Close the connection if the handshake that has begun does not end soon."""
+        if self._handshake_limit is None:
+            self._handshake_limit = asyncio.get_running_loop().call_later(
+                _HANDSHAKE_SECONDS, self.disconnect, "connection closed"
+            )
+
+    def _end_handshake(self) -> None:
+        if self._handshake_limit is not None:
+            self._handshake_limit.cancel()
+            self._handshake_limit = None
+
+    def _begin_session(
+        self, entrance: Entrance, sink: Callable[[bytes], None], reader: FrameSource | None = None
+    ) -> None:
+        self._session = self._engine.connect(entrance, self._address(), sink, self._hang_up, reader)
+
+    def _address(self) -> str:
+        """The peer's address, for the log."""
+        assert self._transport is not None  # noqa: S101 - asked for while connected
+        return printable_address(self._transport.get_extra_info("peername"))
+
+    def _send(self, data: bytes) -> None:
+        """Hand bytes to the socket, and give up on a peer for which too many wait."""
+        transport = self._transport
+        if transport is None or transport.is_closing():
+            return
+        transport.write(data)
+        if transport.get_write_buffer_size() > self._reception.capacity:
+            if self._session is not None:
+                self._engine.log.emit("70-0004", client=self._session.client_name)
+                self._session.close("slow client")
+            transport.abort()
+
+    def _hang_up(self) -> None:
+        """Close the connection; the session has ended."""
+        self._engine.flush()
+        self._close()
+
+    def _close(self) -> None:
+        if self._transport is not None and not self._transport.is_closing():
+            self._transport.close()
+            self._abort_later()
+
+    def _abort_later(self) -> None:
+        """Wait for the peer no longer than a closing connection may take."""
+        if self._transport is not None:
+            asyncio.get_running_loop().call_later(_LINGER_SECONDS, self._transport.abort)
+
+
+def printable_address(address: object) -> str:
+    """A socket address as people write it."""
+    if isinstance(address, tuple):
+        host, port = str(address[0]).removeprefix(_MAPPED_IPV4), address[1]
+        return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+    return str(address or "local socket")
