@@ -6,14 +6,14 @@ settings. Transports feed sessions and, when a turn's input is used up, have the
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
 from server.clock import Clock
 from server.expressions import Functions
 from server.message_types.base import MessageType
-from server.session import Entrance, FrameSource, Session
+from server.session import Entrance, FrameSource, Link, Session
 from server.subscriptions.outbox import Outbox, flush_all
 from server.topics.table import TopicTable
 from server.wire.framing import FrameReader
@@ -71,28 +71,24 @@ class Engine:
     def connect(
         self,
         entrance: Entrance,
-        address: str,
-        sink: Callable[[bytes], None],
-        hang_up: Callable[[], None],
+        link: Link,
         reader: FrameSource | None = None,
     ) -> Session:
         """Begin a session for a new connection.
 
         Args:
             entrance: what the connection's transport grants.
-            address: the peer's address, for the log.
-            sink: takes bytes for the peer.
-            hang_up: closes the connection once everything written has left.
+            link: the way back to the peer.
             reader: cuts the peer's bytes into frames; None for a stream of frames.
         """
         self._connections_accepted += 1
         number = self._connections_accepted
         name = f"{self.settings.instance_name}-{entrance.transport}-{number}"
         source = FrameReader() if reader is None else reader
-        session = Session(self, number, entrance, name, address, sink, hang_up, source)
+        session = Session(self, number, entrance, name, link, source)
         self._sessions[number] = session
         self.log.emit("07-0011", client=name)
-        self.log.emit("07-0012", client=name, transport=entrance.transport, address=address)
+        self.log.emit("07-0012", client=name, transport=entrance.transport, address=link.address)
         return session
 
     def forget(self, session: Session) -> None:

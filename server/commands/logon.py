@@ -27,7 +27,7 @@ def handle(session: Session, header: Header, _body: bytes) -> None:
     credentials = Credentials(header.user_id or "", header.password or "", explicit=True)
     reason = _admit(session, credentials)
     client_name = header.client_name or session.connection_name
-    session.log_on(client_name, message_type)
+    session.log_on(client_name, message_type, header.version or "")
     session.engine.log.emit(
         "1F-0004",
         connection=session.connection_name,

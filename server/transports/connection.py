@@ -12,6 +12,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, cast
 
+from server.session import Link
+from server.subscriptions.slow_clients import Backlog, Pool
+
 if TYPE_CHECKING:
     from server.engine import Engine
     from server.session import Entrance, FrameSource, Session
@@ -28,14 +31,14 @@ class Reception:
     Attributes:
         engine: the engine that serves them.
         entrance: what the transport grants to them.
-        capacity: bytes that may wait for one peer before it is disconnected as a slow client.
+        pool: the clients that share limits for what waits for them.
         is_open: whether connections are accepted.
         connections: those that are there.
     """
 
     engine: Engine
     entrance: Entrance
-    capacity: int
+    pool: Pool
     is_open: bool = False
     connections: set[Connection] = field(default_factory=set)
 
@@ -53,6 +56,15 @@ class Connection(asyncio.Protocol):
         self._transport: asyncio.Transport | None = None
         self._session: Session | None = None
         self._handshake_limit: asyncio.TimerHandle | None = None
+        self._is_closing = False
+        self._backlog = Backlog(
+            reception.pool,
+            reception.engine.clock,
+            reception.engine.log,
+            self._client_name,
+            self._put,
+            self._drop_slow_client,
+        )
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Take the connection, unless its transport has been disabled in the meantime."""
@@ -66,11 +78,22 @@ class Connection(asyncio.Protocol):
     def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002 - why does not matter
         """End the session; the peer is gone."""
         self._reception.connections.discard(self)
+        self._backlog.close()
         self._end_handshake()
         if self._session is not None:
             self._session.lost()
             self._session = None
             self._engine.flush()
+
+    def pause_writing(self) -> None:
+        """The socket takes no more for now."""
+        self._backlog.stall()
+
+    def resume_writing(self) -> None:
+        """The socket takes more."""
+        self._backlog.resume()
+        if self._is_closing and not self._backlog.is_waiting and self._transport is not None:
+            self._transport.close()
 
     def disconnect(self, reason: str) -> None:
         """Close the connection, after everything that the peer has been sent.
@@ -102,7 +125,8 @@ class Connection(asyncio.Protocol):
     def _begin_session(
         self, entrance: Entrance, sink: Callable[[bytes], None], reader: FrameSource | None = None
     ) -> None:
-        self._session = self._engine.connect(entrance, self._address(), sink, self._hang_up, reader)
+        link = Link(self._address(), sink, self._hang_up, lambda: self._backlog.is_behind)
+        self._session = self._engine.connect(entrance, link, reader)
 
     def _address(self) -> str:
         """The peer's address, for the log."""
@@ -110,16 +134,22 @@ class Connection(asyncio.Protocol):
         return printable_address(self._transport.get_extra_info("peername"))
 
     def _send(self, data: bytes) -> None:
-        """Hand bytes to the socket, and give up on a peer for which too many wait."""
+        """Send bytes to the peer, now or when it is ready for them."""
+        self._backlog.send(data)
+
+    def _put(self, data: bytes | memoryview) -> None:
         transport = self._transport
-        if transport is None or transport.is_closing():
-            return
-        transport.write(data)
-        if transport.get_write_buffer_size() > self._reception.capacity:
-            if self._session is not None:
-                self._engine.log.emit("70-0004", client=self._session.client_name)
-                self._session.close("slow client")
-            transport.abort()
+        if transport is not None and not transport.is_closing():
+            transport.write(data)
+
+    def _client_name(self) -> str:
+        return "" if self._session is None else self._session.client_name
+
+    def _drop_slow_client(self) -> None:
+        if self._session is not None:
+            self._session.close("slow client")
+        if self._transport is not None:
+            self._transport.abort()
 
     def _hang_up(self) -> None:
         """Close the connection; the session has ended."""
@@ -127,9 +157,12 @@ class Connection(asyncio.Protocol):
         self._close()
 
     def _close(self) -> None:
-        if self._transport is not None and not self._transport.is_closing():
+        if self._transport is None or self._transport.is_closing() or self._is_closing:
+            return
+        self._is_closing = True
+        if not self._backlog.is_waiting:
             self._transport.close()
-            self._abort_later()
+        self._abort_later()
 
     def _abort_later(self) -> None:
         """Wait for the peer no longer than a closing connection may take."""

@@ -11,15 +11,16 @@ from collections.abc import Callable
 from functools import partial
 from typing import Final
 
-from config_schema.spec import InstanceSpec, TransportSpec
+from config_schema.spec import InstanceSpec, SlowClientLimits, TransportSpec
 from server.engine import Engine
 from server.filters.base import FilterError
 from server.filters.registry import make_filters
-from server.limits import client_capacity
+from server.limits import has_own_pool, limits_of
 from server.message_types.registry import DECLARED
 from server.security.authentication import make_authenticator
 from server.security.entitlement import make_entitlement
 from server.session import Entrance
+from server.subscriptions.slow_clients import Pool
 from server.transports.connection import Reception
 from server.transports.handshake import Doorkeeper
 from server.transports.listener import Listener, TransportError
@@ -46,6 +47,7 @@ class TransportTable:
     def __init__(self, spec: InstanceSpec, engine: Engine) -> None:
         self._spec = spec
         self._engine = engine
+        self._shared_pool = Pool(limits_of(spec.limits))
         self._protocols = {protocol.name: protocol for protocol in spec.protocols}
         self._listeners = {
             transport.name: self._make(transport)
@@ -122,9 +124,13 @@ class TransportTable:
             entitlement=make_entitlement(transport.entitlement or self._spec.entitlement),
             filters=filters,
         )
-        capacity = client_capacity(transport.limits, self._spec.limits)
-        reception = Reception(self._engine, entrance, capacity)
+        reception = Reception(self._engine, entrance, self._pool_for(transport.limits))
         return Listener(transport, reception, self._connector(transport, reception))
+
+    def _pool_for(self, limits: SlowClientLimits) -> Pool:
+        if has_own_pool(limits):
+            return Pool(limits_of(limits, self._spec.limits))
+        return self._shared_pool
 
     def _connector(
         self, transport: TransportSpec, reception: Reception

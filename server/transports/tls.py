@@ -8,6 +8,7 @@ Source: AMPS User Guide, TLS/SSL Transports.
 from __future__ import annotations
 
 import ssl
+import warnings
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -96,11 +97,13 @@ def _restrict_versions(context: ssl.SSLContext, names: tuple[str, ...]) -> None:
             f"SecureSocketProtocols {' '.join(names)!r}: none of these is supported,"
             f" expected at least one of {', '.join(_VERSIONS)}"
         )
-    context.minimum_version = _VERSIONS[wanted[0]]
-    context.maximum_version = _VERSIONS[wanted[-1]]
-    for name, option in _EXCLUDING.items():
-        if name not in wanted:
-            context.options |= option  # also those between the oldest and the newest
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)  # whoever configures them knows
+        context.minimum_version = _VERSIONS[wanted[0]]
+        context.maximum_version = _VERSIONS[wanted[-1]]
+        for name, option in _EXCLUDING.items():
+            if name not in wanted:
+                context.options |= option  # also those between the oldest and the newest
 
 
 def _authorities(tls: TlsSpec) -> list[Path]:
@@ -118,8 +121,11 @@ def _use(what: str, action: Callable[[], object], expected: str) -> None:
     try:
         action()
     except ssl.SSLError as error:
-        reason = (error.reason or str(error)).replace("_", " ").lower()
-        raise TlsError(f"{what}: {reason}; {expected}") from None
+        reason = (
+            getattr(error, "reason", None) or error.args[0]
+        )  # the binding does not always set it
+        words = str(reason).rstrip(".").replace("_", " ").lower()
+        raise TlsError(f"{what}: {words}; {expected}") from None
     except OSError as error:
         raise TlsError(f"{what}: {error.strerror or error}") from None
     except ValueError as error:
