@@ -38,7 +38,7 @@ class StreamConnection(Connection):
         self._engine.flush()
 
     def _begin(self) -> None:
-        self._begin_session(self._reception.entrance, self._write)
+        self._begin_session(self._reception.entrance, self._send_frames)
 
     def _receive(self, session: Session, data: bytes) -> None:
         try:
@@ -71,5 +71,5 @@ class StreamConnection(Connection):
         self._is_plain = opening.is_complete and not opening.is_compressed
         return data
 
-    def _write(self, data: bytes) -> None:
+    def _send_frames(self, data: bytes) -> None:
         self._send(data if self._compression is None else self._compression.compress(data))

@@ -77,7 +77,7 @@ class WebsocketConnection(Connection):
             self._log_refusal(str(error))
             return
         self._end_handshake()
-        self._begin_session(entrance, self._write, self._peer)
+        self._begin_session(entrance, self._send_frames, self._peer)
 
     def _log_refusal(self, reason: str) -> None:
         self._engine.log.emit(
@@ -87,7 +87,7 @@ class WebsocketConnection(Connection):
             reason=reason,
         )
 
-    def _write(self, data: bytes) -> None:
+    def _send_frames(self, data: bytes) -> None:
         if self._session is not None:
             as_text = self._session.message_type in self._settings.text_types
             self._send(self._peer.encode(data, as_text=as_text))
