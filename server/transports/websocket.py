@@ -41,17 +41,21 @@ class WebsocketConnection(Connection):
 
     def data_received(self, data: bytes) -> None:
         """Let the session obey, and everybody concerned hear of it."""
-        if self._session is not None:
+        if self._session is None:
+            self._shake_hands(data)
+        elif self._session.is_open:
             self._session.feed(data)
             self._engine.flush()
-        elif not self._peer.is_ended:
-            self._shake_hands(data)
+        else:
+            self._peer.feed(data)  # the peer's goodbye may be among it
         self._send_pending()
 
     def _begin(self) -> None:
         self._limit_handshake()
 
     def _shake_hands(self, data: bytes) -> None:
+        if self._peer.is_ended:
+            return
         try:
             request = self._peer.take_request(data)
         except FrameError as error:

@@ -115,11 +115,12 @@ class WebsocketPeer:
 
     def feed(self, chunk: bytes) -> list[Frame]:
         """Take bytes from the peer, and give the frames completed by them."""
-        if self.error is not None:
-            return []
         self._protocol.receive_data(chunk)
+        events = self._protocol.events_received()
         frames: list[Frame] = []
-        for event in self._protocol.events_received():
+        if self.error is not None:
+            return frames
+        for event in events:
             message = self._message(event)
             if message is None:
                 continue

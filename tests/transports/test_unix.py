@@ -40,7 +40,7 @@ def start_and_fail(directory: Path, path: Path) -> str:
 
 
 def test_commands_and_messages_pass(tmp_path: Path) -> None:
-    """A Unix socket serves like a port; FileMask is its permissions, and it goes with the server."""
+    """A Unix socket serves like a port; FileMask is its permissions, and goes with the server."""
     path = tmp_path / "amps.sock"
     with running_server(tmp_path, transports=unix(path, "<FileMask>0640</FileMask>")) as server:
         assert stat.S_IMODE(path.stat().st_mode) == 0o640
