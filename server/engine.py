@@ -15,6 +15,7 @@ from server.expressions import Functions
 from server.message_types.base import MessageType
 from server.session import Entrance, FrameSource, Link, Session
 from server.subscriptions.outbox import Outbox, flush_all
+from server.topics.events import ClientStatus
 from server.topics.table import TopicTable
 from server.wire.framing import FrameReader
 
@@ -36,12 +37,14 @@ class Settings:
     Attributes:
         instance_name: the instance's name.
         message_types: the message types that clients may speak, by name.
+        message_type_modules: the module of each of these types, by the type's name.
         functions: what expressions may call.
         regex_topics: whether topics with regular expression characters are expressions.
     """
 
     instance_name: str
     message_types: Mapping[str, MessageType]
+    message_type_modules: Mapping[str, str]
     functions: Functions
     regex_topics: bool
 
@@ -51,6 +54,7 @@ class Engine:
 
     Attributes:
         topics: the topics in use.
+        client_status: publishes what clients do.
         waiting_outboxes: the outboxes that have something to write.
     """
 
@@ -59,6 +63,9 @@ class Engine:
         self.log = log
         self.clock = clock
         self.topics = TopicTable(settings.message_types, settings.functions)
+        self.client_status = ClientStatus(
+            self.topics, settings.message_types, settings.message_type_modules, clock
+        )
         self.waiting_outboxes: list[Outbox] = []
         self._sessions: dict[int, Session] = {}
         self._connections_accepted = 0
@@ -89,6 +96,7 @@ class Engine:
         self._sessions[number] = session
         self.log.emit("07-0011", client=name)
         self.log.emit("07-0012", client=name, transport=entrance.transport, address=link.address)
+        self.client_status.publish("connect", session, client_address=link.address)
         return session
 
     def forget(self, session: Session) -> None:

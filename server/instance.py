@@ -18,7 +18,7 @@ from config_schema.spec import InstanceSpec
 from config_schema.version import AMPS_VERSION, VERSION
 from server.engine import Engine, Settings
 from server.events.log import EventLog
-from server.provision import provision_functions, provision_message_types
+from server.provision import message_type_modules, provision_functions, provision_message_types
 from server.transports.listener import TransportError
 from server.transports.table import TransportTable
 
@@ -66,6 +66,7 @@ class Instance:
             Settings(
                 instance_name=spec.name,
                 message_types=provision_message_types(spec),
+                message_type_modules=message_type_modules(spec),
                 functions=provision_functions(spec),
                 regex_topics=spec.regex_topic_support,
             ),

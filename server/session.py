@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 from server.commands import dispatch
 from server.commands.heartbeat import Pulse
 from server.commands.refusal import CommandRefused
+from server.expressions import to_text
 from server.filters.base import IncomingCommand, TransportFilter, Verdict
 from server.security.entitlement import Permission
 from server.subscriptions.envelope import Envelope
@@ -235,17 +236,29 @@ class Session:
 
     def place(self, subscription: Subscription) -> None:
         """Begin a subscription, in place of one with the same id if there is any."""
-        self.end_subscription(subscription.sub_id)
+        self._remove(subscription.sub_id)
         self.subscriptions[subscription.sub_id] = subscription
         self.engine.topics.subscribe(subscription)
 
     def end_subscription(self, sub_id: str) -> None:
         """End a subscription, if there is one with this id."""
+        subscription = self._remove(sub_id)
+        if subscription is not None:
+            self.engine.log.emit("14-0002", client=self.client_name, sub_id=sub_id)
+            self.engine.client_status.publish(
+                "unsubscribe",
+                self,
+                topic=subscription.selector.text,
+                filter=None if subscription.filter is None else to_text(subscription.filter),
+                sub_id=sub_id,
+            )
+
+    def _remove(self, sub_id: str) -> Subscription | None:
         subscription = self.subscriptions.pop(sub_id, None)
         if subscription is not None:
             self.engine.topics.unsubscribe(subscription)
             subscription.close()
-            self.engine.log.emit("14-0002", client=self.client_name, sub_id=sub_id)
+        return subscription
 
     def remember_plain_publish(self, header: bytes, topic: Topic) -> None:
         """From now on, take frames with exactly this header for messages to a topic.
@@ -326,3 +339,6 @@ class Session:
         self.pulse.stop()
         self.engine.forget(self)
         self.engine.log.emit("07-0013", client=self.client_name, reason=reason)
+        self.engine.client_status.publish(
+            "disconnect", self, client_address=self.address, reason=reason or None
+        )

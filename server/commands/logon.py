@@ -39,6 +39,12 @@ def handle(session: Session, header: Header, _body: bytes) -> None:
         last_logged=0,
         correlation_id=header.correlation_id or "",
     )
+    session.engine.client_status.publish(
+        "logon",
+        session,
+        client_address=session.address,
+        correlation_id=header.correlation_id,
+    )
     acknowledge(
         session,
         header,
@@ -88,6 +94,13 @@ def _admit(session: Session, credentials: Credentials) -> str:
     entrance = session.entrance
     admission = entrance.authenticator.authenticate(credentials)
     if not admission.granted:
+        session.engine.client_status.publish(
+            "logon_failure",
+            session,
+            client_address=session.address,
+            reason=admission.reason,
+            auth_id=credentials.user or None,
+        )
         raise CommandRefused("auth failure", admission.reason, disconnect="auth")
     if not entrance.entitlement.allows(admission.user, Permission.LOGON, ""):
         raise CommandRefused(

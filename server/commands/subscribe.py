@@ -20,10 +20,22 @@ if TYPE_CHECKING:
 
 
 def handle(session: Session, header: Header, _body: bytes) -> None:
-    """Place or replace a subscription (AMPS Command Reference, subscribe command).
+    """Subscribe (AMPS Command Reference, subscribe command).
 
     A bookmark asks for a replay; a topic that is not in a transaction log has nothing to replay, so
     that the subscription is complete at once.
+
+    Raises:
+        CommandRefused: the topic, an option or the id cannot be used, or the user may not read.
+    """
+    subscription = place(session, header)
+    acknowledge(session, header, "processed", sub_id=subscription.sub_id)
+    if header.bookmark is not None:
+        acknowledge(session, header, "completed", sub_id=subscription.sub_id)
+
+
+def place(session: Session, header: Header) -> Subscription:
+    """Place or replace the subscription that a command asks for.
 
     Raises:
         CommandRefused: the topic, an option or the id cannot be used, or the user may not read.
@@ -49,7 +61,7 @@ def handle(session: Session, header: Header, _body: bytes) -> None:
         session, sub_id, selector, _filter(session, header), options.presentation, conflater
     )
     session.place(subscription)
-    session.engine.log.emit(
+    engine.log.emit(
         "14-0001",
         client=session.client_name,
         command=header.command,
@@ -58,9 +70,17 @@ def handle(session: Session, header: Header, _body: bytes) -> None:
         filter=header.filter,
         options=header.options,
     )
-    acknowledge(session, header, "processed", sub_id=sub_id)
-    if header.bookmark is not None:
-        acknowledge(session, header, "completed", sub_id=sub_id)
+    engine.client_status.publish(
+        header.command,
+        session,
+        topic=selector.text,
+        filter=header.filter,
+        options=header.options,
+        sub_id=sub_id,
+        query_id=header.query_id,
+        correlation_id=header.correlation_id,
+    )
+    return subscription
 
 
 def _selector(session: Session, header: Header, *, literal: bool) -> TopicSelector:

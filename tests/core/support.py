@@ -72,6 +72,7 @@ class Core:
         settings = Settings(
             instance_name="core",
             message_types=self.types,
+            message_type_modules={name: name for name in self.types},
             functions=BUILTINS,
             regex_topics=True,
         )
