@@ -299,3 +299,17 @@ def test_a_custom_filter_needs_its_members(tmp_path: Path) -> None:
     )
     with pytest.raises(FilterError, match=r"config\.xml:7: half: no such option"):
         make_filters([ModuleUse("half", options(), HERE)], (module,))
+
+
+def test_the_example_of_the_documentation_works(tmp_path: Path) -> None:
+    """The filter in docs/transports.md does what it says."""
+    page = (Path(__file__).parents[2] / "docs" / "transports.md").read_text()
+    _, _, rest = page.partition("```python\n")
+    library = tmp_path / "keep_out.py"
+    library.write_text(rest.partition("```")[0])
+    module = ModuleSpec("keep-out", str(library), options(), HERE)
+    (made,) = make_filters([ModuleUse("keep-out", options(Topic="secret"), HERE)], (module,))
+    for topic, verdict in (("secret", Verdict.DROP), ("open", Verdict.PASS)):
+        assert made.filter(IncomingCommand(Header(command="p", topic=topic), b"")) is verdict
+    with pytest.raises(FilterError, match="expected at least one Topic"):
+        make_filters([ModuleUse("keep-out", options(), HERE)], (module,))
