@@ -6,8 +6,9 @@ import os
 
 from hypothesis import HealthCheck, settings
 
-# A busy machine is no reason to fail: nothing here asserts a time. In CI the same examples are tried
-# every time, so that a change is judged by what it changes; elsewhere new ones are looked for.
+# A busy machine is no reason to fail: nothing here asserts a time. In CI the same examples are
+# tried every time, so that a change is judged by what it changes; elsewhere new ones are looked
+# for.
 settings.register_profile(
     "default",
     deadline=None,
