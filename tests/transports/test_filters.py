@@ -211,7 +211,10 @@ def filtered(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Filtered]:
       <Options><Override>True</Override></Options></TransportFilter>"""
     shouting = """<TransportFilter><Module>shouting</Module>
       <Options><Mark>!</Mark></Options></TransportFilter>"""
+    conflated = """<TransportFilter><Module>amps-conflated-topic-translator</Module>
+      <Options><Topic>slow:fast:250ms</Topic></Options></TransportFilter>"""
     variants = {
+        "conflated": conflated,
         "in-order": first + second,
         "in-reverse": second + first,
         "stamped": stamper,
@@ -247,6 +250,17 @@ def test_subscriptions_are_translated_too(filtered: Filtered) -> None:
         subscriber.subscribe("one", "1")
         publisher.publish("three", b"x")
         assert subscriber.receive()[0]["t"] == "three"
+
+
+def test_a_translated_subscription_is_conflated(filtered: Filtered) -> None:
+    """The subscription gets the topic and the interval of the configuration."""
+    with filtered.server.log_on() as publisher, filtered.log_on("conflated") as subscriber:
+        ack = subscriber.subscribe("slow", "1", o="conflation_key=[/id]")
+        assert ack["status"] == "success"
+        for number in range(10):
+            publisher.publish("fast", b'{"id":1,"n":%d}' % number)
+        assert subscriber.receive()[0]["t"] == "fast"
+    assert filtered.server.logs("topic 'fast', options conflation_key=[/id],conflation=250ms")
 
 
 def test_every_publish_is_stamped(filtered: Filtered) -> None:
