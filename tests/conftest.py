@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 
+import pytest
 from hypothesis import HealthCheck, settings
 
 # A busy machine is no reason to fail: nothing here asserts a time. In CI the same examples are
@@ -16,3 +17,12 @@ settings.register_profile(
     derandomize="CI" in os.environ,
 )
 settings.load_profile("default")
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """The options of our own."""
+    parser.addoption(
+        "--update-golden",
+        action="store_true",
+        help="write what the program says now into the golden files, to be reviewed as a change",
+    )
