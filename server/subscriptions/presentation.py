@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 from server.message_types.base import BodyError
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
     from server.message_types.base import MessageType
     from server.message_types.selection import Selection
 
@@ -47,10 +49,25 @@ class Presentation:
     Attributes:
         select: the fields that the body is cut down to, None for all of it.
         timestamp: whether the header says when the server received the message.
+        pretty: makes the body readable, None to leave it as it is.
     """
 
     select: SelectList | None = None
     timestamp: bool = False
+    pretty: Callable[[bytes], bytes] | None = None
+
+    @property
+    def changes_bodies(self) -> bool:
+        """Whether bodies are not passed on as they were published."""
+        return self.select is not None or self.pretty is not None
+
+    def present(self, bodies: Sequence[bytes]) -> Sequence[bytes]:
+        """The bodies in the form that is wanted."""
+        if self.select is not None:
+            bodies = [self.select.apply(body) for body in bodies]
+        if self.pretty is not None:
+            bodies = [self.pretty(body) for body in bodies]
+        return bodies
 
 
 AS_PUBLISHED = Presentation()
