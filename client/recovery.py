@@ -25,7 +25,7 @@ from typing import Unpack
 
 from client.bookmarks import EPOCH, MOST_RECENT, BookmarkStore, BookmarkTrail
 from client.commands import AckType, PublishOptions, publish_header
-from client.errors import ClientError, CommandError, command_error
+from client.errors import ClientError, CommandError, ConnectionLostError, command_error
 from client.message import Message
 from client.pending import Inbox, Request
 from client.protocol import TEMPLATES_KEPT, ClientProtocol, publish_command
@@ -71,6 +71,11 @@ class RecoveringProtocol(ClientProtocol):
     def is_closed(self) -> bool:
         """Whether there will be no further session."""
         return self._closed is not None
+
+    @property
+    def end_reason(self) -> ClientError:
+        """Why there will be no further session, once that is so."""
+        return self._closed or ConnectionLostError("not connected")
 
     # The connections' comings and goings
 
@@ -146,8 +151,12 @@ class RecoveringProtocol(ClientProtocol):
 
     def heartbeat(self, interval: int) -> Request:
         """Exchange signs of life from now on, in this session and all that follow."""
-        self._heartbeat = interval
+        self.set_heartbeat(interval)
         return super().heartbeat(interval)
+
+    def set_heartbeat(self, interval: int) -> None:
+        """Exchange signs of life in all sessions that follow, every so many seconds."""
+        self._heartbeat = interval
 
     def _open(
         self, header: Header, handed_out: Iterable[AckType], noted: Iterable[AckType] = ()
