@@ -30,7 +30,7 @@ from client.message import Message
 from client.pending import Inbox, Request
 from client.protocol import TEMPLATES_KEPT, ClientProtocol, publish_command
 from client.publish_store import PublishStore, StoredMessage
-from client.resubscription import again, changed, is_change, resumes_only
+from client.resubscription import again, changed, is_change, places_none, replaces
 from server.wire.framing import FrameReader, frame, frame_head
 from server.wire.header import Header, encode_header
 
@@ -106,6 +106,7 @@ class RecoveringProtocol(ClientProtocol):
         last = answer.sequence or 0
         self._take_persisted(Header(command="ack", acks="persisted", status="success"), last)
         self._store.logged_on(last)
+        unanswered = [it for it in self._requests.values() if not it.done and not _is_covered(it)]
         if self._heartbeat is not None and not self._awaits("heartbeat"):
             self.heartbeat(self._heartbeat)
         for inbox in self._inboxes.values():
@@ -114,9 +115,8 @@ class RecoveringProtocol(ClientProtocol):
         self._unsent.clear()
         for message in self._store:
             self._emit_message(message)
-        for request in list(self._requests.values()):
-            if not request.done and not _is_covered(request):
-                self._emit(request.header, request.body)
+        for request in unanswered:
+            self._emit(request.header, request.body)
 
     def _awaits(self, command: str) -> bool:
         return any(it.command == command and not it.done for it in self._requests.values())
@@ -164,7 +164,7 @@ class RecoveringProtocol(ClientProtocol):
         self._check_open()
         if header.bookmark is None or header.command == "sow":
             request = super()._open(header, handed_out, noted)
-            if request.inbox is not None and not resumes_only(header):
+            if request.inbox is not None and (request.opens_inbox or replaces(header)):
                 self._trails.pop(request.inbox.id, None)
                 request.inbox.put = request.inbox.messages.append
             return request
@@ -187,7 +187,7 @@ class RecoveringProtocol(ClientProtocol):
 
     def _resubscribe(self, inbox: Inbox) -> None:
         opening = inbox.opened_by
-        if opening is None or opening.command == "sow" or resumes_only(opening.header):
+        if opening is None or opening.command == "sow" or places_none(opening.header):
             return
         trail = self._trails.get(inbox.id)
         header = again(
