@@ -87,7 +87,8 @@ def fail(session: Session, header: Header, ack: str, reason: str, detail: str) -
         detail: what is wrong and what was expected.
     """
     if wants(header, ack):
-        _send(session, header, ack, "failure", {"reason": reason, "detail": detail})
+        keys = {"reason": reason, "detail": detail, "sequence": header.sequence}
+        _send(session, header, ack, "failure", keys)
 
 
 def _send(
