@@ -15,6 +15,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import Final, NamedTuple
 
+from server.expressions.octets import to_octets
 from server.sow import slab_format as form
 from server.sow.commit import GroupCommit, Job
 from server.sow.records import Record
@@ -100,7 +101,7 @@ class SlabLog:
         Raises:
             StoreError: it is too large, or there is no room. Nothing has been written.
         """
-        key = record.key.encode("utf-8", "surrogateescape")
+        key = to_octets(record.key)
         topic = b"" if record.topic == self._topic else _octets(record.topic)
         correlation_id = _octets(record.correlation_id)
         bookmark = _octets(record.bookmark)
@@ -290,4 +291,4 @@ class SlabLog:
 
 
 def _octets(text: str) -> bytes:
-    return text.encode("utf-8", "surrogateescape") if text else b""
+    return to_octets(text) if text else b""
