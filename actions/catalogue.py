@@ -10,9 +10,6 @@ from typing import Final
 
 from config_schema.catalogue import ModuleKind, ModuleRule, OptionRule, ValueKind
 
-DEFAULT_VARIABLES: Final = ("AMPS_INSTANCE_NAME", "AMPS_DATETIME", "AMPS_UNIX_TIMESTAMP")
-"""Variables that every action finds set; AMPS_BYTE_00 to AMPS_BYTE_FF stand for single bytes."""
-
 EXPIRATION_REASONS: Final = ("time_limit", "forced_expire", "max_cancels", "max_deliveries")
 
 _CLIENT: Final = ("AMPS_CLIENT_NAME", "AMPS_CONNECTION_NAME")
@@ -51,6 +48,11 @@ _TOPICS: Final = _required(
 )
 _STORED: Final = _required(
     "Topic", ValueKind.STORED_TOPIC, "topic of the SOW section to watch, by its exact name"
+)
+_RECORDS: Final = _required(
+    "Topic",
+    ValueKind.RECORD_TOPIC,
+    "topic, view or conflated topic to watch, by its exact name",
 )
 _FILTER: Final = _optional("Filter", ValueKind.FILTER, "only messages that match it count")
 _DURATION: Final = _optional(
@@ -159,7 +161,11 @@ ON_MODULES: Final = _table(
         "amps-action-on-publish-message",
         "runs for each message published to a topic",
         (
-            _TOPICS,
+            _required(
+                "Topic",
+                ValueKind.PUBLISHED_TOPIC_PATTERN,
+                "topic to watch, or a regular expression over topics",
+            ),
             _TYPE,
             OptionRule(
                 "MessageSource",
@@ -185,7 +191,7 @@ ON_MODULES: Final = _table(
         (
             _required("MessageType", ValueKind.MESSAGE_TYPE, "message type of both topics"),
             _required("ControlTopic", ValueKind.TOPIC, "subscribers of this topic share the work"),
-            _required("DataTopic", ValueKind.STORED_TOPIC, "topic whose records are assigned"),
+            _required("DataTopic", ValueKind.RECORD_TOPIC, "topic whose records are assigned"),
             _optional("DataFilter", ValueKind.FILTER, "only records that match it are assigned"),
         ),
         exports=(
@@ -222,8 +228,8 @@ ON_MODULES: Final = _table(
         (
             _required(
                 "Topic",
-                ValueKind.STORED_TOPIC_PATTERN,
-                "topic of the SOW section to watch, or a regular expression over them",
+                ValueKind.RECORD_TOPIC_PATTERN,
+                "topic, view or conflated topic to watch, or a regular expression over them",
             ),
             _required(
                 "MessageType", ValueKind.REGEX, "message type of the topic, or an expression"
@@ -242,14 +248,14 @@ ON_MODULES: Final = _table(
     ModuleRule(
         "amps-action-on-message-condition-timeout",
         "runs when a record has matched a filter for too long",
-        (_STORED, _TYPE, _DURATION, _FILTER),
+        (_RECORDS, _TYPE, _DURATION, _FILTER),
         exports=_TRACKED,
     ),
     ModuleRule(
         "amps-action-on-alert",
         "runs when a record has matched a filter for too long, or stopped matching before that",
         (
-            _STORED,
+            _RECORDS,
             _TYPE,
             _required("OOFEvent", ValueKind.TEXT, "value to store when it stopped matching"),
             _required("TimeoutEvent", ValueKind.TEXT, "value to store when it timed out"),

@@ -240,7 +240,7 @@ def _number(word: str, rule: _CronField, text: str) -> int:
 def _bad_field(text: str, rule: _CronField) -> ScheduleError:
     names = f" or {rule.names[0]} to {rule.names[-1]}" if rule.names else ""
     return ScheduleError(
-        f"{quoted(text)} is not a {rule.title} of a crontab: expected {rule.lowest} to "
+        f"{quoted(text)} does not fit the {rule.title} of a crontab: expected {rule.lowest} to "
         f"{rule.highest}{names}, a range such as {rule.lowest}-{rule.lowest + 2}, a list, or */2"
     )
 

@@ -4,10 +4,10 @@ No thread and no task stands behind it; the event loop calls `_Connection` when 
 shell owns three hard things:
 
 - Back-pressure. A stream that nobody reads must not fill the memory: when more than
-  `QUEUED_AT_MOST` messages wait in all streams together, the socket is not read until half of
-  them are taken. While a command waits for its answer, reading goes on regardless, because the
-  answer stands behind those messages. In the other direction, `publish` waits while the
-  transport's write buffer is full.
+  `QUEUED_AT_MOST` messages wait in all streams together, the socket is not read until a reader
+  waits again and at most half of them are left. While a command waits for its answer, reading
+  goes on regardless, because the answer stands behind those messages. In the other direction,
+  `publish` waits while the transport's write buffer is full.
 - Cancellation. Waiting has no effect on the connection, so it can be cancelled anywhere. A command
   whose waiting is cancelled was sent none the less.
 - Closing. However the connection ends, whoever waits is woken, with the reason.

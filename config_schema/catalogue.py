@@ -9,7 +9,10 @@ configurations and the reference of the options read the same tables.
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum, StrEnum
-from typing import Literal, Protocol
+from typing import Final, Literal, Protocol
+
+DEFAULT_VARIABLES: Final = ("AMPS_INSTANCE_NAME", "AMPS_DATETIME", "AMPS_UNIX_TIMESTAMP")
+"""Variables that every action finds set; AMPS_BYTE_00 to AMPS_BYTE_FF stand for single bytes."""
 
 
 class ExpressionKind(StrEnum):
@@ -74,6 +77,9 @@ class ValueKind(Enum):
     TRANSPORT = "name of a transport"
     TOPIC = "topic"
     TOPIC_PATTERN = "topic or regular expression"
+    PUBLISHED_TOPIC_PATTERN = "topic that is published to, or regular expression"
+    RECORD_TOPIC = "topic, view or conflated topic"
+    RECORD_TOPIC_PATTERN = "topic, view or conflated topic, or regular expression"
     STORED_TOPIC = "topic of the SOW section"
     STORED_TOPIC_PATTERN = "topic of the SOW section or regular expression"
     QUEUE_TOPIC = "queue"

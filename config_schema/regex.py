@@ -24,9 +24,18 @@ def regex_error(pattern: str) -> str | None:
     except pcre2.PatternError as error:
         reason = str(error.msg).split(";")[-1].strip()
         return f"{reason} at character {max(error.pos, 1)}"
+    except UnicodeEncodeError as error:
+        return f"not text at character {error.start + 1}"
     return None
 
 
 def matches(pattern: str, topic: str) -> bool:
-    """Whether `pattern`, known to compile, occurs in `topic`."""
-    return pcre2.compile(pattern).search(topic) is not None
+    """Whether `pattern`, known to compile, occurs in `topic`.
+
+    An expression that takes more steps than the library allows, because it backtracks without end,
+    does not match.
+    """
+    try:
+        return pcre2.compile(pattern).search(topic) is not None
+    except (pcre2.LibraryError, UnicodeEncodeError):
+        return False

@@ -2,8 +2,8 @@
 
 Authentication and entitlement are not among them. Which of those exist is for the program to say,
 because a module that is merely known would leave an instance open.
-Source: AMPS User Guide, Configuring Protocols, Transport Filters, Providing an Identity for
-Outbound Connections, Optionally-Loaded Modules.
+Source: AMPS User Guide, Configuring Protocols, Configuring Message Types, Transport Filters,
+Providing an Identity for Outbound Connections, Optionally-Loaded Modules.
 """
 
 from collections.abc import Mapping
@@ -25,6 +25,20 @@ STANDARD_MODULES: Final[Mapping[ModuleKind, Mapping[str, ModuleRule]]] = {
         ModuleRule("xml", "old clients with headers in XML"),
         ModuleRule("soap", "old clients with headers in SOAP"),
         ModuleRule("fix-session", "publishers that speak the FIX session protocol"),
+    ),
+    ModuleKind.MESSAGE_TYPE: _table(
+        ModuleRule("fix", "FIX messages, by tag number"),
+        ModuleRule("nvfix", "name-value pairs in the manner of FIX"),
+        ModuleRule("xml", "XML documents"),
+        ModuleRule("json", "JSON documents"),
+        ModuleRule("bson", "BSON documents"),
+        ModuleRule("bflat", "BFlat messages"),
+        ModuleRule("msgpack", "MessagePack messages"),
+        ModuleRule("binary", "messages that are not looked into"),
+        ModuleRule("protobuf", "messages of a Protocol Buffers definition"),
+        ModuleRule("struct", "C structs of fixed format"),
+        ModuleRule("composite-local", "several messages in one, fields told apart by part"),
+        ModuleRule("composite-global", "several messages in one, fields of all parts together"),
     ),
     ModuleKind.TRANSPORT_FILTER: _table(
         ModuleRule(

@@ -5,7 +5,7 @@ from typing import Final
 VERSION: Final = "0.1.0"
 """Amperage's own version."""
 
-AMPS_VERSION: Final = "5.3.5.0"
+AMPS_VERSION: Final = "5.3.5.135"
 """The AMPS version whose configuration language and behaviour this project implements.
 
 `${AMPS_VERSION}` expands to it, and RequiredMinimumVersion is compared with it.

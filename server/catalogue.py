@@ -7,7 +7,7 @@ only brings them together, and keeps the list of what is read but not acted on y
 from __future__ import annotations
 
 from collections.abc import Mapping
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Final, Literal
 
 from actions.catalogue import ACTION_MODULES
@@ -20,7 +20,7 @@ from config_schema.catalogue import (
     OptionRule,
     ValueKind,
 )
-from server.expressions import check
+from server.expressions import Kind, check
 from server.message_types.registry import BUILT_IN
 from server.security.authentication import AUTHENTICATION_MODULES
 from server.security.entitlement import ENTITLEMENT_MODULES
@@ -53,6 +53,9 @@ UNBUILT: Final[Mapping[str, str]] = {
     "ClientMessageAgeLimit": "the age limit of unread messages",
 }
 """Place in the configuration -> feature, for the located warning that it is not available yet."""
+
+LOCAL_ZONE: Final = datetime.now().astimezone().tzinfo or UTC
+"""The time zone of schedules that name none."""
 
 _OPTION_HELP: Final = {
     "AllowSpoofing": "take the user name that the client gives for its own",
@@ -152,13 +155,13 @@ class ProgramCatalogue:
 
     def check_expression(self, text: str, kind: ExpressionKind) -> str | None:
         """Return None if `text` is a good expression of this kind, else what is wrong."""
-        return check(text, kind)
+        return check(text, Kind(kind.value))
 
     def check_schedule(self, text: str, form: Literal["Every", "Crontab"]) -> str | None:
         """Return None if `text` is a schedule of this form, else what is wrong."""
         parse = parse_every if form == "Every" else parse_crontab
         try:
-            parse(text, datetime.now().astimezone().tzinfo)
+            parse(text, LOCAL_ZONE)
         except ScheduleError as error:
             return str(error)
         return None

@@ -28,9 +28,9 @@ from server.events.log import EventLog
 from server.events.targets import LogTargetError
 from server.instance import Instance, StartError, announce
 from server.plan import as_graphviz, as_text, plan_runtime
+from server.provision import ProvisionError
 
 _BANNER: Final = f"Amperage {VERSION} - runs configurations written for AMPS {AMPS_VERSION}"
-_GRAPHS: Final = {"text": as_text, "dot": as_graphviz}
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -71,10 +71,16 @@ def _parser() -> argparse.ArgumentParser:
     add("--verify-config", action="store_true", help="check the configuration, then exit")
     add(
         "--graph",
-        nargs="?",
-        const="text",
-        choices=_GRAPHS,
-        help="with --verify-config: print the runtime graph, as text or for Graphviz",
+        action="store_const",
+        const=as_text,
+        help="with --verify-config: print what the instance would consist of, in start order",
+    )
+    add(
+        "--graphviz",
+        dest="graph",
+        action="store_const",
+        const=as_graphviz,
+        help="the same for Graphviz",
     )
     add("--dump-config", action="store_true", help="print the configuration expanded, then exit")
     add("--sample-config", action="store_true", help="print a minimal configuration, then exit")
@@ -115,7 +121,7 @@ def _with_configuration(options: argparse.Namespace) -> int:
         return _report(options.config, problems)
     if options.verify_config:
         if options.graph is not None:
-            print(_GRAPHS[options.graph](plan_runtime(spec)))
+            print(options.graph(plan_runtime(spec)))
         return _report(options.config, problems)
     return _run(spec, document, problems, in_background=options.daemon)
 
@@ -131,7 +137,8 @@ def _report(path: str, problems: Problems) -> int:
     errors = _count(problems, Severity.ERROR)
     verdict = "cannot be used" if errors else "is valid"
     warnings = _count(problems, Severity.WARNING)
-    print(f"{path} {verdict}: {_plural(errors, 'error')}, {_plural(warnings, 'warning')}")
+    counts = f"{_plural(errors, 'error')}, {_plural(warnings, 'warning')}"
+    print(f"{path} {verdict}: {counts}", file=sys.stderr)
     return 1 if errors else 0
 
 
@@ -163,7 +170,7 @@ def _run(spec: InstanceSpec, document: Document, problems: Problems, *, in_backg
     announce(spec, log, problems, document.expanded)
     try:
         uvloop.run(Instance(spec, log).run(on_started=lambda: tell_starter(None)))
-    except StartError as error:
+    except (ProvisionError, StartError) as error:
         log.emit("00-0012", reason=error)
         tell_starter(str(error))
         return 1

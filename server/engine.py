@@ -6,14 +6,17 @@ settings. Transports feed sessions and, when a turn's input is used up, have the
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
 from server.clock import Clock
-from server.session import Entrance, Session
+from server.expressions import Functions
+from server.message_types.base import MessageType
+from server.session import Entrance, FrameSource, Session
 from server.subscriptions.outbox import Outbox, flush_all
 from server.topics.table import TopicTable
+from server.wire.framing import FrameReader
 
 
 class Log(Protocol):
@@ -32,12 +35,14 @@ class Settings:
 
     Attributes:
         instance_name: the instance's name.
-        message_types: the names of the message types that clients may speak.
+        message_types: the message types that clients may speak, by name.
+        functions: what expressions may call.
         regex_topics: whether topics with regular expression characters are expressions.
     """
 
     instance_name: str
-    message_types: Collection[str]
+    message_types: Mapping[str, MessageType]
+    functions: Functions
     regex_topics: bool
 
 
@@ -53,7 +58,7 @@ class Engine:
         self.settings = settings
         self.log = log
         self.clock = clock
-        self.topics = TopicTable()
+        self.topics = TopicTable(settings.message_types, settings.functions)
         self.waiting_outboxes: list[Outbox] = []
         self._sessions: dict[int, Session] = {}
         self._connections_accepted = 0
@@ -69,6 +74,7 @@ class Engine:
         address: str,
         sink: Callable[[bytes], None],
         hang_up: Callable[[], None],
+        reader: FrameSource | None = None,
     ) -> Session:
         """Begin a session for a new connection.
 
@@ -77,11 +83,13 @@ class Engine:
             address: the peer's address, for the log.
             sink: takes bytes for the peer.
             hang_up: closes the connection once everything written has left.
+            reader: cuts the peer's bytes into frames; None for a stream of frames.
         """
         self._connections_accepted += 1
         number = self._connections_accepted
         name = f"{self.settings.instance_name}-{entrance.transport}-{number}"
-        session = Session(self, number, entrance, name, address, sink, hang_up)
+        source = FrameReader() if reader is None else reader
+        session = Session(self, number, entrance, name, address, sink, hang_up, source)
         self._sessions[number] = session
         self.log.emit("07-0011", client=name)
         self.log.emit("07-0012", client=name, transport=entrance.transport, address=address)

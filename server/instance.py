@@ -19,7 +19,7 @@ from config_schema.version import AMPS_VERSION, VERSION
 from server.engine import Engine, Settings
 from server.events.log import EventLog
 from server.limits import client_capacity
-from server.message_types.registry import DECLARED
+from server.provision import provision_functions, provision_message_types
 from server.security.authentication import make_authenticator
 from server.security.entitlement import make_entitlement
 from server.session import Entrance
@@ -59,6 +59,9 @@ class Instance:
     Args:
         spec: its description.
         log: where it writes what happens.
+
+    Raises:
+        ProvisionError: a message type or function cannot be made.
     """
 
     def __init__(self, spec: InstanceSpec, log: EventLog) -> None:
@@ -67,7 +70,8 @@ class Instance:
         self._engine = Engine(
             Settings(
                 instance_name=spec.name,
-                message_types=message_type_names(spec),
+                message_types=provision_message_types(spec),
+                functions=provision_functions(spec),
                 regex_topics=spec.regex_topic_support,
             ),
             log,
@@ -148,11 +152,6 @@ def is_served(transport: TransportSpec) -> bool:
         and transport.protocol in _SERVED_PROTOCOLS
         and transport.tls is None
     )
-
-
-def message_type_names(spec: InstanceSpec) -> frozenset[str]:
-    """The message types that clients of an instance may speak."""
-    return frozenset(DECLARED) | {message_type.name for message_type in spec.message_types}
 
 
 def announce(spec: InstanceSpec, log: EventLog, problems: Problems, expanded: str) -> None:

@@ -173,12 +173,17 @@ def _kind_of(store: SowSpec) -> Kind:
 def _detail_of(store: SowSpec) -> str:
     match store:
         case TopicSpec():
-            keys = f"key {', '.join(store.keys)}" if store.keys else "publisher-provided key"
-            return f"{store.durability}, {keys}"
+            return f"{store.durability}, {_key_of(store)}"
         case QueueSpec():
             return store.semantics
         case _:
             return ""
+
+
+def _key_of(topic: TopicSpec) -> str:
+    if topic.key_generator is not None:
+        return f"key by {topic.key_generator.module}"
+    return f"key {', '.join(topic.keys)}" if topic.keys else "publisher-provided key"
 
 
 def _transport_detail(transport: TransportSpec) -> str:

@@ -17,15 +17,16 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Protocol
 
 from server.commands import dispatch
 from server.commands.heartbeat import Pulse
 from server.commands.refusal import CommandRefused
+from server.filters.base import IncomingCommand, TransportFilter, Verdict
 from server.security.entitlement import Permission
 from server.subscriptions.outbox import Outbox
 from server.subscriptions.subscription import Subscription
-from server.wire.framing import Frame, FrameError, FrameReader, frame
+from server.wire.framing import Frame, FrameError, frame
 from server.wire.header import Header, HeaderError, decode_frame, encode_header
 
 if TYPE_CHECKING:
@@ -36,6 +37,21 @@ if TYPE_CHECKING:
 
 _MOST_HEADERS_REMEMBERED: Final = 1024
 _LONGEST_HEADER_REMEMBERED: Final = 512
+
+
+class FrameSource(Protocol):
+    """Cuts what a peer sends into frames: `FrameReader` for streams, or one of another framing."""
+
+    @property
+    def error(self) -> FrameError | None:
+        """What was found instead of a frame; None while the bytes are good."""
+
+    @property
+    def has_partial_frame(self) -> bool:
+        """Whether the bytes stopped inside a frame."""
+
+    def feed(self, chunk: bytes) -> list[Frame]:
+        """Take bytes from the peer, and give the frames completed by them."""
 
 
 class State(Enum):
@@ -55,12 +71,14 @@ class Entrance:
         message_type: the only message type spoken there; None when the logon chooses.
         authenticator: decides on logons.
         entitlement: decides on everything else.
+        filters: see, and may change, every command before it is carried out.
     """
 
     transport: str
     message_type: str | None
     authenticator: Authenticator
     entitlement: Entitlement
+    filters: tuple[TransportFilter, ...] = ()
 
 
 class Session:
@@ -74,6 +92,7 @@ class Session:
         address: the peer's address, for the log.
         sink: takes bytes for the peer.
         hang_up: closes the connection once everything written has left.
+        reader: cuts the peer's bytes into frames.
 
     Attributes:
         client_name: the name the client logged on with, the connection's name before.
@@ -92,6 +111,7 @@ class Session:
         address: str,
         sink: Callable[[bytes], None],
         hang_up: Callable[[], None],
+        reader: FrameSource,
     ) -> None:
         self.engine = engine
         self.number = number
@@ -107,7 +127,8 @@ class Session:
         self.pulse = Pulse(self, 0)
         self.last_heard = engine.clock.now()
         self._hang_up = hang_up
-        self._reader = FrameReader()
+        self._reader = reader
+        self._filters_keep_to_headers = all(one.header_only for one in entrance.filters)
         self._plain_publishes: dict[bytes, Topic] = {}
         self._topics_generation = 0
         self._sub_ids_made = 0
@@ -229,7 +250,7 @@ class Session:
                 run.append(body)
                 continue
             if run_topic is not None:
-                run_topic.publish(run)
+                run_topic.publish(run, self)
             if topic is not None:
                 run = [body]
             else:
@@ -238,7 +259,7 @@ class Session:
                     return
             run_topic = topic
         if run_topic is not None:
-            run_topic.publish(run)
+            run_topic.publish(run, self)
 
     def _obey_one(self, header_bytes: bytes, body_bytes: bytes) -> None:
         try:
@@ -249,7 +270,23 @@ class Session:
         except FrameError as error:
             self._give_up(error)
             return
-        dispatch.execute(self, header, body, header_bytes)
+        whole = body is body_bytes  # the reader had not cut the header at a brace inside a string
+        exact_header = header_bytes if whole and self._filters_keep_to_headers else None
+        if self.entrance.filters:
+            command = IncomingCommand(header, body)
+            if not self._pass_filters(command):
+                return
+            header, body = command.header, command.body
+        dispatch.execute(self, header, body, exact_header)
+
+    def _pass_filters(self, command: IncomingCommand) -> bool:
+        for transport_filter in self.entrance.filters:
+            verdict = transport_filter.filter(command)
+            if verdict is Verdict.DISCONNECT:
+                self.close("transport filter")
+            if verdict is not Verdict.PASS:
+                return False
+        return True
 
     def _give_up(self, error: FrameError) -> None:
         self.engine.log.emit("18-0001", client=self.client_name, problem=error)

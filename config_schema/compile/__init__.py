@@ -64,7 +64,7 @@ def compile_config(root: Node, catalogue: Catalogue, problems: Problems) -> Inst
 
 def _instance(root: Reader) -> InstanceSpec:
     # Later sections use the names of the earlier ones, so this order is not that of the fields.
-    scope = Scope()
+    scope = Scope(regex_topics=root.flag("RegexTopicSupport", default=True))
     modules = compile_modules(root, scope)
     message_types = compile_message_types(root, scope)
     functions = compile_functions(root, scope)
@@ -86,7 +86,7 @@ def _instance(root: Reader) -> InstanceSpec:
         mini_dump_directory=mini_dump_directory(root),
         mini_dump_file_mask=root.mask("MiniDumpFileMask") or _DEFAULT_MASK,
         sow_stats_interval=root.quantity("SOWStatsInterval", INTERVAL, least="1ns"),
-        regex_topic_support=root.flag("RegexTopicSupport", default=True),
+        regex_topic_support=scope.regex_topics,
         config_validation=root.flag("ConfigValidation", default=True),
         limits=compile_limits(root),
         authentication=compile_authentication(root, scope),

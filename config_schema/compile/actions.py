@@ -6,7 +6,7 @@ Source: AMPS User Guide, Configuring AMPS for Automation with Actions.
 import re
 from typing import Final
 
-from config_schema.catalogue import ModuleKind, ModuleRule
+from config_schema.catalogue import DEFAULT_VARIABLES, ModuleKind, ModuleRule
 from config_schema.compile.modules import find_module
 from config_schema.compile.option_values import VARIABLE
 from config_schema.compile.options import check_options, read_options
@@ -14,7 +14,6 @@ from config_schema.compile.reader import Reader, did_you_mean
 from config_schema.compile.scope import Scope
 from config_schema.spec import ActionSpec, ActionStep, ModuleUse
 
-_ALWAYS_SET: Final = ("AMPS_INSTANCE_NAME", "AMPS_DATETIME", "AMPS_UNIX_TIMESTAMP")
 _BYTE: Final = re.compile("AMPS_BYTE_[0-9A-F]{2}")
 
 
@@ -56,7 +55,7 @@ class _Variables:
     """The context variables that are known to be set at one point of an action."""
 
     def __init__(self) -> None:
-        self._names = set(_ALWAYS_SET)
+        self._names = set(DEFAULT_VARIABLES)
         self._complete = True
 
     def add(self, rule: ModuleRule | None, use: ModuleUse) -> None:

@@ -7,7 +7,6 @@ from typing import Final
 
 from config_schema.compile.reader import COUNT, INTERVAL, SIZE, Reader
 from config_schema.compile.scope import Scope
-from config_schema.regex import has_regex_characters
 from config_schema.spec import JournaledTopicSpec, TransactionLogSpec
 from config_schema.units import parse_size, quoted
 
@@ -63,7 +62,7 @@ def _journal_size(reader: Reader) -> int:
 def _topic(reader: Reader, scope: Scope) -> JournaledTopicSpec:
     name = reader.required("Name")
     message_type = scope.message_type(reader)
-    if has_regex_characters(name):
+    if scope.is_pattern(name):
         reader.pattern("Name")
     for earlier in scope.journaled:
         if name and (earlier.name, earlier.message_type) == (name, message_type):

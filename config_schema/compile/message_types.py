@@ -105,8 +105,9 @@ def _check_elements(reader: Reader, module: str, scope: Scope) -> None:
             f"{quoted(type_name)} is not the name of a type: expected one such as my.package.Order",
             tag="Type",
         )
-    for tag in OPTIONAL["fix"]:
-        _check_separator(reader, tag)
+    if "FieldSeparator" in OPTIONAL.get(module, ()):
+        for tag in OPTIONAL[module]:
+            _check_separator(reader, tag)
 
 
 def _belongs_to_some_module(tag: str) -> bool:

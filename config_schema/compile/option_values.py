@@ -14,7 +14,7 @@ from typing import Final
 from config_schema.catalogue import ExpressionKind, OptionRule, ValueKind
 from config_schema.compile.reader import PERCENTAGE, Reader, did_you_mean
 from config_schema.compile.scope import Scope, StoredTopic
-from config_schema.regex import has_regex_characters, regex_error
+from config_schema.regex import regex_error
 from config_schema.spec import TopicRef
 from config_schema.units import UnitError, parse_bool, parse_count, parse_interval, quoted
 
@@ -53,7 +53,7 @@ class Given:
 def check_value(given: Given) -> None:
     """Check the value of one option."""
     if not given.text:
-        if given.rule.required:
+        if given.rule.required or given.rule.value is not ValueKind.TEXT:
             given.option.error(f"is empty: expected {given.rule.help}")
     elif given.rule.value in _EXPRESSIONS:
         _check_expression(given.option, _EXPRESSIONS[given.rule.value])
@@ -156,7 +156,7 @@ def _check_regex(given: Given) -> None:
 
 
 def _check_topic_pattern(given: Given) -> None:
-    if has_regex_characters(given.text):
+    if given.scope.is_pattern(given.text):
         given.option.checked_pattern()
 
 
@@ -182,6 +182,41 @@ def _check_queue(given: Given) -> None:
     _require_stored(given, queues, "queue")
 
 
+def _check_records(given: Given) -> None:
+    if not _report_queue(given):
+        _require_stored(given, given.scope.stored, "topic, view or conflated topic")
+
+
+def _check_record_pattern(given: Given) -> None:
+    if not _report_queue(given):
+        _check_stored_pattern(given)
+
+
+def _report_queue(given: Given) -> bool:
+    queue = _named_queue(given)
+    if queue is not None:
+        given.option.error(
+            f"{queue.ref} is a queue, in which every message is a record of its own",
+            "expected a topic, view or conflated topic",
+        )
+    return queue is not None
+
+
+def _check_published(given: Given) -> None:
+    queue = _named_queue(given)
+    if queue is not None:
+        given.option.warning(
+            f"{queue.ref} is a queue: the action would lease its messages and never return them",
+            "watch its underlying topic",
+        )
+    _check_topic_pattern(given)
+
+
+def _named_queue(given: Given) -> StoredTopic | None:
+    stored = given.scope.find_stored(TopicRef(given.text, given.message_type))
+    return stored if stored is not None and stored.kind.endswith("Queue") else None
+
+
 def _require_stored(given: Given, candidates: Sequence[StoredTopic], what: str) -> None:
     if given.message_type not in given.scope.message_types:
         return
@@ -194,7 +229,7 @@ def _require_stored(given: Given, candidates: Sequence[StoredTopic], what: str) 
 
 
 def _check_stored_pattern(given: Given) -> None:
-    if has_regex_characters(given.text) and regex_error(given.text) is not None:
+    if given.scope.is_pattern(given.text) and regex_error(given.text) is not None:
         given.option.checked_pattern()
     elif given.message_type in given.scope.message_types and not any(
         given.scope.stored_like(given.text, given.message_type)
@@ -256,6 +291,9 @@ _CHECKS: Final[Mapping[ValueKind, Callable[[Given], None]]] = {
     ValueKind.MESSAGE_TYPE: _check_message_type,
     ValueKind.TRANSPORT: _check_transport,
     ValueKind.TOPIC_PATTERN: _check_topic_pattern,
+    ValueKind.PUBLISHED_TOPIC_PATTERN: _check_published,
+    ValueKind.RECORD_TOPIC: _check_records,
+    ValueKind.RECORD_TOPIC_PATTERN: _check_record_pattern,
     ValueKind.STORED_TOPIC: _check_stored,
     ValueKind.STORED_TOPIC_PATTERN: _check_stored_pattern,
     ValueKind.QUEUE_TOPIC: _check_queue,

@@ -8,7 +8,7 @@ from typing import Final, Literal, get_args
 
 from config_schema.catalogue import ExpressionKind
 from config_schema.compile.reader import COUNT, INTERVAL, Reader, did_you_mean
-from config_schema.compile.scope import Scope, matches_as_pattern
+from config_schema.compile.scope import Scope
 from config_schema.compile.topics import compile_expiration
 from config_schema.regex import has_regex_characters
 from config_schema.spec import QueueSpec
@@ -44,7 +44,7 @@ def compile_queue(reader: Reader, scope: Scope) -> QueueSpec:
         name=name,
         message_type=message_type,
         underlying_topic=underlying,
-        underlying_is_regex=has_regex_characters(underlying),
+        underlying_is_regex=_is_expression(reader, scope),
         default_publish_target=target,
         lease_period=reader.quantity("LeasePeriod", INTERVAL, least="1ns"),
         semantics=semantics,
@@ -76,7 +76,7 @@ def _topics(reader: Reader, name: str, message_type: str, scope: Scope) -> tuple
     """Return the underlying topic, and the topic that publishes to the queue go to."""
     underlying = reader.text("UnderlyingTopic") or name
     target = reader.text("DefaultPublishTarget")
-    if not (reader.has("UnderlyingTopic") and has_regex_characters(underlying)):
+    if not _is_expression(reader, scope):
         _require_journal(reader, underlying, message_type, "UnderlyingTopic", scope)
         if target is not None and target != underlying:
             reader.error(
@@ -92,7 +92,7 @@ def _topics(reader: Reader, name: str, message_type: str, scope: Scope) -> tuple
             tag="DefaultPublishTarget",
         )
         return underlying, ""
-    if not matches_as_pattern(underlying, target):
+    if not scope.matches(underlying, target):
         reader.error(
             f"{quoted(target)} is not in the queue: "
             f"the UnderlyingTopic {quoted(underlying)} does not match it",
@@ -101,6 +101,10 @@ def _topics(reader: Reader, name: str, message_type: str, scope: Scope) -> tuple
     else:
         _require_journal(reader, target, message_type, "DefaultPublishTarget", scope)
     return underlying, target
+
+
+def _is_expression(reader: Reader, scope: Scope) -> bool:
+    return scope.is_pattern(reader.text("UnderlyingTopic") or "")
 
 
 def _require_journal(reader: Reader, topic: str, message_type: str, tag: str, scope: Scope) -> None:

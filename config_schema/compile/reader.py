@@ -60,8 +60,12 @@ class Report:
 
     def error(self, where: Located, element: str, message: str, hint: str | None = None) -> None:
         """Add an error, unless one about the same element at the same place is known."""
-        if (where.location, element) not in self._explained:
+        if not self.explained(where, element):
             self._problems.error(where, element, message, hint)
+
+    def explained(self, where: Located, element: str) -> bool:
+        """Whether the check of the structure found an error in this element."""
+        return (where.location, element) in self._explained
 
     def warning(self, where: Located, element: str, message: str, hint: str | None = None) -> None:
         """Add a warning."""
@@ -249,7 +253,8 @@ class Reader:
     def error(self, message: str, hint: str | None = None, *, tag: str | None = None) -> None:
         """Report an error of this element, or of its child `tag` even where that is absent."""
         where, element = self._subject(tag)
-        self.report.error(where, element, message, hint)
+        if tag is None or self.has(tag) or not self._misspells(tag):
+            self.report.error(where, element, message, hint)
 
     def warning(self, message: str, hint: str | None = None, *, tag: str | None = None) -> None:
         """Report a warning about this element, or about its child `tag`."""
@@ -265,6 +270,13 @@ class Reader:
         """Warn about each of these children that is present, because it changes nothing."""
         for child in self.children(*tags):
             child.warning(f"has no effect: {reason}")
+
+    def _misspells(self, tag: str) -> bool:
+        """Whether a child that is known to be wrong was probably meant to be `tag`."""
+        wrong = [
+            child.node.tag for child in self.children() if self.report.explained(child, child.label)
+        ]
+        return nearest(tag, wrong) is not None
 
     def _subject(self, tag: str | None) -> tuple[Node, str]:
         if tag is None:

@@ -64,9 +64,9 @@ def _join_field(text: str, message_type: str) -> JoinField | None:
         return JoinField(topic, match["path"].strip("[]"))
     name, slash, field = text.partition("/")
     name = name.strip().removesuffix(".").strip()
-    if not slash or not name or not field.strip() or "[" in text:
+    if not name or "[" in text or _IDENTIFIER.fullmatch(slash + field) is None:
         return None
-    return JoinField(TopicRef(name, message_type), f"/{field.strip()}")
+    return JoinField(TopicRef(name, message_type), slash + field)
 
 
 def fields_used(expression: str) -> Iterator[FieldUse]:

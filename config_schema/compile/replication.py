@@ -11,9 +11,8 @@ from typing import Final, Literal, get_args
 from config_schema.catalogue import ExpressionKind, ModuleKind
 from config_schema.compile.modules import compile_use
 from config_schema.compile.reader import INTERVAL, Reader, did_you_mean
-from config_schema.compile.scope import Scope, StoredTopic, matches_as_pattern
+from config_schema.compile.scope import Scope, StoredTopic
 from config_schema.compile.transports import TLS_ELEMENTS, compile_tls
-from config_schema.regex import has_regex_characters
 from config_schema.spec import (
     DestinationSpec,
     OutgoingTransportSpec,
@@ -69,7 +68,7 @@ def _destination(reader: Reader, scope: Scope) -> DestinationSpec:
         reader.warning("has no Topic, so nothing is replicated to it")
     _check_queues(reader, topics, scope)
     transports = tuple(_transport(child, scope) for child in reader.children("Transport"))
-    _check_reachable(reader, transports, scope)
+    _check_reachable(reader, scope)
     return DestinationSpec(
         name=name,
         group=reader.text("Group") or name,
@@ -86,7 +85,7 @@ def _destination(reader: Reader, scope: Scope) -> DestinationSpec:
 def _topic(reader: Reader, scope: Scope) -> ReplicatedTopicSpec:
     name = reader.required("Name")
     message_type = scope.message_type(reader)
-    if has_regex_characters(name):
+    if scope.is_pattern(name):
         reader.pattern("Name")
     elif name and not _is_queue(name, message_type, scope):
         _require_journal(reader, name, message_type, scope)
@@ -141,14 +140,14 @@ def _excluded(reader: Reader) -> frozenset[str]:
 
 def _check_queues(reader: Reader, topics: Sequence[ReplicatedTopicSpec], scope: Scope) -> None:
     for queue in (topic for topic in scope.stored if topic.kind.endswith("Queue")):
-        selecting = [topic for topic in topics if _selects(topic, queue)]
+        selecting = [topic for topic in topics if _selects(topic, queue, scope)]
         if not selecting:
             continue
         if queue.kind == "LocalQueue":
             _report_local_queue(reader, selecting[0], queue)
             continue
         source = queue.node.value("UnderlyingTopic") or queue.ref.name
-        if not any(_carries(topic, source, queue) for topic in topics):
+        if not any(_carries(topic, source, queue, scope) for topic in topics):
             reader.report.error(
                 selecting[0],
                 "Topic/Name",
@@ -158,19 +157,19 @@ def _check_queues(reader: Reader, topics: Sequence[ReplicatedTopicSpec], scope: 
             )
 
 
-def _selects(topic: ReplicatedTopicSpec, queue: StoredTopic) -> bool:
+def _selects(topic: ReplicatedTopicSpec, queue: StoredTopic, scope: Scope) -> bool:
     return topic.message_type == queue.ref.message_type and (
-        topic.name == queue.ref.name or matches_as_pattern(topic.name, queue.ref.name)
+        topic.name == queue.ref.name or scope.matches(topic.name, queue.ref.name)
     )
 
 
-def _carries(topic: ReplicatedTopicSpec, source: str, queue: StoredTopic) -> bool:
+def _carries(topic: ReplicatedTopicSpec, source: str, queue: StoredTopic, scope: Scope) -> bool:
     """Whether the messages of a queue's underlying topic are replicated by `topic`."""
     if topic.message_type != queue.ref.message_type:
         return False
-    if topic.name == source or matches_as_pattern(topic.name, source):
+    if topic.name == source or scope.matches(topic.name, source):
         return True
-    return has_regex_characters(source)  # which topics there will be cannot be known
+    return scope.is_pattern(source)  # which topics there will be cannot be known
 
 
 def _report_local_queue(reader: Reader, topic: ReplicatedTopicSpec, queue: StoredTopic) -> None:
@@ -208,10 +207,8 @@ def _outgoing_tls(reader: Reader, kind: OutgoingType) -> TlsSpec | None:
     return compile_tls(reader)
 
 
-def _check_reachable(
-    reader: Reader, transports: Sequence[OutgoingTransportSpec], scope: Scope
-) -> None:
-    if any(transport.addresses for transport in transports):
+def _check_reachable(reader: Reader, scope: Scope) -> None:
+    if any(transport.has("InetAddr") for transport in reader.children("Transport")):
         return
     if not any(transport.is_replication for transport in scope.transports.values()):
         reader.error(

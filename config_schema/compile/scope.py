@@ -50,8 +50,10 @@ class Scope:
 
     `modules` maps a name to None where its library is not available. `stored` are the definitions
     of the SOW section that have been compiled, `later` the others; the first of these is the one
-    being compiled.
+    being compiled. Without `regex_topics` (RegexTopicSupport) every topic name is literal.
     """
+
+    regex_topics: bool = True
 
     modules: dict[str, LibraryRule | None] = field(default_factory=dict)
     message_types: dict[str, MessageFormat] = field(default_factory=dict)
@@ -91,25 +93,23 @@ class Scope:
             if topic.ref.message_type != message_type:
                 continue
             literally = topic.covers(pattern) or topic.ref.name == pattern
-            if literally or _may_select(pattern, topic):
+            # An expression may select any of the many topics that a Pattern stands for.
+            many = topic.pattern is not None and self.is_pattern(pattern)
+            if literally or many or self.matches(pattern, topic.ref.name):
                 yield topic
+
+    def is_pattern(self, topic: str) -> bool:
+        """Whether a topic, where expressions are allowed, is one."""
+        return self.regex_topics and has_regex_characters(topic)
+
+    def matches(self, pattern: str, name: str) -> bool:
+        """Whether `pattern` is an expression, and a good one, that matches `name`."""
+        return self.is_pattern(pattern) and regex_error(pattern) is None and matches(pattern, name)
 
     def is_journaled(self, name: str, message_type: str) -> bool:
         """Whether the transaction log records this topic: by its name or by an expression."""
         return any(
             logged.message_type == message_type
-            and (logged.name == name or matches_as_pattern(logged.name, name))
+            and (logged.name == name or self.matches(logged.name, name))
             for logged in self.journaled
         )
-
-
-def matches_as_pattern(pattern: str, name: str) -> bool:
-    """Match `name` where `pattern` may be a literal name, or bad, which is reported elsewhere."""
-    return has_regex_characters(pattern) and regex_error(pattern) is None and matches(pattern, name)
-
-
-def _may_select(pattern: str, topic: StoredTopic) -> bool:
-    """Whether an expression selects a topic; any may select one among the many of a Pattern."""
-    if topic.pattern is None:
-        return matches_as_pattern(pattern, topic.ref.name)
-    return has_regex_characters(pattern)

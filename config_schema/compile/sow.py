@@ -9,7 +9,7 @@ from typing import Final
 
 from config_schema.compile.conflated import compile_conflated_topic
 from config_schema.compile.queues import compile_queue
-from config_schema.compile.reader import Reader
+from config_schema.compile.reader import Reader, Report
 from config_schema.compile.scope import Scope, StoredTopic
 from config_schema.compile.topics import check_shared_files, compile_topic
 from config_schema.compile.views import compile_view
@@ -39,7 +39,31 @@ def compile_sow(root: Reader, scope: Scope) -> tuple[SowSpec, ...]:
         specs.append(_COMPILERS[reader.node.tag](reader, scope))
         scope.stored.append(scope.later.pop(0))
     check_shared_files(specs, section.report)
+    _check_journaled(scope, section.report)
     return tuple(specs)
+
+
+def _check_journaled(scope: Scope, report: Report) -> None:
+    """Warn about topics of the transaction log that record nothing."""
+    for logged in scope.journaled:
+        stored = scope.find_stored(TopicRef(logged.name, logged.message_type))
+        if stored is not None and stored.kind in ("View", "ConflatedTopic"):
+            report.warning(
+                logged,
+                "Topic/Name",
+                f"{stored.ref} is the {stored.kind} at {stored.node.location}, "
+                "whose messages are not recorded",
+                "record its underlying topic",
+            )
+        for other in scope.stored:
+            if other.pattern is not None and stored is None and other.covers(logged.name):
+                report.warning(
+                    logged,
+                    "Topic/Name",
+                    f"{quoted(logged.name)} is kept by the Pattern of {other.ref}, "
+                    "which is recorded under its own name only",
+                    f"record {quoted(other.ref.name)}",
+                )
 
 
 def _stored(reader: Reader) -> StoredTopic:
@@ -56,7 +80,9 @@ def _check_name(reader: Reader, stored: StoredTopic, scope: Scope) -> None:
             reader.error(
                 f"{stored.ref} is defined twice: it is the {earlier.kind} at "
                 f"{earlier.node.location}",
-                "topics of one name need different message types",
+                "the file is included twice"
+                if earlier.node.location == reader.location
+                else "topics of one name need different message types",
                 tag="Name",
             )
             return

@@ -215,8 +215,7 @@ def compile_tls(reader: Reader) -> TlsSpec:
     verify = reader.flag("VerifyClient", default=False)
     if verify and not reader.text("CAFile") and not reader.text("CAPath"):
         reader.error(
-            "needs CAFile or CAPath: the certificates that certificates of the other side "
-            "are checked with",
+            "needs CAFile or CAPath: the certificates to check the other side with",
             tag="VerifyClient",
         )
     return TlsSpec(

@@ -36,17 +36,25 @@ _TRACE_IDS: Final = {"logon": "12-0010", "publish": "12-0001", "p": "12-0001"}
 _OTHER_TRACE_ID: Final = "12-0002"
 
 
-def execute(session: Session, header: Header, body: bytes, header_bytes: bytes) -> None:
-    """Carry out one command of a session, or refuse it."""
+def execute(session: Session, header: Header, body: bytes, exact_header: bytes | None) -> None:
+    """Carry out one command of a session, or refuse it.
+
+    Args:
+        session: the connection that sent it.
+        header: its header.
+        body: its body.
+        exact_header: the bytes that say all that the header says, so that the next command with
+            the same bytes is the same command; None where they do not.
+    """
     _trace(session, header, body)
     try:
         if session.logged_on:
-            _execute_after_logon(session, header, body, header_bytes)
+            _execute_after_logon(session, header, body, exact_header)
         elif header.command in BEFORE_LOGON:
             BEFORE_LOGON[header.command](session, header, body)
         elif header.command in AFTER_LOGON:
             logon.log_on_implicitly(session)
-            _execute_after_logon(session, header, body, header_bytes)
+            _execute_after_logon(session, header, body, exact_header)
         else:
             raise _unknown(header)
     except CommandRefused as refusal:
@@ -73,7 +81,7 @@ def refuse(session: Session, header: Header, reason: str, detail: str) -> None:
 
 
 def _execute_after_logon(
-    session: Session, header: Header, body: bytes, header_bytes: bytes
+    session: Session, header: Header, body: bytes, exact_header: bytes | None
 ) -> None:
     handler = AFTER_LOGON.get(header.command)
     if handler is None:
@@ -82,8 +90,8 @@ def _execute_after_logon(
         raise _unknown(header)
     acknowledge(session, header, "received")
     handler(session, header, body)
-    if handler is publish.handle and publish.is_plain(session, header):
-        session.remember_plain_publish(header_bytes, session.find_topic(header.topic or ""))
+    if exact_header is not None and handler is publish.handle and publish.is_plain(session, header):
+        session.remember_plain_publish(exact_header, session.find_topic(header.topic or ""))
 
 
 def _unknown(header: Header) -> CommandRefused:

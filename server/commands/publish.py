@@ -37,7 +37,7 @@ def handle(session: Session, header: Header, body: bytes) -> None:
     session.require(Permission.WRITE_TOPIC, topic)
     correlation_id = header.correlation_id
     extra = b"" if correlation_id is None else b',"x":' + json_text(correlation_id)
-    session.find_topic(topic).publish([body], extra)
+    session.find_topic(topic).publish([body], session, extra)
     if header.acks is not None:
         for ack in ("processed", "completed", "persisted"):
             acknowledge(session, header, ack, sequence=header.sequence)

@@ -7,12 +7,14 @@ from typing import TYPE_CHECKING
 from server.commands.acks import acknowledge
 from server.commands.options import read_options
 from server.commands.refusal import CommandRefused
+from server.expressions import ExpressionError, Kind, parse
 from server.security.entitlement import Permission
 from server.subscriptions.subscription import Subscription
 from server.topics.names import TopicError, select_topics
 from server.wire.header import Header
 
 if TYPE_CHECKING:
+    from server.expressions.tree import Expr
     from server.session import Session
 
 
@@ -39,7 +41,7 @@ def handle(session: Session, header: Header, _body: bytes) -> None:
             "subscription already exists",
             f"this connection has a subscription {sub_id!r} already; option replace changes it",
         )
-    session.place(Subscription(session, sub_id, selector))
+    session.place(Subscription(session, sub_id, selector, _filter(session, header)))
     session.engine.log.emit(
         "14-0001",
         client=session.client_name,
@@ -50,3 +52,13 @@ def handle(session: Session, header: Header, _body: bytes) -> None:
         options=header.options,
     )
     acknowledge(session, header, "processed", sub_id=sub_id)
+
+
+def _filter(session: Session, header: Header) -> Expr | None:
+    text = header.filter
+    if text is None or not text.strip():
+        return None
+    try:
+        return parse(text, Kind.FILTER, session.engine.settings.functions)
+    except ExpressionError as error:
+        raise CommandRefused("bad filter", str(error)) from None

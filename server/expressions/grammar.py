@@ -11,33 +11,39 @@ r"""The grammar, and the tables that the parser and the printer share.
                        | ["NOT"] ("BEGINS" | "ENDS") "WITH" list
                        | "IS" ["NOT"] ("NULL" | "NAN")
                        | "NOT" "NULL" }
-    operator     = "!=" | "<>" | "<=" | "<" | ">=" | ">" | "=" | "=="       each binds tighter than
-    the one before; != and <> are one operator, = and == another sum          = product { ("+" |
-    "-") product } product      = unary { ("*" | "/" | "%" | "MOD") unary } unary        = ("-" |
-    "+") unary | primary primary      = number | string | "NULL" | identifier | call | "("
-    expression ")" call         = name "(" [ expression { "," expression } ] ")" list         = "("
-    expression { "," expression } ")"
+    operator     = "!=" | "<>" | "<=" | "<" | ">=" | ">" | "=" | "=="
+                   each binds tighter than the one before; != is <>, = is ==
+    sum          = product { ("+" | "-") product }
+    product      = unary { ("*" | "/" | "%" | "MOD") unary }
+    unary        = ("-" | "+") unary | primary
+    primary      = number | string | "NULL" | identifier | call | "(" expression ")"
+    call         = name "(" [ expression { "," expression } ] ")"
+    list         = "(" expression { "," expression } ")"
 
     identifier   = [ qualifier ] path [ "OF" ("CURRENT" | "PREVIOUS") ]
-    qualifier    = "[" message type "]" "." "[" topic "]" "."   |   "[" topic "]" "."
-    path         = { "/" step }   |   "[" { "/" any characters but / [ ] } "]"
-    step         = ["@"] name { "[" digits "]" }          a name starts with a letter, a digit or _,
-    and goes on
-                                                          with those and - . :
+    qualifier    = [ "[" message type "]" "." ] "[" topic "]" "."
+    path         = step { step | "[" digits "]" }
+    step         = "/" ["@"] name | "[" { "/" any name } "]"
+                   a name starts with a letter, a digit or _, and goes on with those and - . :
+                   any name has no / [ ]
     number       = digits [ "." [ digits ] ] [ exponent ] | "." digits [ exponent ]
-    string       = '...' | "..."     with \a \b \t \n \f \r \xHH \OOO, and \ before any other
-    character for that one | r'...' | r"..."   raw: a backslash is a backslash
+    string       = '...' | "..." | r'...' | r"..."
+                   with \a \b \t \n \f \r \xHH \OOO, and \ before any other character for that
+                   character; raw strings (r) have no escapes
 
-    field        = expression [ "AS" path [ "HINT" hint { "," hint } ] ]      hint = "OPTIONAL" |
-    "SET_CURRENT" fields       = field { "," field } order        = identifier [ "ASC" | "DESC" ] {
-    "," identifier [ "ASC" | "DESC" ] } join         = join side "=" join side         join side =
-    identifier | topic path keys         = identifier { "," identifier }
+    fields       = field { "," field }
+    field        = expression [ "AS" path [ "HINT" hint { "," hint } ] ]
+    hint         = "OPTIONAL" | "SET_CURRENT"
+    order        = term { "," term }
+    term         = identifier [ "ASC" | "DESC" ]
+    identifiers  = identifier { "," identifier }
+    join         = side "=" side
+    side         = identifier | topic path
 
 Words are read in any case. A slash followed by a name starts a path, so division needs white space
 after it: `/a / /b` (AMPS User Guide, Arithmetic Operators). A pattern keeps its backslashes for the
-regular expression
-engine: `/state LIKE '(.)\1'` is a back-reference (AMPS User Guide, LIKE Operator and Regular
-    Expressions).
+regular expression engine: `/state LIKE '(.)\1'` is a back-reference (AMPS User Guide, LIKE Operator
+and Regular Expressions).
 """
 
 from __future__ import annotations
@@ -49,6 +55,9 @@ MAX_LENGTH: Final = 1_000_000
 
 MAX_DEPTH: Final = 100
 """How deep parentheses, calls and the tree itself may nest."""
+
+MAX_STEPS: Final = 128
+"""The most names and subscripts of one path, as in paths of message types."""
 
 OR, AND, NOT, POSTFIX, SUM, PRODUCT, UNARY, PRIMARY = 10, 20, 30, 50, 60, 70, 80, 90
 """Binding powers; comparison operators lie between NOT and POSTFIX."""

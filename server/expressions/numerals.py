@@ -5,15 +5,17 @@ Kept apart from `semantics` because the lexer needs it too.
 
 from __future__ import annotations
 
-import re
 from typing import Final
 
 LEAST_INTEGER: Final = -(2**63)
 LARGEST_INTEGER: Final = 2**64 - 1
 """Integers are signed 64-bit, and unsigned 64-bit above that (AMPS User Guide, AMPS Data Types)."""
 
-_INTEGER: Final = re.compile(r"[+-]?[0-9]{1,4000}")
-_NUMERAL: Final = re.compile(r"[+-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
+_CHARACTERS: Final = "0123456789+-.eE"
+"""All that numerals are made of: whatever Python reads as a number out of these is a numeral."""
+
+_LONGEST_INTEGER: Final = 400
+"""Digits beyond which an integer is no double either."""
 
 
 def bounded(value: int) -> int | float:
@@ -39,8 +41,12 @@ def numeral(text: str) -> int | float | None:
     """
     if text.isdigit() and text.isascii() and len(text) < 19:
         return int(text)
-    if _INTEGER.fullmatch(text):
-        return bounded(int(text))
-    if _NUMERAL.fullmatch(text):
-        return float(text)
-    return None
+    if text.strip(_CHARACTERS):
+        return None
+    try:
+        number = float(text)
+    except ValueError:
+        return None
+    if "." in text or "e" in text or "E" in text or len(text) > _LONGEST_INTEGER:
+        return number
+    return bounded(int(text))

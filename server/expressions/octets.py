@@ -14,3 +14,8 @@ def to_octets(text: str) -> bytes:
 def from_octets(octets: bytes) -> str:
     """The text of some bytes, whatever they are."""
     return octets.decode("utf-8", "surrogateescape")
+
+
+def joined(text: str) -> str:
+    """A text put together from texts: bytes that came from two of them may make one letter."""
+    return text if text.isascii() else from_octets(to_octets(text))

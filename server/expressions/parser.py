@@ -389,7 +389,7 @@ class _Parser(Cursor):
             wanted = str(minimum) if minimum else "no"
         else:
             wanted = f"{minimum} to {maximum}"
-        plural = "" if wanted == "1" else "s"
+        plural = "" if wanted in ("1", "at least 1") else "s"
         raise ExpressionError(
             f"{name.text} takes {wanted} argument{plural}, {given} given", name.position, self._text
         )

@@ -62,9 +62,13 @@ def field_to_text(field: Field) -> str:
 
 def path_to_text(path: Path) -> str:
     """Write a path, in brackets where a name has characters that would end it."""
-    names = [step for step in path if isinstance(step, str)]
-    text = "".join(f"[{step}]" if isinstance(step, int) else f"/{step}" for step in path)
-    return text if all(plain(name) for name in names) else f"[{text}]"
+    return "".join(_print_step(step) for step in path)
+
+
+def _print_step(step: str | int) -> str:
+    if isinstance(step, int):
+        return f"[{step}]"
+    return f"/{step}" if plain(step) else f"[/{step}]"
 
 
 def _print(expr: Expr) -> tuple[str, int]:

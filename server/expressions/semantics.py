@@ -17,8 +17,8 @@ compare as doubles.
 Arrays. A comparison is true if it is true for any element (or any pair of elements), else NULL if
 it is NULL for any, else false. Everything else sees the first element only.
 
-Sources: AMPS User Guide, AMPS Data Types; NULL, NaN and IS NULL; Comparison Operators; Arithmetic
-    Operators; Working with Arrays.
+Sources: AMPS User Guide, AMPS Data Types; NULL, NaN and IS NULL; Comparison Operators;
+Arithmetic Operators; Working with Arrays.
 """
 
 from __future__ import annotations
@@ -186,21 +186,53 @@ def _numbers(word: str, value: Number) -> tuple[Number, Number]:
     return (NAN, NAN) if value != value else (1, 0)
 
 
-equal: Final = _comparator(operator.eq, "=")
-different: Final = _comparator(operator.ne, "!=")
-less: Final = _comparator(operator.lt, "<")
-at_most: Final = _comparator(operator.le, "<=")
-greater: Final = _comparator(operator.gt, ">")
-at_least: Final = _comparator(operator.ge, ">=")
+_HOLDS: Final[dict[str, Callable[[Any, Any], bool]]] = {
+    "=": operator.eq,
+    "!=": operator.ne,
+    "<": operator.lt,
+    "<=": operator.le,
+    ">": operator.gt,
+    ">=": operator.ge,
+}
 
 COMPARATORS: Final[dict[str, Comparator]] = {
-    "=": equal,
-    "!=": different,
-    "<": less,
-    "<=": at_most,
-    ">": greater,
-    ">=": at_least,
+    sign: _comparator(holds, sign) for sign, holds in _HOLDS.items()
 }
+
+equal: Final = COMPARATORS["="]
+less: Final = COMPARATORS["<"]
+at_most: Final = COMPARATORS["<="]
+greater: Final = COMPARATORS[">"]
+at_least: Final = COMPARATORS[">="]
+
+
+def comparison_with(sign: str, literal: float | str) -> Callable[[Value], Truth]:
+    """`value sign literal` as a function of the value: what can be known of the literal is.
+
+    Args:
+        sign: one of the keys of `COMPARATORS`.
+        literal: a number below 2^53, which Python compares exactly with any other, or a text that
+            is not empty.
+    """
+    general = COMPARATORS[sign]
+    known = numeral(literal) if isinstance(literal, str) else literal
+    if known is None:
+        return lambda value: None if value is None else general(value, literal)
+    number, holds = known, _HOLDS[sign]
+    if_a_word = general("a word", number)
+
+    def with_number(value: Value) -> Truth:
+        if type(value) is str and value:
+            converted = numeral(value)
+            return if_a_word if converted is None else holds(converted, number)
+        return None if value is None else general(value, number)
+
+    def with_text(value: Value) -> Truth:
+        if type(value) is int or type(value) is float:
+            return general(value, number)
+        return None if value is None else general(value, literal)
+
+    return with_text if isinstance(literal, str) else with_number
 
 
 def between(value: Value, low: Value, high: Value) -> Truth:
@@ -216,30 +248,47 @@ def is_in(value: Value, items: Iterable[Value]) -> Truth:
 class Membership:
     """`value IN (literals)` by hashing: gives what `is_in` gives.
 
+    If none of the literals is large, these values are among them, and no others:
+
+        a text      that is in `texts`, or is a number that is in `numbers`
+        a number    that is in `numbers` or in `text_numbers`; true is 1, false is 0
+        an array    of which any element is
+
+    Thus "1" is among (1) and ('1') but not among ('1.0'); the number 1 is among all three. Python's
+    hash of numbers agrees with the language: 1, 1.0 and True are one.
+
     Attributes:
         texts: the literals that are texts.
         numbers: the literals that are numbers.
-        text_numbers: the numbers that texts among the literals stand for; numeric values match
-            these.
+        text_numbers: the numbers that texts among the literals stand for.
+        large: literals of 2^53 and more. As doubles they may be equal without being equal exactly,
+            which hashing would not see; they are compared one by one.
+        has_null: NULL is among the literals, so that the result is NULL where it would be false.
     """
 
-    __slots__ = ("_large", "_otherwise", "numbers", "text_numbers", "texts")
+    __slots__ = ("has_null", "large", "numbers", "text_numbers", "texts")
 
     def __init__(self, literals: Iterable[int | float | str | None]) -> None:
-        known = [literal for literal in literals if literal is not None and literal != ""]
+        given = list(literals)
+        known = [literal for literal in given if literal is not None and literal != ""]
         numbers = [literal for literal in known if not isinstance(literal, str)]
-        self.texts = frozenset(literal for literal in known if isinstance(literal, str))
-        converted = [value for word in self.texts if (value := numeral(word)) is not None]
-        # Large integers and doubles may be equal as doubles without having the same hash.
-        self._large = [value for value in known if _is_large(value)]
-        self.numbers = frozenset(value for value in numbers if abs(value) < EXACT_LIMIT)
-        self.text_numbers = frozenset(value for value in converted if abs(value) < EXACT_LIMIT)
-        self._otherwise: Truth = None if len(known) < len(list(literals)) else False
+        texts = [literal for literal in known if isinstance(literal, str)]
+        converted = [value for word in texts if (value := numeral(word)) is not None]
+        self.has_null = len(known) < len(given)
+        self.large = tuple(value for value in known if _is_large(value))
+        self.texts = frozenset(texts)
+        self.numbers = frozenset(value for value in numbers if not _is_large(value))
+        self.text_numbers = frozenset(value for value in converted if not _is_large(value))
 
     @property
-    def hashable(self) -> bool:
-        """Whether the three sets tell everything: no literal is too large to be hashed exactly."""
-        return not self._large
+    def only_texts(self) -> bool:
+        """Whether a text is among the literals exactly if it is in `texts`."""
+        return not self.numbers and not self.large
+
+    @property
+    def only_numbers(self) -> bool:
+        """Whether a number is among the literals exactly if it is in `numbers`."""
+        return not self.texts and not self.large
 
     def contains(self, value: Value) -> Truth:
         """Whether a value equals one of the literals."""
@@ -251,9 +300,11 @@ class Membership:
             found = value in self.texts or (bool(self.numbers) and numeral(value) in self.numbers)
         else:
             found = value in self.numbers or value in self.text_numbers
-        if not found and self._large:
-            found = is_in(value, self._large) is True
-        return True if found else self._otherwise
+        if not found and self.large:
+            found = is_in(value, self.large) is True
+        if found:
+            return True
+        return None if self.has_null else False
 
 
 def _is_large(literal: float | str) -> bool:
@@ -302,13 +353,13 @@ def _operation(
     def operate(left: Value, right: Value) -> Number | None:
         if type(left) is float and type(right) is float:
             return doubles(left, right)
-        first_number, second_number = number(left), number(right)
-        if first_number is None or second_number is None:
+        one, other = number(left), number(right)
+        if one is None or other is None:
             return None
-        if isinstance(first_number, int) and isinstance(second_number, int):
-            result = integers(first_number, second_number)
+        if isinstance(one, int) and isinstance(other, int):
+            result = integers(one, other)
             return bounded(result) if isinstance(result, int) else result
-        return doubles(float(first_number), float(second_number))
+        return doubles(float(one), float(other))
 
     return operate
 

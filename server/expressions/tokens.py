@@ -9,7 +9,7 @@ import re
 from typing import Final, NamedTuple
 
 from server.expressions.errors import ExpressionError
-from server.expressions.grammar import ESCAPES, MAX_LENGTH, SYMBOLS
+from server.expressions.grammar import ESCAPES, MAX_LENGTH, MAX_STEPS, SYMBOLS
 from server.expressions.numerals import numeral
 from server.expressions.octets import from_octets, to_octets
 from server.message_types.base import Path
@@ -50,12 +50,10 @@ class Token(NamedTuple):
 _SPACE: Final = re.compile(r"\s*")
 _NUMBER: Final = re.compile(r"(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
 _WORD: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*(?:\.[A-Za-z0-9_]+)*")
-_STEP: Final = re.compile(r"/(@?\w[\w.:-]*)((?:\[[0-9]{1,9}\])*)")
-_BRACKETED_STEP: Final = re.compile(r"/([^/\[\]]+)((?:\[[0-9]{1,9}\])*)")
-_PATH: Final = re.compile(rf"(?:{_STEP.pattern})+")
-_BRACKETED_PATH: Final = re.compile(rf"\[((?:{_BRACKETED_STEP.pattern})+)\]")
+_STEP: Final = re.compile(r"/(@?\w[\w.:-]*)")
+_BRACKETED: Final = re.compile(r"\[((?:/[^/\[\]]+)+)\]")
+_SUBSCRIPT: Final = re.compile(r"\[([0-9]{1,9})\]")
 _QUALIFIER: Final = re.compile(r"\[([^\]\[]+)\]\.(?=\[|/)")
-_SUBSCRIPT: Final = re.compile(r"\[([0-9]+)\]")
 _STRING_START: Final = re.compile(r"[rR]?(['\"])")
 _NUMERIC_ESCAPE: Final = re.compile(r"x([0-9a-fA-F]{2})|([0-7]{3})")
 
@@ -167,35 +165,43 @@ def _read_identifier(text: str, position: int) -> tuple[Token, int]:
             break
         qualifiers.append(qualifier[1])
         end = qualifier.end()
-    if match := _PATH.match(text, end):
-        path = split_steps(match[0], _STEP)
-    elif match := _BRACKETED_PATH.match(text, end):
-        path = split_steps(match[1], _BRACKETED_STEP)
-    else:
+    path, end = _read_path(text, end)
+    if not path:
         raise ExpressionError(
             "expected a field: /name, [/name with spaces], [topic]./name or [type].[topic]./name",
             position,
             text,
         )
-    end = match.end()
-    if text.startswith("[", end):
-        raise ExpressionError("expected a subscript such as [0]", end, text)
     topic = qualifiers[-1] if qualifiers else None
     message_type = qualifiers[0] if len(qualifiers) == 2 else None
     token = Token("identifier", text[position:end], Name(path, message_type, topic), position)
     return token, end
 
 
-def split_steps(text: str, step: re.Pattern[str] = _BRACKETED_STEP) -> Path:
-    """The steps of a path's text: names, and subscripts as integers."""
+def _read_path(text: str, position: int) -> tuple[Path, int]:
+    """The path that begins at a position, empty if there is none, and where it ends."""
     steps: list[str | int] = []
-    for match in step.finditer(text):
-        steps.append(match[1])
-        steps.extend(int(subscript) for subscript in _SUBSCRIPT.findall(match[2]))
-    return tuple(steps)
+    while True:
+        if match := _STEP.match(text, position):
+            steps.append(match[1])
+        elif match := _BRACKETED.match(text, position):
+            steps.extend(match[1][1:].split("/"))
+        elif steps and (match := _SUBSCRIPT.match(text, position)):
+            steps.append(int(match[1]))
+        elif steps and text.startswith("[", position):
+            raise ExpressionError("expected a subscript such as [0]", position, text)
+        elif len(steps) > MAX_STEPS:
+            raise ExpressionError(f"a path has at most {MAX_STEPS} steps", position, text)
+        else:
+            return tuple(steps), position
+        position = match.end()
 
 
 def plain(step: str) -> bool:
     """Whether a step's name can be written without brackets."""
-    match = _STEP.fullmatch("/" + step)
-    return match is not None and match[1] == step
+    return _STEP.fullmatch(f"/{step}") is not None
+
+
+def is_word(text: str) -> bool:
+    """Whether a text is a word, as functions' names have to be."""
+    return _WORD.fullmatch(text) is not None

@@ -335,6 +335,24 @@ def paths(expr: Expr) -> tuple[Path, ...]:
     return tuple(reference.path for reference in references(expr))
 
 
+def slots(expr: Expr) -> tuple[Slot, ...]:
+    """What the compiled expression takes a value for, in order: references, and aggregates as such.
+
+    Without aggregates these are `references(expr)`. References within aggregates do not count.
+    """
+    found: dict[Slot, None] = {}
+    pending = [expr]
+    while pending:
+        node = pending.pop()
+        if isinstance(node, Identifier):
+            found[node.reference] = None
+        elif isinstance(node, Aggregate):
+            found[node] = None
+        else:
+            pending.extend(reversed(node.children()))
+    return tuple(found)
+
+
 def aggregates(expr: Expr) -> tuple[Aggregate, ...]:
     """The distinct aggregate calls, in order of first appearance."""
     return tuple(dict.fromkeys(node for node in walk(expr) if isinstance(node, Aggregate)))

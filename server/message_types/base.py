@@ -42,6 +42,8 @@ class Capabilities:
     """Bodies can be made from values: view target, aggregation, enrichment, event topics."""
     select: bool = True
     """Select lists apply."""
+    events: bool = True
+    """Event topics (/AMPS/...) and stats acks can have such bodies, if they can be built at all."""
 
 
 class MessageTypeError(ValueError):

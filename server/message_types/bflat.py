@@ -39,6 +39,8 @@ if TYPE_CHECKING:
     Message: TypeAlias = dict[bytes, Encoded]
     Places: TypeAlias = tuple[tuple[int, Path], ...]
 
+_NULLS = ((Code.NULL, b""), (Code.STRING, b"\0"), (Code.BINARY, b"\0"))
+"""Empty text is NULL too (AMPS User Guide, AMPS Data Types)."""
 _INTEGERS = (Code.INT8, Code.INT16, Code.INT32, Code.INT64, Code.LEB128)
 
 _STRING = int(Code.STRING)
@@ -77,7 +79,7 @@ class BFlatType:
         """Apply a delta, see `MessageType.merge`."""
         message = _parse(stored)
         for tag, value in _parse(delta).items():
-            if value[0] != Code.NULL:
+            if value not in _NULLS:
                 message[tag] = value
         return _render(message)
 

@@ -63,8 +63,8 @@ WIDTHS = tuple(
 """Type code -> size of its values, -1 where `value_end` has to look."""
 
 _LEB128_END = re.compile(rb"[\x00-\x7f]")
-_LONGEST_LENGTH = 9
-"""Bytes of a length: 63 bits are more than any body has."""
+_LONGEST_LENGTH = 5
+"""Bytes of a length: 35 bits are more than any body has."""
 _LONGEST_INTEGER = 147
 """Bytes of a LEB128 integer that is decoded: what fits into a float's range."""
 

@@ -39,6 +39,8 @@ if TYPE_CHECKING:
 _DOCUMENT = int(Kind.DOCUMENT)
 _ARRAY = int(Kind.ARRAY)
 """Plain integers: comparing with a member of an enumeration costs the hot loop."""
+_NULLS = (bytes([Kind.NULL]), b"%c%b" % encode(""))
+"""An empty string is NULL too (AMPS User Guide, AMPS Data Types)."""
 _WHOLE_NUMBERS = (Kind.INT32, Kind.INT64)
 
 
@@ -86,7 +88,7 @@ class BsonType(RawTreeType):
 
     def is_null(self, leaf: bytes) -> bool:
         """See `RawTreeType.is_null`."""
-        return leaf[0] == Kind.NULL
+        return leaf in _NULLS
 
     def same(self, one: bytes, other: bytes) -> bool:
         """See `RawTreeType.same`: whole numbers may differ in width."""

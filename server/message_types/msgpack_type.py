@@ -2,15 +2,14 @@
 
 Nearly always the wanted fields are scalars, or arrays of them, in a well-formed map with text keys.
 For those `msgspec` decodes just these fields and skips the rest, in C. Everything else it refuses:
-a damaged body, integer keys, subscripts, `bin` and `ext`, arrays of documents, text that is not
-UTF-8. Then a walk in Python reads what can be read. Both read to the end, and of equal keys in a
-map the last counts.
+a damaged body, integer keys, subscripts inside a path, `bin` and `ext`, arrays of documents, text
+that is not UTF-8. Then a walk in Python reads what can be read. Both read to the end, and of equal
+keys in a map the last counts.
 """
 
 from __future__ import annotations
 
-from operator import attrgetter
-from typing import TYPE_CHECKING, Any, TypeAlias, Union
+from typing import TYPE_CHECKING, cast
 
 import msgspec
 
@@ -32,18 +31,20 @@ from server.message_types.msgpack_items import (
 )
 from server.message_types.raw_trees import RawTreeType
 from server.message_types.text import encode_text
+from server.message_types.trees import read_path
+from server.message_types.typed_fields import NotTypedError, typed_fields
 from server.message_types.wanted import MAX_DEPTH, want
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from server.message_types.base import Extractor, Path, Value
     from server.message_types.options import Options
     from server.message_types.raw_trees import RawNode, RawTree
     from server.message_types.registry import Find
+    from server.message_types.trees import Tree
     from server.message_types.wanted import Wanted
 
-_Scalar: TypeAlias = Union[bool, int, float, str, None]  # noqa: UP007 - used at run time
 _COMPARABLE = (*INTEGERS, Kind.FLOAT, Kind.STR)
 
 
@@ -59,16 +60,27 @@ class MsgpackType(RawTreeType):
     def extractor(self, paths: Sequence[Path]) -> Extractor:
         """Compile a reader of `paths`, see `MessageType.extractor`."""
         walk = _walker(paths)
+        subscripts = [
+            (slot, path[-1:]) for slot, path in enumerate(paths) if isinstance(path[-1], int)
+        ]
         try:
-            decode_fields, values_of = _typed(paths)
-        except _NotTyped:
+            fields, values_of = typed_fields(
+                [path[:-1] if isinstance(path[-1], int) else path for path in paths]
+            )
+        except NotTypedError:
             return walk
+        decode_fields = msgspec.msgpack.Decoder(fields).decode
 
         def extract(body: bytes) -> tuple[Value, ...]:
             try:
                 values = values_of(decode_fields(body))
-            except (msgspec.DecodeError, RecursionError):
+            except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
                 return walk(body)
+            if subscripts:
+                elements = list(values)
+                for slot, subscript in subscripts:
+                    elements[slot] = read_path(cast("Tree", values[slot]), subscript)
+                values = tuple(elements)
             if [] in values:
                 return tuple(None if value == [] else value for value in values)
             return values
@@ -94,8 +106,9 @@ class MsgpackType(RawTreeType):
         return encode(value)
 
     def is_null(self, leaf: bytes) -> bool:
-        """See `RawTreeType.is_null`."""
-        return leaf == b"\xc0"
+        """See `RawTreeType.is_null`: empty text is NULL too (AMPS User Guide, AMPS Data Types)."""
+        kind, _, size = head(leaf, 0)
+        return kind == Kind.NIL or (kind in (Kind.STR, Kind.BIN) and not size)
 
     def same(self, one: bytes, other: bytes) -> bool:
         """See `RawTreeType.same`: numbers and text may differ in width."""
@@ -141,63 +154,6 @@ def _parse(body: bytes, position: int, depth: int) -> tuple[RawNode, int]:
             raise BodyError(f"MessagePack: the key at offset {position} is no text and no integer")
         tree[name], position = _parse(body, after, depth + 1)
     return tree, position
-
-
-class _NotTyped(Exception):
-    """The paths need the walk."""
-
-
-def _typed(
-    paths: Sequence[Path],
-) -> tuple[Callable[[bytes], msgspec.Struct], Callable[[msgspec.Struct], tuple[Value, ...]]]:
-    """Make a decoder of exactly the fields that `paths` name, and a reader of its result.
-
-    Raises:
-        _NotTyped: a path has a subscript, leads through another's value, or has an odd name.
-    """
-    fields: dict[str, _Fields] = {}
-    attributes = [_attribute(fields, path) for path in paths]
-    if not attributes:
-        raise _NotTyped
-    decoder = msgspec.msgpack.Decoder(_struct(fields))
-    values_of: Callable[[msgspec.Struct], Any] = attrgetter(*attributes)
-    if len(attributes) == 1:
-        return decoder.decode, lambda fields: (values_of(fields),)
-    return decoder.decode, values_of
-
-
-_Fields: TypeAlias = Union[dict[str, "_Fields"], None]  # noqa: UP007 - "X | Y" takes no forward reference
-"""The fields of a map by name; None for a value."""
-
-
-def _attribute(fields: dict[str, _Fields], path: Path) -> str:
-    """Add a path to the fields, and return the dotted attributes that lead to it."""
-    attributes = []
-    for depth, step in enumerate(path, 1):
-        if isinstance(step, int) or depth > MAX_DEPTH:
-            raise _NotTyped
-        inner = fields.setdefault(step, None if depth == len(path) else {})
-        if (inner is None) != (depth == len(path)):
-            raise _NotTyped
-        attributes.append(f"field_{list(fields).index(step)}")
-        fields = inner or {}
-    return ".".join(attributes)
-
-
-def _struct(fields: dict[str, _Fields]) -> type[msgspec.Struct]:
-    names = {f"field_{index}": name for index, name in enumerate(fields)}
-    members: list[tuple[str, object, object]] = []
-    for attribute, name in names.items():
-        inner = fields[name]
-        if inner is None:
-            members.append((attribute, _Scalar | list[_Scalar], None))
-        else:
-            nested = _struct(inner)
-            members.append((attribute, nested, nested()))
-    try:
-        return msgspec.defstruct("Fields", members, rename=names, frozen=True, gc=False)
-    except ValueError:  # a name that msgspec cannot write: control characters, lone surrogates
-        raise _NotTyped from None
 
 
 def _walker(paths: Sequence[Path]) -> Extractor:

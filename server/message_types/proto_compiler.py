@@ -162,7 +162,8 @@ def _keep_bytes(message: DescriptorProto) -> None:
         is_key = message.options.map_entry and field.number == 1
         if field.type == FieldDescriptorProto.TYPE_STRING and not is_key:
             field.type = FieldDescriptorProto.TYPE_BYTES
-            field.default_value = _escaped(field.default_value)
+            if field.HasField("default_value"):
+                field.default_value = _escaped(field.default_value)
     for nested in message.nested_type:
         _keep_bytes(nested)
 

@@ -35,7 +35,7 @@ BUILT_IN: Mapping[str, str] = {
     "fix": "server.message_types.fix.FixType",
     "json": "server.message_types.json_type.JsonType",
     "msgpack": "server.message_types.msgpack_type.MsgpackType",
-    "nvfix": "server.message_types.nvfix.NvfixType",
+    "nvfix": "server.message_types.fix.FixType",
     "protobuf": "server.message_types.protobuf_type.ProtobufType",
     "struct": "server.message_types.struct_type.StructType",
     "xml": "server.message_types.xml_type.XmlType",

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 from server.message_types.paths import PathError, parse_path
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterable, Iterator, Mapping
 
     from server.message_types.base import Path
 
@@ -68,6 +68,14 @@ def parse_selection(text: str) -> Selection:
         include, path = _parse_directive(directive)
         decided.setdefault(path, include)
     return _tree(decided, default=True)
+
+
+def selection_of(paths: Iterable[Path]) -> Selection:
+    """Make the selection of exactly the fields at `paths`; subscripts do not matter."""
+    named: dict[Path, bool] = {
+        tuple(step for step in path if isinstance(step, str)): True for path in paths
+    }
+    return _tree(named, default=False)
 
 
 def _directives(text: str) -> Iterator[str]:

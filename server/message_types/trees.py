@@ -20,6 +20,8 @@ Tree: TypeAlias = Union[  # noqa: UP007 - "X | Y" takes no forward reference
     bool, int, float, str, dict[str, "Tree"], list["Tree"], None
 ]
 
+_SCALARS = frozenset({bool, int, float, str, type(None)})
+
 
 def read_path(tree: Tree, path: Sequence[str | int]) -> Value:
     """Read the value of a path: a scalar, an array of scalars, or None."""
@@ -30,7 +32,10 @@ def read_path(tree: Tree, path: Sequence[str | int]) -> Value:
         node = cast("dict[str | int, Tree]", node).get(step)
     if node.__class__ is dict:
         return None
-    return _gather(node, ()) if node.__class__ is list else cast("Value", node)
+    if isinstance(node, list):
+        flat = _SCALARS.issuperset(map(type, node))
+        return cast("list[Value]", node) or None if flat else _gather(node, ())
+    return cast("Value", node)
 
 
 def _gather(node: Tree, path: Sequence[str | int]) -> Value:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from server.expressions.tree import Expr
     from server.session import Session
     from server.topics.names import TopicSelector
 
@@ -18,8 +19,10 @@ class Subscription:
         session: the connection that subscribed.
         sub_id: its id, unique within the connection.
         selector: the topics that it is for.
+        filter: what messages must match, None for all.
     """
 
     session: Session
     sub_id: str
     selector: TopicSelector
+    filter: Expr | None

@@ -8,11 +8,16 @@ many of them they are forgotten, which `generation` tells those who hold on to t
 
 from __future__ import annotations
 
-from typing import Final
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Final
 
 from server.security.entitlement import Permission
 from server.subscriptions.subscription import Subscription
 from server.topics.topic import Topic
+
+if TYPE_CHECKING:
+    from server.expressions import Functions
+    from server.message_types.base import MessageType
 
 _MOST_TOPICS_KEPT: Final = 100_000
 
@@ -20,12 +25,24 @@ _MOST_TOPICS_KEPT: Final = 100_000
 class TopicTable:
     """The topics of an instance, by message type and name.
 
+    Args:
+        message_types: the types that topics are scoped to, by name.
+        functions: what filters may call.
+        most_kept: how many topics there may be before idle ones are forgotten.
+
     Attributes:
         generation: grows when topics have been forgotten; a topic found before may then be stale.
     """
 
-    def __init__(self, most_kept: int = _MOST_TOPICS_KEPT) -> None:
+    def __init__(
+        self,
+        message_types: Mapping[str, MessageType],
+        functions: Functions,
+        most_kept: int = _MOST_TOPICS_KEPT,
+    ) -> None:
         self.generation = 0
+        self._message_types = message_types
+        self._functions = functions
         self._most_kept = most_kept
         self._topics: dict[tuple[str, str], Topic] = {}
         self._regex_subscriptions: dict[str, list[Subscription]] = {}
@@ -63,13 +80,14 @@ class TopicTable:
         return [
             topic
             for topic in self._topics.values()
-            if topic.message_type == message_type and matches(topic.name)
+            if topic.message_type.name == message_type and matches(topic.name)
         ]
 
     def _add(self, message_type: str, name: str) -> Topic:
         if len(self._topics) >= self._most_kept:
             self._forget_idle_topics()
-        topic = self._topics[message_type, name] = Topic(message_type, name)
+        topic = Topic(self._message_types[message_type], name, self._functions)
+        self._topics[message_type, name] = topic
         for subscription in self._regex_subscriptions.get(message_type, ()):
             if subscription.selector.matches(name):
                 _attach_if_entitled(topic, subscription)

@@ -1,30 +1,57 @@
-"""An ad hoc topic: what is published to it goes to whoever is subscribed, and nowhere else."""
+"""An ad hoc topic: what is published to it goes to whoever is subscribed, and nowhere else.
+
+Deliveries are prepared. Connections whose subscriptions have no filter get every message, so their
+deliveries are known as long as subscriptions do not change. The others depend on the set of filters
+that a message matches; the deliveries for each such set are kept from one message to the next.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Final, TypeAlias
 
+from server.expressions.context import NO_CONTEXT, MessageContext
 from server.subscriptions.delivery import Delivery, TracedDelivery
+from server.subscriptions.matching import Filter, FilterSet
 from server.subscriptions.subscription import Subscription
+
+if TYPE_CHECKING:
+    from server.expressions import Functions
+    from server.message_types.base import MessageType
+    from server.session import Session
+
+AnyDelivery: TypeAlias = Delivery | TracedDelivery
+
+_MOST_MATCHES_KEPT: Final = 16_384
 
 
 class Topic:
     """One topic of one message type.
 
-    Attributes:
+    Args:
+        message_type: the type that it is scoped to.
         name: its name.
-        message_type: the name of the message type that it is scoped to.
+        functions: what filters may call.
     """
 
-    __slots__ = ("_deliveries", "_subscriptions", "message_type", "name")
+    __slots__ = (
+        "_filtered",
+        "_filters",
+        "_subscriptions",
+        "_to_all",
+        "_to_matching",
+        "message_type",
+        "name",
+    )
 
-    def __init__(self, message_type: str, name: str) -> None:
+    def __init__(self, message_type: MessageType, name: str, functions: Functions) -> None:
         self.message_type = message_type
         self.name = name
-        self._subscriptions: list[Subscription] = []
-        self._deliveries: (
-            list[Delivery | TracedDelivery] | None
-        ) = []  # None when subscriptions have changed
+        self._subscriptions: dict[Subscription, Filter | None] = {}
+        self._filters = FilterSet(message_type, functions)
+        self._to_all: list[AnyDelivery] | None = []  # None when subscriptions have changed
+        self._to_matching: dict[tuple[Filter, ...], list[AnyDelivery]] = {}
+        self._filtered: list[Subscription] = []  # of connections that have any filter here
 
     @property
     def has_literal_subscription(self) -> bool:
@@ -33,35 +60,79 @@ class Topic:
 
     def attach(self, subscription: Subscription) -> None:
         """Deliver messages to a subscription from now on."""
-        self._subscriptions.append(subscription)
-        self._deliveries = None
+        expr = subscription.filter
+        self._subscriptions[subscription] = None if expr is None else self._filters.add(expr)
+        self._to_all = None
 
     def detach(self, subscription: Subscription) -> None:
         """Deliver no more messages to a subscription, if it is attached."""
-        if subscription in self._subscriptions:
-            self._subscriptions.remove(subscription)
-            self._deliveries = None
+        if subscription not in self._subscriptions:
+            return
+        filter_ = self._subscriptions.pop(subscription)
+        if filter_ is not None:
+            self._filters.remove(filter_)
+        self._to_all = None
 
-    def publish(self, bodies: Sequence[bytes], extra: bytes = b"") -> None:
-        """Deliver messages to every subscription.
+    def publish(self, bodies: Sequence[bytes], publisher: Session, extra: bytes = b"") -> None:
+        """Deliver messages to every subscription that they match.
 
         Args:
             bodies: the bodies of one or more messages, in order.
+            publisher: the connection that they came from.
             extra: header keys that all of them carry, as JSON text, each with its leading comma.
         """
-        deliveries = self._deliveries
-        if deliveries is None:
-            deliveries = self._deliveries = self._group_by_connection()
-        for delivery in deliveries:
+        to_all = self._to_all
+        if to_all is None:
+            to_all = self._prepare()
+        for delivery in to_all:
             delivery.deliver(bodies, extra)
+        if self._filters:
+            self._publish_filtered(bodies, publisher, extra)
 
-    def _group_by_connection(self) -> list[Delivery | TracedDelivery]:
+    def _publish_filtered(self, bodies: Sequence[bytes], publisher: Session, extra: bytes) -> None:
+        match, known = self._filters.match, self._to_matching
+        needs_context = self._filters.asks_for_context
+        context = NO_CONTEXT
+        for body in bodies:
+            if needs_context:
+                context = self._context(body, publisher)
+            matched = match(body, context)
+            deliveries = known.get(matched)
+            if deliveries is None:
+                deliveries = self._prepare_for(matched)
+            for delivery in deliveries:
+                delivery.deliver((body,), extra)
+
+    def _prepare(self) -> list[AnyDelivery]:
+        filtering = {
+            subscription.session.number
+            for subscription, filter_ in self._subscriptions.items()
+            if filter_ is not None
+        }
+        self._filtered = [one for one in self._subscriptions if one.session.number in filtering]
+        self._to_matching.clear()
+        self._to_all = self._deliveries(
+            one for one in self._subscriptions if one.session.number not in filtering
+        )
+        return self._to_all
+
+    def _prepare_for(self, matched: tuple[Filter, ...]) -> list[AnyDelivery]:
+        if len(self._to_matching) >= _MOST_MATCHES_KEPT:
+            self._to_matching.clear()
+        wanted = {None, *matched}
+        deliveries = self._to_matching[matched] = self._deliveries(
+            one for one in self._filtered if self._subscriptions[one] in wanted
+        )
+        return deliveries
+
+    def _deliveries(self, subscriptions: Iterable[Subscription]) -> list[AnyDelivery]:
+        """One delivery for each connection, with the ids of its subscriptions in their order."""
         by_session: dict[int, list[Subscription]] = {}
-        for subscription in self._subscriptions:
+        for subscription in subscriptions:
             by_session.setdefault(subscription.session.number, []).append(subscription)
         return [self._delivery_for(group) for group in by_session.values()]
 
-    def _delivery_for(self, group: list[Subscription]) -> Delivery | TracedDelivery:
+    def _delivery_for(self, group: Sequence[Subscription]) -> AnyDelivery:
         session = group[0].session
         delivery = Delivery(session.outbox, self.name, [one.sub_id for one in group])
         if not session.engine.log.enabled("17-0001"):
@@ -74,3 +145,13 @@ class Topic:
                 "17-0001", client=client, command="publish", header=header, body=body
             ),
         )
+
+    def _context(self, body: bytes, publisher: Session) -> MessageContext:
+        context = MessageContext()
+        context.message_size = len(body)
+        context.topic_name = self.name
+        context.client_name = publisher.client_name
+        context.user = publisher.user
+        context.connection_name = publisher.connection_name
+        context.remote_address = publisher.address
+        return context

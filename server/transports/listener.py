@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import socket
 from typing import TYPE_CHECKING, Final
 
@@ -55,9 +56,13 @@ class Listener:
         try:
             self._server = await self._listen(address)
         except OSError as error:
+            reason = _reason(error)
+            self._engine.log.emit(
+                "11-0002", transport=self.spec.name, address=address, reason=reason
+            )
             raise ListenError(
                 f"{self.spec.location}: transport {self.spec.name} cannot listen on {address}:"
-                f" {error.strerror or error}"
+                f" {reason}"
             ) from None
         for listening in self._server.sockets:
             self._engine.log.emit(
@@ -86,3 +91,10 @@ class Listener:
             self._engine.log.emit(
                 "11-0003", transport=self.spec.name, address=str(self.spec.inet_addr)
             )
+
+
+def _reason(error: OSError) -> str:
+    """The system's words for an error; event loops put words of their own around them."""
+    if isinstance(error, socket.gaierror) or not error.errno:
+        return str(error.strerror or error)
+    return os.strerror(error.errno)

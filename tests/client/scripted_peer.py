@@ -62,6 +62,7 @@ class ScriptedPeer:
 
     def close(self) -> None:
         """Stop listening."""
+        self._listener.shutdown(socket.SHUT_RDWR)
         self._listener.close()
 
     def _serve(self) -> None:

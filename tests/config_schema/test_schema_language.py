@@ -143,11 +143,15 @@ def configurations() -> Iterator[Path]:
         yield from sorted(folder.glob("*.xml"))
 
 
+DEFINES = {"REGION": "emea", "PORT": "9007"}
+"""What the samples ask their user for."""
+
+
 @pytest.mark.parametrize("path", list(configurations()), ids=lambda path: path.name)
 def test_whole_files(path: Path) -> None:
     """Set AMPS_CONFIGS to a folder of configurations that are known to run to include them."""
     problems = Problems()
-    document = load(str(path), defines={}, environ={}, problems=problems)
+    document = load(str(path), defines=DEFINES, environ={}, problems=problems)
     assert document is not None
     validate(document, problems)
     assert [str(problem) for problem in problems if problem.severity is not Severity.INFO] == []

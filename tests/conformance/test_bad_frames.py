@@ -17,7 +17,7 @@ BROKEN_STREAMS = {
     "header is no object": struct.pack(">I", 7) + b"[1, 2]}",
     "header without end": struct.pack(">I", 9) + b'{"c":"p",',
     "header cut in a string": struct.pack(">I", 14) + b'{"c":"p","t":"',
-    "header is not utf-8": struct.pack(">I", 11) + b'{"c":"\xff\xfe"}',
+    "header is not utf-8": struct.pack(">I", 10) + b'{"c":"\xff\xfe"}',
     "oversized frame": struct.pack(">I", 200 * 1024 * 1024 + 1) + b"{}",
     "negative length": b"\xff\xff\xff\xff",
     "unknown command": frame({"c": "no_such_command"}),

@@ -8,6 +8,8 @@ from collections.abc import Callable
 from typing import Any
 
 from server.engine import Engine, Settings
+from server.expressions import BUILTINS
+from server.message_types.registry import MessageTypes
 from server.security.authentication import make_authenticator
 from server.security.entitlement import make_entitlement
 from server.session import Entrance
@@ -65,7 +67,14 @@ class Core:
     def __init__(self) -> None:
         self.log = RecordingLog()
         self.clock = SimulatedClock()
-        settings = Settings(instance_name="core", message_types=("json", "fix"), regex_topics=True)
+        declared = MessageTypes()
+        self.types = {name: declared.get(name) for name in ("json", "fix")}
+        settings = Settings(
+            instance_name="core",
+            message_types=self.types,
+            functions=BUILTINS,
+            regex_topics=True,
+        )
         self.engine = Engine(settings, self.log, self.clock)
         self.entrance = Entrance(
             transport="test",

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from server.expressions import BUILTINS
 from server.topics import table
 from tests.core.support import Core
 
@@ -57,7 +58,7 @@ class Model:
 def test_messages_go_where_the_model_says(most_kept: int, steps: list[tuple[Any, ...]]) -> None:
     """Subscriptions come, are replaced and go, peers leave, topics are forgotten in between."""
     core = Core()
-    core.engine.topics = table.TopicTable(most_kept)
+    core.engine.topics = table.TopicTable(core.types, BUILTINS, most_kept)
     model = Model()
     peers = [core.log_on(f"peer {number}") for number in range(3)]
     for action, number, *arguments in steps:

@@ -8,6 +8,7 @@ from typing import Final
 from server.expressions import semantics
 from server.expressions.arrays import elements
 from server.expressions.functions.registry import Function, Parameter
+from server.expressions.octets import joined
 from server.message_types.base import Value
 
 _SECTION = "Arrays"
@@ -33,7 +34,7 @@ def _to_string(array: Value, delimiter: Value, replacement: Value) -> str | None
         return None
     null = semantics.text(replacement) or ""
     texts = [semantics.text(element) or null for element in elements(array)]
-    return (semantics.text(delimiter) or "").join(texts)
+    return joined((semantics.text(delimiter) or "").join(texts))
 
 
 FUNCTIONS: Final = (

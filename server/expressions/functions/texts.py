@@ -9,7 +9,7 @@ from typing import Final
 
 from server.expressions import semantics
 from server.expressions.functions.registry import Function, Parameter
-from server.expressions.octets import from_octets
+from server.expressions.octets import from_octets, joined
 from server.expressions.patterns import Regex
 from server.message_types.base import Value
 
@@ -26,7 +26,7 @@ def _instr(whole: bytes, part: bytes) -> int:
 
 
 def _concat(*values: Value) -> str:
-    return "".join(semantics.text(value) or "" for value in values)
+    return joined("".join(semantics.text(value) or "" for value in values))
 
 
 def _substr(whole: bytes, start: int, length: int | None = None) -> str:

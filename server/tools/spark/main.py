@@ -38,7 +38,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
             if name == "help":
                 output.write(_help(words[1:]).encode())
             else:
-                RUN[name](parse(_known(name), words[1:]), output)
+                settings = parse(_known(name), words[1:])
+                RUN[name](settings, output)
     except UsageError as error:
         return _fail(f"spark {name}: {error}", 2)
     except (ConnectError, RefusedLogonError) as error:

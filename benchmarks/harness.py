@@ -1,0 +1,154 @@
+"""What benchmarks share: the compiled load generator, servers to measure, and tables to print."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+ROOT = Path(__file__).parents[1]
+BUILD = ROOT / "build" / "benchmarks"
+SOURCES = Path(__file__).parent / "load"
+
+CONFIGURATION = """<AMPSConfig>
+  <Name>benchmark</Name>
+  <Transports>
+    <Transport>
+      <Name>any-tcp</Name><Type>tcp</Type><Protocol>amps</Protocol>
+      <InetAddr>127.0.0.1:{port}</InetAddr><ReuseAddr>true</ReuseAddr>
+    </Transport>
+  </Transports>
+</AMPSConfig>
+"""
+
+Measurement = Mapping[str, float]
+
+
+def tool(name: str) -> Path:
+    """The compiled program of a C source in benchmarks/load, built when it is out of date."""
+    source, program = SOURCES / f"{name}.c", BUILD / name
+    if not program.exists() or program.stat().st_mtime < source.stat().st_mtime:
+        BUILD.mkdir(parents=True, exist_ok=True)
+        compiler = os.environ.get("CC", "cc")
+        command = [compiler, "-O2", "-pthread", "-o", str(program), str(source), "-lm"]
+        subprocess.run(command, check=True)
+    return program
+
+
+def free_port(also_next: bool = False) -> int:
+    """A port that nobody listens on, with a free neighbour if need be."""
+    while True:
+        with socket.socket() as first, socket.socket() as second:
+            first.bind(("127.0.0.1", 0))
+            port: int = first.getsockname()[1]
+            try:
+                if also_next:
+                    second.bind(("127.0.0.1", port + 1))
+            except OSError:
+                continue
+            return port
+
+
+@contextmanager
+def amperage(configuration: str = CONFIGURATION) -> Iterator[tuple[int, int]]:
+    """Our server, without any log.
+
+    Args:
+        configuration: the configuration, with {port} where the port goes.
+
+    Yields:
+        The port that it listens on, and its process id.
+    """
+    port = free_port()
+    with tempfile.TemporaryDirectory() as directory:
+        path = Path(directory, "config.xml")
+        path.write_text(configuration.format(port=port))
+        command = [sys.executable, "-m", "server.cli", str(path)]
+        with _process(command, port) as pid:
+            yield port, pid
+
+
+@contextmanager
+def relay(how: str) -> Iterator[int]:
+    """The floor: a C program that copies bytes from publishers to subscribers.
+
+    Args:
+        how: `chunk` (what a read gives is written at once) or `msg` (a write for each frame).
+
+    Yields:
+        The port for publishers; subscribers connect to the next one.
+    """
+    port = free_port(also_next=True)
+    with _process([str(tool("relay")), str(port), how, "55"], port + 1):
+        yield port
+
+
+@contextmanager
+def _process(command: Sequence[str], port: int) -> Iterator[int]:
+    process = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.DEVNULL)
+    try:
+        _wait_for_port(port, process)
+        yield process.pid
+    finally:
+        process.terminate()
+        process.wait()
+
+
+def _wait_for_port(port: int, process: subprocess.Popen[bytes]) -> None:
+    for _ in range(500):
+        if process.poll() is not None:
+            raise RuntimeError(f"{process.args!r} ended with code {process.returncode}")
+        with socket.socket() as probe:
+            if probe.connect_ex(("127.0.0.1", port)) == 0:
+                return
+        time.sleep(0.05)
+    raise TimeoutError(f"nobody listens on port {port}")
+
+
+def load(port: int, *arguments: str) -> Measurement:
+    """One run of the load generator.
+
+    Raises:
+        RuntimeError: messages were lost, or the run failed.
+    """
+    command = [str(tool("ampsload")), "-port", str(port), *arguments]
+    run = subprocess.run(command, capture_output=True, text=True, check=False)
+    if run.returncode != 0:
+        raise RuntimeError(f"{' '.join(command)}: {run.stdout}{run.stderr}")
+    numbers: Measurement = json.loads(run.stdout)
+    return numbers
+
+
+def median(measure: Callable[[], Measurement], key: str, runs: int = 3) -> float:
+    """The median of one number over several runs."""
+    return statistics.median(measure()[key] for _ in range(runs))
+
+
+def print_table(title: str, head: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
+    """Print a table; numbers are grouped by thousands and right-aligned."""
+    cells = [list(head), *[[_cell(value) for value in row] for row in rows]]
+    widths = [max(len(row[column]) for row in cells) for column in range(len(head))]
+    print(f"\n{title}")
+    for number, row in enumerate(cells):
+        first, *others = row
+        print(
+            "  " + first.ljust(widths[0]),
+            *(cell.rjust(width) for cell, width in zip(others, widths[1:], strict=True)),
+            sep="  ",
+        )
+        if number == 0:
+            print("  " + "  ".join("-" * width for width in widths))
+
+
+def _cell(value: object) -> str:
+    if isinstance(value, float):
+        return f"{value:,.0f}" if abs(value) >= 100 else f"{value:,.2f}"
+    return f"{value:,}" if isinstance(value, int) else str(value)

@@ -1,0 +1,151 @@
+"""Trees as plain data, for engines that have their own expressions.
+
+Every node is a dictionary whose `node` says what it is; operands are dictionaries again:
+
+    describe(parse("/qty > 3")) ==
+        {"node": "comparison", "operator": ">",
+         "left": {"node": "field", "path": ["qty"],
+                  "message_type": None, "topic": None, "state": None},
+         "right": {"node": "literal", "type": "integer", "value": 3}}
+
+All of it can be written as JSON, but for texts with bytes that are not UTF-8.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, Final, TypeAlias
+
+from server.expressions.functions.registry import AGGREGATES
+from server.expressions.tree import (
+    Affix,
+    Aggregate,
+    And,
+    Arithmetic,
+    Between,
+    Call,
+    Comparison,
+    Expr,
+    Identifier,
+    In,
+    IsNan,
+    IsNull,
+    Like,
+    Literal,
+    Negate,
+    Not,
+    Or,
+    Pattern,
+)
+
+Description: TypeAlias = dict[str, Any]
+
+_TYPES: Final = {type(None): "null", int: "integer", float: "double", str: "text"}
+
+
+def describe(expr: Expr) -> Description:
+    """Describe an expression.
+
+    Returns:
+        Dictionaries, lists, texts, numbers and None, nothing else.
+    """
+    return _DESCRIBERS[type(expr)](expr)
+
+
+def _all(nodes: tuple[Expr, ...]) -> list[Description]:
+    return [describe(node) for node in nodes]
+
+
+def _literal(node: Literal) -> Description:
+    return {"node": "literal", "type": _TYPES[type(node.value)], "value": node.value}
+
+
+def _field(node: Identifier) -> Description:
+    return {
+        "node": "field",
+        "path": list(node.path),
+        "message_type": node.message_type,
+        "topic": node.topic,
+        "state": node.state,
+    }
+
+
+def _binary(kind: str) -> Callable[[Any], Description]:
+    return lambda node: {
+        "node": kind,
+        "operator": node.operator,
+        "left": describe(node.left),
+        "right": describe(node.right),
+    }
+
+
+def _unary(kind: str) -> Callable[[Any], Description]:
+    return lambda node: {"node": kind, "operand": describe(node.operand)}
+
+
+def _between(node: Between) -> Description:
+    return {
+        "node": "between",
+        "operand": describe(node.operand),
+        "low": describe(node.low),
+        "high": describe(node.high),
+    }
+
+
+def _in(node: In) -> Description:
+    return {"node": "in", "operand": describe(node.operand), "items": _all(node.items)}
+
+
+def _like(node: Like) -> Description:
+    return {
+        "node": "like",
+        "operand": describe(node.operand),
+        "pattern": describe(node.pattern),
+    }
+
+
+def _pattern(node: Pattern) -> Description:
+    return {"node": "pattern", "text": node.text, "quoted": node.quoted}
+
+
+def _affix(node: Affix) -> Description:
+    return {
+        "node": "affix",
+        "operator": node.operator,
+        "operand": describe(node.operand),
+        "items": _all(node.items),
+    }
+
+
+def _call(node: Call) -> Description:
+    return {"node": "call", "name": node.name, "arguments": _all(node.arguments)}
+
+
+def _aggregate(node: Aggregate) -> Description:
+    return {
+        "node": "aggregate",
+        "name": node.name,
+        "arguments": _all(node.arguments),
+        "result": AGGREGATES[node.name].result,
+    }
+
+
+_DESCRIBERS: Final[Mapping[type[Expr], Callable[[Any], Description]]] = {
+    Literal: _literal,
+    Identifier: _field,
+    Pattern: _pattern,
+    Negate: _unary("negate"),
+    Arithmetic: _binary("arithmetic"),
+    Comparison: _binary("comparison"),
+    Between: _between,
+    In: _in,
+    Like: _like,
+    Affix: _affix,
+    IsNull: _unary("is null"),
+    IsNan: _unary("is nan"),
+    Not: _unary("not"),
+    And: lambda node: {"node": "and", "operands": _all(node.operands)},
+    Or: lambda node: {"node": "or", "operands": _all(node.operands)},
+    Call: _call,
+    Aggregate: _aggregate,
+}

@@ -1,0 +1,90 @@
+"""User-defined functions: symbols of Python modules that a configuration names.
+
+Source: AMPS Configuration Guide, UserDefinedFunctions. What is a shared object there is a Python
+module here. A function gets its arguments as values (NULL is None, an array its first element) and
+gives one; with an attribute `deterministic` that is false it counts as non-deterministic.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from types import ModuleType
+from typing import Final, TypeAlias, TypeGuard
+
+from server.expressions.functions.registry import AGGREGATES, Function, Parameter
+from server.expressions.grammar import WORDS
+from server.expressions.tokens import is_word
+from server.message_types.base import Value
+
+OnFailure: TypeAlias = Callable[[str, str], None]
+"""Told the name of a function that failed, and why. Must not raise."""
+
+
+class UserFunctionError(ValueError):
+    """A declared function cannot be had; the message says why."""
+
+
+def load_function(
+    name: str,
+    module: ModuleType,
+    symbol: str,
+    parameter_count: int | None,
+    on_failure: OnFailure,
+) -> Function:
+    """Make a function of the language out of a function of a module.
+
+    Args:
+        name: what expressions call it, in any case.
+        module: the loaded module.
+        symbol: the function's name there.
+        parameter_count: how many arguments it takes, None for any number.
+        on_failure: told when a call fails or gives what is no value; the result then is NULL.
+
+    Raises:
+        UserFunctionError: there is no such function, or it cannot have that name.
+    """
+    spelled = name.upper()
+    if not is_word(spelled) or spelled in WORDS or spelled in AGGREGATES:
+        raise UserFunctionError(
+            f"{name} cannot be the name of a function: expected letters, digits and _, and no word "
+            "of the expression language"
+        )
+    target = getattr(module, symbol, None)
+    if not callable(target):
+        raise UserFunctionError(f"the module {module.__name__} has no function {symbol}")
+    fixed = () if parameter_count is None else (Parameter.ANY,) * parameter_count
+    return Function(
+        spelled,
+        "User-defined functions",
+        f"{symbol} of the module {module.__name__}.",
+        _guarded(spelled, target, on_failure),
+        fixed,
+        rest=Parameter.ANY if parameter_count is None else None,
+        deterministic=bool(getattr(target, "deterministic", True)),
+    )
+
+
+def _guarded(
+    name: str, target: Callable[..., object], on_failure: OnFailure
+) -> Callable[..., Value]:
+    """A call that always gives a value: foreign code must not stop the message path."""
+
+    def call(*arguments: Value) -> Value:
+        try:
+            result = target(*arguments)
+        except Exception as error:  # the function is not ours, it may raise anything
+            on_failure(name, f"{type(error).__name__}: {error}")
+            return None
+        if _is_value(result):
+            return result
+        on_failure(name, f"gave a {type(result).__name__} instead of a value")
+        return None
+
+    return call
+
+
+_SCALARS: Final = (type(None), bool, int, float, str)
+
+
+def _is_value(result: object) -> TypeGuard[Value]:
+    return isinstance(result, _SCALARS)

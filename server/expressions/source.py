@@ -1,0 +1,146 @@
+"""The Python source of one compiled expression while it is being written."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final, NamedTuple, TypeAlias
+
+from server.expressions import semantics
+from server.expressions.context import NO_CONTEXT
+from server.expressions.functions.registry import Functions
+from server.expressions.tree import (
+    Affix,
+    Aggregate,
+    And,
+    Between,
+    Comparison,
+    Expr,
+    Identifier,
+    In,
+    IsNan,
+    IsNull,
+    Like,
+    Literal,
+    Not,
+    Or,
+    Slot,
+)
+
+_INLINE_DEPTH: Final = 20
+"""How many levels of the tree one function holds: Python limits how deep parentheses nest."""
+
+_LOGICAL: Final = (Comparison, Between, In, Like, Affix, IsNull, IsNan, Not, And, Or)
+"""Nodes whose value is a truth: true, false or None."""
+
+
+class Writers(NamedTuple):
+    """How each kind of node is written, by the question that the source answers.
+
+    Attributes:
+        true: is it true? By default, is the truth of its value true?
+        false: is it false? By default, is the truth of its value false?
+        value: what is its value?
+    """
+
+    true: Mapping[type[Expr], Writer]
+    false: Mapping[type[Expr], Writer]
+    value: Mapping[type[Expr], Writer]
+
+
+class Source:
+    """Writes source text for nodes, and collects the objects and helper functions that it names.
+
+    Attributes:
+        functions: implementations of the functions that the expression calls.
+    """
+
+    def __init__(self, functions: Functions, layout: Sequence[Slot], writers: Writers) -> None:
+        self.functions = functions
+        self._writers = writers
+        self._places = {slot: place for place, slot in enumerate(layout)}
+        self._names: dict[str, Any] = {"NO_CONTEXT": NO_CONTEXT}
+        self._helpers: list[str] = []
+        self._depth = 0
+
+    def compiled(self, body: str) -> Any:
+        """Compile a function of values `v` and context `m` that returns what `body` gives."""
+        self._helpers.append(f"def expression(v, m=NO_CONTEXT): return {body}\n")
+        # The source is made of our own templates; texts of the expression enter it as literals
+        # that repr() wrote, fields as indexes.
+        exec("".join(self._helpers), self._names)  # noqa: S102  # see above
+        return self._names["expression"]
+
+    def true(self, node: Expr) -> str:
+        """Source of a bool: whether the node is true."""
+        return self._write(self._writers.true, node, _value_is_true)
+
+    def false(self, node: Expr) -> str:
+        """Source of a bool: whether the node is false."""
+        return self._write(self._writers.false, node, _value_is_false)
+
+    def value(self, node: Expr) -> str:
+        """Source of the node's value."""
+        return self._write(self._writers.value, node, None)
+
+    def truth(self, node: Expr) -> str:
+        """Source of the node's truth: True, False or None."""
+        if isinstance(node, _LOGICAL):
+            return self.value(node)
+        return f"{self.name(semantics.truth)}({self.value(node)})"
+
+    def scalar(self, node: Expr) -> str:
+        """Source of the node's value; of an array the first element, None for the empty text."""
+        if isinstance(node, _LOGICAL):
+            return self.value(node)
+        if isinstance(node, Literal):
+            return repr(None if node.value == "" else node.value)
+        return f"{self.name(semantics.first)}({self.value(node)})"
+
+    def name(self, thing: object) -> str:
+        """A name for an object in the source."""
+        name = f"k{id(thing)}"
+        self._names[name] = thing
+        return name
+
+    def slot(self, node: Identifier | Aggregate) -> str:
+        """Source that reads a field or the result of an aggregate."""
+        slot: Slot = node.reference if isinstance(node, Identifier) else node
+        return f"v[{self._places[slot]}]"
+
+    def local(self, node: Identifier) -> tuple[str, str]:
+        """Source that reads a field into a local variable, and the variable."""
+        place = self._places[node.reference]
+        return f"(x{place} := v[{place}])", f"x{place}"
+
+    def _write(
+        self, writers: Mapping[type[Expr], Writer], node: Expr, otherwise: Writer | None
+    ) -> str:
+        writer = writers.get(type(node), otherwise)
+        if writer is None:
+            raise TypeError(f"a {type(node).__name__} has no value of its own")
+        outside = self._depth
+        if outside < _INLINE_DEPTH:
+            self._depth = outside + 1
+            source = writer(self, node)
+        else:
+            self._depth = 0
+            source = self._helper(writer(self, node))
+        self._depth = outside
+        return source
+
+    def _helper(self, source: str) -> str:
+        name = f"part{len(self._helpers)}"
+        self._helpers.append(f"def {name}(v, m): return {source}\n")
+        return f"{name}(v, m)"
+
+
+Writer: TypeAlias = Callable[[Source, Any], str]
+"""Writes the source for one kind of node."""
+
+
+def _value_is_true(w: Source, node: Expr) -> str:
+    return f"({w.name(semantics.truth)}({w.value(node)}) is True)"
+
+
+def _value_is_false(w: Source, node: Expr) -> str:
+    return f"({w.name(semantics.truth)}({w.value(node)}) is False)"

@@ -1,0 +1,1 @@
+"""Transport filters: what may change or stop a command before the instance carries it out."""

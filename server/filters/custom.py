@@ -1,0 +1,56 @@
+"""Custom transport filters: Python modules named by a configuration's `<Library>`.
+
+The library has a function
+
+    def create_transport_filter(name: str, options: Mapping[str, Sequence[str]]) -> TransportFilter
+
+which returns an object with the members of `server.filters.base.TransportFilter`, and raises
+`FilterError` for options that it does not understand.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from config_schema.spec import ModuleSpec, ModuleUse
+from server.filters.base import FilterError, TransportFilter
+from server.libraries import LibraryError, load_library
+
+ENTRY_POINT: Final = "create_transport_filter"
+
+_MEMBERS: Final = ("header_only", "filter")
+
+
+def load_filter(module: ModuleSpec, use: ModuleUse) -> TransportFilter:
+    """Load a library and let it make a filter.
+
+    Args:
+        module: the module as the configuration loads it; its options apply wherever it is used.
+        use: the place that puts it to work; an option given there counts instead.
+
+    Raises:
+        FilterError: the library cannot be loaded, or what it makes is not a transport filter.
+    """
+    try:
+        library = load_library(module.library)
+    except LibraryError as error:
+        raise FilterError(f"{module.location}: {error}") from error
+    create = getattr(library, ENTRY_POINT, None)
+    if not callable(create):
+        raise FilterError(
+            f"{module.location}: {module.library} has no function {ENTRY_POINT}(name, options)"
+        )
+    options: dict[str, list[str]] = {}
+    for source in (module.options, use.options):
+        options |= {option.name: list(source.all(option.name)) for option in source}
+    try:
+        made: TransportFilter = create(module.name, options)
+    except FilterError as error:
+        raise FilterError(f"{use.location}: {module.name}: {error}") from error
+    missing = ", ".join(member for member in _MEMBERS if not hasattr(made, member))
+    if missing:
+        raise FilterError(
+            f"{module.location}: {module.library}: {ENTRY_POINT} returned"
+            f" {type(made).__name__}, which lacks {missing}"
+        )
+    return made

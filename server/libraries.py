@@ -1,0 +1,59 @@
+"""Python modules that a configuration names as the Library of a Module."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import sys
+from pathlib import Path
+from types import ModuleType
+
+
+class LibraryError(ValueError):
+    """A library cannot be loaded. The text names it and says why."""
+
+
+def load_library(library: str) -> ModuleType:
+    """Load a library.
+
+    Args:
+        library: the name of an importable module (`acme.feeds`), or the path of a Python file
+            (`./modules/feed.py`).
+
+    Raises:
+        LibraryError: there is no such module or file, or it cannot be imported.
+    """
+    return _load_file(library) if _is_file(library) else _import(library)
+
+
+def _is_file(library: str) -> bool:
+    return library.endswith((".py", ".so")) or "/" in library
+
+
+def _import(library: str) -> ModuleType:
+    try:
+        return importlib.import_module(library)
+    except (ImportError, SyntaxError) as error:
+        raise LibraryError(f"cannot import {library}: {error}") from error
+
+
+def _load_file(library: str) -> ModuleType:
+    path = Path(library)
+    if path.suffix != ".py":
+        raise LibraryError(
+            f"{library} is not a Python module: expected a .py file or a module's name"
+        )
+    if not path.is_file():
+        raise LibraryError(f"there is no file {library}")
+    module_name = f"amperage_library_{path.stem}"
+    spec = importlib.util.spec_from_file_location(module_name, path)
+    if spec is None or spec.loader is None:
+        raise LibraryError(f"cannot load {library}")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[module_name] = module
+    try:
+        spec.loader.exec_module(module)
+    except (ImportError, SyntaxError) as error:
+        del sys.modules[module_name]
+        raise LibraryError(f"cannot load {library}: {error}") from error
+    return module

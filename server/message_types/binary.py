@@ -1,0 +1,30 @@
+"""The message type `binary`: bytes that mean nothing to the server."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from server.message_types.base import Capabilities
+from server.message_types.literal import LiteralType
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from server.message_types.base import Extractor, Path
+    from server.message_types.options import Options
+    from server.message_types.registry import Find
+
+
+class BinaryType(LiteralType):
+    """`binary`; it has no options and its bodies have no fields."""
+
+    capabilities = Capabilities(fields=False, delta=False, build=False, select=False)
+
+    def __init__(self, name: str, options: Options, _find: Find) -> None:
+        options.reject_unknown()
+        self.name = name
+
+    def extractor(self, paths: Sequence[Path]) -> Extractor:
+        """Make a reader of nothing: every path is NULL."""
+        nothing = (None,) * len(paths)
+        return lambda _body: nothing

@@ -1,0 +1,257 @@
+"""The message types `composite-local` and `composite-global`: bodies made of parts.
+
+    body = { part } payload
+    part = length (4 bytes, big-endian) bytes
+
+There are as many parts as the configuration lists types for; a body that ends early has empty ones.
+What follows the last part is the unparsed payload, which is passed on and never looked at (AMPS
+User Guide, Composite Messages).
+
+In `composite-local` the first step of a path is the number of a part: `/0/id`. In
+`composite-global` a path is looked up in every part, and more than one value makes an array.
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import TYPE_CHECKING, TypeAlias, cast
+
+from server.message_types.base import BodyError, Capabilities, MessageTypeError
+from server.message_types.literal import LiteralType
+from server.message_types.selection import selection_of
+from server.message_types.trees import read_path
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from server.message_types.base import Extractor, Field, MessageType, Path, Value
+    from server.message_types.options import Options
+    from server.message_types.registry import Find
+    from server.message_types.selection import Selection
+    from server.message_types.trees import Tree
+
+    _Parts: TypeAlias = tuple[list[bytes], bytes]
+    """The parts of a body, and the payload."""
+
+_LENGTH = struct.Struct(">I")
+
+
+def _children(options: Options, find: Find) -> list[MessageType]:
+    names = options.texts("MessageType")
+    if not names:
+        raise MessageTypeError("MessageType", "a composite type needs at least one part")
+    options.reject_unknown()
+    return [find(name) for name in names]
+
+
+def _split(body: bytes, count: int) -> _Parts:
+    """Take a body apart.
+
+    Raises:
+        BodyError: a part is said to be longer than the body.
+    """
+    parts, position = _leading_parts(body, count)
+    if len(parts) < count and position < len(body):
+        raise BodyError(f"composite: part {len(parts)} is cut off")
+    parts.extend([b""] * (count - len(parts)))
+    return parts, body[position:]
+
+
+def _leading_parts(body: bytes, count: int) -> tuple[list[bytes], int]:
+    """The parts, `count` at most, up to one that is cut off; and the offset where they end."""
+    parts: list[bytes] = []
+    position = 0
+    while len(parts) < count and position + _LENGTH.size <= len(body):
+        start = position + _LENGTH.size
+        end = start + _LENGTH.unpack_from(body, position)[0]
+        if end > len(body):
+            break
+        parts.append(body[start:end])
+        position = end
+    return parts, position
+
+
+def _join(parts: Iterable[bytes], payload: bytes) -> bytes:
+    return b"".join([_LENGTH.pack(len(part)) + part for part in parts]) + payload
+
+
+def _select_part(part: bytes, child: MessageType, selection: Selection) -> bytes:
+    """Apply a select list to one part; it goes or stays whole if the list names no field of it."""
+    if not part or not selection.children or not child.capabilities.select:
+        return part if selection.include else b""
+    return child.select(part, selection)
+
+
+class CompositeGlobalType(LiteralType):
+    """`composite-global`; its option `MessageType` lists the parts."""
+
+    capabilities = Capabilities(delta=False, build=False, events=False)
+
+    def __init__(self, name: str, options: Options, find: Find) -> None:
+        self._children = _children(options, find)
+        self.name = name
+
+    def extractor(self, paths: Sequence[Path]) -> Extractor:
+        """Compile a reader of `paths`, see `MessageType.extractor`."""
+        whole = [path[:-1] if path and isinstance(path[-1], int) else path for path in paths]
+        subscripts = [path[-1:] if path and isinstance(path[-1], int) else () for path in paths]
+        extractors = [child.extractor(whole) for child in self._children]
+        empty: tuple[Value, ...] = (None,) * len(paths)
+
+        def extract(body: bytes) -> tuple[Value, ...]:
+            parts, _ = _leading_parts(body, len(extractors))
+            found = [read(part) for read, part in zip(extractors, parts, strict=False) if part]
+            return tuple(map(combine, zip(*found, strict=True), subscripts)) if found else empty
+
+        def combine(found: Sequence[Value], subscript: Path) -> Value:
+            values = [value for value in found if value is not None]
+            value = values[0] if len(values) == 1 else _joined(values)
+            return read_path(cast("Tree", value), subscript)
+
+        return extract
+
+    def select(self, body: bytes, selection: Selection) -> bytes:
+        """Apply a select list to every part, see `MessageType.select`."""
+        parts, payload = _split(body, len(self._children))
+        selected = [
+            _select_part(part, child, selection)
+            for part, child in zip(parts, self._children, strict=True)
+        ]
+        return _join(selected, payload if selection.include else b"")
+
+
+def _joined(values: Sequence[Value]) -> list[Value]:
+    joined: list[Value] = []
+    for value in values:
+        joined.extend(value if isinstance(value, list) else [value])
+    return joined
+
+
+class CompositeLocalType:
+    """`composite-local`; its option `MessageType` lists the parts."""
+
+    capabilities = Capabilities(events=False)
+
+    def __init__(self, name: str, options: Options, find: Find) -> None:
+        self._children = _children(options, find)
+        self._numbers: dict[object, int] = {str(n): n for n in range(len(self._children))}
+        self.name = name
+
+    def extractor(self, paths: Sequence[Path]) -> Extractor:
+        """Compile a reader of `paths`, see `MessageType.extractor`."""
+        slots: dict[int, list[int]] = {}
+        for slot, path in enumerate(paths):
+            part = self._part_of(path)
+            if part is not None:
+                slots.setdefault(part, []).append(slot)
+        readers = [
+            (part, self._children[part].extractor([paths[slot][1:] for slot in wanted]), wanted)
+            for part, wanted in sorted(slots.items())
+        ]
+        count = max(slots, default=-1) + 1
+        empty: list[Value] = [None] * len(paths)
+
+        def extract(body: bytes) -> tuple[Value, ...]:
+            values = empty.copy()
+            parts, _ = _leading_parts(body, count)
+            for part, read, wanted in readers:
+                if part < len(parts) and parts[part]:
+                    for slot, value in zip(wanted, read(parts[part]), strict=True):
+                        values[slot] = value
+            return tuple(values)
+
+        return extract
+
+    def build(self, fields: Sequence[Field]) -> bytes:
+        """Make a body from values, see `MessageType.build`."""
+        return self._set([b""] * len(self._children), b"", fields)
+
+    def merge(self, stored: bytes, delta: bytes) -> bytes:
+        """Apply a delta part by part: an empty part leaves the stored one, as does no payload."""
+        parts, payload = self._split(stored)
+        changes, new_payload = self._split(delta)
+        merged = [
+            child.merge(part, change) if part and change else change or part
+            for child, part, change in zip(self._children, parts, changes, strict=True)
+        ]
+        return _join(merged, new_payload or payload)
+
+    def differ(self, previous: bytes, current: bytes, keep: Sequence[Path]) -> bytes | None:
+        """Find the difference part by part; an unchanged part is empty, and there is no payload."""
+        before, _ = self._split(previous)
+        after, _ = self._split(current)
+        differences = [
+            _differ_part(child, one, other, self._below(number, keep))
+            for number, (child, one, other) in enumerate(
+                zip(self._children, before, after, strict=True)
+            )
+        ]
+        if not any(changed for changed, _ in differences):
+            return None
+        return _join([part for _, part in differences], b"")
+
+    def select(self, body: bytes, selection: Selection) -> bytes:
+        """Apply a select list, see `MessageType.select`; what covers all covers the payload."""
+        parts, payload = self._split(body)
+        selected = []
+        for number, (part, child) in enumerate(zip(parts, self._children, strict=True)):
+            rule = selection.children.get(str(number))
+            if rule is None:
+                selected.append(part if selection.include else b"")
+            else:
+                selected.append(_select_part(part, child, rule))
+        return _join(selected, payload if selection.include else b"")
+
+    def update(self, body: bytes, fields: Sequence[Field]) -> bytes:
+        """Set fields, see `MessageType.update`."""
+        parts, payload = self._split(body)
+        return self._set(parts, payload, fields)
+
+    def _set(self, parts: list[bytes], payload: bytes, fields: Sequence[Field]) -> bytes:
+        wanted: dict[int, list[Field]] = {}
+        for path, value in fields:
+            number = self._part_of(path)
+            if number is None:
+                raise BodyError(
+                    f"{self.name}: no part {path[0] if path else ''!r} to set a field in"
+                )
+            wanted.setdefault(number, []).append((path[1:], value))
+        for number, inner in wanted.items():
+            child = self._children[number]
+            parts[number] = (
+                child.update(parts[number], inner) if parts[number] else child.build(inner)
+            )
+        return _join(parts, payload)
+
+    def _split(self, body: bytes) -> _Parts:
+        return _split(body, len(self._children))
+
+    def _part_of(self, path: Path) -> int | None:
+        """The part that a path leads into; None when there is no such part, or no field in it."""
+        part, *field = path or (None,)
+        return self._numbers.get(part) if field else None
+
+    def _below(self, number: int, paths: Sequence[Path]) -> list[Path]:
+        return [path[1:] for path in paths if self._part_of(path) == number]
+
+
+def _differ_part(
+    child: MessageType, previous: bytes, current: bytes, keep: Sequence[Path]
+) -> tuple[bool, bytes]:
+    """Whether a part changed, and what of it goes out."""
+    if not current or current == previous or not child.capabilities.delta:
+        changed = bool(current) and current != previous
+        return changed, current if changed else _keys_of(child, current, keep)
+    if not previous:
+        return True, current
+    difference = child.differ(previous, current, keep)
+    if difference is None:
+        return False, _keys_of(child, current, keep)
+    return True, difference
+
+
+def _keys_of(child: MessageType, part: bytes, keep: Sequence[Path]) -> bytes:
+    """What a part without changes still sends: its fields among those to keep."""
+    if not part or not keep:
+        return b""
+    return _select_part(part, child, selection_of(keep))

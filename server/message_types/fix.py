@@ -1,0 +1,195 @@
+"""The message types `fix` and `nvfix`: `tag=value` fields with a separator behind each.
+
+The two differ in what publishers use as tags, numbers or names; reading and writing are the same
+(AMPS User Guide, Default Message Types). Tags have no structure, so a path of several steps is the
+tag with a slash between them, as in `bflat`. A tag that occurs more than once is an array. All
+values are text; what looks like a number becomes one where an expression needs it. An empty value
+is NULL.
+
+Rebuilding moves whole fields about and never touches a value. In a merged body the delta's fields
+come first, in the delta's order, then the stored ones that the delta lacks, in theirs.
+"""
+
+from __future__ import annotations
+
+from math import isnan
+from typing import TYPE_CHECKING, TypeAlias
+
+from server.message_types.base import Capabilities, MessageTypeError
+from server.message_types.text import decode_text, encode_text
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from server.message_types.base import Extractor, Field, Path, Value
+    from server.message_types.options import Options
+    from server.message_types.registry import Find
+    from server.message_types.selection import Selection
+
+    Fields: TypeAlias = dict[bytes, list[bytes]]
+    """Tag -> its values, in the order of the body; a tag stays where it occurs first."""
+
+_SOH = 1
+_GREATEST_SEPARATOR = 127
+_MORE_SEPARATORS = ("HeaderSeparator", "MessageSeparator")
+
+
+class FixType:
+    """`fix` and `nvfix`, with the options `FieldSeparator`, `HeaderSeparator`, `MessageSeparator`.
+
+    A header separator and a message separator, where the configuration names them, end a field
+    just as the field separator does: header and body are one set of fields.
+    """
+
+    capabilities = Capabilities()
+
+    def __init__(self, name: str, options: Options, _find: Find) -> None:
+        separator = _separator(options, "FieldSeparator")
+        self._separator = bytes([_SOH if separator is None else separator])
+        others = [_separator(options, option) for option in _MORE_SEPARATORS]
+        self._others = bytes([other for other in others if other is not None])
+        self._one_separator = bytes.maketrans(self._others, self._separator * len(self._others))
+        options.reject_unknown()
+        self.name = name
+
+    def extractor(self, paths: Sequence[Path]) -> Extractor:
+        """Compile a reader of `paths`, see `MessageType.extractor`."""
+        separator = self._separator.decode()
+        needles = [f"{separator}{_tag_text(path)}=" for path in paths]
+        subscripts = [_subscript(path) for path in paths]
+        plain = not any(subscripts)
+        translated = self._translated if self._others else None
+
+        def extract(body: bytes) -> tuple[Value, ...]:
+            if translated is not None:
+                body = translated(body)
+            text = separator + body.decode("utf-8", "surrogateescape")
+            values: list[Value] = []
+            for needle in needles:
+                rest = text.partition(needle)[2]
+                value = rest.partition(separator)[0]
+                if needle in rest:
+                    values.append(array_of(rest, needle))
+                else:
+                    values.append(value or None)
+            return tuple(values) if plain else tuple(map(_element, values, subscripts))
+
+        def array_of(rest: str, needle: str) -> Value:
+            return [part.partition(separator)[0] or None for part in rest.split(needle)]
+
+        return extract
+
+    def build(self, fields: Sequence[Field]) -> bytes:
+        """Make a body from values, see `MessageType.build`."""
+        return self._render(self._encoded(fields), last_separator=True)
+
+    def merge(self, stored: bytes, delta: bytes) -> bytes:
+        """Apply a delta, see `MessageType.merge`."""
+        merged = {tag: values for tag, values in self._parse(delta).items() if any(values)}
+        for tag, values in self._parse(stored).items():
+            merged.setdefault(tag, values)
+        return self._render(merged, last_separator=self._ends_with_separator(stored))
+
+    def differ(self, previous: bytes, current: bytes, keep: Sequence[Path]) -> bytes | None:
+        """Find the difference for delta subscribers, see `MessageType.differ`."""
+        before = self._parse(previous)
+        kept = {_tag(path) for path in keep}
+        difference = {
+            tag: values
+            for tag, values in self._parse(current).items()
+            if tag in kept or values != before.get(tag)
+        }
+        if difference.keys() <= kept:
+            return None
+        return self._render(difference, last_separator=self._ends_with_separator(current))
+
+    def select(self, body: bytes, selection: Selection) -> bytes:
+        """Apply a select list, see `MessageType.select`."""
+        selected = {
+            tag: values
+            for tag, values in self._parse(body).items()
+            if selection.includes(tuple(decode_text(tag).split("/")))
+        }
+        return self._render(selected, last_separator=self._ends_with_separator(body))
+
+    def update(self, body: bytes, fields: Sequence[Field]) -> bytes:
+        """Set fields, see `MessageType.update`."""
+        updated = {**self._parse(body), **self._encoded(fields)}
+        return self._render(updated, last_separator=self._ends_with_separator(body))
+
+    def _parse(self, body: bytes) -> Fields:
+        """Take a body apart; what is no `tag=value` is left out."""
+        fields: Fields = {}
+        for text in self._translated(body).split(self._separator):
+            tag, found, value = text.partition(b"=")
+            if not found:
+                continue
+            if tag in fields:
+                fields[tag].append(value)
+            else:
+                fields[tag] = [value]
+        return fields
+
+    def _render(self, fields: Fields, *, last_separator: bool) -> bytes:
+        texts = [tag + b"=" + value for tag, values in fields.items() for value in values]
+        if last_separator:
+            texts.append(b"")
+        return self._separator.join(texts)
+
+    def _encoded(self, fields: Iterable[Field]) -> Fields:
+        return {_tag(path): self._values(value) for path, value in fields}
+
+    def _values(self, value: Value) -> list[bytes]:
+        """Write a value; a separator in a text would begin another field and becomes a space."""
+        if isinstance(value, list):
+            return [text for element in value for text in self._values(element)]
+        return [self._translated(_text(value)).replace(self._separator, b" ")]
+
+    def _translated(self, body: bytes) -> bytes:
+        return body.translate(self._one_separator) if self._others else body
+
+    def _ends_with_separator(self, body: bytes) -> bool:
+        return not body or body[-1:] in (self._separator, *self._others)
+
+
+def _separator(options: Options, name: str) -> int | None:
+    text = options.text(name)
+    if text is None:
+        return None
+    code = int(text) if text.isascii() and text.isdigit() else -1
+    if not 0 <= code <= _GREATEST_SEPARATOR or code == ord("="):
+        raise MessageTypeError(
+            name, f"expected the ASCII code of a character other than '=', such as 1, not {text!r}"
+        )
+    return code
+
+
+def _tag_text(path: Path) -> str:
+    return "/".join(step for step in path if isinstance(step, str))
+
+
+def _tag(path: Path) -> bytes:
+    return encode_text(_tag_text(path))
+
+
+def _subscript(path: Path) -> tuple[int, ...]:
+    """The subscripts of a path: after a first one there is nothing but element 0."""
+    return tuple(step for step in path if isinstance(step, int))
+
+
+def _element(value: Value, subscripts: tuple[int, ...]) -> Value:
+    for subscript in subscripts:
+        values = value if isinstance(value, list) else [value]
+        value = values[subscript] if subscript < len(values) else None
+    return value
+
+
+def _text(value: Value) -> bytes:
+    """Write a scalar: booleans as 1 and 0, and 0 for NaN, as AMPS does in views."""
+    if value is None:
+        return b""
+    if isinstance(value, bool):
+        return b"1" if value else b"0"
+    if isinstance(value, float) and isnan(value):
+        return b"0"
+    return encode_text(str(value))

@@ -1,0 +1,242 @@
+"""Reading what can be read from JSON that is broken, or that the fast parsers refuse.
+
+The scanner goes through a body once, from the front, keeps the members that are wanted and skips
+the rest. It never fails: where the body is malformed it stops with what it has found. Unlike the
+parsers it takes bytes that are no UTF-8, half surrogate pairs (read as U+FFFD), numbers of any
+size, NaN and Infinity, and a byte order mark. What nests deeper than `MAX_DEPTH` is passed over;
+time is proportional to the length of the body.
+"""
+
+from __future__ import annotations
+
+import re
+from math import inf, nan
+from typing import TYPE_CHECKING, TypeAlias
+
+from server.message_types.text import decode_text
+from server.message_types.wanted import MAX_DEPTH
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from server.message_types.trees import Tree
+
+Names: TypeAlias = dict[str, "Names"]
+"""The members to keep, by name, each with the members to keep in it."""
+
+_STRING = rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"'
+_TOKEN = re.compile(rb"[ \t\r\n]*+(" + _STRING + rb'|[{}\[\],:]|[^ \t\r\n{}\[\],:"]++)', re.DOTALL)
+_STRUCTURE = re.compile(_STRING + rb'|[{}\[\]"]', re.DOTALL)
+_SPACE = b" \t\r\n"
+_BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+
+_ESCAPE = re.compile(
+    r"\\u([dD][89abAB][0-9a-fA-F]{2})\\u([dD][c-fC-F][0-9a-fA-F]{2})"
+    r"|\\u([0-9a-fA-F]{4})|\\(.)",
+    re.DOTALL,
+)
+_ESCAPED = {"b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t"}
+
+_INTEGER = re.compile(rb"-?[0-9]{1,20}")
+_NUMBER = re.compile(rb"-?[0-9]++(?:\.[0-9]++)?+(?:[eE][+-]?[0-9]++)?+")
+_LEAST_INTEGER = -(2**63)
+_GREATEST_INTEGER = 2**64 - 1
+_WORDS: dict[bytes, bool | float | None] = {
+    b"true": True,
+    b"false": False,
+    b"null": None,
+    b"NaN": nan,
+    b"Infinity": inf,
+    b"-Infinity": -inf,
+}
+
+
+class _MalformedError(ValueError):
+    """The scanner is at something that is not JSON."""
+
+
+class _AllFound(Exception):
+    """Every wanted member has been read."""
+
+
+def scan(body: bytes, names: Names, *, first_wins: bool) -> Tree:
+    """Read the wanted members of a body.
+
+    Args:
+        body: JSON, or what was meant to be.
+        names: the members to keep.
+        first_wins: of members with one name keep the first, and stop as soon as all are found;
+            otherwise keep the last, and nothing at all of a body that is malformed anywhere.
+
+    Returns:
+        The body with no members but the wanted ones.
+    """
+    scanner = _Scanner(body, first_wins=first_wins)
+    try:
+        scanner.run(names)
+    except _AllFound:
+        pass
+    except _MalformedError:
+        if not first_wins:
+            return None
+    return scanner.root
+
+
+def split_members(text: bytes) -> dict[str, bytes]:
+    """Take a well-formed object apart into names and texts of values; of equal names the first."""
+    return _Scanner(text, first_wins=True).split()
+
+
+class _Scanner:
+    """One pass over one body; `root` is what has been read so far."""
+
+    def __init__(self, body: bytes, *, first_wins: bool) -> None:
+        self._body = body
+        self._first_wins = first_wins
+        self._position = len(_BYTE_ORDER_MARK) if body.startswith(_BYTE_ORDER_MARK) else 0
+        self.root: Tree = None
+
+    def run(self, names: Names) -> None:
+        """Read the whole body into `root`."""
+        self._value(self._token(), names, 0, self._set_root)
+        if self._body[self._position :].strip(_SPACE):
+            raise _MalformedError
+
+    def split(self) -> dict[str, bytes]:
+        """Read the body's members as text, see `split_members`."""
+        members: dict[str, bytes] = {}
+        self._token()
+        token = self._token()
+        while token != b"}":
+            self._token()
+            name = _text(token)
+            token = self._token()
+            start = self._position - len(token)
+            self._skip(token)
+            members.setdefault(name, self._body[start : self._position])
+            token = self._after_comma(b"}")
+        return members
+
+    def _set_root(self, value: Tree) -> None:
+        self.root = value
+
+    def _value(self, token: bytes, names: Names, depth: int, put: Callable[[Tree], None]) -> None:
+        """Read a value that begins with `token`.
+
+        A container is handed to `put` before it is filled: it stays if the body breaks off in it.
+        """
+        if token == b"{":
+            members: dict[str, Tree] = {}
+            put(members)
+            if names and depth < MAX_DEPTH:
+                self._members(members, names, depth)
+            else:
+                self._skip(token)
+        elif token == b"[":
+            elements: list[Tree] = []
+            put(elements)
+            if depth < MAX_DEPTH:
+                self._elements(elements, names, depth)
+            else:
+                self._skip(token)
+        else:
+            put(_scalar(token))
+
+    def _members(self, members: dict[str, Tree], names: Names, depth: int) -> None:
+        token = self._token()
+        while token != b"}":
+            if not token.startswith(b'"') or self._token() != b":":
+                raise _MalformedError
+            name = _text(token)
+            token = self._token()
+            if name in names and not (self._first_wins and name in members):
+                self._member(members, name, token, names, depth)
+            else:
+                self._skip(token)
+            token = self._after_comma(b"}")
+
+    def _member(
+        self, members: dict[str, Tree], name: str, token: bytes, names: Names, depth: int
+    ) -> None:
+        def put(value: Tree) -> None:
+            members[name] = value
+
+        self._value(token, names[name], depth + 1, put)
+        if self._first_wins and not depth and len(members) == len(names):
+            raise _AllFound
+
+    def _elements(self, elements: list[Tree], names: Names, depth: int) -> None:
+        token = self._token()
+        while token != b"]":
+            self._value(token, names, depth + 1, elements.append)
+            token = self._after_comma(b"]")
+
+    def _after_comma(self, end: bytes) -> bytes:
+        """Read what follows an element: a comma and the next token, or the container's end."""
+        token = self._token()
+        if token == end:
+            return token
+        if token != b",":
+            raise _MalformedError
+        token = self._token()
+        if token == end:
+            raise _MalformedError
+        return token
+
+    def _skip(self, token: bytes) -> None:
+        """Pass over the value that begins with `token`, looking only at brackets and quotes."""
+        if token not in (b"{", b"["):
+            _check_scalar(token)
+            return
+        depth = 1
+        for match in _STRUCTURE.finditer(self._body, self._position):
+            found = match[0]
+            if found in (b"{", b"["):
+                depth += 1
+            elif found in (b"}", b"]"):
+                depth -= 1
+                if not depth:
+                    self._position = match.end()
+                    return
+            elif found == b'"':
+                break
+        raise _MalformedError
+
+    def _token(self) -> bytes:
+        match = _TOKEN.match(self._body, self._position)
+        if match is None:
+            raise _MalformedError
+        self._position = match.end()
+        return match[1]
+
+
+def _check_scalar(token: bytes) -> None:
+    if not token.startswith(b'"') and token not in _WORDS and not _NUMBER.fullmatch(token):
+        raise _MalformedError
+
+
+def _scalar(token: bytes) -> bool | int | float | str | None:
+    if token.startswith(b'"'):
+        return _text(token)
+    if token in _WORDS:
+        return _WORDS[token]
+    if _INTEGER.fullmatch(token) and _LEAST_INTEGER <= int(token) <= _GREATEST_INTEGER:
+        return int(token)
+    if _NUMBER.fullmatch(token):
+        return float(token)
+    raise _MalformedError
+
+
+def _text(token: bytes) -> str:
+    text = decode_text(token[1:-1])
+    return _ESCAPE.sub(_unescape, text) if "\\" in text else text
+
+
+def _unescape(escape: re.Match[str]) -> str:
+    high, low, single, character = escape.groups()
+    if high:
+        return chr(0x10000 + ((int(high, 16) - 0xD800) << 10) + int(low, 16) - 0xDC00)
+    if single:
+        code = int(single, 16)
+        return chr(0xFFFD if 0xD800 <= code <= 0xDFFF else code)
+    return _ESCAPED.get(character, character)

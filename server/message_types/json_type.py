@@ -1,0 +1,136 @@
+"""The message type `json`: extractors from `json_read`; rebuilding by moving members about as text.
+
+A rebuilt body keeps the digits of numbers, the escapes of strings and the order of members; only
+the white space between the members of an object goes.
+"""
+
+from __future__ import annotations
+
+import json
+from functools import lru_cache
+from typing import TYPE_CHECKING, TypeVar, cast
+
+import msgspec
+import simdjson
+
+from server.message_types.base import BodyError, Capabilities
+from server.message_types.json_read import KEPT_BUFFERS, first_wins_extractor, last_wins_extractor
+from server.message_types.json_scan import split_members
+from server.message_types.raw_trees import RawTreeType
+from server.message_types.text import encode_text
+from server.message_types.wanted import MAX_DEPTH
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping, Sequence
+
+    from server.message_types.base import Extractor, Path, Value
+    from server.message_types.options import Options
+    from server.message_types.raw_trees import RawNode, RawTree
+    from server.message_types.registry import Find
+
+_decode_members = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
+_decode_elements = msgspec.json.Decoder(list[msgspec.Raw]).decode
+
+_Decoded = TypeVar("_Decoded")
+
+_PARSER = simdjson.Parser()
+_BRACE = ord("{")
+_NULLS = (b"null", b'""')
+"""An empty string is NULL too (AMPS User Guide, AMPS Data Types)."""
+
+
+class JsonType(RawTreeType):
+    """`json`, with the option `EarlyTerminationOptimization`. Leaves are JSON texts."""
+
+    capabilities = Capabilities()
+
+    def __init__(self, name: str, options: Options, _find: Find) -> None:
+        self._first_wins = options.boolean("EarlyTerminationOptimization", default=True)
+        options.reject_unknown()
+        self.name = name
+
+    def extractor(self, paths: Sequence[Path]) -> Extractor:
+        """Compile a reader of `paths`, see `MessageType.extractor`."""
+        return first_wins_extractor(paths) if self._first_wins else last_wins_extractor(paths)
+
+    def parse(self, body: bytes) -> RawTree:
+        """See `RawTreeType.parse`."""
+        return self._parse(body, 0)
+
+    def render(self, tree: RawTree) -> bytes:
+        """See `RawTreeType.render`."""
+        members = [
+            _label(name) + (node if isinstance(node, bytes) else self.render(node))
+            for name, node in tree.items()
+        ]
+        return b"{%b}" % b",".join(members)
+
+    def leaf(self, value: Value) -> bytes:
+        """See `RawTreeType.leaf`."""
+        if isinstance(value, str):
+            return _quote(value)
+        if isinstance(value, list):
+            return b"[%b]" % b",".join([self.leaf(element) for element in value])
+        return msgspec.json.encode(value)  # NaN and infinities become null
+
+    def is_null(self, leaf: bytes) -> bool:
+        """See `RawTreeType.is_null`."""
+        return leaf in _NULLS
+
+    def same(self, one: bytes, other: bytes) -> bool:
+        """See `RawTreeType.same`: digits are part of a number, so only equal texts are the same."""
+        return one == other
+
+    def elements(self, leaf: bytes) -> list[RawNode] | None:
+        """See `RawTreeType.elements`."""
+        if not leaf.startswith(b"["):
+            return None
+        texts = [bytes(raw) for raw in _decoded(_decode_elements, leaf)]
+        return [self._parse(text, 1) if text[0] == _BRACE else text for text in texts]
+
+    def array(self, elements: Iterable[RawNode]) -> bytes:
+        """See `RawTreeType.array`."""
+        return b"[%b]" % b",".join([self._render(element) for element in elements])
+
+    def _parse(self, text: bytes, depth: int) -> RawTree:
+        if depth == MAX_DEPTH:
+            raise BodyError(f"JSON: objects nest deeper than {MAX_DEPTH}")
+        members: Mapping[str, bytes | msgspec.Raw] = _decoded(_decode_members, text)
+        if self._first_wins and _count_members(text) != len(members):
+            members = split_members(text)
+        tree: RawTree = {}
+        for name, raw in members.items():
+            value = bytes(raw)
+            tree[name] = self._parse(value, depth + 1) if value[0] == _BRACE else value
+        return tree
+
+    def _render(self, node: RawNode) -> bytes:
+        return node if isinstance(node, bytes) else self.render(node)
+
+
+def _decoded(decode: Callable[[bytes], _Decoded], text: bytes) -> _Decoded:
+    try:
+        return decode(text)
+    except (ValueError, RecursionError) as error:
+        raise BodyError(f"JSON: {error}") from None
+
+
+def _count_members(text: bytes) -> int | None:
+    """Count an object's members, those of equal names too; None if simdjson refuses the object."""
+    parser = _PARSER if len(text) <= KEPT_BUFFERS else simdjson.Parser()
+    try:
+        return len(cast("simdjson.Object", parser.parse(text)))
+    except (ValueError, RuntimeError):
+        return None
+
+
+def _quote(text: str) -> bytes:
+    try:
+        return msgspec.json.encode(text)
+    except UnicodeEncodeError:  # bytes that were no UTF-8
+        return encode_text(json.dumps(text, ensure_ascii=False))
+
+
+@lru_cache(maxsize=8192)
+def _label(name: str) -> bytes:
+    return _quote(name) + b":"

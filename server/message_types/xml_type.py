@@ -1,0 +1,262 @@
+"""The message type `xml`: elements are fields, their attributes `@name`.
+
+Elements of one name beside each other are an array. All values are text, and an element without
+content is NULL. Rebuilding works on the parsed tree: elements that are not concerned keep their
+text; comments, processing instructions and the XML declaration are not kept.
+"""
+
+from __future__ import annotations
+
+from copy import deepcopy
+from typing import TYPE_CHECKING
+
+from lxml import etree
+
+from server.message_types.base import BodyError, Capabilities
+from server.message_types.selection import Selection, selection_of
+from server.message_types.xml_tree import (
+    MAX_DEPTH,
+    attribute_key,
+    children,
+    name_of,
+    parse,
+    parse_readable,
+    render,
+    text_for,
+    text_of,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from server.message_types.base import Extractor, Field, Path, Value
+    from server.message_types.options import Options
+    from server.message_types.registry import Find
+
+_NOTHING = Selection(include=False)
+
+
+class XmlType:
+    """`xml`; it has no options."""
+
+    capabilities = Capabilities()
+
+    def __init__(self, name: str, options: Options, _find: Find) -> None:
+        options.reject_unknown()
+        self.name = name
+
+    def extractor(self, paths: Sequence[Path]) -> Extractor:
+        """Compile a reader of `paths`, see `MessageType.extractor`."""
+        empty: tuple[Value, ...] = (None,) * len(paths)
+        too_deep = [len(_elements(path)) > MAX_DEPTH for path in paths]
+
+        def extract(body: bytes) -> tuple[Value, ...]:
+            root = parse_readable(body)
+            if root is None:
+                return empty
+            return tuple(
+                [
+                    None if deep else _read(root, path)
+                    for path, deep in zip(paths, too_deep, strict=True)
+                ]
+            )
+
+        return extract
+
+    def build(self, fields: Sequence[Field]) -> bytes:
+        """Make a body from values, see `MessageType.build`."""
+        return self.update(b"", fields)
+
+    def merge(self, stored: bytes, delta: bytes) -> bytes:
+        """Apply a delta, see `MessageType.merge`."""
+        root = parse(stored)
+        _merge(root, parse(delta))
+        return render(root)
+
+    def differ(self, previous: bytes, current: bytes, keep: Sequence[Path]) -> bytes | None:
+        """Find the difference for delta subscribers, see `MessageType.differ`."""
+        changed, difference = _differ(parse(previous), parse(current), selection_of(keep))
+        return render(difference) if changed else None
+
+    def select(self, body: bytes, selection: Selection) -> bytes:
+        """Apply a select list, see `MessageType.select`."""
+        root = parse(body)
+        _select(root, selection)
+        return render(root)
+
+    def update(self, body: bytes, fields: Sequence[Field]) -> bytes:
+        """Set fields, see `MessageType.update`."""
+        root = parse(body)
+        for path, value in fields:
+            try:
+                _set(root, path, value)
+            except ValueError as error:  # names that are none in XML
+                raise BodyError(f"XML: {error}") from None
+        return render(root)
+
+
+def _elements(path: Path) -> list[str]:
+    return [step for step in path if isinstance(step, str) and not step.startswith("@")]
+
+
+def _read(root: etree._Element, path: Path) -> Value:
+    nodes = [root]
+    *above, last = path
+    while isinstance(last, int) and above and isinstance(above[-1], int):
+        *above, last = above  # a value's element 0 is the value itself
+    subscript = last if isinstance(last, int) else None
+    steps = above if subscript is not None else [*above, last]
+    attribute = str(steps[-1])[1:] if str(steps[-1]).startswith("@") else None
+    for step in steps if attribute is None else steps[:-1]:
+        if isinstance(step, int):
+            nodes = nodes[step : step + 1]
+        else:
+            nodes = [child for node in nodes for child in children(node, step)]
+    if attribute is None:
+        values = [text_of(node) for node in nodes]
+    else:
+        values = [node.get(attribute_key(node, attribute)) or None for node in nodes]
+    if subscript is not None:
+        return values[subscript] if subscript < len(values) else None
+    return list(values) if len(values) > 1 else values[0] if values else None
+
+
+def _by_tag(parent: etree._Element) -> dict[str, list[etree._Element]]:
+    groups: dict[str, list[etree._Element]] = {}
+    for child in parent:
+        groups.setdefault(str(child.tag), []).append(child)
+    return groups
+
+
+def _merge(stored: etree._Element, delta: etree._Element) -> None:
+    """Apply a delta to an element: one element merges into one, several replace all there are."""
+    for name, value in delta.items():
+        if value:
+            stored.set(name, value)
+    if text_of(delta) is not None:
+        stored.text = delta.text
+    olds_by_tag = _by_tag(stored)
+    for tag, news in _by_tag(delta).items():
+        olds = olds_by_tag.get(tag, [])
+        if len(news) == 1 and len(olds) == 1:
+            _merge(olds[0], news[0])
+        elif not all(map(_is_null, news)):
+            _replace(stored, olds, news)
+
+
+def _is_null(element: etree._Element) -> bool:
+    return not len(element) and not element.attrib and not element.text
+
+
+def _replace(
+    parent: etree._Element, olds: Sequence[etree._Element], news: Sequence[etree._Element]
+) -> None:
+    """Put elements where the first of the old ones was, or at the end."""
+    index = parent.index(olds[0]) if olds else len(parent)
+    for old in olds:
+        parent.remove(old)
+    for offset, new in enumerate(news):
+        new.tail = None
+        parent.insert(index + offset, new)
+
+
+def _differ(
+    previous: etree._Element, current: etree._Element, keep: Selection
+) -> tuple[bool, etree._Element]:
+    """Whether an element differs beyond what is kept anyway, and what of it goes out."""
+    difference = etree.Element(current.tag, nsmap=current.nsmap)
+    changed = False
+    for name, value in current.items():
+        if keep.includes((f"@{name}",)):
+            difference.set(name, value)
+        elif value != previous.get(name):
+            changed = True
+            difference.set(name, value)
+    if text_of(current) != text_of(previous):
+        changed = True
+        difference.text = current.text
+    before = _by_tag(previous)
+    for tag, news in _by_tag(current).items():
+        rule = keep.children.get(name_of(news[0]), _NOTHING) if keep.children else _NOTHING
+        olds = before.get(tag, [])
+        if rule.include:
+            difference.extend(map(_copy, news))
+        elif len(news) == 1 and len(olds) == 1:
+            if _is_same_leaf(olds[0], news[0]):
+                continue
+            inner_changed, inner = _differ(olds[0], news[0], rule)
+            changed = changed or inner_changed
+            if inner_changed or len(inner) or inner.attrib:
+                difference.append(inner)
+        elif list(map(_text, news)) != list(map(_text, olds)):
+            changed = True
+            difference.extend(map(_copy, news))
+    return changed, difference
+
+
+def _is_same_leaf(one: etree._Element, other: etree._Element) -> bool:
+    plain = not (len(one) or len(other) or one.attrib or other.attrib)
+    return plain and one.text == other.text
+
+
+def _copy(element: etree._Element) -> etree._Element:
+    copied = deepcopy(element)
+    copied.tail = None
+    return copied
+
+
+def _text(element: etree._Element) -> bytes:
+    return etree.tostring(element, encoding="utf-8", with_tail=False)
+
+
+def _select(element: etree._Element, selection: Selection) -> None:
+    """Take away from an element what a selection does not let through."""
+    for name in list(element.attrib):
+        if not selection.includes((f"@{name}",)):
+            del element.attrib[name]
+    if not selection.include:
+        element.text = None
+    for child in list(element):
+        if not selection.include:
+            child.tail = None
+        rule = selection.children.get(name_of(child))
+        if rule is None:
+            keep = selection.include
+        else:
+            _select(child, rule)
+            keep = rule.include or not _is_null(child)
+        if not keep:
+            element.remove(child)
+
+
+def _set(root: etree._Element, path: Path, value: Value) -> None:
+    names = [step for step in path if isinstance(step, str)]
+    if len(_elements(path)) > MAX_DEPTH:
+        raise BodyError(f"XML: elements nest deeper than {MAX_DEPTH}")
+    *above, last = names
+    parent = root
+    for name in above:
+        found = children(parent, name)
+        parent = found[0] if found else _new(parent, name)
+    if last.startswith("@"):
+        key = attribute_key(parent, last[1:])
+        text = text_for(value[0] if isinstance(value, list) else value)
+        parent.attrib.pop(key, None)
+        if text is not None:
+            parent.set(key, text)
+        return
+    values = value if isinstance(value, list) else [value]
+    elements = children(parent, last)
+    for extra in elements[len(values) :]:
+        parent.remove(extra)
+    elements += [_new(parent, last) for _ in values[len(elements) :]]
+    for element, scalar in zip(elements, values, strict=False):
+        del element[:]
+        element.text = text_for(scalar)
+
+
+def _new(parent: etree._Element, name: str) -> etree._Element:
+    prefix, _, local = name.rpartition(":")
+    if prefix and prefix not in parent.nsmap:
+        raise BodyError(f"XML: the prefix of {name} is not declared")
+    return etree.SubElement(parent, f"{{{parent.nsmap[prefix]}}}{local}" if prefix else local)

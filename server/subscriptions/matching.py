@@ -1,0 +1,309 @@
+"""Which of many filters a message matches, at a cost that follows the matches and not the filters.
+
+Theory of operation. Subscriptions with the same filter share one `Filter`, which is decided once
+per message. All filters of a topic read their fields from one tuple, so that a body is parsed once,
+however many filters there are.
+
+Most filters of large systems demand that some field equals a value: `/symbol = 'IBM'`, alone or
+ANDed with other terms. One such term of each filter goes into an index: field -> value -> filters.
+A message is looked up by its own value of the field, and only the filters found there are tested,
+for the terms that the index did not decide. A filter without such a term is tested against every
+message. Among several terms that could be indexed, the one is taken whose value has the fewest
+filters so far: a value that all filters demand tells nothing.
+
+What a value is looked up under follows the rules by which `=` compares texts and numbers, which
+`server.expressions.semantics.Membership` puts into sets: a text finds equal texts and, if it is a
+numeral, equal numbers; a number finds equal numbers and texts that are equal numerals. Literals so
+large that integers and doubles lose their exact relation stay out of the index.
+
+Positions in the tuple never change while filters that use them live; when most fields have fallen
+out of use, everything is laid out anew.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Final, NamedTuple, TypeAlias, TypeVar
+
+from server.expressions import Functions, conjuncts, references, to_text
+from server.expressions.compile_message import Predicate, compile_filter
+from server.expressions.context import NO_CONTEXT, MessageContext
+from server.expressions.numerals import numeral
+from server.expressions.semantics import Membership
+from server.expressions.tree import (
+    And,
+    Call,
+    Comparison,
+    Expr,
+    Identifier,
+    In,
+    Literal,
+    Reference,
+    walk,
+)
+from server.message_types.base import Extractor, MessageType, Value
+
+_FEW_FIELDS: Final = 16
+
+_Key = TypeVar("_Key")
+
+
+class Filter:
+    """One distinct filter of a topic.
+
+    Attributes:
+        expr: its tree.
+        text: its normal form, which tells filters apart.
+        users: how many subscriptions share it.
+        asks_for_context: whether it calls functions, which may ask about more than the body.
+    """
+
+    __slots__ = ("asks_for_context", "expr", "text", "users")
+
+    def __init__(self, expr: Expr, text: str) -> None:
+        self.expr = expr
+        self.text = text
+        self.users = 0
+        self.asks_for_context = any(isinstance(node, Call) for node in walk(expr))
+
+
+Candidate: TypeAlias = tuple[Filter, Predicate | None]
+"""A filter that may match, and the test of the terms that are not decided yet; None if all are."""
+
+
+class FilterSet:
+    """The distinct filters on one topic.
+
+    Args:
+        message_type: how bodies are read.
+        functions: what the filters may call.
+    """
+
+    def __init__(self, message_type: MessageType, functions: Functions) -> None:
+        self._message_type = message_type
+        self._functions = functions
+        self._filters: dict[str, Filter] = {}
+        self._layout: dict[Reference, int] = {}  # field -> position in the tuple of values
+        self._field_uses: Counter[Reference] = Counter()
+        self._extract: Extractor | None = None
+        self._indexes: dict[int, _FieldIndex] = {}  # by position
+        self._scanned: dict[str, tuple[Filter, Predicate]] = {}
+        self._indexed_terms: dict[str, _Term] = {}
+        self._tests: dict[str, Predicate] = {}
+
+    def __bool__(self) -> bool:
+        return bool(self._filters)
+
+    @property
+    def asks_for_context(self) -> bool:
+        """Whether some filter asks about more than the body."""
+        return any(filter_.asks_for_context for filter_ in self._filters.values())
+
+    def add(self, expr: Expr) -> Filter:
+        """Add a user of a filter.
+
+        Args:
+            expr: the filter's tree.
+
+        Returns:
+            The filter, shared with all users of an equal one.
+        """
+        text = to_text(expr)
+        filter_ = self._filters.get(text)
+        if filter_ is None:
+            filter_ = self._filters[text] = Filter(expr, text)
+            self._place(filter_)
+        filter_.users += 1
+        return filter_
+
+    def remove(self, filter_: Filter) -> None:
+        """Take a user of a filter away; without users it is decided no more."""
+        filter_.users -= 1
+        if filter_.users:
+            return
+        del self._filters[filter_.text]
+        self._displace(filter_)
+        unused = len(self._layout) - len(self._field_uses)
+        if unused > max(_FEW_FIELDS, len(self._field_uses)):
+            self._begin_layout()
+            for remaining in self._filters.values():
+                self._place(remaining)
+
+    def match(self, body: bytes, context: MessageContext = NO_CONTEXT) -> tuple[Filter, ...]:
+        """Find the filters that a message matches.
+
+        Args:
+            body: the message's body.
+            context: what filters may ask about the message besides its fields.
+        """
+        extract = self._extract
+        if extract is None:
+            paths = [reference.path for reference in self._layout]
+            extract = self._extract = self._message_type.extractor(paths)
+        values = extract(body)
+        matched = [filter_ for filter_, test in self._scanned.values() if test(values, context)]
+        for position, index in self._indexes.items():
+            for filter_, test in index.find(values[position]):
+                if test is None or test(values, context):
+                    matched.append(filter_)
+        return tuple(dict.fromkeys(matched)) if len(matched) > 1 else tuple(matched)
+
+    def _begin_layout(self) -> None:
+        self._extract = None
+        for part in (
+            self._layout,
+            self._field_uses,
+            self._indexes,
+            self._scanned,
+            self._indexed_terms,
+            self._tests,
+        ):
+            part.clear()
+
+    def _place(self, filter_: Filter) -> None:
+        for reference in references(filter_.expr):
+            if reference not in self._layout:
+                self._layout[reference] = len(self._layout)
+                self._extract = None
+            self._field_uses[reference] += 1
+        term = min(_indexable_terms(filter_.expr), key=self._crowd, default=None)
+        if term is None:
+            self._scanned[filter_.text] = filter_, self._test(filter_.expr)
+            return
+        self._indexed_terms[filter_.text] = term
+        index = self._indexes.setdefault(self._layout[term.field], _FieldIndex())
+        index.add(term.values, (filter_, None if term.rest is None else self._test(term.rest)))
+
+    def _displace(self, filter_: Filter) -> None:
+        for reference in references(filter_.expr):
+            self._field_uses[reference] -= 1
+            if not self._field_uses[reference]:
+                del self._field_uses[reference]
+        term = self._indexed_terms.pop(filter_.text, None)
+        if term is None:
+            del self._scanned[filter_.text]
+            return
+        position = self._layout[term.field]
+        self._indexes[position].remove(term.values, filter_)
+        if not self._indexes[position]:
+            del self._indexes[position]
+
+    def _crowd(self, term: _Term) -> int:
+        """How many filters share the values that a term demands."""
+        position = self._layout.get(term.field)
+        index = None if position is None else self._indexes.get(position)
+        return 0 if index is None else index.crowd(term.values)
+
+    def _test(self, expr: Expr) -> Predicate:
+        """Compile a test, once for all filters that have it in common."""
+        text = to_text(expr)
+        test = self._tests.get(text)
+        if test is None:
+            if len(self._tests) > 2 * len(self._filters) + _FEW_FIELDS:
+                self._tests.clear()  # most belong to filters that have gone
+            layout = tuple(self._layout)
+            test = self._tests[text] = compile_filter(expr, self._functions, layout)
+        return test
+
+
+class _Term(NamedTuple):
+    """A term that demands that a field equals one of some values.
+
+    Attributes:
+        field: the field.
+        values: the values.
+        rest: the filter's other terms, None if there are none.
+    """
+
+    field: Reference
+    values: Membership
+    rest: Expr | None
+
+
+def _indexable_terms(expr: Expr) -> Iterator[_Term]:
+    terms = conjuncts(expr)
+    for position, term in enumerate(terms):
+        match term:
+            case Comparison("=", Identifier() as field, Literal() as literal):
+                literals: Sequence[Expr] = (literal,)
+            case Comparison("=", Literal() as literal, Identifier() as field):
+                literals = (literal,)
+            case In(Identifier() as field, literals):
+                pass
+            case _:
+                continue
+        given = [item.value for item in literals if isinstance(item, Literal)]
+        values = Membership(given)
+        if len(given) == len(literals) and not values.large:
+            rest = terms[:position] + terms[position + 1 :]
+            yield _Term(field.reference, values, _joined(rest))
+
+
+def _joined(terms: tuple[Expr, ...]) -> Expr | None:
+    if not terms:
+        return None
+    return terms[0] if len(terms) == 1 else And(terms)
+
+
+class _FieldIndex:
+    """The filters that demand values of one field, by value."""
+
+    __slots__ = ("_numbers", "_text_numbers", "_texts")
+
+    def __init__(self) -> None:
+        self._texts: dict[str, list[Candidate]] = {}
+        self._numbers: dict[float, list[Candidate]] = {}
+        self._text_numbers: dict[float, list[Candidate]] = {}
+
+    def __bool__(self) -> bool:
+        return bool(self._texts or self._numbers or self._text_numbers)
+
+    def add(self, values: Membership, candidate: Candidate) -> None:
+        """Find a candidate by any of some values."""
+        for word in values.texts:
+            self._texts.setdefault(word, []).append(candidate)
+        for number in values.numbers:
+            self._numbers.setdefault(number, []).append(candidate)
+        for number in values.text_numbers:
+            self._text_numbers.setdefault(number, []).append(candidate)
+
+    def remove(self, values: Membership, filter_: Filter) -> None:
+        """Find a filter no more."""
+        _remove(self._texts, values.texts, filter_)
+        _remove(self._numbers, values.numbers, filter_)
+        _remove(self._text_numbers, values.text_numbers, filter_)
+
+    def crowd(self, values: Membership) -> int:
+        """How many filters are found by the busiest of some values."""
+        lists = [self._texts.get(word, ()) for word in values.texts]
+        lists += [self._numbers.get(number, ()) for number in values.numbers]
+        return max(map(len, lists), default=0)
+
+    def find(self, value: Value) -> Iterable[Candidate]:
+        """Find the candidates for a message's value."""
+        if isinstance(value, str):
+            found = self._texts.get(value, _NOBODY)
+            if self._numbers and (number := numeral(value)) is not None:
+                return [*found, *self._numbers.get(number, _NOBODY)]
+            return found
+        if isinstance(value, list):
+            return dict.fromkeys(candidate for item in value for candidate in self.find(item))
+        if value is None:
+            return _NOBODY
+        found = self._numbers.get(value, _NOBODY)
+        if self._text_numbers:
+            return [*found, *self._text_numbers.get(value, _NOBODY)]
+        return found
+
+
+_NOBODY: Final[list[Candidate]] = []
+
+
+def _remove(by_value: dict[_Key, list[Candidate]], values: Iterable[_Key], filter_: Filter) -> None:
+    for value in values:
+        remaining = [candidate for candidate in by_value[value] if candidate[0] is not filter_]
+        if remaining:
+            by_value[value] = remaining
+        else:
+            del by_value[value]

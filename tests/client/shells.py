@@ -1,0 +1,55 @@
+"""Lets one test drive both shells: the blocking client in the clothes of the asyncio client."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Self, cast
+
+from client import AsyncClient, Client, Message, MessageStream
+
+NewClient = Callable[..., AsyncClient]
+
+_NOT_AWAITED = {"close"}
+
+
+class _Disguised:
+    """Makes each method of a blocking object a coroutine."""
+
+    def __init__(self, inner: Any) -> None:
+        self._inner = inner
+
+    def __getattr__(self, name: str) -> Any:
+        attribute = getattr(self._inner, name)
+        if not callable(attribute) or name in _NOT_AWAITED:
+            return attribute
+
+        async def call(*arguments: Any, **keywords: Any) -> Any:
+            result = attribute(*arguments, **keywords)
+            return _Disguised(result) if isinstance(result, MessageStream) else result
+
+        return call
+
+    async def __aenter__(self) -> Self:
+        self._inner.__enter__()
+        return self
+
+    async def __aexit__(self, *exception: Any) -> None:
+        self._inner.__exit__(*exception)
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> Message:
+        try:
+            message: Message = next(self._inner)
+        except StopIteration:
+            raise StopAsyncIteration from None
+        return message
+
+
+def blocking_client(*arguments: Any, **keywords: Any) -> AsyncClient:
+    """A blocking client that is awaited."""
+    return cast(AsyncClient, _Disguised(Client(*arguments, **keywords)))
+
+
+SHELLS: dict[str, NewClient] = {"blocking": blocking_client, "asyncio": AsyncClient}

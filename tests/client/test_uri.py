@@ -1,0 +1,69 @@
+"""Server URIs: what they say, and what is wrong with those that say nothing."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from client import InvalidUriError, ServerUri, parse_uri
+
+READABLE = [
+    ("tcp://localhost:9007/amps/json", ServerUri("tcp", "localhost", 9007, message_type="json")),
+    ("tcp://localhost:9007/amps", ServerUri("tcp", "localhost", 9007)),
+    ("tcp://localhost:9007", ServerUri("tcp", "localhost", 9007)),
+    ("tcps://h:1/amps/fix", ServerUri("tcps", "h", 1, message_type="fix")),
+    ("tcp://ann@h:1/amps", ServerUri("tcp", "h", 1, "ann")),
+    ("tcp://ann:a%40b@h:1", ServerUri("tcp", "h", 1, "ann", "a@b")),
+    ("tcp://ann:@h:1", ServerUri("tcp", "h", 1, "ann", "")),
+    ("tcp://[::1]:9007/amps/json", ServerUri("tcp", "::1", 9007, message_type="json")),
+    (
+        "tcp://h:1/amps/json?tcp_nodelay=false&tcp_sndbuf=8192",
+        ServerUri("tcp", "h", 1, None, None, "json", {"tcp_nodelay": 0, "tcp_sndbuf": 8192}),
+    ),
+]
+
+
+@pytest.mark.parametrize(("text", "expected"), READABLE)
+def test_a_uri_says_where_how_and_as_whom(text: str, expected: ServerUri) -> None:
+    assert parse_uri(text) == expected
+
+
+UNREADABLE = [
+    ("localhost:9007", "begins with tcp:// or tcps://"),
+    ("http://localhost:9007/amps", "begins with tcp:// or tcps://"),
+    ("tcp://localhost/amps", "expected host:port"),
+    ("tcp://:9007/amps", "expected host:port"),
+    ("tcp://localhost:nine/amps", "Port could not be cast"),
+    ("tcp://localhost:99999/amps", "0-65535"),
+    ("tcp://localhost:1/json", "expected the path /amps or /amps/TYPE"),
+    ("tcp://localhost:1/amps/json/more", "expected the path"),
+    ("tcp://localhost:1/amps?tcp_sndbuf=big", "tcp_sndbuf is 'big', expected a number of bytes"),
+    ("tcp://localhost:1/amps?tcp_nodelay=2", "expected true or false"),
+    ("tcp://localhost:1/amps?colour=red", "unknown connection parameter colour; known are"),
+]
+
+
+@pytest.mark.parametrize(("text", "message"), UNREADABLE)
+def test_a_text_that_is_no_uri_is_explained(text: str, message: str) -> None:
+    with pytest.raises(InvalidUriError) as caught:
+        parse_uri(text)
+    assert message in str(caught.value)
+
+
+def test_no_printed_form_has_the_password() -> None:
+    uri = parse_uri("tcp://ann:secret@h:1/amps/json")
+    assert str(uri) == "tcp://ann@h:1/amps/json"
+    assert "secret" not in repr(uri)
+    with pytest.raises(InvalidUriError) as caught:
+        parse_uri("tcp://ann:secret@h/amps")
+    assert "secret" not in str(caught.value)
+
+
+@given(st.text(max_size=40), st.sampled_from(["", "tcp://", "tcp://h:1/amps?", "tcps://a:b@"]))
+def test_any_text_is_read_or_refused(text: str, start: str) -> None:
+    try:
+        uri = parse_uri(start + text)
+    except InvalidUriError:
+        return
+    assert parse_uri(str(uri)).address == uri.address

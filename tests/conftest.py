@@ -1,0 +1,11 @@
+"""Options that the whole suite understands."""
+
+import pytest
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--update-golden",
+        action="store_true",
+        help="write what the program says now into the golden files, to be reviewed as a change",
+    )

@@ -1,0 +1,324 @@
+"""The message type json: the values of paths, also in odd and broken bodies, and rebuilding."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable, Sequence
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from server.message_types.base import BodyError, MessageTypeError, Path, Value
+from server.message_types.json_read import scanning_extractor
+from server.message_types.paths import parse_path
+from server.message_types.registry import create
+from server.message_types.selection import parse_selection
+from server.message_types.trees import Tree, read_path
+from tests.message_types.bodies import DOCUMENTS, damaged, paths_of, survives
+
+FIRST = create("json", "json", {})
+LAST = create("json", "json", {"EarlyTerminationOptimization": ["false"]})
+
+ORDER = b"""{"id": 7, "px": 102.00, "note": null, "empty": "", "live": true,
+ "quote": {"bid": 1.10, "ask": {"px": 2}}, "tags": ["a", "b"], "none": [], "hollow": {},
+ "legs": [{"px": 1, "q": 5}, {"px": 2}], "text": "\\u00e9\\ud83d\\ude00\\n"}"""
+
+
+def texts(document: object) -> bytes:
+    return json.dumps(document, ensure_ascii=False).encode()
+
+
+def extract(body: bytes, *paths: str, last: bool = False) -> tuple[Value, ...]:
+    kind = LAST if last else FIRST
+    return kind.extractor([parse_path(path) for path in paths])(body)
+
+
+@pytest.mark.parametrize("last", [False, True])
+@pytest.mark.parametrize(
+    ("path", "value"),
+    [
+        ("/id", 7),
+        ("/px", 102.0),
+        ("/note", None),
+        ("/empty", ""),
+        ("/live", True),
+        ("/quote", None),
+        ("/quote/bid", 1.1),
+        ("/quote/ask/px", 2),
+        ("/quote/ask/px/deeper", None),
+        ("/quote/missing", None),
+        ("/missing/too", None),
+        ("/tags", ["a", "b"]),
+        ("/tags[1]", "b"),
+        ("/tags[2]", None),
+        ("/none", None),
+        ("/hollow", None),
+        ("/legs", None),
+        ("/legs/px", [1, 2]),
+        ("/legs/px[1]", 2),
+        ("/legs[1]/px", 2),
+        ("/legs/q", [5]),
+        ("/id[0]", 7),
+        ("/text", "é😀\n"),
+    ],
+)
+def test_value_of_path(path: str, value: Value, last: bool) -> None:
+    assert extract(ORDER, path, "/id", last=last) == (value, 7)
+
+
+@pytest.mark.parametrize(
+    ("body", "first", "last"),
+    [
+        (b'{"code":1,"data":"x","code":2}', 1, 2),
+        (b'{"\\u0063ode":1,"code":2}', 1, 2),
+        (b'{"code":null,"code":2}', None, 2),
+        (b'{"code":{"x":1},"code":2}', None, 2),
+        (b'{"other":{"code":9},"code":1}', 1, 1),
+        (b'{"code":[1],"code":2}', [1], 2),
+        (b'{"code":1,"code":2', 1, None),
+        (b'{"code":1} trailing', 1, None),
+        (b'{"code":1,"bad":}', 1, None),
+        (b'{"bad":tru,"code":1}', None, None),
+        (b'{"bad" 1,"code":1}', None, None),
+        (b'{"bad":"\n","code":1}', 1, 1),
+        (b'\xef\xbb\xbf{"code":1}', 1, 1),
+        (b'[{"code":1},{"code":2}]', [1, 2], [1, 2]),
+        (b'{"code":18446744073709551615}', 2**64 - 1, 2**64 - 1),
+        (b'{"code":18446744073709551616}', 2.0**64, 2.0**64),
+        (b'{"code":-9223372036854775808}', -(2**63), -(2**63)),
+        (b'{"code":-9223372036854775809}', -(2.0**63), -(2.0**63)),
+        (b'{"code":' + b"9" * 5000 + b"}", math.inf, math.inf),
+        (b'{"code":[1,' + b"9" * 30 + b"]}", [1, 1e30], [1, 1e30]),
+        (b'{"code":1e999}', math.inf, math.inf),
+        (b'{"code":-1e999}', -math.inf, -math.inf),
+        (b'{"code":1e-999}', 0.0, 0.0),
+        (b'{"code":Infinity}', math.inf, math.inf),
+        (b'{"x":NaN,"code":1}', 1, 1),
+        (b'{"code":"\xff"}', "\udcff", "\udcff"),
+        (b'{"x":"\xff","code":1}', 1, 1),
+        (b'{"code":"a\\ud800b"}', "a\ufffdb", "a\ufffdb"),
+        (b'{"code":"a\\u0000b"}', "a\0b", "a\0b"),
+        (b'{"code":[[1,[2]],3]}', [1, 2, 3], [1, 2, 3]),
+        (b'{"code":[1,{"x":2},null]}', [1, None], [1, None]),
+        (b'{"x":' + b"[" * 200_000 + b'],"code":1}', None, None),
+        (b'{"x":' + b"[" * 2000 + b"]" * 2000 + b',"code":1}', 1, 1),
+        (b'{"code":' + b'{"code":' * 5000, None, None),
+        (b"", None, None),
+        (b"null", None, None),
+        (b"5", None, None),
+        (b'"code"', None, None),
+        (b'{"code"', None, None),
+        (b'{"code":', None, None),
+        (b"\x00\x01", None, None),
+    ],
+)
+def test_odd_bodies(body: bytes, first: Value, last: Value) -> None:
+    assert extract(body, "/code") == (first,)
+    assert extract(body, "/code", last=True) == (last,)
+
+
+def test_malformed_bytes_behind_the_wanted_fields_are_not_noticed() -> None:
+    body = b'{"a":1,"b":{"c":2},"d":[3, oops'
+    assert extract(body, "/b/c", "/a") == (2, 1)
+    assert extract(body, "/a", "/d", "/e") == (1, [3], None)
+
+
+def test_paths_that_are_often_missing_are_read_all_the_same() -> None:
+    paths = [parse_path(path) for path in ("/a", "/b", "/c/d", "/l/x")]
+    read = FIRST.extractor(paths)
+    for round_ in range(60):
+        body: dict[str, object] = {"a": round_, "l": [{"x": 1}, {"x": round_}]}
+        if round_ % 7 == 0:
+            body |= {"b": "here", "c": {"d": round_}}
+        expected = (round_, body.get("b"), round_ if "c" in body else None, [1, round_])
+        assert read(texts(body)) == expected
+
+
+@pytest.mark.parametrize(
+    "name", ['"', "\\", "\n", "é", "", " ", "a b", "'", "__class__", "field_0"]
+)
+@pytest.mark.parametrize("kind", [FIRST, LAST])
+def test_any_name_can_be_read(name: str, kind: object) -> None:
+    read = (FIRST if kind is FIRST else LAST).extractor([(name,), ("x", name), ("y",)])
+    document = {name: 1, "x": {name: 2}}
+    for _ in range(20):
+        assert read(texts(document)) == (1, 2, None)
+
+
+def test_no_paths() -> None:
+    assert FIRST.extractor([])(ORDER) == ()
+    assert LAST.extractor([])(ORDER) == ()
+
+
+@given(DOCUMENTS)
+def test_every_path_reads_what_the_json_module_wrote(document: dict[str, Tree]) -> None:
+    body = texts(document)
+    paths = paths_of(document)
+    values = tuple(read_path(json.loads(body), path) for path in paths)
+    for kind in (FIRST, LAST):
+        read = kind.extractor(paths)
+        for _ in range(18):  # until missing paths have become doubtful ones
+            assert read(body) == values
+    for first_wins in (True, False):
+        assert scanning_extractor(paths, first_wins=first_wins)(body) == values
+
+
+scalars: st.SearchStrategy[bytes] = st.sampled_from(
+    [b"1", b"2.50", b'"x"', b"null", b"[1,2]", b"[]", b'[{"a":1,"a":2}]']
+)
+members: st.SearchStrategy[bytes] = st.deferred(
+    lambda: st.lists(st.tuples(st.sampled_from("abc"), scalars | members), max_size=5).map(
+        lambda pairs: b"{" + b",".join(b'"%b":%b' % (n.encode(), v) for n, v in pairs) + b"}"
+    )
+)
+
+
+def first_of(pairs: Sequence[tuple[str, object]]) -> dict[str, object]:
+    return dict(reversed(pairs))
+
+
+@given(members, st.integers(0, 2))
+def test_equal_names_at_any_depth(body: bytes, warm: int) -> None:
+    paths: list[Path] = [("a",), ("b",), ("a", "b"), ("c", "a", "b"), ("a", "a")]
+    read = FIRST.extractor(paths)
+    for _ in range(16 * warm):
+        read(b"{}")
+    first = json.loads(body, object_pairs_hook=first_of)
+    assert read(body) == tuple(read_path(first, path) for path in paths)
+    last = json.loads(body)
+    assert LAST.extractor(paths)(body) == tuple(read_path(last, path) for path in paths)
+
+
+@given(members, members)
+def test_rebuilding_keeps_what_reading_finds(stored: bytes, delta: bytes) -> None:
+    paths: list[Path] = [("a",), ("b",), ("a", "b"), ("c", "a", "b")]
+    for kind in (FIRST, LAST):
+        read = kind.extractor(paths)
+        assert read(kind.merge(stored, b"{}")) == read(stored)
+        assert read(kind.select(stored, parse_selection("+/"))) == read(stored)
+
+
+@given(damaged(DOCUMENTS.map(texts)), DOCUMENTS.map(texts))
+def test_no_body_breaks_anything(body: bytes, other: bytes) -> None:
+    survives(FIRST, body, other)
+    survives(LAST, body, other)
+
+
+@given(damaged(DOCUMENTS.map(texts)))
+def test_fast_reading_and_scanning_agree_on_bodies_of_any_quality(body: bytes) -> None:
+    paths: list[Path] = [("a",), ("b", "c"), ("id", "a"), ("c",)]
+    scanned = scanning_extractor(paths, first_wins=True)(body)
+    assert repr(FIRST.extractor(paths)(body)) == repr(scanned)
+
+
+@pytest.mark.parametrize(
+    ("stored", "delta", "merged"),
+    [
+        (b'{"a":1,"b":2}', b'{"b":3}', b'{"a":1,"b":3}'),
+        (b'{"px":102.00,"n":1E2}', b'{"q":1.50}', b'{"px":102.00,"n":1E2,"q":1.50}'),
+        (b'{"q":{"bid":1.10,"ask":2}}', b'{"q":{"ask":3}}', b'{"q":{"bid":1.10,"ask":3}}'),
+        (b'{"a":[1,2]}', b'{"a":[{"b":3}]}', b'{"a":[{"b":3}]}'),
+        (b'{"a":1}', b'{"a":null,"b":null}', b'{"a":1}'),
+        (b'{"a":1}', b'{"a":""}', b'{"a":1}'),
+        (b'{"a":1}', b'{"b":{"c":null,"d":1}}', b'{"a":1,"b":{"d":1}}'),
+        (b'{"a":{"b":1}}', b'{"a":5}', b'{"a":5}'),
+        (b'{"a":5}', b'{"a":{"b":1}}', b'{"a":{"b":1}}'),
+        (b'{ "a" : [1, 2] }', b'{ "b" : "x y" }', b'{"a":[1, 2],"b":"x y"}'),
+        (b'{"a":"\xff\\u00e9"}', b'{"b":1e999}', b'{"a":"\xff\\u00e9","b":1e999}'),
+        (b'{"a":1,"a":2}', b'{"b":1}', b'{"a":1,"b":1}'),
+    ],
+)
+def test_merge(stored: bytes, delta: bytes, merged: bytes) -> None:
+    assert FIRST.merge(stored, delta) == merged
+
+
+def test_example_of_incremental_updates() -> None:
+    stored = b'{"id":42, "contents":{"packages":[{"box":"chocolates"},{"bowl":"noodles"}]}}'
+    delta = b'{"id":42, "contents":{"packages":[{"basket":"eggs"}]}}'
+    assert json.loads(FIRST.merge(stored, delta)) == json.loads(delta)
+
+
+@pytest.mark.parametrize(
+    ("previous", "current", "difference"),
+    [
+        (b'{"id":1,"a":1}', b'{"id":1,"a":1}', None),
+        (b'{"id":1,"a":1}', b'{ "a":1, "id":1 }', None),
+        (b'{"id":1,"a":1}', b'{"a":2,"id":1}', b'{"a":2,"id":1}'),
+        (b'{"id":1,"a":1.0}', b'{"id":1,"a":1.00}', b'{"id":1,"a":1.00}'),
+        (b'{"id":1,"a":{"x":1,"y":2}}', b'{"id":1,"a":{"x":1,"y":3}}', b'{"id":1,"a":{"y":3}}'),
+        (b'{"id":1,"a":1}', b'{"id":1}', None),
+        (b'{"id":1}', b'{"id":2,"a":[1]}', b'{"id":2,"a":[1]}'),
+        (b'{"id":1}', b'{"id":2}', None),
+    ],
+)
+def test_differ(previous: bytes, current: bytes, difference: bytes | None) -> None:
+    assert FIRST.differ(previous, current, [("id",)]) == difference
+
+
+@pytest.mark.parametrize(
+    ("selection", "selected"),
+    [
+        ("-/,+/id,+/px", b'{"id":7,"px":102.00}'),
+        ("-/,+/quote/ask", b'{"quote":{"ask":{"px":2}}}'),
+        ("-/,+/legs/q", b'{"legs":[{"q":5}]}'),
+        ("-/,+/legs,-/legs/px,+/none", b'{"none":[],"legs":[{"q":5},{}]}'),
+        ("-/,+/missing", b"{}"),
+    ],
+)
+def test_select(selection: str, selected: bytes) -> None:
+    assert FIRST.select(ORDER, parse_selection(selection)) == selected
+
+
+def test_update_sets_fields_and_leaves_the_others() -> None:
+    body = b'{"px":102.00,"q":{"a":1.10},"l":[1, 2]}'
+    fields: list[tuple[Path, Value]] = [
+        (("q", "b"), 16000.0),
+        (("q", "a"), None),
+        (("new", "x"), '\udcff\u00e9"'),
+        (("l",), [1, "x", None]),
+        (("nan",), math.nan),
+    ]
+    assert FIRST.update(body, fields) == (
+        b'{"px":102.00,"q":{"a":null,"b":16000.0},"l":[1,"x",null],'
+        b'"new":{"x":"\xff\xc3\xa9\\""},"nan":null}'
+    )
+
+
+@pytest.mark.parametrize(
+    "body", [b"", b"[]", b"5", b'{"a":1', b'{"a":1} x', b'{"a":{"b":}}', b'{"a":' * 500, b"\xff"]
+)
+def test_a_body_that_cannot_be_rebuilt(body: bytes) -> None:
+    operations: list[Callable[[], object]] = [
+        lambda: FIRST.merge(b"{}", body),
+        lambda: FIRST.differ(b"{}", body, []),
+        lambda: FIRST.select(body, parse_selection("+/")),
+        lambda: FIRST.update(body, []),
+    ]
+    for operation in operations:
+        with pytest.raises(BodyError, match="JSON"):
+            operation()
+
+
+@pytest.mark.parametrize(
+    ("options", "option", "message"),
+    [
+        ({"EarlyTerminationOptimization": ["maybe"]}, "EarlyTerminationOptimization", "'maybe'"),
+        (
+            {"EarlyTerminationOptimisation": ["true"]},
+            "EarlyTerminationOptimisation",
+            "did you mean",
+        ),
+        ({"AMPSVersionCompliance": ["3"]}, "AMPSVersionCompliance", "2, 4, 5"),
+        (
+            {"EarlyTerminationOptimization": ["true", "true"]},
+            "EarlyTerminationOptimization",
+            "once",
+        ),
+    ],
+)
+def test_option_that_is_wrong(options: dict[str, list[str]], option: str, message: str) -> None:
+    with pytest.raises(MessageTypeError, match=message) as caught:
+        create("mine", "json", options)
+    assert caught.value.option == option

@@ -1,0 +1,299 @@
+"""spark as a user runs it: a process with arguments, standard streams and an exit code."""
+
+from __future__ import annotations
+
+import getpass
+import os
+import re
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.client.scripted_peer import HANG_UP, Header, accept, refuse, scripted_peer
+from tests.support.raw import frame
+from tests.support.server import RunningServer, running_server
+
+ROOT = Path(__file__).parents[2]
+SPARK = [sys.executable, "-m", "server.tools.spark"]
+SECONDS = 30
+
+
+def spark(*words: str, data: bytes = b"", **environment: str) -> tuple[int, str, str]:
+    """Run spark to its end: exit code, standard output, standard error."""
+    done = subprocess.run(
+        [*SPARK, *words],
+        cwd=ROOT,
+        env=os.environ | environment,
+        input=data,
+        capture_output=True,
+        check=False,
+        timeout=SECONDS,
+    )
+    return done.returncode, done.stdout.decode(), done.stderr.decode()
+
+
+def start(*words: str) -> subprocess.Popen[bytes]:
+    """Start spark and let it run."""
+    pipe = subprocess.PIPE
+    return subprocess.Popen([*SPARK, *words], cwd=ROOT, stdin=pipe, stdout=pipe, stderr=pipe)
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningServer]:
+    with running_server(tmp_path_factory.mktemp("server")) as running:
+        yield running
+
+
+@pytest.fixture
+def at(server: RunningServer) -> list[str]:
+    return ["-server", f"localhost:{server.port}", "-type", "json"]
+
+
+# With the real server
+
+
+def test_ping_says_that_it_connected(server: RunningServer, at: list[str]) -> None:
+    user = getpass.getuser()
+    line = f"Successfully connected to tcp://{user}@localhost:{server.port}/amps/json\n"
+    assert spark("ping", *at) == (0, line, "")
+
+
+def test_ping_shows_the_given_user_and_never_the_password(server: RunningServer) -> None:
+    where = f"ann:secret@127.0.0.1:{server.port}"
+    line = f"Successfully connected to tcp://ann@127.0.0.1:{server.port}/amps/json\n"
+    assert spark("ping", "-server", where, "-type", "json") == (0, line, "")
+
+
+def test_what_is_published_is_printed_by_a_subscriber(
+    server: RunningServer, at: list[str], tmp_path: Path
+) -> None:
+    subscriber = start("subscribe", *at, "-topic", "^cha", "-format", "{command} {topic}: {data}")
+    assert subscriber.stdout is not None
+    assert server.logs("^cha")
+    code, said, complaint = spark(
+        "publish", *at, "-topic", "chaos", data=b'{"id":1}\n\n{"id":2}\n{"id":3}'
+    )
+    assert (code, complaint) == (0, "")
+    assert re.fullmatch(r"total messages published: 3 \(\d+\.\d\d/s\)\n", said)
+    file = tmp_path / "data.json"
+    file.write_bytes(b'{"id":4}\n')
+    code, said, _ = spark("publish", *at, "-topic", "chaos", "-file", str(file), "-rate", "1000")
+    assert code == 0
+    assert said.startswith("total messages published: 1 (")
+    lines = [subscriber.stdout.readline() for _ in range(4)]
+    assert lines == [b'publish chaos: {"id":%d}\n' % number for number in (1, 2, 3, 4)]
+    subscriber.send_signal(signal.SIGINT)
+    _, complaint_bytes = subscriber.communicate(timeout=SECONDS)
+    assert (subscriber.returncode, complaint_bytes) == (130, b"")
+
+
+def test_nothing_to_publish_is_no_mistake(at: list[str]) -> None:
+    code, said, _ = spark("publish", *at, "-topic", "chaos")
+    assert (code, said) == (0, "total messages published: 0 (0.00/s)\n")
+
+
+def test_a_topic_that_cannot_be_published_to_is_told(at: list[str]) -> None:
+    code, said, complaint = spark("publish", *at, "-topic", "/AMPS/mine", data=b"{}\n")
+    assert (code, said) == (1, "")
+    assert complaint.startswith("spark publish: invalid topic: ")
+    assert complaint.count("\n") == 1
+
+
+def test_a_message_type_that_the_server_lacks_is_told(server: RunningServer) -> None:
+    where = f"localhost:{server.port}"
+    code, said, complaint = spark("ping", "-server", where, "-type", "no-such-type")
+    assert (code, said) == (1, "")
+    user = getpass.getuser()
+    assert complaint.startswith(f"Unable to log on to AMPS at {where} as {user}: ")
+    assert complaint.count("\n") == 1
+
+
+# With a server that follows a script
+
+
+def records(header: Header, _body: bytes) -> list[bytes]:
+    """Accept everything; a query finds two records, a deletion three, a subscription a message."""
+    answers = accept(header)
+    key = header.get("query_id")
+    if header["c"] in ("sow", "sow_and_subscribe"):
+        content = b'{"k":"1","l":1}a{"k":"2","l":1}b'
+        answers += [
+            frame({"c": "group_begin", "query_id": key}),
+            frame({"c": "sow", "query_id": key, "t": "t", "bs": 2}, content),
+            frame({"c": "group_end", "query_id": key}),
+        ]
+    if header["c"].endswith("subscribe"):
+        leased = {"bm": "1|1|", "lp": "soon", "ts": "now"}
+        answers += [frame({"c": "p", "t": "t", "sids": header["sub_id"]} | leased, b"m"), HANG_UP]
+    if header["c"] == "sow_delete" and "cid" in header:
+        stats = {"c": "ack", "cid": header["cid"], "a": "stats", "status": "success"}
+        answers = [answers[0], frame(stats | {"records_deleted": 3})]
+    return answers
+
+
+def test_sow_prints_the_records_and_counts_them_apart() -> None:
+    with scripted_peer(records) as peer:
+        where = f"127.0.0.1:{peer.port}"
+        words = ["-filter", "/a > 1", "-orderby", "/a", "-topn", "5", "-batchsize", "100"]
+        code, said, complaint = spark("sow", "-server", where, "-topic", "t", *words)
+        assert (code, said) == (0, "a\nb\n")
+        assert re.fullmatch(r"Total messages received: 2 \(\d+\.\d\d/s\)\n", complaint)
+        query = peer.header("sow")
+        assert (query["f"], query["orderby"], query["top_n"], query["bs"]) == (
+            "/a > 1",
+            "/a",
+            5,
+            100,
+        )
+
+
+def test_a_format_with_a_timestamp_asks_for_timestamps() -> None:
+    with scripted_peer(records) as peer:
+        where = ["-server", f"127.0.0.1:{peer.port}", "-topic", "t"]
+        _, said, _ = spark("subscribe", *where, "-backlog", "5", "-format", "{timestamp} {data}")
+        assert said == "now m\n"
+        assert peer.header("subscribe")["o"] == "max_backlog=5,timestamp"
+
+
+def test_sow_and_subscribe_goes_on_after_the_records() -> None:
+    with scripted_peer(records) as peer:
+        where = ["-server", f"127.0.0.1:{peer.port}", "-topic", "t"]
+        code, said, complaint = spark("sow_and_subscribe", *where, "-format", "{command} {data}")
+        assert said == "sow a\nsow b\npublish m\n"
+        assert (code, complaint) == (
+            1,
+            "spark sow_and_subscribe: the server closed the connection\n",
+        )
+
+
+def test_messages_are_copied_to_a_second_server() -> None:
+    with scripted_peer(records) as peer, scripted_peer() as other:
+        where = ["-server", f"127.0.0.1:{peer.port}", "-topic", "t"]
+        code, said, _ = spark("sow", *where, "-copy", f"127.0.0.1:{other.port}")
+        assert (code, said) == (0, "a\nb\n")
+        assert [(it["t"], body) for it, body in other.received if it["c"] == "p"] == [
+            ("t", b"a"),
+            ("t", b"b"),
+        ]
+
+
+def test_messages_of_a_queue_are_acknowledged_once_printed() -> None:
+    def answer(header: Header, body: bytes) -> list[bytes]:
+        if header["c"] == "sow_delete":
+            return [HANG_UP]
+        return [part for part in records(header, body) if part != HANG_UP]
+
+    with scripted_peer(answer) as peer:
+        where = ["-server", f"127.0.0.1:{peer.port}", "-topic", "t"]
+        _, said, _ = spark("subscribe", *where, "-ack")
+        assert said == "m\n"
+        acknowledgement = peer.header("sow_delete")
+        assert (acknowledgement["t"], acknowledgement["bm"]) == ("t", "1|1|")
+
+
+def test_sow_delete_says_how_many_records_went() -> None:
+    with scripted_peer(records) as peer:
+        where = ["-server", f"127.0.0.1:{peer.port}", "-topic", "t"]
+        code, said, _ = spark("sow_delete", *where, "-filter", "1=1")
+        assert code == 0
+        assert re.fullmatch(r"Deleted 3 records in \d+ms\.\n", said)
+        _, said, _ = spark("sow_delete", *where, data=b"a\nb\n")
+        assert said.startswith("Deleted 6 records in ")
+        assert peer.bodies("sow_delete") == [b"", b"a", b"b"]
+
+
+def test_a_deletion_by_filter_and_file_is_neither() -> None:
+    where = ["-server", "h:1", "-topic", "t"]
+    code, _, complaint = spark("sow_delete", *where, "-filter", "1=1", "-file", "f")
+    assert (code, complaint.count("\n")) == (2, 1)
+
+
+def test_a_refusal_is_one_line() -> None:
+    def answer(header: Header, _body: bytes) -> list[bytes]:
+        if header["c"] == "sow":
+            return refuse(header, "invalid topic", "t keeps no records")
+        return accept(header)
+
+    with scripted_peer(answer) as peer:
+        where = ["-server", f"127.0.0.1:{peer.port}", "-topic", "t"]
+        line = "spark sow: invalid topic: t keeps no records\n"
+        assert spark("sow", *where) == (1, "", line)
+
+
+def test_a_reader_that_has_seen_enough_ends_it_quietly() -> None:
+    def endless(header: Header, _body: bytes) -> list[bytes]:
+        if header["c"] != "subscribe":
+            return accept(header)
+        message = frame({"c": "p", "t": "t", "sids": header["sub_id"]}, b"x" * 1000)
+        return accept(header) + [message * 100] * 100
+
+    with scripted_peer(endless) as peer:
+        process = start("subscribe", "-server", f"127.0.0.1:{peer.port}", "-topic", "t")
+        assert process.stdout is not None
+        assert process.stderr is not None
+        assert process.stdout.readline() == b"x" * 1000 + b"\n"
+        process.stdout.close()
+        assert process.wait(SECONDS) == 0
+        assert process.stderr.read() == b""
+
+
+# Without a server
+
+
+def test_a_server_that_is_not_there_is_told_in_one_line() -> None:
+    line = "Unable to connect to AMPS at 127.0.0.1:1: connection refused\n"
+    assert spark("ping", "-server", "127.0.0.1:1") == (1, "", line)
+
+
+COMPLAINTS = [
+    (["pong"], 2, "spark pong: unknown command pong; did you mean ping?"),
+    (["help", "xyz"], 2, "unknown command xyz; known are ping, publish"),
+    (["ping", "-sever", "h:1"], 2, "spark ping: unknown option -sever; did you mean -server?"),
+    (["ping", "-server", "h"], 1, "expected host:port"),
+    (["ping", "-server", "h:1", "-urischeme", "protected"], 1, "tcp:// or tcps://"),
+    (["ping", "-server", "h:1", "-authenticator", "com.x.Factory"], 2, "module:factory"),
+    (["ping", "-server", "h:1", "-authenticator", "os:nothing"], 2, "has no attribute"),
+    (["ping", "-server", "h:1", "-authenticator", "os:getpid"], 2, "no client.Authenticator"),
+    (["subscribe", "-server", "h:1", "-topic", "t", "-format", "{x}"], 2, "unknown tag {x}"),
+]
+
+
+@pytest.mark.parametrize(("words", "code", "said"), COMPLAINTS)
+def test_a_mistake_is_one_line_and_an_exit_code(words: list[str], code: int, said: str) -> None:
+    returned, output, complaint = spark(*words)
+    assert (returned, output) == (code, "")
+    assert said in complaint
+    assert complaint.count("\n") == 1
+
+
+def test_a_trust_store_must_be_pem(tmp_path: Path) -> None:
+    store = tmp_path / "cacerts"
+    store.write_bytes(b"\xfe\xed\xfe\xed, a Java key store")
+    options = f"-Xmx1g -Djavax.net.ssl.trustStore={store}"
+    code, _, complaint = spark("ping", "-server", "h:1", "-secure", AMPS_SPARK_OPTS=options)
+    assert code == 2
+    assert "holds no PEM certificates" in complaint
+    code, _, complaint = spark(
+        "ping", "-server", "h:1", "-secure", AMPS_SPARK_OPTS=f"{options}.missing"
+    )
+    assert "No such file" in complaint
+
+
+def test_an_authenticator_of_our_own_makes_the_credentials(tmp_path: Path) -> None:
+    (tmp_path / "tickets.py").write_text(
+        "from client import Credentials\n"
+        "class Tickets:\n"
+        "    def authenticate(self, given):\n"
+        "        return Credentials(given.user, 'ticket for ' + given.user)\n"
+        "    def retry(self, answered):\n"
+        "        return answered\n"
+    )
+    with scripted_peer() as peer:
+        where = ["-server", f"ann@127.0.0.1:{peer.port}"]
+        words = [*where, "-authenticator", "tickets:Tickets"]
+        assert spark("ping", *words, PYTHONPATH=str(tmp_path))[0] == 0
+        assert peer.header("logon")["pw"] == "ticket for ann"
