@@ -141,11 +141,15 @@ class ModuleRule:
 
 @dataclass(frozen=True, slots=True)
 class LibraryRule:
-    """A loadable library that the program stands in for: its uses, and the options of loading."""
+    """A loadable library: its uses, and the options of loading.
+
+    `open_options` says that options of loading besides the listed ones pass unchecked.
+    """
 
     name: str
     uses: Mapping[ModuleKind, ModuleRule]
     options: tuple[OptionRule, ...] = ()
+    open_options: bool = False
 
 
 class Catalogue(Protocol):

@@ -27,19 +27,19 @@ from server.security.entitlement import ENTITLEMENT_MODULES
 
 UNBUILT: Final[Mapping[str, str]] = {
     "Admin": "the admin interface",
-    "Transports/Transport/Type=tcps": "encrypted transports",
-    "Transports/Transport/Type=amps-unix": "Unix socket transports",
     "Transports/Transport/Type=amps-replication": "replication",
     "Transports/Transport/Type=amps-replication-secure": "replication",
-    "Transports/Transport/Certificate": "encrypted transports",
-    "Transports/Transport/Protocol=websocket": "the websocket protocol",
     "Transports/Transport/Protocol=fix": "the legacy fix protocol",
     "Transports/Transport/Protocol=nvfix": "the legacy nvfix protocol",
     "Transports/Transport/Protocol=xml": "the legacy xml protocol",
     "Transports/Transport/Protocol=soap": "the legacy soap protocol",
     "Transports/Transport/Protocol=fix-session": "the legacy fix-session protocol",
-    "Transports/Transport/TransportFilter": "transport filters",
-    "Protocols": "customised protocols",
+    "Protocols/Protocol/Module=fix": "the legacy fix protocol",
+    "Protocols/Protocol/Module=nvfix": "the legacy nvfix protocol",
+    "Protocols/Protocol/Module=xml": "the legacy xml protocol",
+    "Protocols/Protocol/Module=soap": "the legacy soap protocol",
+    "Protocols/Protocol/Module=fix-session": "the legacy fix-session protocol",
+    "Protocols/Protocol/TrustedAdmin": "connections trusted by the admin interface",
     "SOW/Topic": "the State of the World",
     "SOW/View": "views",
     "SOW/ConflatedTopic": "conflated topics",
@@ -121,6 +121,23 @@ _LIBRARIES: Final[Mapping[str, LibraryRule]] = {
                         ),
                     ),
                     open_options=True,
+                )
+            },
+        ),
+        LibraryRule(
+            "libamps_transport_filter_correlation_id_timestamper.so",
+            {
+                ModuleKind.TRANSPORT_FILTER: ModuleRule(
+                    "libamps_transport_filter_correlation_id_timestamper.so",
+                    "writes the time of arrival into the correlation id of publishes",
+                    (
+                        OptionRule(
+                            "Override",
+                            ValueKind.BOOLEAN,
+                            "replace a correlation id that the publisher has set",
+                            default="false",
+                        ),
+                    ),
                 )
             },
         ),

@@ -43,6 +43,12 @@ def provision_message_types(spec: InstanceSpec) -> Mapping[str, MessageType]:
     return {name: types.get(name) for name in names}
 
 
+def message_type_modules(spec: InstanceSpec) -> Mapping[str, str]:
+    """The module of each message type that clients of an instance may speak, by the type's name."""
+    configured = {message_type.name: message_type.module for message_type in spec.message_types}
+    return {name: name for name in DECLARED} | configured
+
+
 def provision_functions(spec: InstanceSpec) -> Functions:
     """Make the functions that expressions of an instance may call."""
     functions = built_in(time.time, spec.name, spec.group)

@@ -20,6 +20,9 @@ _SECURITY: Final = (ModuleKind.AUTHENTICATION, ModuleKind.ENTITLEMENT, ModuleKin
 _SAME_VERB: Final = {"delete": "remove", "purge": "remove", "prune": "remove", "old": "", "do": ""}
 """Words of module names that mean the same, or nothing."""
 
+_PYTHON: Final = ".py"
+_USES_OF_PYTHON: Final = (ModuleKind.MESSAGE_TYPE, ModuleKind.TRANSPORT_FILTER)
+
 
 def compile_modules(root: Reader, scope: Scope) -> tuple[ModuleSpec, ...]:
     """Compile the Modules section; a library must be one that the program stands in for."""
@@ -33,13 +36,16 @@ def compile_modules(root: Reader, scope: Scope) -> tuple[ModuleSpec, ...]:
         scope.modules[name] = rule
         options = read_options(reader)
         if rule is not None:
-            check_options(reader, ModuleRule(rule.name, "", rule.options), scope)
+            loading = ModuleRule(rule.name, "", rule.options, open_options=rule.open_options)
+            check_options(reader, loading, scope)
         modules.append(ModuleSpec(name, library, options, reader.location))
     return tuple(modules)
 
 
 def _library_rule(reader: Reader, library: str) -> LibraryRule | None:
     base = posixpath.basename(library)
+    if base.endswith(_PYTHON):
+        return _python_rule(base)
     libraries = reader.catalogue.libraries
     rule = libraries.get(base) or libraries.get(f"{base}.so")
     if rule is None and base in LIBRARIES_OF_AMPS:
@@ -53,6 +59,12 @@ def _library_rule(reader: Reader, library: str) -> LibraryRule | None:
             tag="Library",
         )
     return rule
+
+
+def _python_rule(name: str) -> LibraryRule:
+    """What is known of a Python file before it is loaded: it checks its options itself."""
+    rule = ModuleRule(name, "written in Python", open_options=True)
+    return LibraryRule(name, dict.fromkeys(_USES_OF_PYTHON, rule), open_options=True)
 
 
 def compile_use(reader: Reader | None, kind: ModuleKind, scope: Scope) -> ModuleUse | None:

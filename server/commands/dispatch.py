@@ -7,7 +7,17 @@ from typing import TYPE_CHECKING, Final
 
 from msgspec.structs import replace
 
-from server.commands import flush, heartbeat, logon, publish, subscribe, unsubscribe
+from server.commands import (
+    flush,
+    heartbeat,
+    logon,
+    publish,
+    sow,
+    sow_and_subscribe,
+    sow_delete,
+    subscribe,
+    unsubscribe,
+)
 from server.commands.acks import acknowledge, fail
 from server.commands.refusal import CommandRefused
 from server.wire.header import Header, encode_header
@@ -27,6 +37,10 @@ AFTER_LOGON: Final[Mapping[str, Handler]] = {
     "delta_publish": publish.handle,
     "subscribe": subscribe.handle,
     "delta_subscribe": subscribe.handle,
+    "sow": sow.handle,
+    "sow_and_subscribe": sow_and_subscribe.handle,
+    "sow_and_delta_subscribe": sow_and_subscribe.handle,
+    "sow_delete": sow_delete.handle,
     "unsubscribe": unsubscribe.handle,
     "flush": flush.handle,
     "heartbeat": heartbeat.handle,

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 from server.commands.acks import acknowledge
 from server.commands.refusal import CommandRefused
 from server.security.entitlement import Permission
-from server.subscriptions.delivery import json_text
+from server.subscriptions.envelope import Envelope
 from server.wire.header import Header
 
 if TYPE_CHECKING:
@@ -35,9 +35,8 @@ def handle(session: Session, header: Header, body: bytes) -> None:
             "invalid topic", f"topics that begin with {_RESERVED_TOPICS} are the server's own"
         )
     session.require(Permission.WRITE_TOPIC, topic)
-    correlation_id = header.correlation_id
-    extra = b"" if correlation_id is None else b',"x":' + json_text(correlation_id)
-    session.find_topic(topic).publish([body], session, extra)
+    envelope = Envelope(session, session.last_heard, header.correlation_id)
+    session.find_topic(topic).publish([body], envelope)
     if header.acks is not None:
         for ack in ("processed", "completed", "persisted"):
             acknowledge(session, header, ack, sequence=header.sequence)

@@ -116,6 +116,8 @@ class HeaderError(ValueError):
 _decode: Final = msgspec.json.Decoder(Header, strict=False).decode
 encode_header: Final = msgspec.json.Encoder().encode
 """A Header as the bytes that go on the wire."""
+json_text: Final = msgspec.json.encode
+"""A text as a JSON string, quotes included, in bytes: for headers that are put together."""
 
 
 def decode_frame(header: bytes, body: bytes) -> tuple[Header, bytes]:
