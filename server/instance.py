@@ -13,9 +13,7 @@ import time
 from collections.abc import Callable
 from typing import Final
 
-from config_schema.problems import Problems, Severity
 from config_schema.spec import InstanceSpec
-from config_schema.version import AMPS_VERSION, VERSION
 from server.engine import Engine, Settings
 from server.events.log import EventLog
 from server.provision import message_type_modules, provision_functions, provision_message_types
@@ -23,12 +21,6 @@ from server.transports.listener import TransportError
 from server.transports.table import TransportTable
 
 _STOP_SIGNALS: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-
-_PROBLEM_IDS: Final = {
-    Severity.ERROR: "00-0008",
-    Severity.WARNING: "00-0009",
-    Severity.INFO: "00-0010",
-}
 
 
 class StartError(Exception):
@@ -67,7 +59,7 @@ class Instance:
                 instance_name=spec.name,
                 message_types=provision_message_types(spec),
                 message_type_modules=message_type_modules(spec),
-                functions=provision_functions(spec),
+                functions=provision_functions(spec, log),
                 regex_topics=spec.regex_topic_support,
             ),
             log,
@@ -139,18 +131,4 @@ class Instance:
     def _log_defect(self, _loop: asyncio.AbstractEventLoop, context: dict[str, object]) -> None:
         self._log.emit(
             "01-0004", text=context.get("message", ""), error=repr(context.get("exception"))
-        )
-
-
-def announce(spec: InstanceSpec, log: EventLog, problems: Problems, expanded: str) -> None:
-    """Write to the log what is about to start, and what its configuration should be told."""
-    log.emit("00-0001", version=VERSION, amps_version=AMPS_VERSION)
-    log.emit("00-0002", path=spec.location.file, text=expanded)
-    for problem in problems:
-        log.emit(
-            _PROBLEM_IDS[problem.severity],
-            location=problem.location,
-            element=problem.element,
-            problem=problem.message,
-            hint=problem.hint,
         )

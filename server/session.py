@@ -7,19 +7,20 @@ What a session accepts in which state is the table in server/commands/dispatch.p
 raises to the transport that feeds it: a peer that breaks the rules gets a failure ack where one can
 be addressed, an entry in the log, and where the stream cannot be trusted any more, is disconnected.
 
-The publish path is kept short. Most publishers send one header over and over; the session remembers
-the headers that say nothing but "publish to this topic", and hands runs of such messages to their
-topic in one call.
+The publish path is kept short. Most publishers send one header over and over, or headers that
+differ only by a sequence number; the session remembers those that say nothing but "publish to this
+topic" (and "acknowledge it"), and hands runs of such messages to their topic in one call.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING, Final, Protocol
 
 from server.commands import dispatch
+from server.commands.acks import SequencedAcks
 from server.commands.heartbeat import Pulse
 from server.commands.refusal import CommandRefused
 from server.expressions import to_text
@@ -29,7 +30,13 @@ from server.subscriptions.envelope import Envelope
 from server.subscriptions.outbox import Outbox
 from server.subscriptions.subscription import Subscription
 from server.wire.framing import Frame, FrameError, frame
-from server.wire.header import Header, HeaderError, decode_frame, encode_header
+from server.wire.header import (
+    Header,
+    HeaderError,
+    decode_frame,
+    encode_header,
+    split_at_sequence,
+)
 
 if TYPE_CHECKING:
     from server.engine import Engine
@@ -100,6 +107,19 @@ class Link:
     is_behind: Callable[[], bool] = lambda: False
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class _PlainPublish:
+    """What a remembered header asks for.
+
+    Attributes:
+        topic: where bodies with this header go.
+        acks: makes the acks that it asks for, None if it asks for none.
+    """
+
+    topic: Topic
+    acks: SequencedAcks | None
+
+
 class Session:
     """One connection, from accept to close.
 
@@ -148,7 +168,7 @@ class Session:
         self._hang_up = link.hang_up
         self._reader = reader
         self._filters_keep_to_headers = all(one.header_only for one in entrance.filters)
-        self._plain_publishes: dict[bytes, Topic] = {}
+        self._plain_publishes: dict[bytes | tuple[bytes, bytes], _PlainPublish] = {}
         self._topics_generation = 0
         self._sub_ids_made = 0
 
@@ -260,44 +280,71 @@ class Session:
             subscription.close()
         return subscription
 
-    def remember_plain_publish(self, header: bytes, topic: Topic) -> None:
-        """From now on, take frames with exactly this header for messages to a topic.
+    def remember_plain_publish(
+        self, header: bytes, sequence: int | None, topic: Topic, acks: Sequence[str]
+    ) -> None:
+        """From now on, take frames with this header for messages to a topic.
 
         Args:
-            header: the bytes of a header that asks for nothing but the delivery of its body.
+            header: the bytes of a header that asks for nothing but the delivery of its body and
+                acks with its sequence number.
+            sequence: its sequence number; others may take its place.
             topic: where the bodies go.
+            acks: the types of ack that it asks for; none without a sequence number.
         """
         if len(header) > _LONGEST_HEADER_REMEMBERED:
             return
+        key: bytes | tuple[bytes, bytes] = header
+        if sequence is not None:
+            left, digits, right = split_at_sequence(header)
+            if digits != b"%d" % sequence:
+                return
+            key = left, right
         self._drop_forgotten_topics()
         if len(self._plain_publishes) >= _MOST_HEADERS_REMEMBERED:
             self._plain_publishes.clear()
-        self._plain_publishes[header] = topic
+        self._plain_publishes[key] = _PlainPublish(topic, SequencedAcks(acks) if acks else None)
 
     def _obey(self, frames: Iterable[Frame]) -> None:
         self._drop_forgotten_topics()
         envelope = Envelope(self, self.last_heard)
-        find_plain = self._plain_publishes.get
-        run_topic: Topic | None = None
-        run: list[bytes] = []
+        find = self._plain_publishes.get
+        run: _PlainPublish | None = None
+        bodies: list[bytes] = []
+        sequences: list[bytes] = []
         for header, body in frames:
-            topic = find_plain(header)
-            if topic is run_topic and topic is not None:
-                run.append(body)
-                continue
-            if run_topic is not None:
-                run_topic.publish(run, envelope)
-            if topic is not None:
-                run = [body]
-            else:
+            known = find(header)
+            if known is None:
+                left, digits, right = split_at_sequence(header)
+                known = find((left, right))
+            if known is not run:
+                if run is not None:
+                    self._publish(run, bodies, sequences, envelope)
+                    bodies, sequences = [], []
+                run = known
+            if known is None:
                 self._obey_one(header, body)
                 if not self.is_open:
                     return
                 self._drop_forgotten_topics()
                 envelope = Envelope(self, self.last_heard)
-            run_topic = topic
-        if run_topic is not None:
-            run_topic.publish(run, envelope)
+                continue
+            bodies.append(body)
+            if known.acks is not None:
+                sequences.append(digits)
+        if run is not None:
+            self._publish(run, bodies, sequences, envelope)
+
+    def _publish(
+        self,
+        run: _PlainPublish,
+        bodies: Sequence[bytes],
+        sequences: Iterable[bytes],
+        envelope: Envelope,
+    ) -> None:
+        run.topic.publish(bodies, envelope)
+        if run.acks is not None:
+            self.outbox.write(run.acks.encode(sequences))
 
     def _drop_forgotten_topics(self) -> None:
         """Let go of topics that the table has forgotten: they have no subscribers any more."""

@@ -18,7 +18,7 @@ from server.commands import (
     subscribe,
     unsubscribe,
 )
-from server.commands.acks import acknowledge, fail
+from server.commands.acks import acknowledge, acks_among, fail
 from server.commands.refusal import CommandRefused
 from server.wire.header import Header, encode_header
 
@@ -105,7 +105,9 @@ def _execute_after_logon(
     acknowledge(session, header, "received")
     handler(session, header, body)
     if exact_header is not None and handler is publish.handle and publish.is_plain(session, header):
-        session.remember_plain_publish(exact_header, session.find_topic(header.topic or ""))
+        topic = session.find_topic(header.topic or "")
+        acks = acks_among(header, publish.ACKS)
+        session.remember_plain_publish(exact_header, header.sequence, topic, acks)
 
 
 def _unknown(header: Header) -> CommandRefused:

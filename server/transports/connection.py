@@ -20,7 +20,9 @@ if TYPE_CHECKING:
     from server.session import Entrance, FrameSource, Session
 
 _LINGER_SECONDS: Final = 5.0
-_HANDSHAKE_SECONDS: Final = 10.0
+HANDSHAKE_SECONDS: Final = 10.0
+"""How long a peer may take for the handshake of TLS or HTTP."""
+
 _MAPPED_IPV4: Final = "::ffff:"
 
 
@@ -114,7 +116,7 @@ class Connection(asyncio.Protocol):
         """Close the connection if the handshake that has begun does not end soon."""
         if self._handshake_limit is None:
             self._handshake_limit = asyncio.get_running_loop().call_later(
-                _HANDSHAKE_SECONDS, self.disconnect, "connection closed"
+                HANDSHAKE_SECONDS, self.disconnect, "connection closed"
             )
 
     def _end_handshake(self) -> None:

@@ -8,8 +8,8 @@ import ssl
 from collections.abc import Callable
 
 from config_schema.spec import TransportSpec
-from server.transports.connection import Reception, printable_address
-from server.transports.sockets import UnixSocketFile, listen_on_inet
+from server.transports.connection import HANDSHAKE_SECONDS, Reception, printable_address
+from server.transports.sockets import BACKLOG, UnixSocketFile, listen_on_inet
 from server.transports.tls import TlsError, make_server_context
 
 
@@ -112,5 +112,11 @@ class Listener:
     ) -> asyncio.Server:
         loop = asyncio.get_running_loop()
         if self._file is not None:
-            return await loop.create_unix_server(self._connect, sock=listening, ssl=context)
-        return await loop.create_server(self._connect, sock=listening, ssl=context)
+            return await loop.create_unix_server(self._connect, sock=listening, backlog=BACKLOG)
+        return await loop.create_server(
+            self._connect,
+            sock=listening,
+            backlog=BACKLOG,
+            ssl=context,
+            ssl_handshake_timeout=None if context is None else HANDSHAKE_SECONDS,
+        )

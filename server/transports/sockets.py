@@ -18,7 +18,9 @@ from typing import Final
 
 from config_schema.spec import InetAddr
 
-_BACKLOG: Final = 4096
+BACKLOG: Final = 4096
+"""Connections that may wait to be accepted."""
+
 _FAMILIES: Final = {
     "any": socket.AF_UNSPEC,
     "ipv4": socket.AF_INET,
@@ -85,7 +87,7 @@ def _opened(family: int, prepare: Callable[[socket.socket], None]) -> socket.soc
     try:
         opened.setblocking(False)
         prepare(opened)
-        opened.listen(_BACKLOG)
+        opened.listen(BACKLOG)
     except BaseException:
         opened.close()
         raise

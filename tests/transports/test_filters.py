@@ -211,7 +211,10 @@ def filtered(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Filtered]:
       <Options><Override>True</Override></Options></TransportFilter>"""
     shouting = """<TransportFilter><Module>shouting</Module>
       <Options><Mark>!</Mark></Options></TransportFilter>"""
+    conflated = """<TransportFilter><Module>amps-conflated-topic-translator</Module>
+      <Options><Topic>slow:fast:250ms</Topic></Options></TransportFilter>"""
     variants = {
+        "conflated": conflated,
         "in-order": first + second,
         "in-reverse": second + first,
         "stamped": stamper,
@@ -247,6 +250,17 @@ def test_subscriptions_are_translated_too(filtered: Filtered) -> None:
         subscriber.subscribe("one", "1")
         publisher.publish("three", b"x")
         assert subscriber.receive()[0]["t"] == "three"
+
+
+def test_a_translated_subscription_is_conflated(filtered: Filtered) -> None:
+    """The subscription gets the topic and the interval of the configuration."""
+    with filtered.server.log_on() as publisher, filtered.log_on("conflated") as subscriber:
+        ack = subscriber.subscribe("slow", "1", o="conflation_key=[/id]")
+        assert ack["status"] == "success"
+        for number in range(10):
+            publisher.publish("fast", b'{"id":1,"n":%d}' % number)
+        assert subscriber.receive()[0]["t"] == "fast"
+    assert filtered.server.logs("topic 'fast', options conflation_key=[/id],conflation=250ms")
 
 
 def test_every_publish_is_stamped(filtered: Filtered) -> None:
@@ -299,3 +313,17 @@ def test_a_custom_filter_needs_its_members(tmp_path: Path) -> None:
     )
     with pytest.raises(FilterError, match=r"config\.xml:7: half: no such option"):
         make_filters([ModuleUse("half", options(), HERE)], (module,))
+
+
+def test_the_example_of_the_documentation_works(tmp_path: Path) -> None:
+    """The filter in docs/transports.md does what it says."""
+    page = (Path(__file__).parents[2] / "docs" / "transports.md").read_text()
+    _, _, rest = page.partition("```python\n")
+    library = tmp_path / "keep_out.py"
+    library.write_text(rest.partition("```")[0])
+    module = ModuleSpec("keep-out", str(library), options(), HERE)
+    (made,) = make_filters([ModuleUse("keep-out", options(Topic="secret"), HERE)], (module,))
+    for topic, verdict in (("secret", Verdict.DROP), ("open", Verdict.PASS)):
+        assert made.filter(IncomingCommand(Header(command="p", topic=topic), b"")) is verdict
+    with pytest.raises(FilterError, match="expected at least one Topic"):
+        make_filters([ModuleUse("keep-out", options(), HERE)], (module,))
