@@ -47,11 +47,17 @@ class Presentation:
     Attributes:
         select: the fields that the body is cut down to, None for all of it.
         timestamp: whether the header says when the server received the message.
+        sow_key: whether the header has the SOW key, of messages that have one.
     """
 
     select: SelectList | None = None
     timestamp: bool = False
+    sow_key: bool = True
+
+    def apply(self, body: bytes) -> bytes:
+        """The part of a body that is wanted."""
+        return body if self.select is None else self.select.apply(body)
 
 
 AS_PUBLISHED = Presentation()
-"""The form that most subscribers want: bodies verbatim."""
+"""The form that most subscribers want: bodies verbatim, with the SOW key where there is one."""

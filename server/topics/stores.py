@@ -1,0 +1,194 @@
+"""The topics of the configuration that have records, and what time does to them.
+
+They stand in the order of the configuration: where a name fits several, the first one has it
+(AMPS User Guide, Configuration File Precedence). All changes of an instance have one order; the
+sequence numbers are given here.
+
+Two things happen without anybody asking. Records expire: one timer is set for whatever expires
+next. And what was written is put on stable storage, at the latest a second after it was written,
+also if no publisher waits for that.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from config_schema.regex import matches
+from server.expressions import Kind, parse_identifier
+from server.sow.records import to_nanoseconds, to_seconds
+from server.sow.store import StoreError
+from server.subscriptions.difference import Differ
+from server.subscriptions.envelope import Envelope
+from server.subscriptions.record_delivery import EXPIRED
+
+if TYPE_CHECKING:
+    from server.clock import Clock
+    from server.engine import Log
+    from server.sow.records import Change
+    from server.sow.topic import SowTopic
+    from server.topics.names import TopicSelector
+
+_COMMIT_SECONDS: Final = 1.0
+_EXPIRED_AT_ONCE: Final = 1000
+_RETRY_SECONDS: Final = 1.0
+"""Until expiring is tried again after a store could not write it down."""
+
+Announce = Callable[["str", "list[Change]", Envelope, str], None]
+"""Tells subscribers of a message type about changes, and why records are gone."""
+
+
+class Selected(NamedTuple):
+    """A topic that a selector chooses.
+
+    Attributes:
+        sow: the topic.
+        names: which of its logical topics are meant, None for all.
+    """
+
+    sow: SowTopic
+    names: Callable[[str], bool] | None
+
+
+class Stores:
+    """The topics with records of one instance.
+
+    Args:
+        clock: tells the time.
+        log: where failures are said.
+        announce: tells subscribers about what expires.
+        flush: called after something has been announced.
+    """
+
+    def __init__(
+        self, clock: Clock, log: Log, announce: Announce, flush: Callable[[], None]
+    ) -> None:
+        self._clock = clock
+        self._log = log
+        self._announce = announce
+        self._flush = flush
+        self._topics: list[SowTopic] = []
+        self._differs: dict[SowTopic, Differ] = {}
+        self._sequence = 0
+        self._unwritten: set[SowTopic] = set()
+        self._expires_at: float | None = None
+        self._cancel_expiry: Callable[[], None] = _nothing
+
+    # ---- which there are
+
+    @property
+    def topics(self) -> Iterable[SowTopic]:
+        """All of them, in the order of the configuration."""
+        return self._topics
+
+    def add(self, sow: SowTopic) -> None:
+        """Add a topic that has been recovered; what has expired meanwhile goes at once."""
+        self._topics.append(sow)
+        self._sequence = max(self._sequence, sow.table.store.last_sequence)
+        self._watch_expiry(sow)
+
+    def find(self, message_type: str, name: str) -> SowTopic | None:
+        """The topic that has the records of a name; None if none are kept."""
+        for sow in self._topics:
+            spec = sow.spec
+            if spec.message_type != message_type:
+                continue
+            if spec.name == name if spec.pattern is None else matches(spec.pattern, name):
+                return sow
+        return None
+
+    def select(self, message_type: str, selector: TopicSelector) -> list[Selected]:
+        """The topics with records that a query or deletion is for, in their order."""
+        if not selector.is_regex:
+            sow = self.find(message_type, selector.text)
+            if sow is None:
+                return []
+            return [Selected(sow, None if sow.spec.pattern is None else selector.matches)]
+        return [
+            Selected(sow, None if sow.spec.pattern is None else selector.matches)
+            for sow in self._topics
+            if sow.spec.message_type == message_type
+            and (sow.spec.pattern is not None or selector.matches(sow.spec.name))
+        ]
+
+    def differ(self, sow: SowTopic) -> Differ:
+        """What makes deltas of a topic's records."""
+        differ = self._differs.get(sow)
+        if differ is None:
+            keys = [parse_identifier(text, Kind.PATH).path for text in sow.spec.keys]
+            differ = self._differs[sow] = Differ(sow.table.message_type, keys)
+        return differ
+
+    # ---- changes
+
+    def next_sequence(self) -> int:
+        """The number of the next change."""
+        self._sequence += 1
+        return self._sequence
+
+    def touched(self, sow: SowTopic) -> None:
+        """Take note that a topic has changed."""
+        if not self._unwritten:
+            self._clock.call_later(_COMMIT_SECONDS, self._commit)
+        self._unwritten.add(sow)
+        if sow.ages:
+            self._watch_expiry(sow)
+
+    def _commit(self) -> None:
+        for sow in self._unwritten:
+            sow.table.store.commit()
+        self._unwritten.clear()
+
+    def when_stored(self, then: Callable[[], None]) -> None:
+        """Call back when everything written so far is on stable storage."""
+        waiting = set(self._unwritten)
+        if not waiting:
+            then()
+
+        def stored(sow: SowTopic) -> None:
+            waiting.discard(sow)
+            if not waiting:
+                then()
+
+        for sow in list(waiting):
+            sow.table.store.commit(lambda sow=sow: stored(sow))  # type: ignore[misc]  # inferred
+
+    # ---- expiration
+
+    def _watch_expiry(self, sow: SowTopic) -> None:
+        moment = sow.next_expiry()
+        if moment is not None:
+            self._expire_at(to_seconds(moment))
+
+    def _expire_at(self, moment: float) -> None:
+        """Look for what has expired at a moment, unless that will be done earlier."""
+        if self._expires_at is None or moment < self._expires_at:
+            self._cancel_expiry()
+            self._expires_at = moment
+            delay = max(0.0, moment - self._clock.now())
+            self._cancel_expiry = self._clock.call_later(delay, self._expire)
+
+    def _expire(self) -> None:
+        self._expires_at = None
+        now = self._clock.now()
+        for sow in self._topics:
+            moment = sow.next_expiry()
+            if moment is not None and to_seconds(moment) <= now:
+                self._expire_of(sow, now)
+        self._flush()
+        for sow in self._topics:
+            self._watch_expiry(sow)
+
+    def _expire_of(self, sow: SowTopic, now: float) -> None:
+        try:
+            changes = sow.expire(to_nanoseconds(now), self.next_sequence(), _EXPIRED_AT_ONCE)
+        except StoreError as error:
+            self._log.emit("15-0011", topic=sow.spec.name, reason=error)
+            self._expire_at(now + _RETRY_SECONDS)
+            return
+        self._announce(sow.spec.message_type, changes, Envelope(None, now), EXPIRED)
+        self.touched(sow)
+
+
+def _nothing() -> None:
+    """Cancel no call."""
