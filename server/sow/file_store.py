@@ -344,7 +344,7 @@ class FileStore:
         """
         log = self._log
         for _ in range(2):
-            log.seal()
+            log.begin_slab()
             last = log.head_epoch
             while log.tail_epoch < last and self._clean_bytes(_COMPACTION_SLICE):
                 yield

@@ -114,7 +114,7 @@ class SlabLog:
         position = self._position
         if self._head is None or position + room > self.slab_size:
             self._check_size(length, topic, key, correlation_id, bookmark)
-            self._begin_slab()
+            self.begin_slab()
             position = self._position
         elif length - len(body) > form.MAX_TEXT:
             self._check_size(length, topic, key, correlation_id, bookmark)
@@ -151,14 +151,19 @@ class SlabLog:
                 f"{self.slab_size} bytes allows"
             )
 
-    def _begin_slab(self) -> None:
-        """Continue the log in another slab."""
+    def begin_slab(self) -> None:
+        """Continue the log in another slab: the first in the file that is free.
+
+        Raises:
+            StoreError: there is no room for one.
+        """
         if self._free:
             index = min(self._free)
             self._free.remove(index)
         else:
             index = self._file.grow()
-        self.seal()
+        if self._head is not None:
+            self._sealed.append(self._head._replace(end=self._position))
         last = self._sealed[-1] if self._sealed else None
         epoch = self._next_epoch
         self._next_epoch += 1
@@ -176,12 +181,6 @@ class SlabLog:
         self._slab = self._file.slabs[index]
         self._position = FIRST_ENTRY
         self.commit()
-
-    def seal(self) -> None:
-        """Write no more to the current slab."""
-        if self._head is not None:
-            self._sealed.append(self._head._replace(end=self._position))
-            self._head = None
 
     # ---- cleaning
 

@@ -67,7 +67,7 @@ def chain(file: SlabFile) -> tuple[list[ChainLink], int]:
     successors: dict[int, SlabHeader] = {}
     for index in range(len(file.slabs)):
         header = file.header(index)
-        if header is None:
+        if header is None or header.previous >= header.epoch:
             continue
         by_epoch[header.epoch] = (index, header)
         rival = successors.get(header.previous)
