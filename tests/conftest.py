@@ -1,9 +1,26 @@
-"""Options that the whole suite understands."""
+"""How all tests run."""
+
+from __future__ import annotations
+
+import os
 
 import pytest
+from hypothesis import HealthCheck, settings
+
+# A busy machine is no reason to fail: nothing here asserts a time. In CI the same examples are
+# tried every time, so that a change is judged by what it changes; elsewhere new ones are looked
+# for.
+settings.register_profile(
+    "default",
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow],
+    derandomize="CI" in os.environ,
+)
+settings.load_profile("default")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
+    """The options of our own."""
     parser.addoption(
         "--update-golden",
         action="store_true",

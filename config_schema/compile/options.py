@@ -53,6 +53,13 @@ def _check_presence(options: Reader, rule: ModuleRule) -> None:
         if len(given) != 1:
             found = f"not both {' and '.join(given)}" if given else "and there is none of them"
             options.error(f"{rule.name} needs {' or '.join(group)}, {found}")
+    for needed in rule.at_least:
+        count = sum(len(options.texts(name)) for name in needed.options)
+        if count < needed.count:
+            options.error(
+                f"{rule.name} needs at least {needed.count} of {', '.join(needed.options)}: "
+                f"found {count or 'none'}"
+            )
     for group in rule.together:
         given = [name for name in group if options.has(name)]
         absent = [name for name in group if name not in given]

@@ -13,7 +13,7 @@ from config_schema.units import quoted
 def find_underlying(reader: Reader, ref: TopicRef, scope: Scope) -> StoredTopic | None:
     """Return the earlier definition that `ref` names; report it if there is none."""
     found = scope.find_stored(ref)
-    if found is None and ref.name:
+    if found is None and ref.name and ref.message_type in scope.message_types:
         reader.error(
             f"topic {quoted(ref.name)} of type {quoted(ref.message_type)} has not been defined "
             "before this place",
@@ -28,13 +28,14 @@ def _hint(ref: TopicRef, scope: Scope) -> str:
         return "nothing can be made from itself"
     if later is not None:
         return f"it is the {later.kind} at {later.node.location}: move that one up"
-    typed = [topic.ref for topic in (*scope.stored, *scope.later) if topic.ref.name == ref.name]
+    defined = (*scope.stored, *(topic.ref for topic in scope.later))
+    typed = [other for other in defined if other.name == ref.name]
     if typed:
         return f"it is defined with another type: write {' or '.join(map(str, typed))}"
-    covering = next((t for t in scope.stored if t.pattern is not None and t.covers(ref.name)), None)
+    covering = next((topic for topic in scope.patterns if topic.covers(ref.name)), None)
     if covering is not None:
         return f"the Pattern of {quoted(covering.ref.name)} covers it, but that is no definition"
     if scope.is_journaled(ref.name, ref.message_type):
         return "the transaction log records it, but it has to be a topic of SOW as well"
-    names = [topic.ref.name for topic in scope.stored]
+    names = [stored.name for stored in scope.stored]
     return did_you_mean(ref.name, names) or "define it in SOW, above this place"

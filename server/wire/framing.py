@@ -17,7 +17,7 @@ from typing import Final
 
 _LENGTH: Final = Struct(">I")
 _OPENING_BRACE: Final = ord("{")
-_MAXIMUM_FRAME: Final = 200 * 1024 * 1024
+MAXIMUM_FRAME: Final = 200 * 1024 * 1024
 
 # A flat JSON object: strings with escapes, and anything else that is neither quote nor brace. The
 # quantifiers are possessive, so that a hostile header costs linear time.
@@ -44,7 +44,7 @@ class FrameReader:
 
     __slots__ = ("_limit", "_missing", "_partial", "error")
 
-    def __init__(self, limit: int = _MAXIMUM_FRAME) -> None:
+    def __init__(self, limit: int = MAXIMUM_FRAME) -> None:
         self._limit = limit
         self._partial: list[bytes] = []  # the chunks of a frame that is not complete yet
         self._missing = 0  # bytes wanted before another look at them can pay

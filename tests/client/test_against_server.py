@@ -7,7 +7,12 @@ from collections.abc import Iterator
 
 import pytest
 
-from client import BadRegexTopicError, InvalidTopicError, SubscriptionExistsError
+from client import (
+    BadFilterError,
+    BadRegexTopicError,
+    InvalidTopicError,
+    SubscriptionExistsError,
+)
 from tests.client.shells import NewClient
 from tests.support.server import RunningServer, running_server
 
@@ -33,6 +38,7 @@ def test_published_messages_reach_every_matching_subscription_in_order(
                 await client.logon()
             everything = await subscriber.subscribe("orders")
             by_pattern = await subscriber.subscribe("^ord")
+            large = await subscriber.subscribe("orders", filter="/qty > 998")
             await publisher.publish_all("orders", [b'{"qty":%d}' % n for n in range(1000)])
             await publisher.confirmed_publish("orders", b'{"qty":5000}', "processed")
             bodies: list[bytes] = []
@@ -40,6 +46,8 @@ def test_published_messages_reach_every_matching_subscription_in_order(
                 bodies += [message.body for message in await everything.batch(timeout=10)]
             assert bodies == [b'{"qty":%d}' % n for n in [*range(1000), 5000]]
             assert [message.body for message in await by_pattern.batch(timeout=10)] == bodies
+            found = [message.text for message in await large.batch(timeout=10)]
+            assert found == ['{"qty":999}', '{"qty":5000}']
             await everything.unsubscribe()
             assert [message async for message in everything] == []
 
@@ -60,9 +68,11 @@ def test_refusals_have_their_types_and_explanations(new_client: NewClient, uri: 
         async with new_client() as client:
             await client.connect(uri)
             await client.logon()
-            with pytest.raises(BadRegexTopicError) as caught:
-                await client.subscribe("^orders[")
+            with pytest.raises(BadFilterError) as caught:
+                await client.subscribe("t", filter="/a = ")
             assert caught.value.detail
+            with pytest.raises(BadRegexTopicError):
+                await client.subscribe("^orders[")
             with pytest.raises(InvalidTopicError):
                 await client.confirmed_publish("/AMPS/mine", b"{}", "processed")
             await client.subscribe("t", sub_id="mine")

@@ -12,7 +12,7 @@ from server.expressions import BUILTINS
 from server.message_types.registry import MessageTypes
 from server.security.authentication import make_authenticator
 from server.security.entitlement import make_entitlement
-from server.session import Entrance
+from server.session import Entrance, Link
 from tests.support.raw import frame
 
 
@@ -72,6 +72,7 @@ class Core:
         settings = Settings(
             instance_name="core",
             message_types=self.types,
+            message_type_modules={name: name for name in self.types},
             functions=BUILTINS,
             regex_topics=True,
         )
@@ -101,7 +102,8 @@ class CorePeer:
         self.received = b""
         self.hung_up = False
         self._core = core
-        self._session = core.engine.connect(core.entrance, "test", self._take, self._hang_up)
+        link = Link("test", self._take, self._hang_up)
+        self._session = core.engine.connect(core.entrance, link)
 
     def send(self, header: dict[str, Any], body: bytes = b"") -> None:
         """Send one frame."""

@@ -103,6 +103,13 @@ def test_a_topic_that_cannot_be_published_to_is_told(at: list[str]) -> None:
     assert complaint.count("\n") == 1
 
 
+def test_a_filter_that_cannot_be_read_is_told(at: list[str]) -> None:
+    code, said, complaint = spark("subscribe", *at, "-topic", "chaos", "-filter", "/id = ")
+    assert (code, said) == (1, "")
+    assert complaint.startswith("spark subscribe: bad filter: ")
+    assert complaint.count("\n") == 1
+
+
 def test_a_message_type_that_the_server_lacks_is_told(server: RunningServer) -> None:
     where = f"localhost:{server.port}"
     code, said, complaint = spark("ping", "-server", where, "-type", "no-such-type")
@@ -215,7 +222,7 @@ def test_a_deletion_by_filter_and_file_is_neither() -> None:
 def test_a_refusal_is_one_line() -> None:
     def answer(header: Header, _body: bytes) -> list[bytes]:
         if header["c"] == "sow":
-            return refuse(header, "invalid topic", "t keeps no records")
+            return refuse(header, "invalid topic", "t keeps\nno records")
         return accept(header)
 
     with scripted_peer(answer) as peer:

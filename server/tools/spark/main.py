@@ -78,5 +78,5 @@ def _known(name: str) -> str:
 
 
 def _fail(message: str, code: int) -> int:
-    print(message, file=sys.stderr)
+    print(" ".join(message.splitlines()), file=sys.stderr)  # a server's text may have lines
     return code
