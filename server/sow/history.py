@@ -60,7 +60,9 @@ class History:
         """How many past states there are, deletions included."""
         return len(self._kept)
 
-    def updated(self, identity: str, row: int, record: Record, previous: Record | None) -> list[int]:
+    def updated(
+        self, identity: str, row: int, record: Record, previous: Record | None
+    ) -> list[int]:
         """A record was inserted or replaced, in a row.
 
         Returns:

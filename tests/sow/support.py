@@ -1,4 +1,4 @@
-"""What the tests of the State of the World share: topics, stores and a disk that can be held back."""
+"""What the tests of the State of the World share: topics, stores, and a disk."""
 
 from __future__ import annotations
 
@@ -129,9 +129,7 @@ def run(query: Query) -> list[Record]:
 class Disk:
     """A directory with stores; calls back only when it is told to."""
 
-    def __init__(
-        self, directory: Path, synchronise: Callable[[int], None] = os.fdatasync
-    ) -> None:
+    def __init__(self, directory: Path, synchronise: Callable[[int], None] = os.fdatasync) -> None:
         self.directory = directory
         self._calls: list[Callable[[], None]] = []
         self.failures: list[OSError] = []

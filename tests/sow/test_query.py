@@ -150,7 +150,7 @@ def test_ordered_queries_give_their_part_of_the_order(
     assert query.returned == len(found)
 
 
-def _rank(record: Record, order: str) -> object:
+def _rank(record: Record, order: str) -> Any:
     """What the first term of an order sorts by, for records that have numbers or letters there."""
     name, *direction = order.split(",")[0].strip("/").split()
     value = json.loads(record.body).get(name)

@@ -204,7 +204,7 @@ def test_a_file_is_open_once(disk: Disk) -> None:
 
 
 def test_any_damage_to_what_was_committed_is_noticed(tmp_path: Path) -> None:
-    """Flipped bits either do not matter, because they hit what no longer counts, or are reported."""
+    """Flipped bits either do not matter, because they hit what no longer counts, or reported."""
     disk = Disk(tmp_path)
     store, _ = disk.open(slab_size=SLAB)
     fill(store, disk, 3, 400)
@@ -248,7 +248,9 @@ def test_random_content_is_never_more_than_damage(disk: Disk, tmp_path: Path) ->
         header = form.pack_file_header(SLAB).ljust(form.PAGE, b"\0")
         slabs = b"".join(
             form.pack_slab_header(
-                form.SlabHeader(*(source.randrange(4) for _ in range(2)), source.randrange(SLAB), 0, 0)
+                form.SlabHeader(
+                    source.randrange(4), source.randrange(4), source.randrange(SLAB), 0, 0
+                )
             )
             + source.randbytes(SLAB - 64)
             for _ in range(3)

@@ -33,8 +33,8 @@ def store(request: pytest.FixtureRequest, disk: Disk) -> Iterator[RecordStore]:
     made.close()
 
 
-def record(key: str, body: bytes = b"{}", **fields: int) -> Record:
-    return Record(key, body, "t", **fields)
+def record(key: str, body: bytes = b"{}", timestamp: int = 0, sequence: int = 0) -> Record:
+    return Record(key, body, "t", timestamp, sequence=sequence)
 
 
 def test_a_record_is_found_by_its_identity_and_read_by_its_row(store: RecordStore) -> None:

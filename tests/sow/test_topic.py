@@ -58,9 +58,9 @@ def test_a_delta_that_cannot_be_parsed_changes_nothing() -> None:
     orders.publish(b"no json", key=None)
     with pytest.raises(BodyError):
         orders.publish(b"still none", delta=True)
-    assert [record.body for record in orders.topic.find_keys([KeyHash("orders").of_values([None])])] == [
-        b"no json"
-    ]
+    assert [
+        record.body for record in orders.topic.find_keys([KeyHash("orders").of_values([None])])
+    ] == [b"no json"]
 
 
 # ---- keys
@@ -109,7 +109,9 @@ def test_enrichment_sees_the_message_and_the_record_before() -> None:
         "/id",
         enrichment=("COALESCE(/state OF CURRENT, /state OF PREVIOUS, 'new') AS /state",),
     )
-    states = [orders.publish(message) for message in ({"id": 1}, {"id": 1, "state": "b"}, {"id": 1})]
+    states = [
+        orders.publish(message) for message in ({"id": 1}, {"id": 1, "state": "b"}, {"id": 1})
+    ]
     assert [
         json.loads(change.record.body)["state"] for change in states if change.record is not None
     ] == ["new", "b", "b"]
