@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 from server.commands import dispatch
 from server.commands.acks import SequencedAcks
 from server.commands.heartbeat import Pulse
+from server.commands.options import LogonOptions
 from server.commands.refusal import CommandRefused
 from server.expressions import to_text
 from server.filters.base import IncomingCommand, TransportFilter, Verdict
@@ -133,6 +134,7 @@ class Session:
 
     Attributes:
         client_name: the name the client logged on with, the connection's name before.
+        options: what the client asked for at its logon.
         client_version: the version that the client gave at its logon.
         message_type: the name of the connection's message type; empty before the logon.
         user: the authenticated user's name.
@@ -159,6 +161,7 @@ class Session:
         self.is_behind = link.is_behind
         self.state = State.CONNECTED
         self.client_version = ""
+        self.options = LogonOptions()
         self.message_type = ""
         self.user = ""
         self.subscriptions: dict[str, Subscription] = {}
@@ -223,9 +226,16 @@ class Session:
         if self.engine.log.enabled("17-0002"):
             self.engine.log.emit("17-0002", client=self.client_name, header=encoded)
 
-    def log_on(self, client_name: str, message_type: str, version: str = "") -> None:
+    def log_on(
+        self,
+        client_name: str,
+        message_type: str,
+        version: str = "",
+        options: LogonOptions | None = None,
+    ) -> None:
         """Take note of who the client is; from now on it may send commands."""
         self.client_name = client_name
+        self.options = options or LogonOptions()
         self.client_version = version
         self.message_type = message_type
         self.state = State.LOGGED_ON

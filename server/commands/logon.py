@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from config_schema.version import AMPS_VERSION
 from server.commands.acks import acknowledge
+from server.commands.options import read_logon_options
 from server.commands.refusal import CommandRefused
 from server.security.authentication import Credentials
 from server.security.entitlement import Permission
@@ -24,10 +25,11 @@ def handle(session: Session, header: Header, _body: bytes) -> None:
     """
     acknowledge(session, header, "received")
     message_type = _message_type(session, header)
+    options = read_logon_options(header)
     credentials = Credentials(header.user_id or "", header.password or "", explicit=True)
     reason = _admit(session, credentials)
     client_name = header.client_name or session.connection_name
-    session.log_on(client_name, message_type, header.version or "")
+    session.log_on(client_name, message_type, header.version or "", options)
     session.engine.log.emit(
         "1F-0004",
         connection=session.connection_name,

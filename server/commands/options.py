@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Final
 from config_schema.units import UnitError, parse_interval
 from server.commands.refusal import CommandRefused
 from server.message_types.paths import PathError, parse_path
+from server.message_types.pretty import pretty_printer
 from server.message_types.selection import SelectionError, parse_selection
 from server.subscriptions.conflation import AUTOMATIC_INTERVAL, ConflationTerms
 from server.subscriptions.presentation import Presentation, SelectList
@@ -64,6 +65,19 @@ REFUSED: Final[Mapping[str, str]] = {
 
 
 @dataclass(frozen=True, slots=True)
+class LogonOptions:
+    """What a client asked for at its logon.
+
+    Attributes:
+        ack_conflation: seconds over which `persisted` acks of publishes are merged.
+        pretty: whether it wants binary bodies in a form that people can read.
+    """
+
+    ack_conflation: float = 1.0
+    pretty: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class SubscribeOptions:
     """What a subscriber asked for besides topic and filter.
 
@@ -80,12 +94,32 @@ class SubscribeOptions:
     conflation: ConflationTerms | None
 
 
-def read_subscribe_options(header: Header, message_type: MessageType) -> SubscribeOptions:
+def read_logon_options(header: Header) -> LogonOptions:
+    """Read the options of a logon command (AMPS Command Reference, logon command: Options Field).
+
+    Options that are not known are passed over: a client of another version has to get in first.
+
+    Raises:
+        CommandRefused: an option is malformed.
+    """
+    options = split_options(header.options or "")
+    interval = options.get("ack_conflation")
+    try:
+        seconds = 1.0 if interval is None else parse_interval(interval) / _NANOSECONDS
+    except UnitError as error:
+        raise _refusal("ack_conflation", str(error)) from None
+    return LogonOptions(seconds, pretty=options.get("pretty", "false").lower() == "true")
+
+
+def read_subscribe_options(
+    header: Header, message_type: MessageType, *, pretty: bool
+) -> SubscribeOptions:
     """Read the options of a subscribe command.
 
     Args:
         header: the command's header.
         message_type: the message type of the connection.
+        pretty: whether the connection wants binary bodies in a form that people can read.
 
     Raises:
         CommandRefused: an option is unknown, malformed or cannot be honoured.
@@ -102,6 +136,7 @@ def read_subscribe_options(header: Header, message_type: MessageType) -> Subscri
         presentation=Presentation(
             select=_select_list(options, message_type),
             timestamp="timestamp" in options,
+            pretty=pretty_printer(message_type) if pretty else None,
         ),
         conflation=_conflation(options),
     )

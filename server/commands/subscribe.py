@@ -42,7 +42,7 @@ def place(session: Session, header: Header) -> Subscription:
     """
     engine = session.engine
     message_type = engine.settings.message_types[session.message_type]
-    options = read_subscribe_options(header, message_type)
+    options = read_subscribe_options(header, message_type, pretty=session.options.pretty)
     if header.top_n is not None and header.bookmark is None:
         raise CommandRefused("invalid option", "top_n is for subscriptions with a bookmark")
     selector = _selector(session, header, literal=options.literal_topic)

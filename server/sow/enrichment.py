@@ -107,9 +107,7 @@ def _steps(fields: Sequence[Field]) -> list[list[Field]]:
     return [step for step in steps if step]
 
 
-def _compile(
-    fields: Sequence[Field], message_type: MessageType, functions: Functions
-) -> _Step:
+def _compile(fields: Sequence[Field], message_type: MessageType, functions: Functions) -> _Step:
     wanted: dict[Reference, None] = {}
     for field in fields:
         wanted.update(dict.fromkeys(references(field.source)))

@@ -10,6 +10,7 @@ operating system's to keep. What a power failure may take is everything after th
 
 from __future__ import annotations
 
+import threading
 from array import array
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -25,6 +26,9 @@ from server.sow.slab_scan import scan
 from server.sow.store import Statistics, StoreError, Superseded, identity_of
 
 _FREE: Final = -1
+
+_RECORD: Final = int(Kind.RECORD)
+"""A plain number, which compares faster."""
 
 _SPARE_SLABS: Final = 2
 """Slabs that a log may have beyond twice its live bytes before cleaning begins."""
@@ -98,9 +102,7 @@ class FileStore:
 
     def _apply(self, location: int, data: bytes) -> None:
         """Apply one entry of the log; the checksum is right."""
-        _, _, _, kind, topics, keys, correlations, bookmarks, sequence, _, _, number = (
-            form.ENTRY.unpack_from(data)
-        )
+        _, _, _, kind, topics, keys, _, _, sequence, _, _, number = form.ENTRY.unpack_from(data)
         if sequence > self._sequence:
             self._sequence = sequence
         start = form.ENTRY.size
@@ -110,7 +112,7 @@ class FileStore:
             identity = f"{topic or self._topic}\0{key}"
         else:
             identity = key
-        if kind == Kind.RECORD:
+        if kind == _RECORD:
             self._place(identity, location, padded(len(data)))
         elif kind == Kind.DELETED:
             if identity in self._rows:
@@ -161,27 +163,7 @@ class FileStore:
         return self._read(self._locations[row])
 
     def _read(self, location: int) -> Record:
-        data = self._file.read(location)
-        _, _, _, _, topics, keys, correlations, bookmarks, sequence, timestamp, expires, _ = (
-            form.ENTRY.unpack_from(data)
-        )
-        start = form.ENTRY.size
-        topic = self._topic
-        if topics:
-            topic = data[start : start + topics].decode("utf-8", "surrogateescape")
-            start += topics
-        key = data[start : start + keys].decode("utf-8", "surrogateescape")
-        start += keys
-        correlation_id = bookmark = ""
-        if correlations:
-            correlation_id = data[start : start + correlations].decode("utf-8", "surrogateescape")
-            start += correlations
-        if bookmarks:
-            bookmark = data[start : start + bookmarks].decode("utf-8", "surrogateescape")
-            start += bookmarks
-        return Record(
-            key, data[start:], topic, timestamp, expires, sequence, correlation_id, bookmark
-        )
+        return form.decode_record(self._file.read(location), self._topic)
 
     def bodies(self, rows: Sequence[int]) -> list[bytes]:
         """See `RecordStore.bodies`."""
@@ -201,9 +183,9 @@ class FileStore:
     def past(self) -> Iterator[tuple[int, Superseded]]:
         """See `RecordStore.past`."""
         for row in list(self._past_rows.values()):
-            location = self._locations[row]
-            record = self._read(location)
-            kind = self._file.read(location)[12]
+            data = self._file.read(self._locations[row])
+            record = form.decode_record(data, self._topic)
+            kind = form.entry_kind(data)
             identity = identity_of(record, pattern=self._pattern)
             yield row, Superseded(identity, record, kind == Kind.PAST_DELETED)
 
@@ -322,14 +304,12 @@ class FileStore:
 
     def _move(self, location: int, data: bytes) -> None:
         """Append an entry anew if it still counts; the row stays."""
-        kind = data[12]
+        kind = form.entry_kind(data)
+        number = form.entry_number(data)
+        record = form.decode_record(data, self._topic)
         if kind == Kind.RECORD:
-            record = self._read(location)
             row = self._rows.get(identity_of(record, pattern=self._pattern))
-            number = 0
         elif kind in (Kind.PAST, Kind.PAST_DELETED):
-            record = self._read(location)
-            number = form.ENTRY.unpack_from(data)[-1]
             row = self._past_rows.get(number)
         else:
             return
@@ -344,14 +324,14 @@ class FileStore:
         """
         log = self._log
         for _ in range(2):
-            log.seal()
+            log.begin_slab()
             last = log.head_epoch
             while log.tail_epoch < last and self._clean_bytes(_COMPACTION_SLICE):
                 yield
             for _ in range(2):
-                completed: list[bool] = []
-                log.commit(lambda done=completed: done.append(True))  # type: ignore[misc]
-                while not completed:
+                completed = threading.Event()
+                log.commit(completed.set)
+                while not completed.is_set():
                     yield
             log.shrink()
 

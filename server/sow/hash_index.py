@@ -44,7 +44,7 @@ class HashIndex:
         self._filed: dict[int, tuple[Scalar, ...]] = {}
         self._odd: set[int] = set()
 
-    def set(self, row: int, body: bytes) -> None:
+    def put(self, row: int, body: bytes) -> None:
         """File a row under the values of its body."""
         values = self._extract(body)
         filed = self._filed.get(row)
@@ -128,12 +128,14 @@ def key_texts(texts: Iterable[str]) -> tuple[str, ...]:
 
 
 def texts_by_field(expr: Expr) -> Mapping[Path, tuple[str, ...]]:
-    """The fields that a filter restricts to certain texts, by `=` or `IN`, whatever else it says."""
+    """The fields that a filter restricts to certain texts, by `=` or `IN`."""
     restricted: dict[Path, tuple[str, ...]] = {}
     for term in conjuncts(expr):
         field, items = _restriction(term)
         texts = tuple(
-            item.value for item in items if isinstance(item, Literal) and isinstance(item.value, str)
+            item.value
+            for item in items
+            if isinstance(item, Literal) and isinstance(item.value, str)
         )
         if field is not None and items and len(texts) == len(items):
             restricted.setdefault(field.path, texts)

@@ -47,7 +47,7 @@ class History:
         self._recover()
 
     def _recover(self) -> None:
-        found = sorted(self._store.past(), key=lambda item: (item[1].record.timestamp, item[0]))
+        found = sorted(self._store.past(), key=_chronological)
         for row, past in found:
             self._end_last(past.identity, past.record.timestamp)
             self._file(row, past)
@@ -60,7 +60,9 @@ class History:
         """How many past states there are, deletions included."""
         return len(self._kept)
 
-    def updated(self, identity: str, row: int, record: Record, previous: Record | None) -> list[int]:
+    def updated(
+        self, identity: str, row: int, record: Record, previous: Record | None
+    ) -> list[int]:
         """A record was inserted or replaced, in a row.
 
         Returns:
@@ -153,3 +155,8 @@ class History:
     def rows(self, identity: str) -> list[int]:
         """The rows of a record's past states."""
         return list(self._states.get(identity, ()))
+
+
+def _chronological(item: tuple[int, Superseded]) -> tuple[int, int, bool]:
+    _, past = item
+    return past.record.timestamp, past.record.sequence, past.deleted

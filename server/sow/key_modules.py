@@ -20,8 +20,8 @@ from types import ModuleType
 from typing import Final, TypeAlias
 
 from server.message_types.base import MessageType
-from server.sow.chaining import ChainingKeys, chaining_options
 from server.sow.chain_file import ChainFile
+from server.sow.chaining import ChainingKeys, chaining_options
 from server.sow.key_errors import KeyModuleError
 from server.sow.keys import KeySource
 

@@ -93,7 +93,7 @@ class FieldKeys:
         if self._single:
             value = values[0]
             if value.__class__ is str and value:
-                return self._hash.of_text(value)  # type: ignore[arg-type]  # it is a str
+                return self._hash.of_text(value)
         return self._hash.of_values(values)
 
 

@@ -143,8 +143,12 @@ class MemoIndexes:
 
 def _replaced(column: Column, offsets: Sequence[int], values: Sequence[Value]) -> Column:
     """A column with other values in some places."""
-    if isinstance(column, TextColumn) and all(value is None or type(value) is str for value in values):
-        octets = [to_octets(value) if isinstance(value, str) and value else None for value in values]
+    if isinstance(column, TextColumn) and all(
+        value is None or type(value) is str for value in values
+    ):
+        octets = [
+            to_octets(value) if isinstance(value, str) and value else None for value in values
+        ]
         mask = np.zeros(len(column), np.bool_)
         mask[offsets] = True
         return TextColumn(

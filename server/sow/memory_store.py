@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from typing import TypeAlias
 
 from server.sow.records import Record
 from server.sow.store import Statistics, Superseded
+
+_Fields: TypeAlias = tuple[object, ...]
 
 
 class MemoryStore:
@@ -14,7 +17,8 @@ class MemoryStore:
     __slots__ = ("_free", "_past", "_records", "_rows", "_sequence", "_stored_bytes")
 
     def __init__(self) -> None:
-        self._records: list[Record | None] = []
+        # Plain tuples: other than those of a class, the garbage collector leaves them alone.
+        self._records: list[_Fields | None] = []
         self._rows: dict[str, int] = {}
         self._past: dict[int, Superseded] = {}
         self._free: list[int] = []
@@ -47,10 +51,10 @@ class MemoryStore:
 
     def record(self, row: int) -> Record:
         """See `RecordStore.record`."""
-        record = self._records[row]
-        if record is None:
+        fields = self._records[row]
+        if fields is None:
             raise KeyError(row)
-        return record
+        return Record._make(fields)
 
     def bodies(self, rows: Sequence[int]) -> list[bytes]:
         """See `RecordStore.bodies`."""
@@ -67,7 +71,7 @@ class MemoryStore:
             row = self._rows[identity] = self._add(record)
         else:
             self._stored_bytes += len(record.body) - len(self.record(row).body)
-            self._records[row] = record
+            self._records[row] = tuple(record)
         self._sequence = max(self._sequence, record.sequence)
         return row
 
@@ -109,9 +113,9 @@ class MemoryStore:
         self._stored_bytes += len(record.body)
         if self._free:
             row = self._free.pop()
-            self._records[row] = record
+            self._records[row] = tuple(record)
             return row
-        self._records.append(record)
+        self._records.append(tuple(record))
         return len(self._records) - 1
 
     def _remove(self, row: int) -> None:

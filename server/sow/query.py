@@ -238,10 +238,7 @@ class Query(Iterator[list[Record]]):
     def _placed(self, piece: _Piece, ordering: Ordering) -> list[Placed]:
         """Matching rows with what they are sorted by."""
         extract = self._table.extractor(ordering.fields)
-        placed = [
-            Placed(ordering.key(extract(record.body)), row)
-            for row, record in piece.saved
-        ]
+        placed = [Placed(ordering.key(extract(record.body)), row) for row, record in piece.saved]
         for block, rows in groupby(piece.rows, lambda row: row // BLOCK):
             some = list(rows)
             offsets = np.array(some) - block * BLOCK

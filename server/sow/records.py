@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-
 NANOSECONDS = 1_000_000_000
 
 
@@ -56,6 +55,3 @@ def to_nanoseconds(seconds: float) -> int:
 def to_seconds(nanoseconds: int) -> float:
     """A record's time as the clock tells it."""
     return nanoseconds / NANOSECONDS
-
-
-

@@ -35,8 +35,12 @@ _CHECKSUM: Final = struct.Struct("<I")
 ENTRY: Final = struct.Struct("<IIIBxHHHH2xQQQQ")
 """Checksum, length, epoch, kind, lengths of topic, key, correlation id and bookmark, sequence,
 timestamp, expiration, number."""
+ENTRY_HEAD: Final = struct.Struct("<III")
+"""The first three of these."""
 ENTRY_TAIL: Final = struct.Struct("<IIBxHHHH2xQQQQ")
-"""The same without the checksum."""
+"""All but the checksum."""
+
+_KIND_AT: Final = 12
 
 crc32c = google_crc32c.value
 
@@ -85,22 +89,6 @@ class SlabHeader(NamedTuple):
     previous_end: int
     tail: int
     sequence: int
-
-
-class Entry(NamedTuple):
-    """One entry of the log, decoded.
-
-    Attributes:
-        kind: what it says.
-        record: the record, the key of a deleted one, or a past state.
-        number: tells past states apart, 0 for others.
-        length: bytes of the entry, without padding.
-    """
-
-    kind: int
-    record: Record
-    number: int
-    length: int
 
 
 def padded(length: int) -> int:
@@ -156,33 +144,38 @@ def unpack_slab_header(data: bytes) -> SlabHeader | None:
     return SlabHeader(*fields[2:])
 
 
-def decode_entry(data: bytes, epoch: int, topic: str) -> Entry | None:
-    """Check and decode an entry.
+def decode_record(data: bytes, topic: str) -> Record:
+    """The record of an entry: the record itself, a past state, or the key of a deleted record.
 
     Args:
-        data: the whole entry, without padding.
-        epoch: the epoch that it has to be of.
+        data: the whole entry, without padding, known to be good.
         topic: the topic of records that name none.
-
-    Returns:
-        None if it is not whole, or of another epoch.
     """
-    if len(data) < ENTRY.size:
-        return None
-    checksum, length, its_epoch, kind, *lengths, sequence, timestamp, expires, number = (
+    _, _, _, _, topics, keys, correlations, bookmarks, sequence, timestamp, expires, _ = (
         ENTRY.unpack_from(data)
     )
-    if length != len(data) or its_epoch != epoch & 0xFFFFFFFF or checksum != crc32c(data[4:]):
-        return None
-    texts: list[str] = []
     start = ENTRY.size
-    for text_length in lengths:
-        texts.append(data[start : start + text_length].decode("utf-8", "surrogateescape"))
-        start += text_length
-    if start > length:
-        return None
-    its_topic, key, correlation_id, bookmark = texts
-    record = Record(
-        key, data[start:], its_topic or topic, timestamp, expires, sequence, correlation_id, bookmark
-    )
-    return Entry(kind, record, number, length)
+    if topics:
+        topic = data[start : start + topics].decode("utf-8", "surrogateescape")
+        start += topics
+    key = data[start : start + keys].decode("utf-8", "surrogateescape")
+    start += keys
+    correlation_id = bookmark = ""
+    if correlations:
+        correlation_id = data[start : start + correlations].decode("utf-8", "surrogateescape")
+        start += correlations
+    if bookmarks:
+        bookmark = data[start : start + bookmarks].decode("utf-8", "surrogateescape")
+        start += bookmarks
+    return Record(key, data[start:], topic, timestamp, expires, sequence, correlation_id, bookmark)
+
+
+def entry_kind(data: bytes) -> int:
+    """The kind of an entry."""
+    return data[_KIND_AT]
+
+
+def entry_number(data: bytes) -> int:
+    """The number of the past state that an entry is about, 0 if it is about none."""
+    number: int = ENTRY.unpack_from(data)[-1]
+    return number

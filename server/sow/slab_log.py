@@ -26,7 +26,7 @@ from server.sow.store import StoreError
 
 
 class _Slab(NamedTuple):
-    index: int
+    place: int
     epoch: int
     end: int
 
@@ -62,10 +62,10 @@ class SlabLog:
         self.sequence = 0
         self.appended_bytes = 0
         self._sealed = deque(
-            _Slab(link.index, link.header.epoch, link.end or FIRST_ENTRY) for link in found.links
+            _Slab(link.place, link.header.epoch, link.end or FIRST_ENTRY) for link in found.links
         )
         self._next_epoch = found.highest_epoch + 1
-        used = {slab.index for slab in self._sealed}
+        used = {slab.place for slab in self._sealed}
         for index in range(len(file.slabs)):
             if index not in used and file.header(index) is not None:
                 file.write_header(index, None)
@@ -114,7 +114,7 @@ class SlabLog:
         position = self._position
         if self._head is None or position + room > self.slab_size:
             self._check_size(length, topic, key, correlation_id, bookmark)
-            self._begin_slab()
+            self.begin_slab()
             position = self._position
         elif length - len(body) > form.MAX_TEXT:
             self._check_size(length, topic, key, correlation_id, bookmark)
@@ -138,7 +138,7 @@ class SlabLog:
         self.appended_bytes += room
         if record.sequence > self.sequence:
             self.sequence = record.sequence
-        return head.index * self.slab_size + position, room
+        return head.place * self.slab_size + position, room
 
     def _check_size(self, length: int, *texts: bytes) -> None:
         if any(len(text) > form.MAX_TEXT for text in texts):
@@ -151,14 +151,19 @@ class SlabLog:
                 f"{self.slab_size} bytes allows"
             )
 
-    def _begin_slab(self) -> None:
-        """Continue the log in another slab."""
+    def begin_slab(self) -> None:
+        """Continue the log in another slab: the first in the file that is free.
+
+        Raises:
+            StoreError: there is no room for one.
+        """
         if self._free:
             index = min(self._free)
             self._free.remove(index)
         else:
             index = self._file.grow()
-        self.seal()
+        if self._head is not None:
+            self._sealed.append(self._head._replace(end=self._position))
         last = self._sealed[-1] if self._sealed else None
         epoch = self._next_epoch
         self._next_epoch += 1
@@ -176,12 +181,6 @@ class SlabLog:
         self._slab = self._file.slabs[index]
         self._position = FIRST_ENTRY
         self.commit()
-
-    def seal(self) -> None:
-        """Write no more to the current slab."""
-        if self._head is not None:
-            self._sealed.append(self._head._replace(end=self._position))
-            self._head = None
 
     # ---- cleaning
 
@@ -205,10 +204,10 @@ class SlabLog:
         while len(self._sealed) > (self._head is None):  # some slab has to carry on the chain
             slab = self._sealed[0]
             if self._clean_position < slab.end:
-                location = slab.index * self.slab_size + self._clean_position
+                location = slab.place * self.slab_size + self._clean_position
                 return location, self._file.read(location)
             self._sealed.popleft()
-            self._freed.append((slab.epoch, slab.index))
+            self._freed.append((slab.epoch, slab.place))
             self._clean_position = FIRST_ENTRY
         return None
 

@@ -3,7 +3,7 @@
 The log is a chain of slabs, each of which names its predecessor and says where that one's entries
 end. An entry that cannot be read is *damage* if it lies before the commit point, for then it was on
 stable storage. After the commit point it is where a crash ended the log: nothing that follows it
-has been promised to anybody, and all of it is left out, so that the records are those of one moment.
+has been promised to anybody, and all of it is left out: the records are those of one moment.
 """
 
 from __future__ import annotations
@@ -13,33 +13,21 @@ from typing import NamedTuple
 
 from server.sow import slab_format as form
 from server.sow.slab_file import DamagedFileError, SlabFile
-from server.sow.slab_format import ENTRY, FIRST_ENTRY, SlabHeader, padded
+from server.sow.slab_format import ENTRY, ENTRY_HEAD, FIRST_ENTRY, SlabHeader, padded
 
 
 class ChainLink(NamedTuple):
     """One slab of the log.
 
     Attributes:
-        index: the slab's place in the file.
+        place: the slab's index in the file.
         header: its header.
         end: where its entries end, None if it is the last and that has to be found out.
     """
 
-    index: int
+    place: int
     header: SlabHeader
     end: int | None
-
-
-class RawEntry(NamedTuple):
-    """An entry whose checksum is right.
-
-    Attributes:
-        location: slab index times slab size, plus position in the slab.
-        data: the entry without padding.
-    """
-
-    location: int
-    data: bytes
 
 
 class LogEnd(NamedTuple):
@@ -67,7 +55,7 @@ def chain(file: SlabFile) -> tuple[list[ChainLink], int]:
     successors: dict[int, SlabHeader] = {}
     for index in range(len(file.slabs)):
         header = file.header(index)
-        if header is None:
+        if header is None or header.previous >= header.epoch:
             continue
         by_epoch[header.epoch] = (index, header)
         rival = successors.get(header.previous)
@@ -108,7 +96,7 @@ def scan(file: SlabFile, take: Callable[[int, bytes], None]) -> LogEnd:
     point = file.commit_point
     whole: list[ChainLink] = []
     for link in links:
-        base = link.index * file.slab_size
+        base = link.place * file.slab_size
         position = FIRST_ENTRY
         for start, data in entries(file, link):
             take(base + start, data)
@@ -128,13 +116,13 @@ def scan(file: SlabFile, take: Callable[[int, bytes], None]) -> LogEnd:
 
 def entries(file: SlabFile, link: ChainLink) -> Iterator[tuple[int, bytes]]:
     """The entries of a slab up to the first that is not whole, with their positions."""
-    slab = file.slabs[link.index]
+    slab = file.slabs[link.place]
     epoch = link.header.epoch & 0xFFFFFFFF
     end = file.slab_size if link.end is None else link.end
     position = FIRST_ENTRY
-    unpack_from, crc32c, header_size = ENTRY.unpack_from, form.crc32c, ENTRY.size
+    unpack_from, crc32c, header_size = ENTRY_HEAD.unpack_from, form.crc32c, ENTRY.size
     while position + header_size <= end:
-        checksum, length, its_epoch, *_ = unpack_from(slab, position)
+        checksum, length, its_epoch = unpack_from(slab, position)
         if its_epoch != epoch or length < header_size or position + length > end:
             return
         data = slab[position : position + length]

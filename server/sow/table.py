@@ -1,4 +1,4 @@
-"""Records with their indexes, open to queries: what SOW topics, views and conflated topics share."""
+"""Records with their indexes, open to queries: for SOW topics, views, conflated topics."""
 
 from __future__ import annotations
 
@@ -99,9 +99,7 @@ class RecordTable:
         self._snapshots: list[Snapshot] = []
         self._recover()
         self.history: Final = (
-            None
-            if options.window is None
-            else History(store, options.window, options.granularity)
+            None if options.window is None else History(store, options.window, options.granularity)
         )
         self._expiry: Final = (
             ExpiryQueue((row, store.record(row).expires) for _, row in store.identities())
@@ -118,7 +116,7 @@ class RecordTable:
                 self._topic_of_row[row] = self._topic_number(identity.partition("\0")[0])
         for index in self.hash_indexes:
             for _, row in self.store.identities():
-                index.set(row, self.store.record(row).body)
+                index.put(row, self.store.record(row).body)
 
     def __len__(self) -> int:
         """How many records there are."""
@@ -159,7 +157,7 @@ class RecordTable:
             self.counters.updates += 1
         self._changed(row, previous)
         for index in self.hash_indexes:
-            index.set(row, record.body)
+            index.put(row, record.body)
         if self._expiry is not None:
             self._expiry.set(row, record.expires)
         if self.history is not None:

@@ -103,6 +103,16 @@ class SowTopic:
         self._generator: Final = generator
         self._key_sources: dict[str, KeySource] = {}
 
+    @property
+    def asks_for_context(self) -> bool:
+        """Whether drafting uses what functions may ask about the publisher."""
+        return self._preprocessing is not None or self._enrichment is not None
+
+    @property
+    def ages(self) -> bool:
+        """Whether time changes anything here, so that `next_expiry` is worth asking."""
+        return self.spec.expiration_enabled or self.spec.history is not None
+
     # ---- publishing
 
     def draft(

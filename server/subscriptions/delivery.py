@@ -71,21 +71,21 @@ class DirectDelivery:
         presentation: the form that these subscriptions want.
     """
 
-    __slots__ = ("_heads", "_outbox", "_select", "_timestamp")
+    __slots__ = ("_heads", "_outbox", "_present", "_timestamp")
 
     def __init__(
         self, outbox: Outbox, topic: str, sub_ids: Sequence[str], presentation: Presentation
     ) -> None:
         self._outbox = outbox
-        self._select = presentation.select
+        self._present = presentation.present if presentation.changes_bodies else None
         self._timestamp = presentation.timestamp
         sids = json_text(",".join(sub_ids))
         self._heads = _Heads(b'{"c":"p","t":' + json_text(topic), b',"sids":' + sids + b"}")
 
     def deliver(self, bodies: Sequence[bytes], envelope: Envelope) -> None:
         """Frame messages and put them into the connection's outbox."""
-        if self._select is not None:
-            bodies = [self._select.apply(body) for body in bodies]
+        if self._present is not None:
+            bodies = self._present(bodies)
         keys = envelope.keys + envelope.timestamp_key if self._timestamp else envelope.keys
         heads = self._heads
         chunks: list[bytes] = []

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 from server.message_types.base import BodyError
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
     from server.message_types.base import MessageType
     from server.message_types.selection import Selection
 
@@ -48,15 +50,30 @@ class Presentation:
         select: the fields that the body is cut down to, None for all of it.
         timestamp: whether the header says when the server received the message.
         sow_key: whether the header has the SOW key, of messages that have one.
+        pretty: makes the body readable, None to leave it as it is.
     """
 
     select: SelectList | None = None
     timestamp: bool = False
     sow_key: bool = True
+    pretty: Callable[[bytes], bytes] | None = None
 
-    def apply(self, body: bytes) -> bytes:
-        """The part of a body that is wanted."""
+    @property
+    def changes_bodies(self) -> bool:
+        """Whether bodies are not passed on as they were published."""
+        return self.select is not None or self.pretty is not None
+
+    def present(self, bodies: Sequence[bytes]) -> Sequence[bytes]:
+        """The bodies in the form that is wanted."""
+        return [self.finish(self.cut(body)) for body in bodies]
+
+    def cut(self, body: bytes) -> bytes:
+        """The fields of a body that are wanted."""
         return body if self.select is None else self.select.apply(body)
+
+    def finish(self, body: bytes) -> bytes:
+        """A body that holds what is wanted, written as it is wanted."""
+        return body if self.pretty is None else self.pretty(body)
 
 
 AS_PUBLISHED = Presentation()

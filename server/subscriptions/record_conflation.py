@@ -62,7 +62,7 @@ class ConflatedRecordDelivery:
         body = b""
         presentation = self.subscription.presentation
         if self.form is Form.WHOLE:
-            body = presentation.apply(message.body)
+            body = presentation.cut(message.body)
         elif self.form is Form.DELTA:
             delta = message.delta(presentation)
             if delta is None and self.subscription.no_empties:
@@ -95,7 +95,7 @@ class _PendingRecord:
         elif self._form is Form.DELTA:
             self._body = later._message.merge_deltas(self._body, later._body)
         else:
-            self._body = later._delivery.subscription.presentation.apply(later._message.body)
+            self._body = later._delivery.subscription.presentation.cut(later._message.body)
         self._message = later._message
         self._delivery = later._delivery
 
@@ -108,6 +108,6 @@ class _PendingRecord:
                 self._delivery.leave.write(self._message, known, self._received)
             return
         if subscription.tracks_focus:
-            whole = subscription.presentation.apply(self._message.body)
+            whole = subscription.presentation.cut(self._message.body)
             conflater.received[self._key] = whole
         self._delivery.publish.write(self._message, self._body, self._received)

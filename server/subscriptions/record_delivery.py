@@ -80,9 +80,9 @@ class RecordMessage:
     def delta(self, presentation: Presentation) -> bytes | None:
         """The fields that differ, of those that a presentation lets through; None if none does."""
         if self.previous is None:
-            return presentation.apply(self.body)
+            return presentation.cut(self.body)
         if presentation.select is not None:
-            before, now = presentation.apply(self.previous), presentation.apply(self.body)
+            before, now = presentation.cut(self.previous), presentation.cut(self.body)
             return self._differ.difference(before, now)
         if self._delta is None:
             self._delta = [self._differ.difference(self.previous, self.body)]
@@ -90,7 +90,7 @@ class RecordMessage:
 
     def only_keys(self, presentation: Presentation) -> bytes:
         """The body that says that no field differs."""
-        return self._differ.keys_of(presentation.apply(self.body))
+        return self._differ.keys_of(presentation.cut(self.body))
 
     def merge_deltas(self, earlier: bytes, later: bytes) -> bytes:
         """Two deltas of the record, one after the other, as one."""
@@ -141,10 +141,11 @@ class Framer:
 
         Args:
             message: what became of the record.
-            body: the body.
+            body: the body, with the fields that are wanted.
             received: the envelope whose timestamp counts; None for the message's own.
         """
         presentation = self.presentation
+        body = presentation.finish(body)
         header = b'%b%b%b,"l":%d%b%b%b' % (
             self._left,
             message.key_header if presentation.sow_key else b"",
@@ -169,7 +170,7 @@ class WholeDelivery:
 
     def deliver(self, message: RecordMessage) -> None:
         """See `RecordDelivery.deliver`."""
-        self._framer.write(message, self._framer.presentation.apply(message.body))
+        self._framer.write(message, self._framer.presentation.cut(message.body))
 
 
 class DeltaDelivery:

@@ -12,6 +12,7 @@ also if no publisher waits for that.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from functools import partial
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from config_schema.regex import matches
@@ -31,6 +32,8 @@ if TYPE_CHECKING:
 
 _COMMIT_SECONDS: Final = 1.0
 _EXPIRED_AT_ONCE: Final = 1000
+_LEAST_DELAY: Final = 0.001
+"""Seconds; what expires sooner than that after something else is removed together with it."""
 _RETRY_SECONDS: Final = 1.0
 """Until expiring is tried again after a store could not write it down."""
 
@@ -128,20 +131,29 @@ class Stores:
 
     def touched(self, sow: SowTopic) -> None:
         """Take note that a topic has changed."""
+        self._keep(sow)
+        if sow.ages:
+            self._watch_expiry(sow)
+
+    def _keep(self, sow: SowTopic) -> None:
+        """Let a topic be put on stable storage soon."""
         if not self._unwritten:
             self._clock.call_later(_COMMIT_SECONDS, self._commit)
         self._unwritten.add(sow)
-        if sow.ages:
-            self._watch_expiry(sow)
 
     def _commit(self) -> None:
         for sow in self._unwritten:
             sow.table.store.commit()
         self._unwritten.clear()
 
-    def when_stored(self, then: Callable[[], None]) -> None:
-        """Call back when everything written so far is on stable storage."""
-        waiting = set(self._unwritten)
+    def when_stored(self, topics: Iterable[SowTopic], then: Callable[[], None]) -> None:
+        """Call back when everything written to some topics so far is on stable storage.
+
+        Args:
+            topics: which topics.
+            then: the call; made at once if there is nothing to wait for.
+        """
+        waiting = set(topics)
         if not waiting:
             then()
 
@@ -151,7 +163,7 @@ class Stores:
                 then()
 
         for sow in list(waiting):
-            sow.table.store.commit(lambda sow=sow: stored(sow))  # type: ignore[misc]  # inferred
+            sow.table.store.commit(partial(stored, sow))
 
     # ---- expiration
 
@@ -165,7 +177,7 @@ class Stores:
         if self._expires_at is None or moment < self._expires_at:
             self._cancel_expiry()
             self._expires_at = moment
-            delay = max(0.0, moment - self._clock.now())
+            delay = max(_LEAST_DELAY, moment - self._clock.now())
             self._cancel_expiry = self._clock.call_later(delay, self._expire)
 
     def _expire(self) -> None:
@@ -173,21 +185,24 @@ class Stores:
         now = self._clock.now()
         for sow in self._topics:
             moment = sow.next_expiry()
-            if moment is not None and to_seconds(moment) <= now:
-                self._expire_of(sow, now)
+            if moment is None:
+                continue
+            if to_seconds(moment) <= now and not self._expire_of(sow, now):
+                self._expire_at(now + _RETRY_SECONDS)
+            else:
+                self._watch_expiry(sow)
         self._flush()
-        for sow in self._topics:
-            self._watch_expiry(sow)
 
-    def _expire_of(self, sow: SowTopic, now: float) -> None:
+    def _expire_of(self, sow: SowTopic, now: float) -> bool:
+        """Remove what has expired in a topic; False if that cannot be written down."""
         try:
             changes = sow.expire(to_nanoseconds(now), self.next_sequence(), _EXPIRED_AT_ONCE)
         except StoreError as error:
             self._log.emit("15-0011", topic=sow.spec.name, reason=error)
-            self._expire_at(now + _RETRY_SECONDS)
-            return
+            return False
         self._announce(sow.spec.message_type, changes, Envelope(None, now), EXPIRED)
-        self.touched(sow)
+        self._keep(sow)
+        return True
 
 
 def _nothing() -> None:

@@ -23,12 +23,14 @@ from server.session import Entrance
 from server.subscriptions.slow_clients import Pool
 from server.transports.connection import Reception
 from server.transports.handshake import Doorkeeper
+from server.transports.legacy import LEGACY_PROTOCOLS, LegacyConnection, make_dialect
 from server.transports.listener import Listener, TransportError
 from server.transports.stream import StreamConnection
 from server.transports.websocket import WebsocketConnection, WebsocketSettings
+from server.wire.legacy.dialect import Dialect
 
 _SERVED_TYPES: Final = ("tcp", "tcps", "amps-unix")
-_SERVED_PROTOCOLS: Final = ("amps", "websocket")
+_SERVED_PROTOCOLS: Final = ("amps", "websocket", *LEGACY_PROTOCOLS)
 _TEXT_MODULES: Final = ("json", "fix", "nvfix", "xml")
 """Modules of message types whose bodies are text; the others' need binary websocket messages."""
 
@@ -41,7 +43,8 @@ class TransportTable:
         engine: the engine that serves their connections.
 
     Raises:
-        TransportError: a transport's filters cannot be made.
+        TransportError: a transport's filters cannot be made, or its message type does not suit
+            its protocol.
     """
 
     def __init__(self, spec: InstanceSpec, engine: Engine) -> None:
@@ -135,10 +138,20 @@ class TransportTable:
     def _connector(
         self, transport: TransportSpec, reception: Reception
     ) -> Callable[[], asyncio.Protocol]:
-        if self._base_protocol(transport) == "websocket":
+        protocol = self._base_protocol(transport)
+        if protocol == "websocket":
             settings = self._websocket_settings(transport, reception.entrance)
             return partial(WebsocketConnection, reception, settings)
+        if protocol in LEGACY_PROTOCOLS:
+            return partial(LegacyConnection, reception, self._dialect(protocol, transport))
         return partial(StreamConnection, reception)
+
+    def _dialect(self, protocol: str, transport: TransportSpec) -> Dialect:
+        message_types = {one.name: one for one in self._spec.message_types}
+        try:
+            return make_dialect(protocol, message_types.get(transport.message_type or ""))
+        except ValueError as error:
+            raise TransportError(f"{transport.location}: {error}") from None
 
     def _websocket_settings(
         self, transport: TransportSpec, entrance: Entrance

@@ -116,3 +116,25 @@ def test_transports_decide_on_types_logons_and_entitlements(tmp_path: Path) -> N
         with RawPeer(ports["unentitled"]) as peer:
             assert peer.log_on()["reason"] == "not entitled"
             assert peer.is_disconnected()
+
+
+def test_a_pretty_connection_gets_binary_bodies_as_text(server: RunningServer) -> None:
+    """MessagePack arrives as indented JSON; others get the bytes."""
+    body = b"\x81\xa1a\x01"
+    with server.connect() as pretty, server.log_on("plain", "msgpack") as plain:
+        options = {"o": "pretty=true,ack_conflation=100ms"}
+        ack = pretty.ask({"c": "logon", "mt": "msgpack", "a": "processed"} | options)
+        assert ack["status"] == "success"
+        for peer in (pretty, plain):
+            peer.subscribe("binary", "1", f="/a = 1")
+        plain.publish("binary", body)
+        assert pretty.receive()[1] == b'{\n  "a": 1\n}'
+        assert plain.receive()[1] == body
+
+
+def test_a_malformed_logon_option_is_refused(server: RunningServer) -> None:
+    """With the option and what was expected; the client may try again."""
+    with server.connect() as peer:
+        ack = peer.ask({"c": "logon", "mt": "json", "o": "ack_conflation=soon", "a": "processed"})
+        assert (ack["status"], ack["reason"]) == ("failure", "invalid option")
+        assert peer.log_on()["status"] == "success"
