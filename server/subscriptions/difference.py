@@ -1,4 +1,4 @@
-"""What delta subscribers get of a record that has changed: its key fields and the fields that differ.
+"""What delta subscribers get of a record: its key fields and the fields that differ.
 
 Source: AMPS User Guide, Receiving Only Updated Fields.
 """

@@ -129,7 +129,8 @@ class RecordAudience(Audience):
             kind = Kind.INSERT if previous is None else Kind.UPDATE
         deliveries = self._prepared.get(kind)
         if deliveries is None:
-            deliveries = self._prepared[kind] = self._deliveries(self._unfiltered, kind, set(), set())
+            deliveries = self._deliveries(self._unfiltered, kind, set(), set())
+            self._prepared[kind] = deliveries
         if self._filtered:
             deliveries = deliveries + self._to_filtered(kind, change, envelope)
         state = record or previous

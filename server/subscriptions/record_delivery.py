@@ -10,7 +10,6 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Final, Protocol
 
 from server.subscriptions.envelope import correlation_key
-from server.subscriptions.outbox import Outbox
 from server.subscriptions.presentation import Presentation
 from server.wire.framing import frame
 from server.wire.header import json_text
@@ -104,11 +103,18 @@ class RecordDelivery(Protocol):
         """Take a change."""
 
 
+class Writer(Protocol):
+    """Takes bytes for a connection: its outbox, or a place reserved there."""
+
+    def write(self, data: bytes) -> None:
+        """Take bytes."""
+
+
 class Framer:
     """Puts messages about records into a connection's outbox.
 
     Args:
-        outbox: the connection's outbox.
+        outbox: takes bytes for the connection.
         command: `p` or `oof`.
         topic: the topic's name as subscribers see it.
         sub_ids: the ids of the subscriptions that the messages are for.
@@ -120,7 +126,7 @@ class Framer:
 
     def __init__(
         self,
-        outbox: Outbox,
+        outbox: Writer,
         command: str,
         topic: str,
         sub_ids: Sequence[str],

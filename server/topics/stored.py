@@ -5,7 +5,7 @@ Of a `<Topic>` with a Pattern there is one of these for each name in use; they s
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Final
 
 from server.message_types.base import BodyError
@@ -43,6 +43,9 @@ class StoredTopic(RecordAudience):
 
     __slots__ = ("_sow", "_stores")
 
+    keeps_messages = True
+    """Whether messages go on stable storage."""
+
     def __init__(self, sow: SowTopic, name: str, functions: Functions, stores: Stores) -> None:
         super().__init__(sow.table.message_type, name, functions, stores.differ(sow))
         self._sow = sow
@@ -59,11 +62,11 @@ class StoredTopic(RecordAudience):
             The messages that could not be stored, each with the reason.
         """
         rejections: list[Rejection] = []
-        for body in bodies:
+        for position, body in enumerate(bodies):
             try:
                 change = self._store(body, envelope)
             except (BodyError, KeyRefusedError, StoreError) as error:
-                rejections.append(Rejection(_REASONS[type(error)], str(error)))
+                rejections.append(Rejection(position, _REASONS[type(error)], str(error)))
             else:
                 self.announce(change, envelope, MATCH)
         self._stores.touched(self._sow)
@@ -83,7 +86,6 @@ class StoredTopic(RecordAudience):
         )
         return sow.apply(draft._replace(sequence=self._stores.next_sequence()))
 
-    def announce_all(self, changes: Iterable[Change], envelope: Envelope, reason: str) -> None:
-        """Tell subscribers about changes that did not come from a publish. See `announce`."""
-        for change in changes:
-            self.announce(change, envelope, reason)
+    def when_stored(self, then: Callable[[], None]) -> None:
+        """Call back when everything published so far is on stable storage."""
+        self._stores.when_stored((self._sow,), then)

@@ -7,7 +7,7 @@ that a message matches; the deliveries for each such set are kept from one messa
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Final
 
 from server.expressions.context import NO_CONTEXT
@@ -38,6 +38,9 @@ class Topic(Audience):
 
     __slots__ = ("_filtered", "_to_all", "_to_matching")
 
+    keeps_messages = False
+    """Whether messages go on stable storage."""
+
     def __init__(self, message_type: MessageType, name: str, functions: Functions) -> None:
         super().__init__(message_type, name, functions)
         self._to_all: list[Delivery] | None = []  # None when subscriptions have changed
@@ -65,6 +68,10 @@ class Topic(Audience):
         if self._filters:
             self._publish_filtered(bodies, envelope)
         return ()
+
+    def when_stored(self, then: Callable[[], None]) -> None:
+        """Call back at once: there is nothing to be stored."""
+        then()
 
     def _publish_filtered(self, bodies: Sequence[bytes], envelope: Envelope) -> None:
         match, known = self._filters.match, self._to_matching
