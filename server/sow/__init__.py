@@ -4,7 +4,7 @@ Nothing here knows sessions, sockets or clocks. All calls come from the engine's
 comes as nanoseconds since 1970 (`records.to_nanoseconds`). What other parts use:
 
     topic.SowTopic(spec, message_type, store, functions, generator)
-        .draft(body, now, topic, key, delta, expiration, correlation_id, context) -> Record
+        .draft(body, now, sequence, bookmark=, topic=, key=, delta=, ...) -> Record
         .apply(record) -> Change               after the journal, from replication, from a replay
         .publish(body, now, sequence, ...) -> Change                            both at once
         .find_keys(keys, topics), .find_body(body, topic) -> list[Record]

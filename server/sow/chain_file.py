@@ -18,13 +18,14 @@ from __future__ import annotations
 
 import os
 import struct
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Final
 
 import google_crc32c
 
 from server.expressions.octets import from_octets, to_octets
+from server.sow.commit import GroupCommit, Job
 
 VERSION: Final = 1
 _HEADER: Final = struct.Struct("<8sII")
@@ -74,9 +75,20 @@ class ChainFile:
         content = _TAIL.pack(len(octets), key) + octets
         os.write(self._descriptor, _CHECKSUM.pack(google_crc32c.value(content)) + content)
 
-    def fileno(self) -> int:
-        """The descriptor, to be synchronised with the topic's file."""
-        return self._descriptor
+    def commit(
+        self,
+        committer: GroupCommit,
+        then: Callable[[], None],
+        failed: Callable[[OSError], None],
+    ) -> None:
+        """Ask for all entries so far to be put on stable storage, as a topic's file is.
+
+        Args:
+            committer: the thread that synchronises files.
+            then: called on the engine's thread once they are.
+            failed: called instead if the file cannot be synchronised.
+        """
+        committer.submit(Job(self._descriptor, lambda: None, lambda _: then(), failed))
 
     def close(self) -> None:
         """Put the file on stable storage and close it."""

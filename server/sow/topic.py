@@ -119,7 +119,9 @@ class SowTopic:
         self,
         body: bytes,
         now: int,
+        sequence: int = 0,
         *,
+        bookmark: str = "",
         topic: str | None = None,
         key: str | None = None,
         delta: bool = False,
@@ -132,6 +134,8 @@ class SowTopic:
         Args:
             body: the message.
             now: the time in nanoseconds since 1970.
+            sequence: the publish's place in the instance's order of changes, if known already.
+            bookmark: its bookmark, if known already.
             topic: the topic published to, for a topic with a Pattern.
             key: the SOW key that the publisher gave.
             delta: the message holds only the fields that change.
@@ -140,7 +144,7 @@ class SowTopic:
             context: what functions may ask about the publisher; SOW key and topic are filled in.
 
         Returns:
-            The record to be stored; its sequence and bookmark are to come.
+            The record to be stored.
 
         Raises:
             BodyError: the message has to be rewritten, and cannot be parsed.
@@ -155,7 +159,8 @@ class SowTopic:
         key = self._key_source(topic).key(body, key)
         if self._enrichment is not None or delta:
             body = self._rewritten(body, key, topic, context or MessageContext(), delta=delta)
-        return Record(key, body, topic, now, self._expires(expiration, now), 0, correlation_id)
+        expires = self._expires(expiration, now)
+        return Record(key, body, topic, now, expires, sequence, correlation_id, bookmark)
 
     def _rewritten(
         self, body: bytes, key: str, topic: str, context: MessageContext, *, delta: bool
@@ -201,9 +206,11 @@ class SowTopic:
             KeyRefusedError: the message has no SOW key.
             StoreError: it cannot be stored; nothing has changed.
         """
-        draft = self.draft(
+        record = self.draft(
             body,
             now,
+            sequence,
+            bookmark=bookmark,
             topic=topic,
             key=key,
             delta=delta,
@@ -211,7 +218,7 @@ class SowTopic:
             correlation_id=correlation_id,
             context=context,
         )
-        return self.apply(draft._replace(sequence=sequence, bookmark=bookmark))
+        return self.apply(record)
 
     def _key_source(self, topic: str) -> KeySource:
         """Where keys come from; by default the key domain is the logical topic."""

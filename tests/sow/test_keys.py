@@ -17,6 +17,7 @@ from server.sow.chaining import ChainingKeys, chaining_options
 from server.sow.key_errors import KeyModuleError
 from server.sow.key_modules import CHAINING, create_key_generator
 from server.sow.keys import NO_KEY, FieldKeys, KeyHash, KeyRefusedError, KeySource, key_hash
+from tests.sow.support import Disk
 
 VALUES = st.one_of(st.none(), st.text(max_size=5), st.integers(-99, 99))
 
@@ -202,6 +203,19 @@ def test_an_entry_cut_short_is_cut_off(tmp_path: Path) -> None:
         file = ChainFile(path)
         assert list(file.load())[-1] == ("new", 3)
         file.close()
+
+
+def test_a_chain_file_is_committed_like_a_topic(tmp_path: Path) -> None:
+    disk = Disk(tmp_path)
+    file = ChainFile(tmp_path / "t.chain")
+    file.append("one", 1)
+    told: list[str] = []
+    file.commit(disk.committer, lambda: told.append("done"), disk.failures.append)
+    assert not told
+    disk.settle()
+    assert told == ["done"]
+    file.close()
+    disk.close()
 
 
 def test_a_damaged_chain_file_is_refused(tmp_path: Path) -> None:
