@@ -42,8 +42,8 @@ from server.wire.header import (
 
 if TYPE_CHECKING:
     from server.engine import Engine
-    from server.security.authentication import Authenticator
     from server.queries.run import QueryRun
+    from server.security.authentication import Authenticator
     from server.security.entitlement import Entitlement
     from server.topics.table import AnyTopic
 

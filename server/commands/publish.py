@@ -1,8 +1,8 @@
 """publish and delta_publish: a message enters the instance.
 
 A topic with records stores the message, or of a delta what it makes of the record; a message that
-cannot be stored is refused. A delta published to a topic that keeps no records is a message like any other (AMPS Command
-Reference, delta_publish command).
+cannot be stored is refused. A delta published to a topic that keeps no records is a message like
+any other (AMPS Command Reference, delta_publish command).
 """
 
 from __future__ import annotations

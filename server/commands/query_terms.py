@@ -43,9 +43,7 @@ class QueryTerms:
     batch_size: int
 
 
-def read_query_terms(
-    session: Session, header: Header, options: Mapping[str, str]
-) -> QueryTerms:
+def read_query_terms(session: Session, header: Header, options: Mapping[str, str]) -> QueryTerms:
     """Read what a query asks for.
 
     Args:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from server.commands.refusal import CommandRefused
-from server.expressions import ExpressionError, Kind, parse
-from server.expressions.tree import And
+from server.expressions import ExpressionError, Kind, conjuncts, parse
+from server.expressions.tree import And, Call, In, Literal
 from server.security.entitlement import Permission
 from server.topics.names import TopicError, TopicSelector, select_topics
 
@@ -48,15 +48,12 @@ def read_filter(session: Session, header: Header) -> Expr | None:
         raise CommandRefused("bad filter", str(error)) from None
 
 
-def restricted_to(
-    session: Session, filter_: Expr | None, keys: Iterable[str] | None
-) -> Expr | None:
+def restricted_to(filter_: Expr | None, keys: Iterable[str] | None) -> Expr | None:
     """A filter that lets only the records with some SOW keys through; None for all keys."""
     if keys is None:
         return filter_
-    quoted = ", ".join("'{}'".format(key.replace("\\", "\\\\").replace("'", "\\'")) for key in keys)
-    test = parse(f"SOW_KEY() IN ({quoted})", Kind.FILTER, session.engine.settings.functions)
-    return test if filter_ is None else And((test, filter_))
+    test = In(Call("SOW_KEY", ()), tuple(map(Literal, keys)))
+    return test if filter_ is None else And((test, *conjuncts(filter_)))
 
 
 def require_topic(session: Session, permission: Permission, selector: TopicSelector) -> None:
@@ -72,9 +69,7 @@ def require_topic(session: Session, permission: Permission, selector: TopicSelec
         session.require(permission, selector.text)
 
 
-def records_of(
-    session: Session, permission: Permission, selector: TopicSelector
-) -> list[Selected]:
+def records_of(session: Session, permission: Permission, selector: TopicSelector) -> list[Selected]:
     """The topics with records that a command is about, and that the user may touch."""
     return [
         selected

@@ -60,12 +60,8 @@ def handle(session: Session, header: Header, _body: bytes) -> None:
     subscription = subscribe.place(
         session, header, options, keys=terms.keys, began_with_query=terms.top_n is None
     )
-    command = QueryCommand(
-        session, header, terms, subscription.presentation, subscription.sub_id
-    )
-    acknowledge(
-        session, header, "processed", sub_id=subscription.sub_id, query_id=command.query_id
-    )
+    command = QueryCommand(session, header, terms, subscription.presentation, subscription.sub_id)
+    acknowledge(session, header, "processed", sub_id=subscription.sub_id, query_id=command.query_id)
     topics = records_of(session, Permission.READ_TOPIC, subscription.selector)
     remember = _remember(subscription)
     if before is None or not before.began_with_query:

@@ -114,9 +114,7 @@ def _acknowledge(
     )
     if wants(header, "persisted"):
         changed = [selected.sow for selected in topics]
-        session.engine.stores.when_stored(
-            changed, lambda: _acknowledge_late(session, header)
-        )
+        session.engine.stores.when_stored(changed, lambda: _acknowledge_late(session, header))
 
 
 def _acknowledge_late(session: Session, header: Header) -> None:

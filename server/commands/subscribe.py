@@ -85,7 +85,7 @@ def place(
         session,
         sub_id,
         selector,
-        restricted_to(session, read_filter(session, header), keys),
+        restricted_to(read_filter(session, header), keys),
         wanted.presentation,
         _conflater(session, selector, wanted),
         delta=header.command in _DELTA,

@@ -140,7 +140,7 @@ class SowTopic:
             key: the SOW key that the publisher gave.
             delta: the message holds only the fields that change.
             expiration: seconds that the message lives, 0 for ever; None for the topic's default.
-            correlation_id: the publisher's correlation id.
+            correlation_id: the publisher's correlation id; a delta without one keeps the record's.
             context: what functions may ask about the publisher; SOW key and topic are filled in.
 
         Returns:
@@ -158,15 +158,23 @@ class SowTopic:
                 body = self._preprocessing.apply(body, None, context)
         key = self._key_source(topic).key(body, key)
         if self._enrichment is not None or delta:
-            body = self._rewritten(body, key, topic, context or MessageContext(), delta=delta)
+            previous = self.table.get(self.table.identity(key, topic))
+            body = self._rewritten(body, key, previous, context or MessageContext(), delta=delta)
+            if delta and previous is not None:
+                correlation_id = correlation_id or previous.correlation_id
         expires = self._expires(expiration, now)
         return Record(key, body, topic, now, expires, sequence, correlation_id, bookmark)
 
     def _rewritten(
-        self, body: bytes, key: str, topic: str, context: MessageContext, *, delta: bool
+        self,
+        body: bytes,
+        key: str,
+        previous: Record | None,
+        context: MessageContext,
+        *,
+        delta: bool,
     ) -> bytes:
         """A message enriched, and merged with the record that it updates."""
-        previous = self.table.get(self.table.identity(key, topic))
         if self._enrichment is not None:
             context.sow_key, context.sow_key_hash = key, key_hash(key)
             body = self._enrichment.apply(body, previous.body if previous else None, context)

@@ -79,9 +79,7 @@ class Conflater:
     ) -> None:
         self.received: dict[Key, bytes] = {}
         self._terms = terms
-        self._extract: Extractor | None = (
-            message_type.extractor(terms.keys) if terms.keys else None
-        )
+        self._extract: Extractor | None = message_type.extractor(terms.keys) if terms.keys else None
         self._clock = clock
         self._is_behind = is_behind
         self._flush = flush

@@ -155,9 +155,7 @@ class RecordAudience(Audience):
         self._before_counts = any(one.tracks_focus for one in self._filtered)
         self._prepared.clear()
 
-    def _to_filtered(
-        self, kind: Kind, change: Change, envelope: Envelope
-    ) -> list[RecordDelivery]:
+    def _to_filtered(self, kind: Kind, change: Change, envelope: Envelope) -> list[RecordDelivery]:
         after: tuple[Filter, ...] = ()
         before: tuple[Filter, ...] = ()
         if change.record is not None:

@@ -140,9 +140,7 @@ class Framer:
         self._right = b',"sids":%b}' % json_text(",".join(sub_ids))
         self._trace = trace
 
-    def write(
-        self, message: RecordMessage, body: bytes, received: Envelope | None = None
-    ) -> None:
+    def write(self, message: RecordMessage, body: bytes, received: Envelope | None = None) -> None:
         """Send a body about a record.
 
         Args:

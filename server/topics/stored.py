@@ -5,7 +5,7 @@ Of a `<Topic>` with a Pattern there is one of these for each name in use; they s
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Final
 
 from server.message_types.base import BodyError
@@ -74,9 +74,10 @@ class StoredTopic(RecordAudience):
 
     def _store(self, body: bytes, envelope: Envelope) -> Change:
         sow = self._sow
-        draft = sow.draft(
+        return sow.publish(
             body,
             to_nanoseconds(envelope.received),
+            self._stores.next_sequence(),
             topic=self.name,
             key=envelope.sow_key,
             delta=envelope.delta,
@@ -84,7 +85,6 @@ class StoredTopic(RecordAudience):
             correlation_id=envelope.correlation_id or "",
             context=envelope.context(self.name, body) if sow.asks_for_context else None,
         )
-        return sow.apply(draft._replace(sequence=self._stores.next_sequence()))
 
     def when_stored(self, then: Callable[[], None]) -> None:
         """Call back when everything published so far is on stable storage."""

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from functools import partial
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
 from config_schema.regex import matches
 from server.expressions import Kind, parse_identifier
@@ -39,6 +39,13 @@ _RETRY_SECONDS: Final = 1.0
 
 Announce = Callable[["str", "list[Change]", Envelope, str], None]
 """Tells subscribers of a message type about changes, and why records are gone."""
+
+
+class Commit(Protocol):
+    """Asks for everything that was written so far to be put on stable storage."""
+
+    def __call__(self, then: Callable[[], None] | None = None) -> None:
+        """Do not wait; `then` is called, on the engine's thread, once it is done."""
 
 
 class Selected(NamedTuple):
@@ -71,6 +78,7 @@ class Stores:
         self._announce = announce
         self._flush = flush
         self._topics: list[SowTopic] = []
+        self._commits: dict[SowTopic, Commit] = {}
         self._differs: dict[SowTopic, Differ] = {}
         self._sequence = 0
         self._unwritten: set[SowTopic] = set()
@@ -84,9 +92,15 @@ class Stores:
         """All of them, in the order of the configuration."""
         return self._topics
 
-    def add(self, sow: SowTopic) -> None:
-        """Add a topic that has been recovered; what has expired meanwhile goes at once."""
+    def add(self, sow: SowTopic, commit: Commit) -> None:
+        """Add a topic that has been recovered; what has expired meanwhile goes at once.
+
+        Args:
+            sow: the topic.
+            commit: asks for its files to be put on stable storage.
+        """
         self._topics.append(sow)
+        self._commits[sow] = commit
         self._sequence = max(self._sequence, sow.table.store.last_sequence)
         self._watch_expiry(sow)
 
@@ -143,7 +157,7 @@ class Stores:
 
     def _commit(self) -> None:
         for sow in self._unwritten:
-            sow.table.store.commit()
+            self._commits[sow]()
         self._unwritten.clear()
 
     def when_stored(self, topics: Iterable[SowTopic], then: Callable[[], None]) -> None:
@@ -163,7 +177,7 @@ class Stores:
                 then()
 
         for sow in list(waiting):
-            sow.table.store.commit(partial(stored, sow))
+            self._commits[sow](partial(stored, sow))
 
     # ---- expiration
 
