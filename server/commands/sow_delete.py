@@ -84,7 +84,8 @@ def _delete(
             if which.keys is not None:
                 found = sow.find_keys(which.keys, selected.names)
             else:
-                found = sow.find_body(which.body, None if selector.is_regex else selector.text)
+                names = _names(selected, selector)
+                found = [record for name in names for record in sow.find_body(which.body, name)]
             deletion = Deletion(sow.remove(found, sequence, now), len(found), len(found))
     except (BodyError, KeyRefusedError) as error:
         raise CommandRefused("invalid message", str(error)) from None
@@ -94,6 +95,15 @@ def _delete(
     session.engine.topics.announce(session.message_type, deletion.changes, envelope, DELETED)
     stores.touched(sow)
     return deletion
+
+
+def _names(selected: Selected, selector: TopicSelector) -> list[str]:
+    """The topics to look for a record in; those of a Pattern that have records."""
+    if not selector.is_regex:
+        return [selector.text]
+    if selected.names is None:
+        return [selected.sow.spec.name]
+    return [name for name in selected.sow.table.topics if selected.names(name)]
 
 
 def _acknowledge(
