@@ -4,24 +4,22 @@ Everything that a turn of the event loop has for a connection is collected here 
 write. An outbox that gets its first bytes puts itself on the engine's list of outboxes to flush, so
 that a flush costs as much as there are connections with something to say.
 
-<<<<<<< HEAD
 The results of a query take many turns, and must arrive before whatever is written after the query
 began (AMPS User Guide, Overview of SOW Queries). For them a `Reservation` is made: a place in the
 stream that is filled bit by bit, while what is written meanwhile waits behind it.
 
     leaving now | reservation, filling | behind it | next reservation | behind that
-=======
+
 A write is a system call, which costs more than everything else about a short message. While a
 publisher has more to say than one read can take, and what it says goes to many connections in
 crumbs, holding them back for the next read makes a write of several; `is_worth_flushing` tells.
 What is held is bounded by a few kilobytes a connection, and leaves when there is no more to read.
->>>>>>> main
 """
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Final
 
 _FEW_OUTBOXES: Final = 64
@@ -59,6 +57,11 @@ class Outbox:
         chunks.clear()
         self._sink(data)
 
+    @property
+    def size(self) -> int:
+        """Bytes that leave with the next flush."""
+        return sum(map(len, self._ready))
+
     def reserve(self) -> Reservation:
         """Reserve the place in the stream that has been reached."""
         reservation = Reservation(self)
@@ -85,13 +88,13 @@ class Outbox:
         if not self._reservations:
             self._last = self._ready
 
-    def _leave(self, chunks: list[bytes] | tuple[bytes, ...]) -> None:
-        chunks = [chunk for chunk in chunks if chunk]
-        if not chunks:
-            return
-        if not self._ready:
-            self._waiting.append(self)
-        self._ready += chunks
+    def _leave(self, chunks: Iterable[bytes]) -> None:
+        """Let bytes leave with the next flush."""
+        for chunk in chunks:
+            if chunk:
+                if not self._ready:
+                    self._waiting.append(self)
+                self._ready.append(chunk)
 
 
 class Reservation:

@@ -95,7 +95,7 @@ def test_numbered_publishes_are_acknowledged_one_by_one(server: RunningServer) -
 
 
 def test_fields_are_computed_before_a_message_is_stored(staged: RunningServer) -> None:
-    """Preprocessing makes the key, enrichment sees the record before; subscribers get the result."""
+    """Preprocessing makes the key, enrichment sees the record before; all see the result."""
     with staged.log_on() as peer:
         peer.subscribe("staged", "s", f="/next > 0")
         for n in (1, 2):
@@ -154,7 +154,7 @@ def filled(peer: RawPeer) -> None:
 
 @pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGKILL])
 def test_records_survive_the_process(tmp_path: Path, how: signal.Signals) -> None:
-    """Persistent topics are as they were after a stop and after kill -9; transient ones are empty."""
+    """Persistent topics are as they were after a stop or kill -9; transient ones are empty."""
     with running_server(tmp_path, elements=TOPICS) as server:
         with server.log_on() as peer:
             filled(peer)
@@ -200,7 +200,7 @@ def test_a_file_in_use_keeps_the_instance_from_starting(tmp_path: Path) -> None:
     """Two instances never write to one file."""
     with (
         running_server(tmp_path, elements=TOPICS),
-        pytest.raises(AssertionError, match="orders.sow"),
+        pytest.raises(AssertionError, match=r"orders\.sow"),
         running_server(tmp_path, elements=TOPICS),
     ):
         pass
