@@ -1,0 +1,135 @@
+"""Group commit: batches go to stable storage, on a thread of their own.
+
+A commit begins as soon as there is something to write and the one before is done; what is appended
+meanwhile makes up the next. Two commits begin at least PACE apart, so that busy publishers fill
+batches instead of waking the disk for every message, and no entry waits longer than FlushInterval
+before its commit begins.
+
+When storage refuses, everything unwritten is kept, the journal records nothing more and says why,
+and the same bytes are written again at the same places until that succeeds. That holds for a failed
+sync too: the system may have dropped the pages, but the batch still has them.
+
+Source: AMPS User Guide, Configuring a Transaction Log, FlushInterval.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from time import monotonic, sleep
+from typing import Final
+
+from server.journal.batches import Batch
+from server.journal.errors import Event, Notice, reason
+from server.journal.storage import Disk
+from server.journal.writer import Writer
+
+PACE: Final = 0.002  # seconds
+_RETRY: Final = 0.25  # seconds between attempts while storage refuses
+
+
+class Committer:
+    """Writes what the writer has appended.
+
+    Args:
+        writer: where it comes from, and who is told how far the log is safe.
+        disk: where it goes.
+        flush_interval: seconds that an entry waits at most before its commit begins.
+        on_durable: called with the last txid on stable storage, after each commit.
+        on_full: called with the number of a file when all of it is on stable storage.
+        notice: told when storage fails, and when it works again.
+    """
+
+    def __init__(
+        self,
+        writer: Writer,
+        disk: Disk,
+        flush_interval: float,
+        on_durable: Callable[[int], None],
+        on_full: Callable[[Batch], None],
+        notice: Callable[[Notice], None],
+    ) -> None:
+        self._writer = writer
+        self._disk = disk
+        self._pace = min(PACE, flush_interval)
+        self._on_durable = on_durable
+        self._on_full = on_full
+        self._notice = notice
+        self._unwritten: list[Batch] = []
+        self._closing = False
+        self._thread: threading.Thread | None = None
+        self._lock = threading.Lock()
+
+    @property
+    def is_running(self) -> bool:
+        """Whether commits are made by the thread."""
+        return self._thread is not None
+
+    def start(self) -> None:
+        """Begin to commit on a thread."""
+        self._thread = threading.Thread(target=self._run, name="journal-commit", daemon=True)
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Commit what there is and end the thread."""
+        if self._thread is not None:
+            self._closing = True
+            self._writer.pipe.wake()
+            self._thread.join()
+            self._thread = None
+        self.commit()
+
+    def commit(self) -> bool:
+        """Write everything that has been appended so far.
+
+        Returns:
+            Whether all of it is on stable storage.
+        """
+        with self._lock:
+            self._unwritten += self._writer.pipe.take()
+            while self._unwritten:
+                batch = self._unwritten[0]
+                try:
+                    self._write(batch)
+                except OSError as problem:
+                    self._refuse(reason(problem), batch)
+                    return False
+                del self._unwritten[0]
+                self._has_been_written(batch)
+            return True
+
+    def _write(self, batch: Batch) -> None:
+        descriptor = batch.file.descriptor
+        for offset, data in batch.pieces:
+            self._disk.write(descriptor, data, offset)
+        self._disk.sync(descriptor)
+
+    def _has_been_written(self, batch: Batch) -> None:
+        writer = self._writer
+        if batch.records:
+            writer.durable = batch.last_txid
+            self._on_durable(batch.last_txid)
+        if batch.full:
+            self._on_full(batch)
+        if writer.refusal is not None:
+            writer.refusal = None
+            text = "the transaction log can be written again"
+            self._notice(Notice(Event.WRITE_RESUMED, text, str(batch.file.path)))
+
+    def _refuse(self, why: str, batch: Batch) -> None:
+        if self._writer.refusal is None:
+            self._writer.refusal = f"the transaction log cannot be written: {why}"
+            path = str(batch.file.path)
+            text = f"{path}: cannot be written: {why}; publishes are refused until it can"
+            self._notice(Notice(Event.WRITE_FAILED, text, path, batch.first_txid))
+
+    def _run(self) -> None:
+        pipe = self._writer.pipe
+        begun = 0.0
+        while not self._closing:
+            pipe.wait(None if self._writer.refusal is None else _RETRY)
+            pause = begun + self._pace - monotonic()
+            if pause > 0 and not self._closing:
+                sleep(pause)
+            begun = monotonic()
+            self.commit()
