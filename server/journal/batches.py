@@ -1,21 +1,27 @@
-"""What has been appended and is not yet on stable storage, on its way from engine to committer."""
+"""What has been appended and is not yet on stable storage, on its way from engine to committer.
+
+The engine appends to two lists of the stream of the current file, and the committer takes from
+their front. Both do so without a lock, which would cost as much as all the rest: appending to a
+list, and copying or deleting its first n items, are each one step that the interpreter does not
+interrupt. The record is appended last, so whatever number of records the committer sees, the bodies
+are there.
+"""
 
 from __future__ import annotations
 
 import threading
+from collections import deque
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
 from server.journal.clients import Sequences
 from server.journal.extent import MOST_IN_COMMIT
-from server.journal.layout import PAGE, RECORD_SIZE
+from server.journal.layout import RECORD_SIZE
 from server.journal.records import Names, no_names
 
-LARGEST_BATCH: Final = 16 << 20
-"""Bytes of bodies after which a batch is closed."""
-
-_MOST_WAITING: Final = 3  # closed batches; then the engine is held up
+MOST_WAITING: Final = 64 << 20
+"""Bytes of bodies and records that may wait; then the engine is held up."""
 
 
 @dataclass(slots=True, eq=False)
@@ -38,124 +44,126 @@ class LiveFile:
 
 
 @dataclass(slots=True, eq=False)
-class Batch:
-    """Neighbouring entries of one file.
+class Stream:
+    """What goes to one file.
 
     Attributes:
-        file: where they go.
-        first_txid: of the first of them.
-        start: its number in the file.
-        body_start: where its body begins, in bytes.
-        header: the header page to write along, for the first batch of a file; else empty.
-        bodies: bodies and extras, back to back.
-        records: their records, in order.
-        full: the file is full after this batch.
-        sequences: in that case, the table of publishers as it is then.
+        file: the file.
+        next_txid: of the first entry not taken yet; the committer's.
+        taken: entries of the file that have been taken; the committer's.
+        bodies_end: offset in bytes behind their bodies; the committer's.
+        header: the header page to write with the first commit, if the file has none; else empty.
+        bodies: bodies and extras not taken yet.
+        records: their records.
+        full: nothing more will be appended; the engine sets it.
+        sequences: in that case, the table of publishers as it was then.
     """
 
     file: LiveFile
-    first_txid: int
-    start: int
-    body_start: int = PAGE
+    next_txid: int
+    taken: int
+    bodies_end: int
     header: bytes = b""
-    bodies: bytearray = field(default_factory=bytearray)
+    bodies: list[bytes] = field(default_factory=list)
     records: list[bytes] = field(default_factory=list)
     full: bool = False
     sequences: Sequences = field(default_factory=dict)
 
-    @property
-    def last_txid(self) -> int:
-        """Of its last entry; the one before its first if it is empty."""
-        return self.first_txid + len(self.records) - 1
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Commit:
+    """What is written and made safe together.
+
+    Attributes:
+        stream: where it comes from.
+        first_txid: of its first entry.
+        last_txid: of its last entry; less than the first if it has none.
+        pieces: what to write, as offsets in the file and bytes.
+        finishes: the file is full after this.
+    """
+
+    stream: Stream
+    first_txid: int
+    last_txid: int
+    pieces: tuple[tuple[int, bytes], ...]
+    finishes: bool
 
     @property
-    def pieces(self) -> list[tuple[int, bytes | bytearray]]:
-        """What to write, as offsets in the file and bytes."""
-        bottom = self.file.size - RECORD_SIZE * (self.start + len(self.records))
-        pieces: list[tuple[int, bytes | bytearray]] = [(0, self.header)] if self.header else []
-        if self.bodies:
-            pieces.append((self.body_start, self.bodies))
-        if self.records:
-            pieces.append((bottom, b"".join(reversed(self.records))))
-        return pieces
-
-    def successor(self) -> Batch:
-        """An empty batch for what comes next in the same file."""
-        return Batch(
-            self.file,
-            self.last_txid + 1,
-            self.start + len(self.records),
-            self.body_start + len(self.bodies),
-        )
+    def size(self) -> int:
+        """Bytes to write."""
+        return sum(len(data) for _, data in self.pieces)
 
 
 class Pipe:
-    """Hands batches from the engine's thread to the committer's.
-
-    The engine adds to `batch` while it holds `lock`. `asleep` tells it that the committer waits for
-    something to do, and `wake` wakes it. While the pipe is `crowded`, nothing must be added.
+    """Leads from the engine's thread to the committer's.
 
     Args:
-        batch: the first one.
+        stream: of the current file.
+
+    Attributes:
+        stream: what the engine appends to.
+        asleep: the committer has nothing to do, and has to be woken.
+        taken: bytes of bodies and records that have been taken, ever.
     """
 
-    def __init__(self, batch: Batch) -> None:
-        self.lock = threading.Lock()
-        self.batch = batch
+    def __init__(self, stream: Stream) -> None:
+        self.stream = stream
         self.asleep = False
-        self.crowded = False
-        self._full: list[Batch] = []
+        self.taken = 0
+        self._streams = deque((stream,))
         self._something = threading.Event()
-        self._room = threading.Condition(self.lock)
+        self._room = threading.Event()
 
-    def switch(self, batch: Batch, sequences: Sequences) -> None:
-        """Begin a new file: what comes next goes to its first batch."""
-        with self.lock:
-            self.batch.full = True
-            self.batch.sequences = sequences
-            self._full.append(self.batch)
-            self.batch = batch
-            self.crowded = len(self._full) >= _MOST_WAITING
-
-    def close_batch(self) -> None:
-        """Let what comes next go to a new batch of the same file; this one is large enough."""
-        with self.lock:
-            self._full.append(self.batch)
-            self.batch = self.batch.successor()
-            self.crowded = len(self._full) >= _MOST_WAITING
+    def switch(self, stream: Stream) -> None:
+        """Begin a new file. The engine's; what it appended before goes to the old one."""
+        self.stream.full = True
+        self._streams.append(stream)
+        self.stream = stream
 
     @property
     def is_empty(self) -> bool:
         """Whether nothing waits for a commit."""
-        return not self._full and not self.batch.records
+        return not self._streams[0].full and not self._streams[0].records
 
-    def take(self) -> list[Batch]:
-        """Everything that waits; the engine goes on with an empty batch."""
-        with self.lock:
-            taken = self._full
-            self._full = []
-            if self.batch.records:
-                taken.append(self.batch)
-                self.batch = self.batch.successor()
-            self.crowded = False
-            self._room.notify_all()
-            return taken
+    def take(self) -> Commit | None:
+        """What to write next; None if there is nothing. The committer's."""
+        stream = self._streams[0]
+        full = stream.full  # before counting: nothing is appended after it is set
+        count = min(len(stream.records), MOST_IN_COMMIT)
+        finishes = full and count == len(stream.records)
+        if not count and not finishes:
+            return None
+        records, bodies = stream.records[:count], b"".join(stream.bodies[:count])
+        del stream.records[:count]
+        del stream.bodies[:count]
+        bottom = stream.file.size - RECORD_SIZE * (stream.taken + count)
+        pieces = [(0, stream.header), (stream.bodies_end, bodies)]
+        pieces.append((bottom, b"".join(reversed(records))))
+        first = stream.next_txid
+        stream.header = b""
+        stream.next_txid += count
+        stream.taken += count
+        stream.bodies_end += len(bodies)
+        if finishes:
+            self._streams.popleft()
+        self.taken += len(bodies) + RECORD_SIZE * count
+        self._room.set()
+        written = tuple((offset, data) for offset, data in pieces if data)
+        return Commit(stream, first, first + count - 1, written, finishes)
 
     def wait_for_room(self, timeout: float) -> None:
-        """Block until the committer has taken something."""
-        with self.lock:
-            if self.crowded:
-                self._room.wait(timeout)
+        """Hold the engine up until the committer has taken something (seconds at most)."""
+        self._room.clear()
+        self._room.wait(timeout)
 
     def wait(self, timeout: float | None = None) -> None:
-        """Block the committer until there is something to do, or the time is over (seconds)."""
-        with self.lock:
-            if self.is_empty:
-                self.asleep = True
-                self._something.clear()
-        if self.asleep:
+        """Hold the committer up until there is something to do, or the time is over (seconds)."""
+        self._something.clear()
+        self.asleep = True
+        # Who appends does so first and looks at `asleep` then; so one of the two sees the other.
+        if self.is_empty:
             self._something.wait(timeout)
-            self.asleep = False
+        self.asleep = False
 
     def wake(self) -> None:
         """Let the committer go on."""

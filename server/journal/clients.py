@@ -23,7 +23,9 @@ from server.wire.bookmarks import client_hash
 MAGIC: Final = b"AMPGCACK"
 VERSION: Final = 1
 
-_HEADER: Final = struct.Struct("<8sHHIQQQ")  # magic, version, reserved, reserved, txid, time, clients
+_HEADER: Final = struct.Struct(
+    "<8sHHIQQQ"
+)  # magic, version, reserved, reserved, txid, time, clients
 _ROW: Final = np.dtype([("client", "<u8"), ("sequence", "<u8"), ("time", "<i8")])
 
 Sequences = dict[int, tuple[int, int]]

@@ -1,4 +1,4 @@
-"""Group commit: batches go to stable storage, on a thread of their own.
+"""Group commit: what has been appended goes to stable storage, on a thread of its own.
 
 A commit begins as soon as there is something to write and the one before is done; what is appended
 meanwhile makes up the next. Two commits begin at least PACE apart, so that busy publishers fill
@@ -7,7 +7,7 @@ before its commit begins.
 
 When storage refuses, everything unwritten is kept, the journal records nothing more and says why,
 and the same bytes are written again at the same places until that succeeds. That holds for a failed
-sync too: the system may have dropped the pages, but the batch still has them.
+sync too: the system may have dropped the pages, but the commit still has the bytes.
 
 Source: AMPS User Guide, Configuring a Transaction Log, FlushInterval.
 """
@@ -19,7 +19,7 @@ from collections.abc import Callable
 from time import monotonic, sleep
 from typing import Final
 
-from server.journal.batches import Batch
+from server.journal.batches import Commit
 from server.journal.errors import Event, Notice, reason
 from server.journal.storage import Disk
 from server.journal.writer import Writer
@@ -36,7 +36,7 @@ class Committer:
         disk: where it goes.
         flush_interval: seconds that an entry waits at most before its commit begins.
         on_durable: called with the last txid on stable storage, after each commit.
-        on_full: called with the number of a file when all of it is on stable storage.
+        on_full: called with the last commit of a file when all of it is on stable storage.
         notice: told when storage fails, and when it works again.
     """
 
@@ -46,7 +46,7 @@ class Committer:
         disk: Disk,
         flush_interval: float,
         on_durable: Callable[[int], None],
-        on_full: Callable[[Batch], None],
+        on_full: Callable[[Commit], None],
         notice: Callable[[Notice], None],
     ) -> None:
         self._writer = writer
@@ -55,7 +55,7 @@ class Committer:
         self._on_durable = on_durable
         self._on_full = on_full
         self._notice = notice
-        self._unwritten: list[Batch] = []
+        self._unwritten: Commit | None = None
         self._closing = False
         self._thread: threading.Thread | None = None
         self._lock = threading.Lock()
@@ -86,42 +86,41 @@ class Committer:
             Whether all of it is on stable storage.
         """
         with self._lock:
-            self._unwritten += self._writer.pipe.take()
-            while self._unwritten:
-                batch = self._unwritten[0]
+            while (commit := self._unwritten or self._writer.pipe.take()) is not None:
+                self._unwritten = commit
                 try:
-                    self._write(batch)
+                    self._write(commit)
                 except OSError as problem:
-                    self._refuse(reason(problem), batch)
+                    self._refuse(reason(problem), commit)
                     return False
-                del self._unwritten[0]
-                self._has_been_written(batch)
+                self._unwritten = None
+                self._has_been_written(commit)
             return True
 
-    def _write(self, batch: Batch) -> None:
-        descriptor = batch.file.descriptor
-        for offset, data in batch.pieces:
+    def _write(self, commit: Commit) -> None:
+        descriptor = commit.stream.file.descriptor
+        for offset, data in commit.pieces:
             self._disk.write(descriptor, data, offset)
         self._disk.sync(descriptor)
 
-    def _has_been_written(self, batch: Batch) -> None:
+    def _has_been_written(self, commit: Commit) -> None:
         writer = self._writer
-        if batch.records:
-            writer.durable = batch.last_txid
-            self._on_durable(batch.last_txid)
-        if batch.full:
-            self._on_full(batch)
+        if commit.last_txid > writer.durable:
+            writer.durable = commit.last_txid
+            self._on_durable(commit.last_txid)
+        if commit.finishes:
+            self._on_full(commit)
         if writer.refusal is not None:
             writer.refusal = None
             text = "the transaction log can be written again"
-            self._notice(Notice(Event.WRITE_RESUMED, text, str(batch.file.path)))
+            self._notice(Notice(Event.WRITE_RESUMED, text, str(commit.stream.file.path)))
 
-    def _refuse(self, why: str, batch: Batch) -> None:
+    def _refuse(self, why: str, commit: Commit) -> None:
         if self._writer.refusal is None:
             self._writer.refusal = f"the transaction log cannot be written: {why}"
-            path = str(batch.file.path)
+            path = str(commit.stream.file.path)
             text = f"{path}: cannot be written: {why}; publishes are refused until it can"
-            self._notice(Notice(Event.WRITE_FAILED, text, path, batch.first_txid))
+            self._notice(Notice(Event.WRITE_FAILED, text, path, commit.first_txid))
 
     def _run(self) -> None:
         pipe = self._writer.pipe

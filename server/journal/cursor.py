@@ -206,9 +206,7 @@ class Cursor:
         self._check_last()
         return self._entries_of(place, chosen)
 
-    def _rows(
-        self, place: _Open, start: int, end: int, most: int
-    ) -> tuple[list[Row], int]:
+    def _rows(self, place: _Open, start: int, end: int, most: int) -> tuple[list[Row], int]:
         """The next intact records of a file that may be wanted, and the number up to where."""
         first, source = place.file.first_txid, place.source
         stop = min(start + most, end)

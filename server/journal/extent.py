@@ -13,11 +13,12 @@ log goes on behind it.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
 from server.journal.layout import (
+    BODY_LENGTH,
     BODY_START,
     EXTRAS_LENGTH,
     LAG,
@@ -27,11 +28,14 @@ from server.journal.layout import (
     TIMESTAMP,
     Row,
 )
-from server.journal.records import CHUNK, read_body, read_rows, slots
+from server.journal.records import read_bodies, read_rows, slots
 from server.journal.storage import Source
 
 MOST_IN_COMMIT: Final = 32_768
 """Entries in one commit at most: so far behind the last intact one has to be looked for others."""
+
+_TOGETHER: Final = 512  # records
+_BYTES_TOGETHER: Final = 4 << 20  # bodies
 
 Visit = Callable[[Row, bytes], None]
 """Is given each entry that holds: its record, and body with extras."""
@@ -60,13 +64,8 @@ class Extent:
     with_extras: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class _Slot:
-    """What is in the place of a record; no row and no data if it does not check."""
-
-    number: int
-    row: Row | None
-    data: bytes
+_Slot = tuple[int, Row | None, bytes]
+"""A number, and what is in the place of its record: nothing if it does not check."""
 
 
 def find_extent(
@@ -84,47 +83,68 @@ def find_extent(
     undecided: deque[_Slot] = deque()  # begins with a slot that does not check
     proven = safe - first_txid  # the number of the last entry that is known to have been safe
     for slot in _walk(source, first_txid):
-        if slot.row is not None and slot.row[LAG] != LAG_UNKNOWN:
-            proven = max(proven, slot.number - slot.row[LAG])
+        number, row, _ = slot
+        if row is not None and row[LAG] != LAG_UNKNOWN:
+            proven = max(proven, number - row[LAG])
         undecided.append(slot)
-        while undecided and (undecided[0].row is not None or undecided[0].number <= proven):
+        while undecided and (undecided[0][1] is not None or undecided[0][0] <= proven):
             _accept(extent, undecided.popleft(), visit)
-    intact = [slot.number for slot in undecided if slot.row is not None]
+    intact = [number for number, row, _ in undecided if row is not None]
     extent.torn = intact[-1] + 1 - extent.count if intact else 0
     return extent
 
 
 def _accept(extent: Extent, slot: _Slot, visit: Visit | None) -> None:
-    extent.count = slot.number + 1
-    row = slot.row
+    number, row, data = slot
+    extent.count = number + 1
     if row is None:
-        extent.damaged.append(slot.number)
+        extent.damaged.append(number)
         return
-    extent.bodies_end = row[BODY_START] + len(slot.data)
+    extent.bodies_end = row[BODY_START] + len(data)
     extent.first_timestamp = extent.first_timestamp or row[TIMESTAMP]
     extent.last_timestamp = row[TIMESTAMP]
     extent.with_extras += row[EXTRAS_LENGTH] > 0
     if visit is not None:
-        visit(row, slot.data)
+        visit(row, data)
 
 
 def _walk(source: Source, first_txid: int) -> Iterator[_Slot]:
     """Look at every slot in order, until there can be nothing more."""
     limit = slots(source.size)
     bodies_end, last_intact = PAGE, -1
-    for start in range(0, limit, CHUNK):
+    for start in range(0, limit, _TOGETHER):
         if start > last_intact + MOST_IN_COMMIT:
             return
-        stop = min(start + CHUNK, limit)
-        for number, row in enumerate(read_rows(source, first_txid, start, stop), start):
+        rows = read_rows(source, first_txid, start, min(start + _TOGETHER, limit))
+        for number, (row, body) in enumerate(zip(rows, _bodies(source, rows), strict=True), start):
             place = source.size - RECORD_SIZE * (number + 1)
             if place < bodies_end:
                 return  # here are bodies, whatever they look like
-            data = None
-            if row is not None and row[BODY_START] >= bodies_end:
-                data = read_body(source, row)
-            if row is None or data is None or row[BODY_START] + len(data) > place:
-                yield _Slot(number, None, b"")
+            if (
+                row is None
+                or body is None
+                or not bodies_end <= row[BODY_START] <= place - len(body)
+            ):
+                yield number, None, b""
                 continue
-            bodies_end, last_intact = row[BODY_START] + len(data), number
-            yield _Slot(number, row, data)
+            bodies_end, last_intact = row[BODY_START] + len(body), number
+            yield number, row, body
+
+
+def _bodies(source: Source, rows: Sequence[Row | None]) -> Iterator[bytes | None]:
+    """The bodies of records, a bounded number of bytes at a time."""
+    group: list[Row | None] = []
+    size = 0
+    for row in rows:
+        group.append(row)
+        size += 0 if row is None else row[BODY_LENGTH] + row[EXTRAS_LENGTH]
+        if size >= _BYTES_TOGETHER:
+            yield from _bodies_of(source, group)
+            group, size = [], 0
+    yield from _bodies_of(source, group)
+
+
+def _bodies_of(source: Source, rows: Sequence[Row | None]) -> Iterator[bytes | None]:
+    bodies = iter(read_bodies(source, [row for row in rows if row is not None]))
+    for row in rows:
+        yield None if row is None else next(bodies)

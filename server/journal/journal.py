@@ -10,7 +10,7 @@ from functools import partial
 from pathlib import Path
 from typing import Final
 
-from server.journal.batches import Batch, LiveFile
+from server.journal.batches import MOST_WAITING, Commit, LiveFile
 from server.journal.bookmarks import BookmarkRequest, NotFound, Span, resolve
 from server.journal.clients import ClientsCache, Sequences, without_inactive
 from server.journal.committer import Committer
@@ -93,7 +93,9 @@ class Journal:
             ).run()
             self._build(found, clock, on_durable, disk)
         except OSError as problem:
-            raise JournalError(f"the transaction log cannot be used: {reason(problem)}") from problem
+            raise JournalError(
+                f"the transaction log cannot be used: {reason(problem)}"
+            ) from problem
         except FormatError as problem:
             raise JournalError(f"the transaction log cannot be used: {problem}") from problem
         text = f"the transaction log has {len(found.files)} files, up to entry {self.last_txid}"
@@ -231,7 +233,7 @@ class Journal:
     @property
     def is_crowded(self) -> bool:
         """Whether so much waits to be written that publishers had better not be read from."""
-        return self._writer.pipe.crowded
+        return self._writer.waiting > MOST_WAITING // 2
 
     def last_sequence(self, client: int) -> int:
         """The highest sequence of a publisher, 0 if it has none. Up to that, all is duplicate."""
@@ -320,11 +322,12 @@ class Journal:
         """Remove the oldest file. Raises JournalError. Whether it is needed is the caller's affair."""
         self._upkeep.remove(number)
 
-    def _file_is_full(self, batch: Batch) -> None:
-        cache = ClientsCache(batch.last_txid, batch.sequences)
-        self._upkeep.later(partial(self._upkeep.seal, batch.file, cache))
-        text = f"{batch.file.path}: is full"
-        self._notice(Notice(Event.ROTATED, text, str(batch.file.path), batch.last_txid))
+    def _file_is_full(self, commit: Commit) -> None:
+        file = commit.stream.file
+        cache = ClientsCache(commit.last_txid, commit.stream.sequences)
+        self._upkeep.later(partial(self._upkeep.seal, file, cache))
+        text = f"{file.path}: is full"
+        self._notice(Notice(Event.ROTATED, text, str(file.path), commit.last_txid))
 
     def _relieve(self) -> None:
         if self._committer.is_running:

@@ -37,7 +37,9 @@ CHECKSUM: Final = struct.Struct("<I")
 
 # Where the fields are in an unpacked record.
 TXID, TIMESTAMP, CLIENT, SEQUENCE, SOURCE_TXID, SOURCE, SOW_KEY, BODY_START = range(8)
-BODY_LENGTH, EXTRAS_LENGTH, TOPIC, ORIGIN, EXPIRATION, BODY_CRC, KIND, FLAGS, LAG, CRC = range(8, 18)
+BODY_LENGTH, EXTRAS_LENGTH, TOPIC, ORIGIN, EXPIRATION, BODY_CRC, KIND, FLAGS, LAG, CRC = range(
+    8, 18
+)
 
 LAG_UNKNOWN: Final = 0xFFFF
 """The lag of a record that was made more than this many entries ahead of stable storage."""

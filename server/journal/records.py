@@ -117,7 +117,11 @@ def read_rows(source: Source, first_txid: int, start: int, stop: int) -> list[Ro
     txid = first_txid + start
     for index, row in enumerate(rows):
         begin = end - RECORD_SIZE
-        if row is None or row[CRC] != crc32c(chunk[begin : begin + _HEAD_SIZE]) or row[TXID] != txid:
+        if (
+            row is None
+            or row[CRC] != crc32c(chunk[begin : begin + _HEAD_SIZE])
+            or row[TXID] != txid
+        ):
             rows[index] = None
         end = begin
         txid += 1
@@ -197,9 +201,7 @@ def read_names(source: Source, first_txid: int, count: int) -> Names:
     return names
 
 
-def scan_columns(
-    source: Source, count: int
-) -> Iterator[tuple[int, npt.NDArray[Any]]]:
+def scan_columns(source: Source, count: int) -> Iterator[tuple[int, npt.NDArray[Any]]]:
     """The records of a file from the last chunk to the first: (number of its first, records)."""
     for start in range((max(count, 1) - 1) // CHUNK * CHUNK, -1, -CHUNK):
         yield start, columns(source, start, min(start + CHUNK, count))

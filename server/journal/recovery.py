@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from server.journal.batches import LARGEST_BATCH, LiveFile
+from server.journal.batches import MOST_WAITING, LiveFile
 from server.journal.clients import ClientsCache, Sequences, unpack_clients
 from server.journal.entry import EVENTS
 from server.journal.errors import Event, JournalError, Notice, reason
@@ -209,7 +209,7 @@ class Recovery:
         descriptor = self._disk.open(path, writable=True)
         size = path.stat().st_size
         # A crash may have left part of a first commit, without its header.
-        self._wipe(path, descriptor, 0, min(size, 2 * LARGEST_BATCH))
+        self._wipe(path, descriptor, 0, min(size, MOST_WAITING))
         self._wipe(path, descriptor, max(size - 2 * MOST_IN_COMMIT * RECORD_SIZE, 0), size)
         return LiveFile(number, path, descriptor, size)
 
@@ -276,7 +276,7 @@ class Recovery:
         top = size - RECORD_SIZE * extent.count
         bottom = max(extent.bodies_end, top - 2 * MOST_IN_COMMIT * RECORD_SIZE)
         torn = self._wipe(path, descriptor, bottom, top)
-        end = min(extent.bodies_end + 2 * LARGEST_BATCH, bottom)
+        end = min(extent.bodies_end + MOST_WAITING, bottom)
         torn += self._wipe(path, descriptor, extent.bodies_end, end)
         if torn:
             text = (

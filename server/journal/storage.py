@@ -79,9 +79,7 @@ class Disk:
     def store(self, path: Path, data: bytes) -> None:
         """Put a small file in place: all of it, safely, or nothing."""
         temporary = path.with_name(path.name + ".tmp")
-        descriptor = os.open(
-            temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644
-        )
+        descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644)
         try:
             self.write(descriptor, data, 0)
             self.sync(descriptor)

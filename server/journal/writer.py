@@ -7,14 +7,14 @@ stable storage when the committer says so, and not before.
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from time import monotonic
 from typing import Final, TypeVar
 
-from server.journal.batches import LARGEST_BATCH, Batch, LiveFile, Pipe
+from server.journal.batches import MOST_WAITING, LiveFile, Pipe, Stream
 from server.journal.clients import Sequences, server_made_identity
 from server.journal.entry import NO_ORIGIN, NO_TOPIC, Kind, Origin, Topic
 from server.journal.errors import EntryTooLarge, JournalUnavailable
-from server.journal.extent import MOST_IN_COMMIT
 from server.journal.files import FileTable, JournalFile
 from server.journal.layout import (
     CHECKSUM,
@@ -78,34 +78,25 @@ def _definition(pack: Callable[[_T], bytes], thing: _T) -> bytes:
         raise EntryTooLarge(str(problem)) from problem
 
 
+@dataclass(slots=True)
 class Position:
     """Where the log goes on.
 
     Attributes:
         next_txid: of the next entry.
-        count: entries in the current file.
-        bodies_end: offset in bytes behind the last body in it.
+        bodies_end: offset in bytes behind the last body in the current file.
+        count: entries in that file.
         with_extras: entries in it that have extras.
-        first_timestamp: of its first entry, 0 if it has none.
+        first_timestamp: of its first entry, in microseconds since the Unix epoch.
         last_timestamp: of the last entry of the log.
     """
 
-    __slots__ = (
-        "bodies_end",
-        "count",
-        "first_timestamp",
-        "last_timestamp",
-        "next_txid",
-        "with_extras",
-    )
-
-    def __init__(self, next_txid: int) -> None:
-        self.next_txid = next_txid
-        self.count = 0
-        self.bodies_end = PAGE
-        self.with_extras = 0
-        self.first_timestamp = 0
-        self.last_timestamp = 0
+    next_txid: int
+    bodies_end: int = PAGE
+    count: int = 0
+    with_extras: int = 0
+    first_timestamp: int = 0
+    last_timestamp: int = 0
 
 
 class Writer:
@@ -120,12 +111,13 @@ class Writer:
         table: all files; a new one is added when it is taken into use.
         next_file: gives an empty file, or raises JournalUnavailable.
         clock: microseconds since the Unix epoch.
-        relieve: lets what waits be written, or waits until it has been.
+        relieve: lets what waits be written, or waits until some of it has been.
 
     Attributes:
         durable: the last entry on stable storage; the committer sets it.
         refusal: why nothing can be recorded; None when all is well. The committer sets it.
         pipe: what waits for a commit.
+        file: the file that is written to.
     """
 
     def __init__(
@@ -144,24 +136,37 @@ class Writer:
         self.refusal: str | None = None
         self.file = file
         self.sequences = sequences
-        self.pipe = Pipe(
-            Batch(file, position.next_txid, position.count, position.bodies_end, header)
-        )
         self._instance = instance
-        self._position = position
         self._table = table
         self._next_file = next_file
         self._clock = clock
         self._relieve = relieve
-        self._room_end = file.size - RECORD_SIZE
         self._numbers = [max(file.names.topics) + 1, max(file.names.origins) + 1]
-        self.no_origin = OriginHandle(NO_ORIGIN)
         self._no_topic = TopicHandle(NO_TOPIC)
+        self._next_txid = position.next_txid
+        self._first_txid = position.next_txid - position.count
+        self._bodies_end = position.bodies_end
+        self._with_extras = position.with_extras
+        self._first_timestamp = position.first_timestamp
+        self._last_timestamp = position.last_timestamp
+        self._appended = 0  # bytes, as the pipe counts what it has taken; without self._credit
+        self._credit = 0  # bytes that may be appended before anything has to be looked at
+        self._granted = 0
+        self.pipe = Pipe(
+            Stream(file, position.next_txid, position.count, position.bodies_end, header)
+        )
+        self._append_body = self.pipe.stream.bodies.append
+        self._append_record = self.pipe.stream.records.append
 
     @property
     def last_txid(self) -> int:
         """Of the last entry appended."""
-        return self._position.next_txid - 1
+        return self._next_txid - 1
+
+    @property
+    def waiting(self) -> int:
+        """Bytes that wait for a commit."""
+        return self._appended + self._granted - self._credit - self.pipe.taken
 
     def append(
         self,
@@ -201,25 +206,39 @@ class Writer:
         Raises:
             JournalUnavailable: it cannot be recorded; nothing has changed.
         """
-        pipe = self.pipe
-        if self.refusal is not None or pipe.crowded:
-            self._wait_for_room()
-        extras = _extras(correlation_id, given_key) if correlation_id or given_key else b""
-        position = self._position
-        length = len(body) + len(extras)
-        # The place of the record is RECORD_SIZE below that of the one before.
-        if position.bodies_end + length > self._room_end - RECORD_SIZE * position.count:
-            self._begin_file(length)
+        if self.refusal is not None:
+            raise JournalUnavailable(self.refusal)
+        length = len(body)
+        data, extras_length = body, 0
+        if correlation_id or given_key:
+            extras = _extras(correlation_id, given_key)
+            data, extras_length = body + extras, len(extras)
+        self._credit -= length + extras_length + RECORD_SIZE
+        if self._credit < 0:
+            self._make_room(length + extras_length)
         number = self.file.number
-        origin_number = 0
         if topic.file != number or (origin is not None and origin.file != number):
-            self._define(topic, origin, length)
-        if origin is not None:
-            origin_number = origin.number
-        txid = position.next_txid
+            self._credit += length + extras_length + RECORD_SIZE
+            self._define(topic, origin, length + extras_length)
+            return self.append(
+                topic,
+                client,
+                sequence,
+                body,
+                kind,
+                sow_key,
+                expiration,
+                origin,
+                correlation_id,
+                given_key,
+                source_txid,
+                source,
+            )
+        origin_number = 0 if origin is None else origin.number
+        txid = self._next_txid
         now = self._clock()
-        if now < position.last_timestamp:
-            now = position.last_timestamp
+        if now < self._last_timestamp:
+            now = self._last_timestamp
         if sequence:
             self.sequences[client] = (sequence, now)
         elif kind < Kind.NO_OP:
@@ -227,7 +246,7 @@ class Writer:
             client = server_made_identity(client, self._instance)
             sequence = txid
         lag = txid - self.durable
-        data = body + extras if extras else body
+        bodies_end = self._bodies_end
         head = _pack_head(
             txid,
             now,
@@ -236,9 +255,9 @@ class Writer:
             source_txid,
             source,
             sow_key,
-            position.bodies_end,
-            len(body),
-            len(extras),
+            bodies_end,
+            length,
+            extras_length,
             topic.number,
             origin_number,
             expiration,
@@ -247,30 +266,61 @@ class Writer:
             0,
             lag if lag < LAG_UNKNOWN else LAG_UNKNOWN,
         )
-        record = head + _pack_checksum(crc32c(head))
-        with pipe.lock:
-            batch = pipe.batch
-            batch.bodies += data
-            batch.records.append(record)
-        if len(batch.records) >= MOST_IN_COMMIT or len(batch.bodies) >= LARGEST_BATCH:
-            pipe.close_batch()
-        position.next_txid = txid + 1
-        position.count += 1
-        position.bodies_end += length
-        position.last_timestamp = now
-        if extras:
-            position.with_extras += 1
-        if pipe.asleep:
-            pipe.wake()
+        self._append_body(data)
+        self._append_record(head + _pack_checksum(crc32c(head)))
+        self._next_txid = txid + 1
+        self._bodies_end = bodies_end + length + extras_length
+        self._last_timestamp = now
+        if extras_length:
+            self._with_extras += 1
+        if self.pipe.asleep:
+            self.pipe.wake()
         return txid
 
+    def _make_room(self, length: int) -> None:
+        """Find out why the credit is used up, do what is needed, and grant some more.
+
+        The credit ends where the file is full, or where too much would wait for a commit.
+        """
+        needed = length + RECORD_SIZE
+        self._credit += needed
+        if self._room() < needed:
+            self._begin_file(length)
+        self._wait(needed)
+        self._settle()
+        allowed = max(MOST_WAITING - (self._appended - self.pipe.taken), needed)
+        self._granted = min(self._room(), allowed)
+        self._credit = self._granted - needed
+
+    def _settle(self) -> None:
+        """Take back what is left of the credit."""
+        self._appended += self._granted - self._credit
+        self._granted = self._credit = 0
+
+    def _room(self) -> int:
+        """Bytes between the bodies and the records of the current file."""
+        count = self._next_txid - self._first_txid
+        return self.file.size - RECORD_SIZE * count - self._bodies_end
+
+    def _wait(self, needed: int) -> None:
+        """Hold the engine up while more waits for a commit than may: the publishers must wait."""
+        give_up = monotonic() + _PATIENCE
+        while self.waiting and self.waiting + needed > MOST_WAITING:
+            if self.refusal is not None:
+                raise JournalUnavailable(self.refusal)
+            if monotonic() > give_up:
+                raise JournalUnavailable("the storage of the transaction log does not keep up")
+            self._relieve()
+
     def _define(self, topic: TopicHandle, origin: OriginHandle | None, length: int) -> None:
-        """Make sure that the current file says what the numbers of topic and origin stand for."""
-        position = self._position
-        needed = length + len(topic.definition) + 2 * RECORD_SIZE
+        """Make sure that the current file says what the numbers of topic and origin stand for.
+
+        After that there is room in it for an entry of `length` bytes.
+        """
+        needed = length + 3 * RECORD_SIZE + len(topic.definition)
         if origin is not None:
             needed += len(origin.definition)
-        if position.bodies_end + needed > self._room_end - RECORD_SIZE * position.count:
+        if self._room() < needed:
             self._begin_file(needed)
         names, number = self.file.names, self.file.number
         if topic.file != number:
@@ -288,46 +338,35 @@ class Writer:
 
     def _begin_file(self, length: int) -> None:
         """Go on in the next file, if the entry has a chance there."""
-        position = self._position
         if length > capacity(self.file.size):
             raise EntryTooLarge(
                 f"a message of {length} bytes does not fit into a journal file of "
                 f"{self.file.size} bytes; JournalSize in the configuration must be larger"
             )
         file = self._next_file()
+        self._settle()
+        txid = self._next_txid
         seal = Seal(
-            position.count,
-            position.bodies_end,
-            position.with_extras,
-            position.first_timestamp,
-            position.last_timestamp,
+            txid - self._first_txid,
+            self._bodies_end,
+            self._with_extras,
+            self._first_timestamp,
+            self._last_timestamp,
         )
         self._table.update(self.file.number, seal=seal)
-        now = max(self._clock(), position.last_timestamp)
-        header = FileHeader(file.number, file.size, position.next_txid, now, self._instance)
-        first = Batch(file, position.next_txid, 0, PAGE, pack_header(header))
-        self.pipe.switch(first, dict(self.sequences))
+        now = max(self._clock(), self._last_timestamp)
+        header = pack_header(FileHeader(file.number, file.size, txid, now, self._instance))
+        self.pipe.stream.sequences = dict(self.sequences)
+        self.pipe.switch(Stream(file, txid, 0, PAGE, header))
+        self._append_body = self.pipe.stream.bodies.append
+        self._append_record = self.pipe.stream.records.append
         self.file = file
-        self._room_end = file.size - RECORD_SIZE
         self._numbers = [1, 1]
-        position.count = position.with_extras = 0
-        position.first_timestamp = now
-        position.bodies_end = PAGE
-        self._table.add(
-            JournalFile(
-                file.number, file.path, file.size, position.next_txid, now, None, file.names
-            )
-        )
-
-    def _wait_for_room(self) -> None:
-        """Hold the engine up while more waits for a commit than may: the publishers must wait."""
-        give_up = monotonic() + _PATIENCE
-        while self.refusal is None and self.pipe.crowded:
-            if monotonic() > give_up:
-                raise JournalUnavailable("the storage of the transaction log does not keep up")
-            self._relieve()
-        if self.refusal is not None:
-            raise JournalUnavailable(self.refusal)
+        self._first_txid = txid
+        self._bodies_end = PAGE
+        self._with_extras = 0
+        self._first_timestamp = self._last_timestamp = now
+        self._table.add(JournalFile(file.number, file.path, file.size, txid, now, None, file.names))
 
 
 def _extras(correlation_id: bytes, given_key: bytes) -> bytes:
