@@ -166,9 +166,8 @@ def main() -> None:
                     f"({busy:,.0f} ns per append while committing)"
                 )
             print(f"{size:5} B  ceiling                   {ceiling(directory, size):>12,.0f} /s")
-            print(
-                f"{size:5} B  replay                    {replay_rate(directory / 'rate1'):>12,.0f} /s"
-            )
+            rate = replay_rate(directory / "rate1")
+            print(f"{size:5} B  replay                    {rate:>12,.0f} /s")
             entries = min(ENTRIES, (_FILE - (1 << 20)) // (size + _RECORD))
             rate = recovery_rate(directory / "rate1", entries)
             print(f"{size:5} B  recovery                  {rate:>12,.0f} /s")

@@ -170,14 +170,12 @@ def resolve(request: BookmarkRequest, log: Log, not_found: NotFound = "now") -> 
     Raises:
         BookmarkError: none is, and `not_found` is "fail".
     """
-    starts = [start for one in request.starts if (start := _start(one, request, log)) is not None]
-    if not starts:
-        if not_found == "fail":
-            raise BookmarkError("bookmark not found")
-        start: tuple[int, int] = (log.first_txid - 1 if not_found == "epoch" else log.last_txid, 0)
-    else:
-        start = min(starts)
-    after, not_before = start
+    found = [_start(one, request, log) for one in request.starts]
+    starts = [start for start in found if start is not None]
+    if not starts and not_found == "fail":
+        raise BookmarkError("bookmark not found")
+    elsewhere = log.first_txid - 1 if not_found == "epoch" else log.last_txid
+    after, not_before = min(starts, default=(elsewhere, 0))
     if not request.ends:
         return Span(after, not_before)
     return _with_end(after, not_before, request, log)

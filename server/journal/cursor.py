@@ -39,6 +39,8 @@ from server.journal.storage import Source
 _MOST_LOOKED_AT: Final = 8192
 """Records that one call of `read` looks at when few of them are wanted."""
 
+_ATTEMPTS: Final = 3  # to open a file, which may be moved between being found and being opened
+
 Wanted = Callable[[Topic], bool]
 Entries = npt.NDArray[np.uint32]
 
@@ -141,13 +143,14 @@ class Cursor:
             end = place.file.end_txid
             if place.file.first_txid <= txid and (end is None or txid < end):
                 return place
-        for _ in range(3):  # it may be moved between being found and being opened
-            file = self._table.covering(txid)
+        file = self._table.covering(txid)
+        for _ in range(_ATTEMPTS):
             if file is None:
                 return None
             try:
                 source = self._cache.open(file.path)
             except OSError:
+                file = self._table.covering(txid)
                 continue
             self.position = max(self.position, file.first_txid - 1)
             wanted: dict[int, bool] = {}
@@ -155,7 +158,8 @@ class Cursor:
             place = _Open(file, source, names, wanted, self._entries(file, names))
             self._open = place
             return place
-        self._skip_file(file)
+        if file is not None:
+            self._skip_file(file)
         return None
 
     def _skip_file(self, file: JournalFile) -> None:

@@ -64,8 +64,8 @@ class Extent:
     with_extras: int = 0
 
 
-_Slot = tuple[int, Row | None, bytes]
-"""A number, and what is in the place of its record: nothing if it does not check."""
+_Slot = tuple[int, Row | None, bytes | None]
+"""A number, its record and its body with extras; None for what does not check."""
 
 
 def find_extent(
@@ -83,13 +83,13 @@ def find_extent(
     undecided: deque[_Slot] = deque()  # begins with a slot that does not check
     proven = safe - first_txid  # the number of the last entry that is known to have been safe
     for slot in _walk(source, first_txid):
-        number, row, _ = slot
-        if row is not None and row[LAG] != LAG_UNKNOWN:
+        number, row, body = slot
+        if row is not None and body is not None and row[LAG] != LAG_UNKNOWN:
             proven = max(proven, number - row[LAG])
         undecided.append(slot)
-        while undecided and (undecided[0][1] is not None or undecided[0][0] <= proven):
+        while undecided and (undecided[0][2] is not None or undecided[0][0] <= proven):
             _accept(extent, undecided.popleft(), visit)
-    intact = [number for number, row, _ in undecided if row is not None]
+    intact = [number for number, _, body in undecided if body is not None]
     extent.torn = intact[-1] + 1 - extent.count if intact else 0
     return extent
 
@@ -97,10 +97,11 @@ def find_extent(
 def _accept(extent: Extent, slot: _Slot, visit: Visit | None) -> None:
     number, row, data = slot
     extent.count = number + 1
-    if row is None:
+    if row is not None:
+        extent.bodies_end = row[BODY_START] + _length(row)
+    if row is None or data is None:
         extent.damaged.append(number)
         return
-    extent.bodies_end = row[BODY_START] + len(data)
     extent.first_timestamp = extent.first_timestamp or row[TIMESTAMP]
     extent.last_timestamp = row[TIMESTAMP]
     extent.with_extras += row[EXTRAS_LENGTH] > 0
@@ -120,15 +121,16 @@ def _walk(source: Source, first_txid: int) -> Iterator[_Slot]:
             place = source.size - RECORD_SIZE * (number + 1)
             if place < bodies_end:
                 return  # here are bodies, whatever they look like
-            if (
-                row is None
-                or body is None
-                or not bodies_end <= row[BODY_START] <= place - len(body)
-            ):
-                yield number, None, b""
+            if row is None or not bodies_end <= row[BODY_START] <= place - _length(row):
+                yield number, None, None
                 continue
-            bodies_end, last_intact = row[BODY_START] + len(body), number
+            bodies_end = row[BODY_START] + _length(row)
+            last_intact = number if body is not None else last_intact
             yield number, row, body
+
+
+def _length(row: Row) -> int:
+    return row[BODY_LENGTH] + row[EXTRAS_LENGTH]
 
 
 def _bodies(source: Source, rows: Sequence[Row | None]) -> Iterator[bytes | None]:
@@ -137,7 +139,7 @@ def _bodies(source: Source, rows: Sequence[Row | None]) -> Iterator[bytes | None
     size = 0
     for row in rows:
         group.append(row)
-        size += 0 if row is None else row[BODY_LENGTH] + row[EXTRAS_LENGTH]
+        size += 0 if row is None else _length(row)
         if size >= _BYTES_TOGETHER:
             yield from _bodies_of(source, group)
             group, size = [], 0

@@ -242,7 +242,7 @@ class Journal:
 
     @property
     def sequences(self) -> Sequences:
-        """The table of publishers: client hash -> (highest sequence, its time). Do not change it."""
+        """The table of publishers, for reading: client hash -> (highest sequence, its time)."""
         return self._writer.sequences
 
     # Reading.
@@ -319,7 +319,7 @@ class Journal:
         self._upkeep.compress(number)
 
     def remove(self, number: int) -> None:
-        """Remove the oldest file. Raises JournalError. Whether it is needed is the caller's affair."""
+        """Remove the oldest file; that nobody needs it is for the caller to know. Raises JournalError."""
         self._upkeep.remove(number)
 
     def _file_is_full(self, commit: Commit) -> None:

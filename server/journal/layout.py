@@ -28,7 +28,7 @@ PAGE: Final = 4096
 RECORD_SIZE: Final = 96
 RECORD: Final = struct.Struct("<QqQQQQQQIIIIIIBBHI")
 """txid, timestamp, client, sequence, source txid, source, SOW key, body start, body length,
-extras length, topic, origin, expiration, CRC of body and extras, kind, flags, lag, CRC of all that."""
+extras length, topic, origin, expiration, CRC of body and extras, kind, flags, lag, CRC of these."""
 
 HEAD: Final = struct.Struct("<QqQQQQQQIIIIIIBBH")
 """A record without its own checksum."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 from typing import Final
 
@@ -128,7 +129,7 @@ class Recovery:
         archived = journal_files(self._archive, self._instance) if self._archive else {}
         paths = {**archived, **journal_files(self._directory, self._instance)}
         numbers = sorted(paths)
-        for before, after in zip(numbers, numbers[1:], strict=False):
+        for before, after in pairwise(numbers):
             if after != before + 1:
                 raise JournalError(
                     f"{self._directory}: the transaction log has a gap: "

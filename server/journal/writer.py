@@ -13,7 +13,7 @@ from typing import Final, TypeVar
 
 from server.journal.batches import MOST_WAITING, LiveFile, Pipe, Stream
 from server.journal.clients import Sequences, server_made_identity
-from server.journal.entry import NO_ORIGIN, NO_TOPIC, Kind, Origin, Topic
+from server.journal.entry import NO_TOPIC, Kind, Origin, Topic
 from server.journal.errors import EntryTooLarge, JournalUnavailable
 from server.journal.files import FileTable, JournalFile
 from server.journal.layout import (
@@ -246,6 +246,8 @@ class Writer:
             client = server_made_identity(client, self._instance)
             sequence = txid
         lag = txid - self.durable
+        if lag > LAG_UNKNOWN:
+            lag = LAG_UNKNOWN
         bodies_end = self._bodies_end
         head = _pack_head(
             txid,
@@ -264,7 +266,7 @@ class Writer:
             crc32c(data),
             kind,
             0,
-            lag if lag < LAG_UNKNOWN else LAG_UNKNOWN,
+            lag,
         )
         self._append_body(data)
         self._append_record(head + _pack_checksum(crc32c(head)))
