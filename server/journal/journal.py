@@ -86,18 +86,20 @@ class Journal:
         self._settings = settings
         self._notice = notice
         disk = disk or Disk()
+        possession = _take_possession(settings)
         try:
-            self._lock = _take_possession(settings)
             found = Recovery(
                 settings.instance, settings.directory, settings.archive, disk, notice
             ).run()
             self._build(found, clock, on_durable, disk)
-        except OSError as problem:
-            raise JournalError(
-                f"the transaction log cannot be used: {reason(problem)}"
-            ) from problem
-        except FormatError as problem:
-            raise JournalError(f"the transaction log cannot be used: {problem}") from problem
+        except (OSError, FormatError) as problem:
+            os.close(possession)
+            why = reason(problem) if isinstance(problem, OSError) else str(problem)
+            raise JournalError(f"the transaction log cannot be used: {why}") from problem
+        except JournalError:
+            os.close(possession)
+            raise
+        self._possession = possession
         text = f"the transaction log has {len(found.files)} files, up to entry {self.last_txid}"
         notice(Notice(Event.RECOVERED, text, txid=self.last_txid))
 
@@ -203,7 +205,7 @@ class Journal:
             self._upkeep.later(partial(self._upkeep.store_clients, cache))
         self._upkeep.stop()
         os.close(self._writer.file.descriptor)
-        os.close(self._lock)
+        os.close(self._possession)
 
     # Writing.
 
@@ -338,10 +340,13 @@ class Journal:
 
 def _take_possession(settings: JournalSettings) -> int:
     """Make sure that no other process writes to the directory; returns a descriptor to keep."""
-    settings.directory.mkdir(parents=True, exist_ok=True)
-    if settings.archive is not None:
-        settings.archive.mkdir(parents=True, exist_ok=True)
-    descriptor = os.open(settings.directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        settings.directory.mkdir(parents=True, exist_ok=True)
+        if settings.archive is not None:
+            settings.archive.mkdir(parents=True, exist_ok=True)
+        descriptor = os.open(settings.directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    except OSError as problem:
+        raise JournalError(f"the transaction log cannot be used: {reason(problem)}") from problem
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError as problem:

@@ -109,7 +109,9 @@ class Recovery:
                 )
                 file = _with_names(file, live.names)
             else:
-                file = self._full_file(header, seal, path)
+                # What comes after a file was begun when all of it was on stable storage.
+                safe = self._covered if is_last else used[index + 1][0].first_txid - 1
+                file = self._full_file(header, seal, path, safe)
             files.append(file)
         last = self._check_end(files, extent)
         return Found(
@@ -162,11 +164,18 @@ class Recovery:
         try:
             header, seal = unpack_page(read_page(path))
         except FormatError as problem:
-            header, seal = salvage_header(open_source(path), number, self._instance), None
+            header, seal = None, None
             text = f"{path}: {problem}"
-            if header is None and not self._is_writable(path):
+            if salvage_header(open_source(path), number, self._instance) is None and not self._is_writable(path):
                 raise JournalError(f"{text}, and it has no intact entry") from problem
             self._notice(Notice(Event.DAMAGED, text, str(path)))
+        if header is None:  # blank, unless there are entries: then the page has been lost
+            header = salvage_header(open_source(path), number, self._instance)
+        if header is not None and path.suffix != ".gz" and path.stat().st_size != header.size:
+            raise JournalError(
+                f"{path}: has {path.stat().st_size} bytes and should have {header.size}; "
+                "put back the original"
+            )
         if header is not None and header.number != number:
             raise JournalError(
                 f"{path}: says of itself that it has number {header.number}; "
@@ -214,12 +223,14 @@ class Recovery:
         self._wipe(path, descriptor, max(size - 2 * MOST_IN_COMMIT * RECORD_SIZE, 0), size)
         return LiveFile(number, path, descriptor, size)
 
-    def _full_file(self, header: FileHeader, seal: Seal | None, path: Path) -> JournalFile:
+    def _full_file(
+        self, header: FileHeader, seal: Seal | None, path: Path, safe: int
+    ) -> JournalFile:
         file = JournalFile(
             header.number, path, header.size, header.first_txid, header.created, seal
         )
         if seal is None:
-            extent = find_extent(open_source(path), header.first_txid, self._covered)
+            extent = find_extent(open_source(path), header.first_txid, safe)
             self._report_damage(path, header, extent)
             seal = Seal(
                 extent.count,
