@@ -69,9 +69,7 @@ class JournalReader:
             rows = read_rows(self._source, self._first, begin, min(begin + _TOGETHER, stop))
             for number, row in enumerate(rows, begin):
                 data = None if row is None else read_body(self._source, row)
-                entry = (
-                    None if row is None or data is None else make_entry(row, data, self._names)
-                )
+                entry = None if row is None or data is None else make_entry(row, data, self._names)
                 yield Slot(number, self.size - RECORD_SIZE * (number + 1), row, entry)
 
     def _read_page(self) -> tuple[FileHeader | None, Seal | None]:

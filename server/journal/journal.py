@@ -321,7 +321,11 @@ class Journal:
         self._upkeep.compress(number)
 
     def remove(self, number: int) -> None:
-        """Remove the oldest file; that nobody needs it is for the caller to know. Raises JournalError."""
+        """Remove the oldest file. Whether anybody needs it is for the caller to know.
+
+        Raises:
+            JournalError: it is not the oldest, or not full.
+        """
         self._upkeep.remove(number)
 
     def _file_is_full(self, commit: Commit) -> None:

@@ -20,6 +20,7 @@ from server.journal.layout import (
     BODY_LENGTH,
     BODY_START,
     CRC,
+    EXPIRATION,
     EXTRAS_LENGTH,
     KIND,
     ORIGIN,
@@ -168,7 +169,7 @@ def make_entry(row: Row, data: bytes, names: Names) -> Entry | None:
     if row[EXTRAS_LENGTH]:
         correlation_id, given_key = unpack_extras(data[row[BODY_LENGTH] :])
         data = data[: row[BODY_LENGTH]]
-    txid, timestamp, client, sequence, source_txid, source, sow_key = row[:7]
+    txid, timestamp, client, sequence, source_txid, source, sow_key = row[:BODY_START]
     return Entry(
         txid,
         timestamp,
@@ -178,7 +179,7 @@ def make_entry(row: Row, data: bytes, names: Names) -> Entry | None:
         topic,
         data,
         sow_key,
-        row[12],
+        row[EXPIRATION],
         correlation_id,
         given_key,
         source_txid,

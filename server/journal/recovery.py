@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
@@ -34,6 +34,7 @@ from server.journal.records import CHUNK, Names, no_names, read_rows
 from server.journal.storage import Disk, FileSource
 
 _PIECE: Final = 1 << 20
+_SMALLEST: Final = 1 << 20  # bytes of a journal file
 
 
 @dataclass(slots=True)
@@ -119,7 +120,7 @@ class Recovery:
             live,
             extent,
             blank,
-            max(paths, default=-1) + 1,
+            max([file.number for file in (*files, *blank)], default=-1) + 1,
             self._sequences,
             last,
         )
@@ -158,7 +159,7 @@ class Recovery:
                     "put back the original, or move it and everything before it away"
                 )
             used.append((header, seal, path))
-        return used, [self._open_blank(number, path) for number, path in blank]
+        return used, self._open_blank_files(blank)
 
     def _read_header(self, number: int, path: Path) -> tuple[FileHeader | None, Seal | None]:
         try:
@@ -166,7 +167,9 @@ class Recovery:
         except FormatError as problem:
             header, seal = None, None
             text = f"{path}: {problem}"
-            if salvage_header(open_source(path), number, self._instance) is None and not self._is_writable(path):
+            if salvage_header(
+                open_source(path), number, self._instance
+            ) is None and not self._is_writable(path):
                 raise JournalError(f"{text}, and it has no intact entry") from problem
             self._notice(Notice(Event.DAMAGED, text, str(path)))
         if header is None:  # blank, unless there are entries: then the page has been lost
@@ -214,6 +217,16 @@ class Recovery:
 
     def _is_writable(self, path: Path) -> bool:
         return path.parent == self._directory and path.suffix != ".gz"
+
+    def _open_blank_files(self, blank: Sequence[tuple[int, Path]]) -> list[LiveFile]:
+        """Open files for later; from one that is too small to be of use on, they are removed."""
+        files: list[LiveFile] = []
+        for number, path in blank:
+            if len(files) < number - blank[0][0] or path.stat().st_size < _SMALLEST:
+                self._disk.remove(path)
+            else:
+                files.append(self._open_blank(number, path))
+        return files
 
     def _open_blank(self, number: int, path: Path) -> LiveFile:
         descriptor = self._disk.open(path, writable=True)

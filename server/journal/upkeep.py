@@ -140,18 +140,13 @@ class Upkeep:
             self._prepare_one()
 
     def _prepare_one(self) -> None:
-        directory, size = self._place.directory, self._place.file_size
-        temporary = directory / (clients_name(self._place.instance) + ".new" + UNFINISHED)
+        temporary = self._temporary(".new")
         self._disk.remove(temporary)
-        descriptor = self._disk.reserve(temporary, size)
+        descriptor = self._disk.reserve(temporary, self._place.file_size)
         try:
-            self._disk.fill(descriptor, size)
+            self._disk.fill(descriptor, self._place.file_size)
             with self._lock:
-                number = self._next_number
-                path = directory / journal_name(self._place.instance, number)
-                self._disk.rename(temporary, path)
-                self._next_number += 1
-                self._ready.append(LiveFile(number, path, descriptor, size))
+                self._ready.append(self._put_in_place(temporary, descriptor))
         except OSError:
             self._disk.close(descriptor)
             self._disk.remove(temporary)
@@ -159,12 +154,27 @@ class Upkeep:
 
     def _make(self) -> LiveFile:
         """Reserve a file without filling it with zeros: there is no time for that now."""
+        temporary = self._temporary(".urgent")
+        self._disk.remove(temporary)
+        descriptor = self._disk.reserve(temporary, self._place.file_size)
+        try:
+            self._disk.sync(descriptor)
+            return self._put_in_place(temporary, descriptor)
+        except OSError:
+            self._disk.close(descriptor)
+            self._disk.remove(temporary)
+            raise
+
+    def _put_in_place(self, temporary: Path, descriptor: int) -> LiveFile:
+        """Give a file its number, now that it is as large as it should be. The lock is held."""
         number = self._next_number
         path = self._place.directory / journal_name(self._place.instance, number)
-        descriptor = self._disk.reserve(path, self._place.file_size)
-        self._disk.sync_directory(self._place.directory)
+        self._disk.rename(temporary, path)
         self._next_number += 1
         return LiveFile(number, path, descriptor, self._place.file_size)
+
+    def _temporary(self, what: str) -> Path:
+        return self._place.directory / (clients_name(self._place.instance) + what + UNFINISHED)
 
     def seal(self, live: LiveFile, cache: ClientsCache) -> None:
         """Mark a file as full, make its indexes and store the table of publishers.

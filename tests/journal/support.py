@@ -7,7 +7,7 @@ import random
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from server.journal import Disk, Entry, Journal, JournalSettings, Notice, Span
 from server.journal.entry import Kind
@@ -37,12 +37,12 @@ class Bench:
         directory: Path,
         disk: Disk | None = None,
         clock: SetClock | None = None,
-        **settings: object,
+        **settings: Any,
     ) -> None:
         self.clock = clock or SetClock()
         self.notices: list[Notice] = []
         self.durable: list[int] = []
-        chosen = {
+        chosen: dict[str, Any] = {
             "instance": "TEST",
             "directory": directory,
             "file_size": FILE,
@@ -50,7 +50,7 @@ class Bench:
             **settings,
         }
         self.journal = Journal(
-            JournalSettings(**chosen),  # type: ignore[arg-type]  # a test names what it sets
+            JournalSettings(**chosen),
             self.clock,
             self.durable.append,
             self.notices.append,
@@ -63,7 +63,7 @@ class Bench:
 
 
 @contextmanager
-def opened(directory: Path, disk: Disk | None = None, **settings: object) -> Iterator[Bench]:
+def opened(directory: Path, disk: Disk | None = None, **settings: Any) -> Iterator[Bench]:
     """A journal that is closed in the end."""
     bench = Bench(directory, disk, **settings)
     try:

@@ -99,7 +99,9 @@ def run_and_kill(directory: Path, start: int, chance: random.Random) -> int:
 
 def _last(piece: bytes, before: int) -> int:
     whole = len(piece) // _TXID.size * _TXID.size
-    return max([before, *(txid for (txid,) in _TXID.iter_unpack(piece[:whole]))])
+    for (txid,) in _TXID.iter_unpack(piece[:whole]):
+        before = max(before, txid)
+    return before
 
 
 def check(found: list[Entry]) -> None:

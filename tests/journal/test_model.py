@@ -81,9 +81,7 @@ class LogMachine(RuleBasedStateMachine):
                 correlation_id=correlation_id,
                 origin=None if user is None else self._journal.origin(user),
             )
-            self._model.append(
-                (txid, self._clock.now, client, sequence, Topic(*topic), kind, body)
-            )
+            self._model.append((txid, self._clock.now, client, sequence, Topic(*topic), kind, body))
 
     @rule(step=st.integers(0, 2_000_000))
     def time_passes(self, step: int) -> None:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import random
 import shutil
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -13,7 +15,7 @@ from server.journal.layout import RECORD_SIZE
 from tests.journal.support import FILE, START, Bench, ForgetfulDisk, opened, read_all
 
 
-def write(directory: Path, messages: int, size: int = 1_000, **settings: object) -> None:
+def write(directory: Path, messages: int, size: int = 1_000, **settings: Any) -> None:
     """A closed journal with messages of client 1."""
     with opened(directory, **settings) as bench:
         topic = bench.journal.topic("json", "orders")
@@ -212,23 +214,13 @@ def empty_first(directory: Path) -> None:
     (directory / "TEST.0000000000.journal").write_bytes(bytes(FILE))
 
 
-def rename_instance(directory: Path) -> None:
-    (directory / "OTHER.0000000000.journal").rename(directory / "TEST.0000000005.journal")
-
-
-def shred(directory: Path) -> None:
-    path = directory / "TEST.0000000000.journal"
-    shutil.move(path, directory / "kept")
-    path.write_bytes(random.Random(0).randbytes(FILE))
-    (directory / "TEST.0000000000.index.gz").unlink()
-
-
 @pytest.mark.parametrize(
     ("damage", "text"), [(swap, "keep their names"), (empty_first, "is empty")]
 )
-def test_files_that_do_not_belong_are_refused(tmp_path: Path, damage: object, text: str) -> None:
+def test_files_that_do_not_belong_are_refused(
+    tmp_path: Path, damage: Callable[[Path], None], text: str
+) -> None:
     write(tmp_path, 100, 50_000)
-    assert callable(damage)
     damage(tmp_path)
     with pytest.raises(JournalError, match=text):
         Bench(tmp_path)
@@ -254,3 +246,16 @@ def test_files_of_other_instances_are_left_alone(tmp_path: Path) -> None:
         assert sequences(bench) == list(range(1, 11))
     with opened(tmp_path, instance="A.B") as bench:
         assert sequences(bench) == list(range(1, 21))
+
+
+def test_an_empty_file_of_no_size_is_made_anew(tmp_path: Path) -> None:
+    write(tmp_path, 30, 50_000)
+    numbers = [int(path.name.split(".")[1]) for path in tmp_path.glob("*.journal")]
+    (tmp_path / f"TEST.{max(numbers) + 1:010}.journal").touch()
+    (tmp_path / f"TEST.{max(numbers) + 2:010}.journal").write_bytes(bytes(FILE))
+    with opened(tmp_path) as bench:
+        topic = bench.journal.topic("json", "orders")
+        for sequence in range(31, 101):
+            bench.journal.append(topic, 1, sequence, bytes(50_000))
+        bench.journal.commit()
+        assert sequences(bench) == list(range(1, 101))
