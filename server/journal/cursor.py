@@ -227,9 +227,7 @@ class Cursor:
         found = read_rows(source, first, start, stop)
         rows = [row for row in found if row is not None]
         if len(rows) < len(found):
-            for number, row in enumerate(found, start):
-                if row is None:
-                    self._report(place, first + number)
+            self._report(place, first + start + found.index(None), len(found) - len(rows))
         return rows, stop
 
     def _counts(self, place: _Open, row: Row) -> bool:
@@ -270,7 +268,7 @@ class Cursor:
         if last is not None and self.position >= last:
             self.is_finished = True
 
-    def _report(self, place: _Open, txid: int) -> None:
+    def _report(self, place: _Open, txid: int, count: int = 1) -> None:
         path = str(place.file.path)
-        text = f"{path}: entry {txid} is damaged and left out of a replay"
+        text = f"{path}: {count} damaged, from entry {txid} on, left out of a replay"
         self._notice(Notice(Event.DAMAGED, text, path, txid))

@@ -34,6 +34,7 @@ from server.journal.records import CHUNK, Names, no_names, read_rows
 from server.journal.storage import Disk, FileSource
 
 _PIECE: Final = 1 << 20
+_ZEROS: Final = bytes(_PIECE)
 _SMALLEST: Final = 1 << 20  # bytes of a journal file
 
 
@@ -120,7 +121,7 @@ class Recovery:
             live,
             extent,
             blank,
-            max([file.number for file in (*files, *blank)], default=-1) + 1,
+            max([one.number for one in files] + [one.number for one in blank], default=-1) + 1,
             self._sequences,
             last,
         )
@@ -316,7 +317,7 @@ class Recovery:
         wiped = 0
         for offset in range(start, end, _PIECE):
             piece = source.read(offset, min(_PIECE, end - offset))
-            if any(piece):
+            if piece != _ZEROS[: len(piece)]:
                 self._disk.write(descriptor, bytes(len(piece)), offset)
                 wiped += len(piece) - piece.count(0)
         if wiped:
