@@ -153,16 +153,16 @@ class Pipe:
 
     def wait_for_room(self, timeout: float) -> None:
         """Hold the engine up until the committer has taken something (seconds at most)."""
-        self._room.clear()
         self._room.wait(timeout)
+        self._room.clear()  # after waiting: what happened since the caller looked must count
 
-    def wait(self, timeout: float | None = None) -> None:
-        """Hold the committer up until there is something to do, or the time is over (seconds)."""
-        self._something.clear()
+    def wait(self) -> None:
+        """Hold the committer up until there is something to do, or `wake` is called."""
         self.asleep = True
         # Who appends does so first and looks at `asleep` then; so one of the two sees the other.
         if self.is_empty:
-            self._something.wait(timeout)
+            self._something.wait()
+        self._something.clear()
         self.asleep = False
 
     def wake(self) -> None:

@@ -56,7 +56,7 @@ class Committer:
         self._on_full = on_full
         self._notice = notice
         self._unwritten: Commit | None = None
-        self._closing = False
+        self._closing = threading.Event()
         self._thread: threading.Thread | None = None
         self._lock = threading.Lock()
 
@@ -73,7 +73,7 @@ class Committer:
     def stop(self) -> None:
         """Commit what there is and end the thread."""
         if self._thread is not None:
-            self._closing = True
+            self._closing.set()
             self._writer.pipe.wake()
             self._thread.join()
             self._thread = None
@@ -123,12 +123,12 @@ class Committer:
             self._notice(Notice(Event.WRITE_FAILED, text, path, commit.first_txid))
 
     def _run(self) -> None:
-        pipe = self._writer.pipe
         begun = 0.0
-        while not self._closing:
-            pipe.wait(None if self._writer.refusal is None else _RETRY)
-            pause = begun + self._pace - monotonic()
-            if pause > 0 and not self._closing:
-                sleep(pause)
+        while not self._closing.is_set():
+            if self._writer.refusal is None:
+                self._writer.pipe.wait()
+                sleep(max(begun + self._pace - monotonic(), 0))
+            else:
+                self._closing.wait(_RETRY)
             begun = monotonic()
             self.commit()

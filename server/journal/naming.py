@@ -46,7 +46,7 @@ def journal_files(directory: Path, instance: str) -> dict[int, Path]:
         match = _NUMBERED.fullmatch(path.name)
         if match is None or match["name"] != _as_file_name(instance):
             continue
-        if match["kind"] == JOURNAL or (match["kind"] == COMPRESSED):
+        if match["kind"] in (JOURNAL, COMPRESSED):
             number = int(match["number"])
             if number not in found or match["kind"] == JOURNAL:
                 found[number] = path

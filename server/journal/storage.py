@@ -6,6 +6,7 @@ Tests put a disk of their own in place, which fails, or which remembers what has
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import weakref
 from pathlib import Path
@@ -27,6 +28,9 @@ class Disk:
         Returns:
             A file descriptor for reading and writing.
         """
+        room = os.statvfs(path.parent)
+        if room.f_bavail * room.f_frsize < size:  # said at once, where allocating would try first
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(path))
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644)
         try:
             os.posix_fallocate(descriptor, 0, size)
