@@ -5,7 +5,9 @@ ClientError
   ConnectError               no connection could be made
   ConnectionLostError        the connection ended, or the peer fell silent
     ProtocolError            ... because the peer sent what is no amps protocol
+    GaveUpError              ... and no server could be reached any more (also a ConnectError)
   TimedOutError              no answer in time
+    PublishStoreFullError    ... or no room for another message that is not persisted yet
   CommandError               the server refused a command
     LogonError               ... the logon
       AuthenticationError, NameInUseError
@@ -38,8 +40,16 @@ class ProtocolError(ConnectionLostError):
     """The server sent bytes that are not the amps protocol. The connection is unusable."""
 
 
+class GaveUpError(ConnectError, ConnectionLostError):
+    """No server could be reached within the limits of the back-off, or each refused the logon."""
+
+
 class TimedOutError(ClientError):
     """The server did not answer in time. The command may still take effect."""
+
+
+class PublishStoreFullError(TimedOutError):
+    """Too many messages wait to be persisted, and none was in time. The message was not taken."""
 
 
 class CommandError(ClientError):

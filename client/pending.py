@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Callable
 
 from client.errors import ClientError
 from client.message import Message
@@ -16,16 +17,18 @@ class Inbox:
         id: the subscription or query id.
         opened_by: the command that it was made for, once that is sent.
         messages: what arrived, oldest first.
+        put: takes a message that arrives.
         ended: nothing more will arrive.
         error: why it ended, if not as wished.
     """
 
-    __slots__ = ("ended", "error", "id", "messages", "opened_by")
+    __slots__ = ("ended", "error", "id", "messages", "opened_by", "put")
 
     def __init__(self, inbox_id: str) -> None:
         self.id = inbox_id
         self.opened_by: Request | None = None
         self.messages: deque[Message] = deque()
+        self.put: Callable[[Message], None] = self.messages.append
         self.ended = False
         self.error: ClientError | None = None
 
@@ -41,6 +44,9 @@ class Request:
 
     Attributes:
         command: the command's name.
+        header: the command's header; for a subscription that has been changed since, the header of
+            a command that would place it as it is now.
+        body: the command's body.
         command_id: what the acknowledgements refer to.
         sequence: the number that conflated acknowledgements refer to, for a publish that has one.
         inbox: where the command's messages go, for a subscription or query.
@@ -54,9 +60,11 @@ class Request:
         "_expected",
         "_group_open",
         "acks",
+        "body",
         "command",
         "command_id",
         "error",
+        "header",
         "inbox",
         "opens_inbox",
         "sequence",
@@ -65,6 +73,7 @@ class Request:
     def __init__(
         self,
         header: Header,
+        body: bytes,
         command_id: str,
         *,
         awaited: frozenset[str],
@@ -72,6 +81,8 @@ class Request:
         inbox: Inbox | None = None,
     ) -> None:
         self.command = header.command
+        self.header = header
+        self.body = body
         self.command_id = command_id
         self.sequence = header.sequence
         self.inbox = inbox
@@ -93,6 +104,11 @@ class Request:
         return self.error is not None or (
             not self._group_open and self._expected <= self.acks.keys()
         )
+
+    def succeed(self, ack: Header) -> None:
+        """Take one acknowledgement for each that is waited for."""
+        for ack_type in self._awaited:
+            self.acks.setdefault(ack_type, ack)
 
     def group_ended(self) -> None:
         """The last record of a query has come."""

@@ -14,8 +14,7 @@ Acknowledgements find their request by command id; those of publishes with a seq
 be conflated and find it by that number. Messages find their inbox by subscription or query id.
 A made-up subscription id is the command's id, so that one table of inboxes serves both.
 
-One object lives as long as one connection. Nothing in here waits, so that a client that
-reconnects can make a new one and repeat its subscriptions on it.
+One object lives as long as one connection; `client.recovery` has one that outlives them.
 """
 
 from __future__ import annotations
@@ -44,7 +43,8 @@ from server.wire.header import Header, HeaderError, decode_frame, encode_header
 
 _VERSION: Final = "amperage:python"
 _BEAT: Final = frame(encode_header(Header(command="heartbeat", short_options="beat")))
-_TEMPLATES_KEPT: Final = 256
+TEMPLATES_KEPT: Final = 256
+"""Headers of plain publishes that are kept prepared, one for each topic."""
 
 
 class ClientProtocol:
@@ -103,7 +103,7 @@ class ClientProtocol:
         """Publish without asking for an answer."""
         self._check_open()
         if options:
-            header = encode_header(publish_header(_publish_command(delta), topic, options))
+            header = encode_header(publish_header(publish_command(delta), topic, options))
         else:
             header = self._template(topic, delta)
         self.output += frame_head(header, len(body))
@@ -130,7 +130,7 @@ class ClientProtocol:
         **options: Unpack[PublishOptions],
     ) -> Request:
         """Publish and ask for an acknowledgement."""
-        header = publish_header(_publish_command(delta), topic, options)
+        header = publish_header(publish_command(delta), topic, options)
         request = self._send(header, body, awaited=(ack,))
         if request.sequence is not None:
             self._numbered[request.sequence] = request
@@ -174,7 +174,7 @@ class ClientProtocol:
         header = Header(
             command="sow_delete", topic=topic, bookmark=joined(bookmarks), short_options=options
         )
-        self.output += frame(encode_header(header))
+        self._emit(header)
 
     def unsubscribe(self, inbox_id: str) -> Request:
         """End a subscription or query, or "all" of them. Their inboxes end at once."""
@@ -259,25 +259,38 @@ class ClientProtocol:
         *,
         awaited: tuple[AckType, ...],
         handed_out: Iterable[AckType] = (),
+        noted: Iterable[AckType] = (),
         inbox: Inbox | None = None,
     ) -> Request:
         self._check_open()
         command_id = header.command_id = header.command_id or self._next_id()
         expected = dict.fromkeys((*awaited, *handed_out))
-        header.acks = ",".join(expected)
+        header.acks = ",".join(dict.fromkeys((*expected, *noted)))
         request = Request(
             header,
+            body,
             command_id,
             awaited=frozenset(awaited),
             expected=frozenset(expected),
             inbox=inbox,
         )
         self._requests[command_id] = request
-        self.output += frame(encode_header(header), body)
+        self._emit(header, body)
         return request
 
-    def _open(self, header: Header, handed_out: Iterable[AckType]) -> Request:
-        """Send a command that has an inbox; the inbox is new, or that of the id it names."""
+    def _emit(self, header: Header, body: bytes = b"") -> None:
+        self.output += frame(encode_header(header), body)
+
+    def _open(
+        self, header: Header, handed_out: Iterable[AckType], noted: Iterable[AckType] = ()
+    ) -> Request:
+        """Send a command that has an inbox; the inbox is new, or that of the id it names.
+
+        Args:
+            header: the command.
+            handed_out: acknowledgements that the caller wants between the messages.
+            noted: acknowledgements that the protocol itself wants.
+        """
         header.command_id = self._next_id()
         inbox_id = header.sub_id or header.command_id
         if header.command != "sow":
@@ -285,7 +298,9 @@ class ClientProtocol:
         if header.command.startswith("sow"):
             header.query_id = inbox_id
         inbox = self._inboxes.get(inbox_id) or Inbox(inbox_id)
-        request = self._send(header, awaited=("processed",), handed_out=handed_out, inbox=inbox)
+        request = self._send(
+            header, awaited=("processed",), handed_out=handed_out, noted=noted, inbox=inbox
+        )
         if request.opens_inbox:
             inbox.opened_by = request
             self._inboxes[inbox_id] = inbox
@@ -293,10 +308,10 @@ class ClientProtocol:
 
     def _template(self, topic: str, delta: bool) -> bytes:
         """The header of a plain publish: the same for every message of a topic."""
-        command = _publish_command(delta)
+        command = publish_command(delta)
         template = self._templates.get((command, topic))
         if template is None:
-            if len(self._templates) >= _TEMPLATES_KEPT:
+            if len(self._templates) >= TEMPLATES_KEPT:
                 self._templates.clear()
             template = encode_header(Header(command=command, topic=topic))
             self._templates[command, topic] = template
@@ -329,12 +344,12 @@ class ClientProtocol:
             return
         inbox = self._inboxes.get(ids)
         if inbox is not None:
-            inbox.messages.append(message)
+            inbox.put(message)
             return
         for inbox_id in ids.split(","):
             inbox = self._inboxes.get(inbox_id)
             if inbox is not None:
-                inbox.messages.append(message)
+                inbox.put(message)
 
     def _take_group_mark(self, header: Header) -> None:
         """A plain query ends with its group; with a subscription, the marks are of interest."""
@@ -342,7 +357,7 @@ class ClientProtocol:
         if inbox is None or inbox.opened_by is None:
             return
         if inbox.opened_by.command != "sow":
-            inbox.messages.append(Message(header, b""))
+            inbox.put(Message(header, b""))
         elif header.command == "group_end":
             inbox.opened_by.group_ended()
             self._settle(inbox.opened_by)
@@ -406,5 +421,6 @@ class ClientProtocol:
             del self._requests[command_id]
 
 
-def _publish_command(delta: bool) -> str:
+def publish_command(delta: bool) -> str:
+    """The name of a publish command, as short as it may be."""
     return "delta_publish" if delta else "p"

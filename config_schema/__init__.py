@@ -1,1 +1,1 @@
-"""The AMPS configuration language: document, schema, problems and the typed description of an instance."""
+"""The AMPS configuration language, from the text of a file to the description of an instance."""

@@ -6,10 +6,12 @@ checked, and what it does not do yet. Rules are data, so that verification, the 
 configurations and the reference of the options read the same tables.
 """
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from enum import Enum, StrEnum
 from typing import Final, Literal, Protocol
+
+from config_schema.spec import FunctionSpec, ModuleSpec
 
 DEFAULT_VARIABLES: Final = ("AMPS_INSTANCE_NAME", "AMPS_DATETIME", "AMPS_UNIX_TIMESTAMP")
 """Variables that every action finds set; AMPS_BYTE_00 to AMPS_BYTE_FF stand for single bytes."""
@@ -113,6 +115,14 @@ class OptionRule:
 
 
 @dataclass(frozen=True, slots=True)
+class AtLeast:
+    """A number of options that must be given together, whichever of these they are."""
+
+    count: int
+    options: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class ModuleRule:
     """One module: its name, what it is told, and what it gives to the steps after it.
 
@@ -122,6 +132,7 @@ class ModuleRule:
         options: the options it takes; any other is a mistake, unless `open_options`.
         one_of: groups of options of which exactly one must be given.
         together: groups of options of which all must be given, or none.
+        at_least: how many of some options must be given.
         exports: the context variables that it sets, for action modules.
         exports_named_by: options whose value is the name of a variable that it sets.
         open_context: whether it may set variables that cannot be known beforehand.
@@ -133,6 +144,7 @@ class ModuleRule:
     options: tuple[OptionRule, ...] = ()
     one_of: tuple[tuple[str, ...], ...] = ()
     together: tuple[tuple[str, ...], ...] = ()
+    at_least: tuple[AtLeast, ...] = ()
     exports: tuple[str, ...] = ()
     exports_named_by: tuple[str, ...] = ()
     open_context: bool = False
@@ -141,11 +153,27 @@ class ModuleRule:
 
 @dataclass(frozen=True, slots=True)
 class LibraryRule:
-    """A loadable library that the program stands in for: its uses, and the options of loading."""
+    """A loadable library: its uses, and the options of loading.
+
+    Attributes:
+        name: what it is called in messages.
+        uses: what modules loaded from it can be used for.
+        options: the options of loading.
+        open_options: whether options of loading besides the listed ones pass unchecked.
+        entry_points: the function that it must define for a use.
+        symbols: the functions that it defines; None where that shows only when it is loaded.
+    """
 
     name: str
     uses: Mapping[ModuleKind, ModuleRule]
     options: tuple[OptionRule, ...] = ()
+    open_options: bool = False
+    entry_points: Mapping[ModuleKind, str] = field(default_factory=dict)
+    symbols: frozenset[str] | None = None
+
+    def lacks(self, symbol: str) -> bool:
+        """Whether the library is known not to define a function."""
+        return self.symbols is not None and symbol not in self.symbols
 
 
 class Catalogue(Protocol):
@@ -154,6 +182,22 @@ class Catalogue(Protocol):
     @property
     def libraries(self) -> Mapping[str, LibraryRule]:
         """The loadable libraries available here, by base name such as "libamps_x.so"."""
+
+    def examine_library(self, library: str) -> "LibraryRule | str":
+        """Return the rule of a library that does not come with AMPS, or why it cannot be loaded."""
+
+    def with_functions(
+        self, functions: Sequence[FunctionSpec], modules: Sequence[ModuleSpec]
+    ) -> "Catalogue":
+        """Return a catalogue whose expressions may call more functions.
+
+        Args:
+            functions: those that the configuration declares.
+            modules: the modules that it loads, which may bring functions as well.
+        """
+
+    def check_function_name(self, name: str) -> str | None:
+        """Return None if expressions can call a function by this name, else what is wrong."""
 
     @property
     def unbuilt(self) -> Mapping[str, str]:

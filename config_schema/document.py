@@ -34,6 +34,9 @@ MAX_ELEMENTS: Final = 100_000
 MAX_ATTRIBUTES: Final = 100
 """How many attributes an element may have; only Include has one that means something."""
 
+MAX_TEXT: Final = 200_000
+"""How long the text of an element may be: a filter that lists ten thousand keys has half of it."""
+
 MAX_INCLUDES: Final = 5_000
 """How many Include directives may be followed: tiny files cost time before they cost room."""
 
@@ -59,6 +62,7 @@ class Node:
         attributes: its attributes by name.
         children: its elements in file order; comments are not among them.
         location: where it was written, in whichever file that was.
+        synonym: the name it was written under, where that is an old name for `tag`.
     """
 
     tag: str
@@ -66,6 +70,12 @@ class Node:
     attributes: Mapping[str, str]
     children: tuple["Node", ...]
     location: Location
+    synonym: str | None = None
+
+    @property
+    def written(self) -> str:
+        """The name under which its author knows it."""
+        return self.synonym or self.tag
 
     def find(self, tag: str) -> "Node | None":
         """Return the first child called `tag`, or None."""
@@ -219,7 +229,11 @@ class _Reader:
                 nodes += self._include(child, file, depth + 1)
             else:
                 nodes.append(self._walk(child, file, depth + 1))
-        return nodes, "".join(text for text in texts if not text.isspace()).strip()
+        text = "".join(text for text in texts if not text.isspace()).strip()
+        if len(text) > MAX_TEXT:
+            found = f"its text has {len(text):,} characters"
+            self._error(location, label, f"{found}, and no more than {MAX_TEXT:,} are read")
+        return nodes, text[:MAX_TEXT]
 
     def _include(self, directive: etree._Element, file: _File, depth: int) -> list[Node]:
         """Put the content of the named file in the place of the directive; return its nodes."""

@@ -3,6 +3,7 @@
 from collections.abc import Iterable
 from difflib import get_close_matches
 from functools import lru_cache
+from itertools import islice
 from typing import Final
 
 from config_schema import schema
@@ -13,16 +14,20 @@ _CLOSE: Final = 0.7
 _MOST_LISTED: Final = 8
 """More names than this are not listed in a hint: they would bury the problem."""
 
+_MOST_COMPARED: Final = 500
+"""A longer list, such as the topics of a huge configuration, is compared up to here: it takes time
+for every mistake."""
+
 _LONGEST_COMPARED: Final = 64
 """Longer words are nobody's slip of the pen, and comparing them takes time."""
 
 
-def nearest(word: str, known: Iterable[str]) -> str | None:
+def nearest(word: str, known: Iterable[str], closeness: float = _CLOSE) -> str | None:
     """Return the known word that `word` was probably meant to be, or None; case does not matter."""
     if len(word) > _LONGEST_COMPARED:
         return None
-    by_folded = {name.casefold(): name for name in known}
-    matches = get_close_matches(word.casefold(), by_folded, n=1, cutoff=_CLOSE)
+    by_folded = {name.casefold(): name for name in islice(known, _MOST_COMPARED)}
+    matches = get_close_matches(word.casefold(), by_folded, n=1, cutoff=closeness)
     return by_folded[matches[0]] if matches else None
 
 

@@ -40,6 +40,15 @@ SIZE_UNITS: Final[Mapping[str, int]] = {
 }
 """Bytes in each unit of size."""
 
+DECIMAL_SIZE_UNITS: Final[Mapping[str, int]] = {
+    **SIZE_UNITS,
+    "k": 10**3,
+    "m": 10**6,
+    "g": 10**9,
+    "t": 10**12,
+}
+"""The same where one letter stands for a power of ten."""
+
 COUNT_UNITS: Final[Mapping[str, int]] = {"": 1, "k": 1_000, "m": 1_000_000}
 """What the exponents of a plain number stand for."""
 
@@ -124,6 +133,22 @@ def parse_size(text: str, bare: str = "b") -> int:
     """
     return _quantity(
         text, SIZE_UNITS, bare, "a size", "expected a number and a unit such as 64KB, 10MB or 2GB"
+    )
+
+
+def parse_rotation_threshold(text: str) -> int:
+    """Read the size of a log file, where one letter is decimal: `50k` is 50,000, `50KB` 51,200.
+
+    Source: AMPS User Guide, Log File Rotation.
+
+    Returns:
+        Bytes.
+
+    Raises:
+        UnitError: not a number with one of the units, or above 2**63-1 bytes.
+    """
+    return _quantity(
+        text, DECIMAL_SIZE_UNITS, "b", "a size", "expected a number and a unit such as 50k or 2G"
     )
 
 

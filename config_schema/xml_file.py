@@ -6,6 +6,7 @@ parser's own limits on depth and length stay in force.
 """
 
 import codecs
+import os
 import re
 from collections.abc import Mapping
 from typing import Final
@@ -90,7 +91,7 @@ def read(path: str, shown: str) -> str:
     """
     whole = Location(shown, 0)
     try:
-        with open(path, "rb") as file:
+        with open(path, "rb", opener=_open_at_once) as file:
             content = file.read(MAX_FILE_BYTES + 1)
     except (OSError, ValueError) as error:  # ValueError: a NUL in the path
         raise FileError(whole, f"cannot be read: {_reason(error)}") from None
@@ -99,6 +100,13 @@ def read(path: str, shown: str) -> str:
     if not content.strip():
         raise FileError(whole, "is empty; expected an XML file")
     return _decode(content, shown)
+
+
+def _open_at_once(path: str, flags: int) -> int:
+    """Open a file without waiting for somebody to write to it, should it be a pipe."""
+    descriptor = os.open(path, flags | os.O_NONBLOCK)
+    os.set_blocking(descriptor, True)
+    return descriptor
 
 
 def parse(text: str, shown: str) -> etree._Element:

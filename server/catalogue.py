@@ -6,13 +6,16 @@ only brings them together, and keeps the list of what is read but not acted on y
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import time
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
+from types import ModuleType
 from typing import Final, Literal
 
 from actions.catalogue import ACTION_MODULES
 from actions.schedule import ScheduleError, parse_crontab, parse_every
 from config_schema.catalogue import (
+    AtLeast,
     ExpressionKind,
     LibraryRule,
     ModuleKind,
@@ -20,26 +23,26 @@ from config_schema.catalogue import (
     OptionRule,
     ValueKind,
 )
+from config_schema.spec import FunctionSpec, ModuleSpec
 from server.expressions import Kind, check
-from server.message_types.registry import BUILT_IN
+from server.expressions.functions.builtin import BUILTINS
+from server.expressions.functions.registry import Function, Functions
+from server.expressions.functions.times import LEGACY_MODULE, legacy
+from server.expressions.functions.user_defined import UserFunctionError, load_function
+from server.filters import custom as filters
+from server.libraries import LibraryError
+from server.library_contents import names_defined
+from server.message_types import custom as message_types
 from server.security.authentication import AUTHENTICATION_MODULES
 from server.security.entitlement import ENTITLEMENT_MODULES
 
 UNBUILT: Final[Mapping[str, str]] = {
     "Admin": "the admin interface",
-    "Transports/Transport/Type=tcps": "encrypted transports",
-    "Transports/Transport/Type=amps-unix": "Unix socket transports",
     "Transports/Transport/Type=amps-replication": "replication",
     "Transports/Transport/Type=amps-replication-secure": "replication",
-    "Transports/Transport/Certificate": "encrypted transports",
-    "Transports/Transport/Protocol=websocket": "the websocket protocol",
-    "Transports/Transport/Protocol=fix": "the legacy fix protocol",
-    "Transports/Transport/Protocol=nvfix": "the legacy nvfix protocol",
-    "Transports/Transport/Protocol=xml": "the legacy xml protocol",
-    "Transports/Transport/Protocol=soap": "the legacy soap protocol",
-    "Transports/Transport/Protocol=fix-session": "the legacy fix-session protocol",
-    "Transports/Transport/TransportFilter": "transport filters",
-    "Protocols": "customised protocols",
+    "Transports/Transport/Protocol=fix-session": "the fix-session protocol",
+    "Protocols/Protocol/Module=fix-session": "the fix-session protocol",
+    "Protocols/Protocol/TrustedAdmin": "connections trusted by the admin interface",
     "SOW/Topic": "the State of the World",
     "SOW/View": "views",
     "SOW/ConflatedTopic": "conflated topics",
@@ -49,8 +52,15 @@ UNBUILT: Final[Mapping[str, str]] = {
     "TransactionLog": "the transaction log",
     "Replication": "replication",
     "Actions": "actions",
-    "MessageDiskLimit": "offlining of slow clients to disk",
-    "ClientMessageAgeLimit": "the age limit of unread messages",
+    "SOWStatsInterval": "the topic /AMPS/SOWStats",
+    "MessageTypes/MessageType/AMPSVersionCompliance": "the topic /AMPS/SOWStats",
+    "Description": "the admin interface, which shows it",
+    "Environment": "the admin interface, which shows it",
+    "MiniDumpDirectory": "minidumps",
+    "MiniDumpFileMask": "minidumps",
+    "Tuning/Admin": "the statistics database",
+    "Tuning/Queue": "queues",
+    "Tuning/Replication": "replication",
 }
 """Place in the configuration -> feature, for the located warning that it is not available yet."""
 
@@ -94,9 +104,6 @@ _MODULES: Final[Mapping[ModuleKind, Mapping[str, ModuleRule]]] = {
     ModuleKind.ENTITLEMENT: {
         name: ModuleRule(name, "gives every user the same answer") for name in ENTITLEMENT_MODULES
     },
-    ModuleKind.MESSAGE_TYPE: {
-        name: ModuleRule(name, "a message type", open_options=True) for name in BUILT_IN
-    },
 }
 
 _LIBRARIES: Final[Mapping[str, LibraryRule]] = {
@@ -109,35 +116,73 @@ _LIBRARIES: Final[Mapping[str, LibraryRule]] = {
                     "libamps_id_chaining_key_generator.so",
                     "gives all messages of a chain of ids the key of the first",
                     (
-                        OptionRule("Key", ValueKind.PATH, "field of a new id", repeatable=True),
-                        OptionRule("Primary", ValueKind.PATH, "field of the id at hand"),
-                        OptionRule("Secondary", ValueKind.PATH, "field of the id before it"),
+                        OptionRule(
+                            "Key",
+                            ValueKind.PATH,
+                            "field of an id; the first is the primary field if there is no Primary",
+                            repeatable=True,
+                        ),
+                        OptionRule("Primary", ValueKind.PATH, "field of a message's own id"),
+                        OptionRule(
+                            "Secondary",
+                            ValueKind.PATH,
+                            "field of the id of an earlier message of the chain",
+                            repeatable=True,
+                        ),
                         OptionRule("FileName", ValueKind.TEXT, "file that keeps the chains"),
                         OptionRule(
                             "Validation",
                             ValueKind.BOOLEAN,
-                            "check the file at start",
+                            "refuse messages that would join two chains",
                             default="false",
                         ),
                     ),
-                    open_options=True,
+                    at_least=(AtLeast(2, ("Primary", "Key", "Secondary")),),
                 )
             },
         ),
         LibraryRule(
-            "libamps_udf_legacy_compatibility.so",
+            "libamps_transport_filter_correlation_id_timestamper.so",
             {
-                ModuleKind.FUNCTIONS: ModuleRule(
-                    "libamps_udf_legacy_compatibility.so", "date functions of older versions"
+                ModuleKind.TRANSPORT_FILTER: ModuleRule(
+                    "libamps_transport_filter_correlation_id_timestamper.so",
+                    "writes the time of arrival into the correlation id of publishes",
+                    (
+                        OptionRule(
+                            "Override",
+                            ValueKind.BOOLEAN,
+                            "replace a correlation id that the publisher has set",
+                            default="false",
+                        ),
+                    ),
                 )
             },
+        ),
+        LibraryRule(
+            LEGACY_MODULE,
+            {},  # loading it is enough: its functions can be called then
         ),
     )
 }
 
 
+_PYTHON_USES: Final[Mapping[ModuleKind, str]] = {
+    ModuleKind.FUNCTIONS: "",
+    ModuleKind.MESSAGE_TYPE: message_types.ENTRY_POINT,
+    ModuleKind.TRANSPORT_FILTER: filters.ENTRY_POINT,
+}
+"""What a library in Python can be used for, and the function that it must have for it."""
+
+
 class ProgramCatalogue:
-    """The tables above, as the compiler asks for them."""
+    """The tables above, as the compiler asks for them.
+
+    Args:
+        functions: what expressions may call.
+    """
+
+    def __init__(self, functions: Functions = BUILTINS) -> None:
+        self._functions = functions
 
     @property
     def libraries(self) -> Mapping[str, LibraryRule]:
@@ -155,7 +200,42 @@ class ProgramCatalogue:
 
     def check_expression(self, text: str, kind: ExpressionKind) -> str | None:
         """Return None if `text` is a good expression of this kind, else what is wrong."""
-        return check(text, Kind(kind.value))
+        return check(text, Kind(kind.value), self._functions)
+
+    def check_function_name(self, name: str) -> str | None:
+        """Return None if expressions can call a function by this name, else what is wrong."""
+        try:
+            _declared(name, None)
+        except UserFunctionError as error:
+            return str(error)
+        return None
+
+    def with_functions(
+        self, functions: Sequence[FunctionSpec], modules: Sequence[ModuleSpec]
+    ) -> ProgramCatalogue:
+        """Return a catalogue whose expressions may call more functions."""
+        known = self._functions
+        if any(module.library_name == LEGACY_MODULE for module in modules):
+            known = known.adding(legacy(time.time))
+        good = [spec for spec in functions if self.check_function_name(spec.name) is None]
+        return ProgramCatalogue(
+            known.adding(_declared(spec.name, spec.parameter_count) for spec in good)
+        )
+
+    def examine_library(self, library: str) -> LibraryRule | str:
+        """Return the rule of a Python library, or why there is none."""
+        try:
+            symbols = names_defined(library)
+        except LibraryError as error:
+            return str(error)
+        rule = ModuleRule(library, "written in Python", open_options=True)
+        return LibraryRule(
+            library,
+            dict.fromkeys(_PYTHON_USES, rule),
+            open_options=True,
+            entry_points={kind: entry for kind, entry in _PYTHON_USES.items() if entry},
+            symbols=symbols,
+        )
 
     def check_schedule(self, text: str, form: Literal["Every", "Crontab"]) -> str | None:
         """Return None if `text` is a schedule of this form, else what is wrong."""
@@ -165,3 +245,14 @@ class ProgramCatalogue:
         except ScheduleError as error:
             return str(error)
         return None
+
+
+def _declared(name: str, parameter_count: int | None) -> Function:
+    """A function as expressions see it before its library is loaded.
+
+    Raises:
+        UserFunctionError: it cannot have that name.
+    """
+    placeholder = ModuleType("declared")
+    placeholder.function = lambda *_: None  # type: ignore[attr-defined]  # stands for its code
+    return load_function(name, placeholder, "function", parameter_count, lambda *_: None)

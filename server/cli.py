@@ -6,10 +6,10 @@ Source: AMPS User Guide, Starting AMPS: Command Line Options.
 from __future__ import annotations
 
 import argparse
+import contextlib
 import os
 import sys
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from importlib import resources
 from typing import Final
 
@@ -22,37 +22,59 @@ from config_schema.problems import Problems, Severity
 from config_schema.spec import InstanceSpec
 from config_schema.validate import validate
 from config_schema.version import AMPS_VERSION, VERSION
+from server.announcement import announce
 from server.catalogue import ProgramCatalogue
+from server.console import OutputError, occupy_standard_streams, put, say
 from server.daemon import detach
 from server.events.log import EventLog
 from server.events.targets import LogTargetError
-from server.instance import Instance, StartError, announce
+from server.instance import Instance, StartError
 from server.plan import as_graphviz, as_text, plan_runtime
-from server.provision import ProvisionError
+from server.provision import ProvisionError, check_provisions
 
 _BANNER: Final = f"Amperage {VERSION} - runs configurations written for AMPS {AMPS_VERSION}"
+_INTERRUPTED: Final = 130
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command.
 
     Returns:
-        The exit code: 0 for success and a clean stop, 1 for a configuration or start that failed.
+        The exit code: 0 for success and a clean stop, 1 for a configuration or start that failed,
+        130 when interrupted before anything ran.
     """
-    parser = _parser()
-    options, unknown = parser.parse_known_args(arguments)
-    for word in unknown:
-        print(f"ampServer: {word} is no option of this server and is ignored", file=sys.stderr)
-    if options.help:
-        parser.print_help(sys.stderr)
-    elif options.version:
-        print(_BANNER)
-    elif options.sample_config:
-        print(resources.files("server").joinpath("sample_config.xml").read_text(), end="")
-    elif options.config is None:
-        parser.print_usage(sys.stderr)
-        print("ampServer: expected the path of a configuration file", file=sys.stderr)
+    occupy_standard_streams()
+    try:
+        return _obey(sys.argv[1:] if arguments is None else arguments)
+    except (OutputError, _UsageError) as error:
+        say(f"ampServer: {error}")
         return 1
+    except KeyboardInterrupt:
+        return _INTERRUPTED
+
+
+class _UsageError(Exception):
+    """The command line cannot be understood."""
+
+
+def _obey(arguments: Sequence[str]) -> int:
+    parser = _parser()
+    try:
+        options, unknown = parser.parse_known_args(arguments)
+    except argparse.ArgumentError as error:
+        raise _UsageError(f"{error}; see ampServer --help") from None
+    for word in unknown:
+        what = "is no option of this server" if word.startswith("-") else "is one file too many"
+        say(f"ampServer: {word} {what} and is ignored")
+    if options.help:
+        say(parser.format_help().rstrip())
+    elif options.version:
+        put(f"{_BANNER}\n")
+    elif options.sample_config:
+        put(resources.files("server").joinpath("sample_config.xml").read_text("utf-8"))
+    elif not options.config:
+        say(parser.format_usage().rstrip())
+        raise _UsageError("expected the path of a configuration file")
     else:
         return _with_configuration(options)
     return 0
@@ -65,6 +87,7 @@ def _parser() -> argparse.ArgumentParser:
         description="A message server that runs AMPS configurations.",
         add_help=False,
         allow_abbrev=False,
+        exit_on_error=False,
     )
     parser.add_argument("config", nargs="?", metavar="CONFIG.xml", help="the configuration file")
     add = parser.add_argument
@@ -73,7 +96,7 @@ def _parser() -> argparse.ArgumentParser:
         "--graph",
         action="store_const",
         const=as_text,
-        help="with --verify-config: print what the instance would consist of, in start order",
+        help="check, and print what the instance would consist of, in start order",
     )
     add(
         "--graphviz",
@@ -98,37 +121,34 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-@dataclass(frozen=True, slots=True)
-class _Configuration:
-    document: Document
-    spec: InstanceSpec | None
-    problems: Problems
-
-
 def _with_configuration(options: argparse.Namespace) -> int:
-    defines = dict(_definition(text) for text in options.defines)
+    defines = dict(map(_definition, options.defines))
     os.environ.update(defines)
     problems = Problems()
     document = load(options.config, defines=defines, environ=os.environ, problems=problems)
     if document is not None and options.dump_config:
-        print(document.expanded)
+        put(document.expanded, encoding="utf-8")  # which is what its first line says
         return 0
-    if document is None:
+    spec = None if document is None else _compile(document, problems)
+    if document is None or spec is None:
         return _report(options.config, problems)
-    root = validate(document, problems)
-    spec = compile_config(root, ProgramCatalogue(), problems)
-    if spec is None or problems.has_errors:
-        return _report(options.config, problems)
-    if options.verify_config:
-        if options.graph is not None:
-            print(options.graph(plan_runtime(spec)))
-        return _report(options.config, problems)
-    return _run(spec, document, problems, in_background=options.daemon)
+    if not options.verify_config and options.graph is None:
+        return _run(spec, document, problems, in_background=options.daemon)
+    check_provisions(spec, problems)
+    if options.graph is not None and not problems.has_errors:
+        put(f"{options.graph(plan_runtime(spec))}\n")
+    return _report(options.config, problems)
 
 
 def _definition(text: str) -> tuple[str, str]:
-    name, _, value = text.partition("=")
+    name, equals, value = text.partition("=")
+    if not name or not equals:
+        raise _UsageError(f"-D{text} is no definition: expected -DNAME=VALUE")
     return name, value
+
+
+def _compile(document: Document, problems: Problems) -> InstanceSpec | None:
+    return compile_config(validate(document, problems), ProgramCatalogue(), problems)
 
 
 def _report(path: str, problems: Problems) -> int:
@@ -138,14 +158,14 @@ def _report(path: str, problems: Problems) -> int:
     verdict = "cannot be used" if errors else "is valid"
     warnings = _count(problems, Severity.WARNING)
     counts = f"{_plural(errors, 'error')}, {_plural(warnings, 'warning')}"
-    print(f"{path} {verdict}: {counts}", file=sys.stderr)
+    say(f"{path} {verdict}: {counts}")
     return 1 if errors else 0
 
 
 def _print_problems(problems: Problems, *severities: Severity) -> None:
     for problem in problems:
         if problem.severity in severities:
-            print(problem, file=sys.stderr)
+            say(str(problem))
 
 
 def _count(problems: Problems, severity: Severity) -> int:
@@ -157,7 +177,8 @@ def _plural(count: int, noun: str) -> str:
 
 
 def _run(spec: InstanceSpec, document: Document, problems: Problems, *, in_background: bool) -> int:
-    print(_BANNER, flush=True)
+    with contextlib.suppress(OutputError):  # nobody has to read it
+        put(f"{_BANNER}\n")
     _print_problems(problems, Severity.WARNING)
     tell_starter: Callable[[str | None], None] = detach() if in_background else _tell_terminal
     if spec.process_name is not None:
@@ -167,7 +188,7 @@ def _run(spec: InstanceSpec, document: Document, problems: Problems, *, in_backg
     except LogTargetError as error:
         tell_starter(str(error))
         return 1
-    announce(spec, log, problems, document.expanded)
+    announce(spec, log, problems, document.expanded, sys.argv)
     try:
         uvloop.run(Instance(spec, log).run(on_started=lambda: tell_starter(None)))
     except (ProvisionError, StartError) as error:
@@ -181,7 +202,7 @@ def _run(spec: InstanceSpec, document: Document, problems: Problems, *, in_backg
 
 def _tell_terminal(failure: str | None) -> None:
     if failure is not None:
-        print(failure, file=sys.stderr)
+        say(failure)
 
 
 if __name__ == "__main__":

@@ -6,10 +6,12 @@ exit code of `ampServer --daemon` tells the truth.
 
 from __future__ import annotations
 
+import contextlib
 import os
-import sys
 from collections.abc import Callable
 from typing import Final
+
+from server.console import say
 
 _READY: Final = b"ready"
 
@@ -36,12 +38,14 @@ def _exit_as_told(reader: int) -> None:
     with os.fdopen(reader, "rb") as pipe:
         told = pipe.read()
     if told != _READY:
-        print(told.decode(errors="replace") or "the server ended while starting", file=sys.stderr)
+        say(told.decode(errors="replace") or "the server ended while starting")
     os._exit(0 if told == _READY else 1)
 
 
 def _report(writer: int, failure: str | None) -> None:
-    os.write(writer, _READY if failure is None else failure.encode())
+    told = _READY if failure is None else failure.encode(errors="backslashreplace")
+    with contextlib.suppress(BrokenPipeError):  # whoever started it has gone
+        os.write(writer, told)
     os.close(writer)
     if failure is None:
         nowhere = os.open(os.devnull, os.O_RDWR)

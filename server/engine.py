@@ -6,15 +6,16 @@ settings. Transports feed sessions and, when a turn's input is used up, have the
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
 from server.clock import Clock
 from server.expressions import Functions
 from server.message_types.base import MessageType
-from server.session import Entrance, FrameSource, Session
+from server.session import Entrance, FrameSource, Link, Session
 from server.subscriptions.outbox import Outbox, flush_all
+from server.topics.events import ClientStatus
 from server.topics.table import TopicTable
 from server.wire.framing import FrameReader
 
@@ -36,12 +37,14 @@ class Settings:
     Attributes:
         instance_name: the instance's name.
         message_types: the message types that clients may speak, by name.
+        message_type_modules: the module of each of these types, by the type's name.
         functions: what expressions may call.
         regex_topics: whether topics with regular expression characters are expressions.
     """
 
     instance_name: str
     message_types: Mapping[str, MessageType]
+    message_type_modules: Mapping[str, str]
     functions: Functions
     regex_topics: bool
 
@@ -51,6 +54,7 @@ class Engine:
 
     Attributes:
         topics: the topics in use.
+        client_status: publishes what clients do.
         waiting_outboxes: the outboxes that have something to write.
     """
 
@@ -59,6 +63,9 @@ class Engine:
         self.log = log
         self.clock = clock
         self.topics = TopicTable(settings.message_types, settings.functions)
+        self.client_status = ClientStatus(
+            self.topics, settings.message_types, settings.message_type_modules, clock
+        )
         self.waiting_outboxes: list[Outbox] = []
         self._sessions: dict[int, Session] = {}
         self._connections_accepted = 0
@@ -71,28 +78,25 @@ class Engine:
     def connect(
         self,
         entrance: Entrance,
-        address: str,
-        sink: Callable[[bytes], None],
-        hang_up: Callable[[], None],
+        link: Link,
         reader: FrameSource | None = None,
     ) -> Session:
         """Begin a session for a new connection.
 
         Args:
             entrance: what the connection's transport grants.
-            address: the peer's address, for the log.
-            sink: takes bytes for the peer.
-            hang_up: closes the connection once everything written has left.
+            link: the way back to the peer.
             reader: cuts the peer's bytes into frames; None for a stream of frames.
         """
         self._connections_accepted += 1
         number = self._connections_accepted
         name = f"{self.settings.instance_name}-{entrance.transport}-{number}"
         source = FrameReader() if reader is None else reader
-        session = Session(self, number, entrance, name, address, sink, hang_up, source)
+        session = Session(self, number, entrance, name, link, source)
         self._sessions[number] = session
         self.log.emit("07-0011", client=name)
-        self.log.emit("07-0012", client=name, transport=entrance.transport, address=address)
+        self.log.emit("07-0012", client=name, transport=entrance.transport, address=link.address)
+        self.client_status.publish("connect", session, client_address=link.address)
         return session
 
     def forget(self, session: Session) -> None:

@@ -8,33 +8,20 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import resource
 import signal
 import time
 from collections.abc import Callable
 from typing import Final
 
-from config_schema.problems import Problems, Severity
-from config_schema.spec import InstanceSpec, TransportSpec
-from config_schema.version import AMPS_VERSION, VERSION
+from config_schema.spec import InstanceSpec
 from server.engine import Engine, Settings
 from server.events.log import EventLog
-from server.limits import client_capacity
-from server.provision import provision_functions, provision_message_types
-from server.security.authentication import make_authenticator
-from server.security.entitlement import make_entitlement
-from server.session import Entrance
-from server.transports.listener import Listener, ListenError
+from server.provision import message_type_modules, provision_functions, provision_message_types
+from server.transports.listener import TransportError
+from server.transports.table import TransportTable
 
 _STOP_SIGNALS: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-
-_PROBLEM_IDS: Final = {
-    Severity.ERROR: "00-0008",
-    Severity.WARNING: "00-0009",
-    Severity.INFO: "00-0010",
-}
-
-_SERVED_TYPES: Final = ("tcp",)
-_SERVED_PROTOCOLS: Final = ("amps", "json")
 
 
 class StartError(Exception):
@@ -62,6 +49,7 @@ class Instance:
 
     Raises:
         ProvisionError: a message type or function cannot be made.
+        StartError: a transport filter cannot be made.
     """
 
     def __init__(self, spec: InstanceSpec, log: EventLog) -> None:
@@ -71,17 +59,17 @@ class Instance:
             Settings(
                 instance_name=spec.name,
                 message_types=provision_message_types(spec),
-                functions=provision_functions(spec),
+                message_type_modules=message_type_modules(spec),
+                functions=provision_functions(spec, log),
                 regex_topics=spec.regex_topic_support,
             ),
             log,
             LoopClock(),
         )
-        self._listeners = [
-            Listener(transport, self._engine, self._entrance(transport), self._capacity(transport))
-            for transport in spec.transports
-            if is_served(transport)
-        ]
+        try:
+            self._transports = TransportTable(spec, self._engine)
+        except TransportError as error:
+            raise StartError(str(error)) from None
         self._stop_requested = asyncio.Event()
         self._stopping_since = 0.0
 
@@ -99,6 +87,7 @@ class Instance:
         loop.set_exception_handler(self._log_defect)
         for stop_signal in _STOP_SIGNALS:
             loop.add_signal_handler(stop_signal, self._request_stop, stop_signal)
+        _allow_all_open_files()
         async with contextlib.AsyncExitStack() as opened:
             await self._open_transports(opened)
             self._log.emit("00-0015", seconds=round(time.monotonic() - started_at))
@@ -107,15 +96,28 @@ class Instance:
             await self._close_sessions()
         self._log.emit("FF-0002", seconds=round(time.monotonic() - self._stopping_since))
 
+    async def enable_transport(self, name: str) -> None:
+        """Open a transport, if it is not open, just as at the start.
+
+        Raises:
+            TransportError: there is none of this name, or it cannot be opened.
+        """
+        await self._transports.enable(name)
+
+    async def disable_transport(self, name: str) -> None:
+        """Close a transport and disconnect its clients, if it is open.
+
+        Raises:
+            TransportError: there is none of this name.
+        """
+        await self._transports.disable(name)
+
     async def _open_transports(self, opened: contextlib.AsyncExitStack) -> None:
-        for listener in self._listeners:
-            if not listener.spec.initial_state_enabled:
-                continue
-            try:
-                await listener.open()
-            except ListenError as error:
-                raise StartError(str(error)) from None
-            opened.push_async_callback(listener.close)
+        opened.push_async_callback(self._transports.close)
+        try:
+            await self._transports.open()
+        except TransportError as error:
+            raise StartError(str(error)) from None
 
     async def _close_sessions(self) -> None:
         for session in list(self._engine.sessions):
@@ -133,36 +135,8 @@ class Instance:
             "01-0004", text=context.get("message", ""), error=repr(context.get("exception"))
         )
 
-    def _entrance(self, transport: TransportSpec) -> Entrance:
-        return Entrance(
-            transport=transport.name,
-            message_type=transport.message_type,
-            authenticator=make_authenticator(transport.authentication or self._spec.authentication),
-            entitlement=make_entitlement(transport.entitlement or self._spec.entitlement),
-        )
 
-    def _capacity(self, transport: TransportSpec) -> int:
-        return client_capacity(transport.limits, self._spec.limits)
-
-
-def is_served(transport: TransportSpec) -> bool:
-    """Whether this version can open the transport; if not, the configuration check says so."""
-    return (
-        transport.type in _SERVED_TYPES
-        and transport.protocol in _SERVED_PROTOCOLS
-        and transport.tls is None
-    )
-
-
-def announce(spec: InstanceSpec, log: EventLog, problems: Problems, expanded: str) -> None:
-    """Write to the log what is about to start, and what its configuration should be told."""
-    log.emit("00-0001", version=VERSION, amps_version=AMPS_VERSION)
-    log.emit("00-0002", path=spec.location.file, text=expanded)
-    for problem in problems:
-        log.emit(
-            _PROBLEM_IDS[problem.severity],
-            location=problem.location,
-            element=problem.element,
-            problem=problem.message,
-            hint=problem.hint,
-        )
+def _allow_all_open_files() -> None:
+    """Raise the limit of open files as far as it goes: every connection needs one."""
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))

@@ -23,18 +23,19 @@ def load_library(library: str) -> ModuleType:
     Raises:
         LibraryError: there is no such module or file, or it cannot be imported.
     """
-    return _load_file(library) if _is_file(library) else _import(library)
+    return _load_file(library) if is_file(library) else _import(library)
 
 
-def _is_file(library: str) -> bool:
+def is_file(library: str) -> bool:
+    """Whether a library is named as a file, and not as a module to import."""
     return library.endswith((".py", ".so")) or "/" in library
 
 
 def _import(library: str) -> ModuleType:
     try:
         return importlib.import_module(library)
-    except (ImportError, SyntaxError) as error:
-        raise LibraryError(f"cannot import {library}: {error}") from error
+    except Exception as error:  # the library is not ours, running it may raise anything
+        raise LibraryError(f"cannot import {library}: {explain(error)}") from error
 
 
 def _load_file(library: str) -> ModuleType:
@@ -53,7 +54,18 @@ def _load_file(library: str) -> ModuleType:
     sys.modules[module_name] = module
     try:
         spec.loader.exec_module(module)
-    except (ImportError, SyntaxError) as error:
+    except Exception as error:  # the library is not ours, running it may raise anything
         del sys.modules[module_name]
-        raise LibraryError(f"cannot load {library}: {error}") from error
+        raise LibraryError(f"cannot load {library}: {explain(error)}") from error
     return module
+
+
+def explain(error: Exception) -> str:
+    """Say what went wrong, and in which line if the library itself raised it."""
+    if isinstance(error, ImportError | SyntaxError):
+        return str(error)
+    trace = error.__traceback__
+    while trace is not None and trace.tb_next is not None:
+        trace = trace.tb_next
+    place = f"{trace.tb_frame.f_code.co_filename}:{trace.tb_lineno}: " if trace else ""
+    return f"{place}{type(error).__name__}: {error}"

@@ -1,4 +1,4 @@
-"""How much unread data clients may cause to be kept.
+"""The limits that a configuration sets for what waits for clients, with their defaults.
 
 Source: AMPS User Guide, Slow Client Management and Capacity Limits.
 """
@@ -10,23 +10,40 @@ import resource
 from typing import Final
 
 from config_schema.spec import SlowClientLimits
+from server.subscriptions.slow_clients import Limits
 
 _DEFAULT_SHARE_OF_MEMORY: Final = 10  # percent
 _DEFAULT_CLIENT_CAPACITY: Final = 50  # percent
+_LEAST_DEFAULT_DISK: Final = 1024**3
+_DEFAULT_DIRECTORY: Final = "/var/tmp"  # noqa: S108 - where AMPS puts these files; ours have no name
+_NANOSECONDS: Final = 1e9
 
 
-def client_capacity(transport: SlowClientLimits, instance: SlowClientLimits) -> int:
-    """The bytes that may wait for one client of a transport before it counts as slow.
+def has_own_pool(transport: SlowClientLimits) -> bool:
+    """Whether the clients of a transport share nothing with those of others."""
+    return transport != SlowClientLimits(None, None, None, None, None)
+
+
+def limits_of(spec: SlowClientLimits, enclosing: SlowClientLimits | None = None) -> Limits:
+    """Fill in what a configuration leaves open.
 
     Args:
-        transport: the limits that the transport sets; they take precedence.
-        instance: the limits of the instance.
+        spec: the limits of the instance or of a transport.
+        enclosing: for a transport, those of the instance.
     """
-    memory = transport.message_memory_limit or instance.message_memory_limit or _default_memory()
-    percentage = (
-        transport.client_max_capacity or instance.client_max_capacity or _DEFAULT_CLIENT_CAPACITY
+
+    outer = spec if enclosing is None else enclosing
+    memory = spec.message_memory_limit or outer.message_memory_limit or _default_memory()
+    disk = spec.message_disk_limit or outer.message_disk_limit or max(memory, _LEAST_DEFAULT_DISK)
+    age = spec.client_message_age_limit or outer.client_message_age_limit
+    capacity = spec.client_max_capacity or outer.client_max_capacity or _DEFAULT_CLIENT_CAPACITY
+    return Limits(
+        memory=memory,
+        disk=disk,
+        directory=spec.message_disk_path or outer.message_disk_path or _DEFAULT_DIRECTORY,
+        share=capacity / 100,
+        age=None if age is None else age / _NANOSECONDS,
     )
-    return memory * percentage // 100
 
 
 def _default_memory() -> int:

@@ -7,15 +7,19 @@ this is where files are opened and modules are loaded.
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
-from config_schema.problems import Located
+from config_schema.problems import Located, Problems
 from config_schema.spec import InstanceSpec, MessageTypeSpec
+from server.events.log import EventLog
 from server.expressions import Functions, built_in
+from server.expressions.functions.registry import Function
 from server.expressions.functions.times import LEGACY_MODULE, legacy
+from server.expressions.functions.user_defined import UserFunctionError, load_function
+from server.libraries import LibraryError, load_library
 from server.message_types.base import MessageType, MessageTypeError
-from server.message_types.registry import DECLARED, MessageTypes
+from server.message_types.registry import BUILT_IN, DECLARED, MessageTypes
 
 _COMPLIANCE_OPTION: Final = "AMPSVersionCompliance"
 
@@ -43,12 +47,73 @@ def provision_message_types(spec: InstanceSpec) -> Mapping[str, MessageType]:
     return {name: types.get(name) for name in names}
 
 
-def provision_functions(spec: InstanceSpec) -> Functions:
-    """Make the functions that expressions of an instance may call."""
+def message_type_modules(spec: InstanceSpec) -> Mapping[str, str]:
+    """The module of each message type that clients of an instance may speak, by the type's name."""
+    configured = {message_type.name: message_type.module for message_type in spec.message_types}
+    return {name: name for name in DECLARED} | configured
+
+
+def provision_functions(spec: InstanceSpec, log: EventLog) -> Functions:
+    """Make the functions that expressions of an instance may call.
+
+    Args:
+        spec: the instance.
+        log: told when a function that is not ours fails, the first time for each function.
+
+    Raises:
+        ProvisionError: a library cannot be loaded, or lacks a function that is asked of it.
+    """
     functions = built_in(time.time, spec.name, spec.group)
-    if any(module.library.endswith(LEGACY_MODULE) for module in spec.modules):
+    if any(module.library_name == LEGACY_MODULE for module in spec.modules):
         functions = functions.adding(legacy(time.time))
-    return functions
+    return functions.adding(_user_defined(spec, log))
+
+
+def _user_defined(spec: InstanceSpec, log: EventLog) -> Iterator[Function]:
+    modules = {module.name: module for module in spec.modules}
+    reported: set[str] = set()
+
+    def report(name: str, reason: str) -> None:
+        if name not in reported:
+            reported.add(name)
+            log.emit("1A-0001", function=name, reason=reason)
+
+    for function in spec.user_defined_functions:
+        try:
+            library = load_library(modules[function.module].library)
+            yield load_function(
+                function.name, library, function.symbol, function.parameter_count, report
+            )
+        except (LibraryError, UserFunctionError) as error:
+            raise ProvisionError(function, f"function {function.name}: {error}") from None
+
+
+def check_provisions(spec: InstanceSpec, problems: Problems) -> None:
+    """Report message types that cannot be made, so that a check finds what a start would find.
+
+    Files are read for that, but no code that the configuration names is run: custom message types,
+    and composites of these, are left for the start.
+    """
+    types = MessageTypes()
+    left_out: set[str] = set()
+    for configured in spec.message_types:
+        parts = configured.options.all("MessageType")
+        if configured.module not in BUILT_IN or not left_out.isdisjoint(parts):
+            left_out.add(configured.name)
+            continue
+        try:
+            types.define(configured.name, configured.module, _options(configured))
+        except MessageTypeError as error:
+            where, element = _place_of(configured, error.option)
+            problems.error(where, element, error.message)
+
+
+def _place_of(configured: MessageTypeSpec, option: str | None) -> tuple[Located, str]:
+    """Where in the configuration an option of a message type stands, and how to call the place."""
+    for given in configured.options:
+        if given.name == option:
+            return given, f"MessageType/{option}"
+    return configured, "MessageTypes/MessageType" if option is None else f"MessageType/{option}"
 
 
 def _options(configured: MessageTypeSpec) -> Mapping[str, Sequence[str]]:

@@ -7,27 +7,37 @@ What a session accepts in which state is the table in server/commands/dispatch.p
 raises to the transport that feeds it: a peer that breaks the rules gets a failure ack where one can
 be addressed, an entry in the log, and where the stream cannot be trusted any more, is disconnected.
 
-The publish path is kept short. Most publishers send one header over and over; the session remembers
-the headers that say nothing but "publish to this topic", and hands runs of such messages to their
-topic in one call.
+The publish path is kept short. Most publishers send one header over and over, or headers that
+differ only by a sequence number; the session remembers those that say nothing but "publish to this
+topic" (and "acknowledge it"), and hands runs of such messages to their topic in one call.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING, Final, Protocol
 
 from server.commands import dispatch
+from server.commands.acks import SequencedAcks
 from server.commands.heartbeat import Pulse
+from server.commands.options import LogonOptions
 from server.commands.refusal import CommandRefused
+from server.expressions import to_text
 from server.filters.base import IncomingCommand, TransportFilter, Verdict
 from server.security.entitlement import Permission
+from server.subscriptions.envelope import Envelope
 from server.subscriptions.outbox import Outbox
 from server.subscriptions.subscription import Subscription
 from server.wire.framing import Frame, FrameError, frame
-from server.wire.header import Header, HeaderError, decode_frame, encode_header
+from server.wire.header import (
+    Header,
+    HeaderError,
+    decode_frame,
+    encode_header,
+    split_at_sequence,
+)
 
 if TYPE_CHECKING:
     from server.engine import Engine
@@ -81,6 +91,36 @@ class Entrance:
     filters: tuple[TransportFilter, ...] = ()
 
 
+@dataclass(frozen=True, slots=True)
+class Link:
+    """The way back to a peer, as its transport offers it.
+
+    Attributes:
+        address: the peer's address, for the log.
+        send: takes bytes for the peer.
+        hang_up: closes the connection once everything sent has left.
+        is_behind: whether the peer has not read everything yet.
+    """
+
+    address: str
+    send: Callable[[bytes], None]
+    hang_up: Callable[[], None]
+    is_behind: Callable[[], bool] = lambda: False
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _PlainPublish:
+    """What a remembered header asks for.
+
+    Attributes:
+        topic: where bodies with this header go.
+        acks: makes the acks that it asks for, None if it asks for none.
+    """
+
+    topic: Topic
+    acks: SequencedAcks | None
+
+
 class Session:
     """One connection, from accept to close.
 
@@ -89,17 +129,18 @@ class Session:
         number: distinguishes it from all other sessions of the process.
         entrance: what the transport that it came through grants.
         name: the connection's name, which stands for the client until it has logged on.
-        address: the peer's address, for the log.
-        sink: takes bytes for the peer.
-        hang_up: closes the connection once everything written has left.
+        link: the way back to the peer.
         reader: cuts the peer's bytes into frames.
 
     Attributes:
         client_name: the name the client logged on with, the connection's name before.
+        options: what the client asked for at its logon.
+        client_version: the version that the client gave at its logon.
         message_type: the name of the connection's message type; empty before the logon.
         user: the authenticated user's name.
         subscriptions: the connection's subscriptions by id.
         outbox: what is on its way to the peer.
+        is_behind: whether the peer has not read everything yet.
     """
 
     def __init__(
@@ -108,9 +149,7 @@ class Session:
         number: int,
         entrance: Entrance,
         name: str,
-        address: str,
-        sink: Callable[[bytes], None],
-        hang_up: Callable[[], None],
+        link: Link,
         reader: FrameSource,
     ) -> None:
         self.engine = engine
@@ -118,18 +157,21 @@ class Session:
         self.entrance = entrance
         self.connection_name = name
         self.client_name = name
-        self.address = address
+        self.address = link.address
+        self.is_behind = link.is_behind
         self.state = State.CONNECTED
+        self.client_version = ""
+        self.options = LogonOptions()
         self.message_type = ""
         self.user = ""
         self.subscriptions: dict[str, Subscription] = {}
-        self.outbox = Outbox(engine.waiting_outboxes, sink)
+        self.outbox = Outbox(engine.waiting_outboxes, link.send)
         self.pulse = Pulse(self, 0)
         self.last_heard = engine.clock.now()
-        self._hang_up = hang_up
+        self._hang_up = link.hang_up
         self._reader = reader
         self._filters_keep_to_headers = all(one.header_only for one in entrance.filters)
-        self._plain_publishes: dict[bytes, Topic] = {}
+        self._plain_publishes: dict[bytes | tuple[bytes, bytes], _PlainPublish] = {}
         self._topics_generation = 0
         self._sub_ids_made = 0
 
@@ -150,7 +192,7 @@ class Session:
         self.last_heard = self.engine.clock.now()
         self._obey(self._reader.feed(chunk))
         if self._reader.error is not None and self.is_open:
-            self._give_up(self._reader.error)
+            self.give_up(self._reader.error)
 
     def lost(self) -> None:
         """Take note that the peer has closed the connection."""
@@ -172,6 +214,11 @@ class Session:
         self._end(reason)
         self._hang_up()
 
+    def give_up(self, error: FrameError) -> None:
+        """Disconnect a peer whose bytes cannot be trusted any more."""
+        self.engine.log.emit("18-0001", client=self.client_name, problem=error)
+        self.close("unknown command")
+
     def send(self, header: Header) -> None:
         """Send a message that is nothing but a header."""
         encoded = encode_header(header)
@@ -179,9 +226,17 @@ class Session:
         if self.engine.log.enabled("17-0002"):
             self.engine.log.emit("17-0002", client=self.client_name, header=encoded)
 
-    def log_on(self, client_name: str, message_type: str) -> None:
+    def log_on(
+        self,
+        client_name: str,
+        message_type: str,
+        version: str = "",
+        options: LogonOptions | None = None,
+    ) -> None:
         """Take note of who the client is; from now on it may send commands."""
         self.client_name = client_name
+        self.options = options or LogonOptions()
+        self.client_version = version
         self.message_type = message_type
         self.state = State.LOGGED_ON
 
@@ -211,55 +266,101 @@ class Session:
 
     def place(self, subscription: Subscription) -> None:
         """Begin a subscription, in place of one with the same id if there is any."""
-        self.end_subscription(subscription.sub_id)
+        self._remove(subscription.sub_id)
         self.subscriptions[subscription.sub_id] = subscription
         self.engine.topics.subscribe(subscription)
 
     def end_subscription(self, sub_id: str) -> None:
         """End a subscription, if there is one with this id."""
+        subscription = self._remove(sub_id)
+        if subscription is not None:
+            self.engine.log.emit("14-0002", client=self.client_name, sub_id=sub_id)
+            self.engine.client_status.publish(
+                "unsubscribe",
+                self,
+                topic=subscription.selector.text,
+                filter=None if subscription.filter is None else to_text(subscription.filter),
+                sub_id=sub_id,
+            )
+
+    def _remove(self, sub_id: str) -> Subscription | None:
         subscription = self.subscriptions.pop(sub_id, None)
         if subscription is not None:
             self.engine.topics.unsubscribe(subscription)
-            self.engine.log.emit("14-0002", client=self.client_name, sub_id=sub_id)
+            subscription.close()
+        return subscription
 
-    def remember_plain_publish(self, header: bytes, topic: Topic) -> None:
-        """From now on, take frames with exactly this header for messages to a topic.
+    def remember_plain_publish(
+        self, header: bytes, sequence: int | None, topic: Topic, acks: Sequence[str]
+    ) -> None:
+        """From now on, take frames with this header for messages to a topic.
 
         Args:
-            header: the bytes of a header that asks for nothing but the delivery of its body.
+            header: the bytes of a header that asks for nothing but the delivery of its body and
+                acks with its sequence number.
+            sequence: its sequence number; others may take its place.
             topic: where the bodies go.
+            acks: the types of ack that it asks for; none without a sequence number.
         """
         if len(header) > _LONGEST_HEADER_REMEMBERED:
             return
-        if self._topics_generation != self.engine.topics.generation:
-            self._topics_generation = self.engine.topics.generation
+        key: bytes | tuple[bytes, bytes] = header
+        if sequence is not None:
+            left, digits, right = split_at_sequence(header)
+            if digits != b"%d" % sequence:
+                return
+            key = left, right
+        self._drop_forgotten_topics()
+        if len(self._plain_publishes) >= _MOST_HEADERS_REMEMBERED:
             self._plain_publishes.clear()
-        elif len(self._plain_publishes) >= _MOST_HEADERS_REMEMBERED:
-            self._plain_publishes.clear()
-        self._plain_publishes[header] = topic
+        self._plain_publishes[key] = _PlainPublish(topic, SequencedAcks(acks) if acks else None)
 
-    def _obey(self, frames: list[Frame]) -> None:
-        if self._topics_generation != self.engine.topics.generation:
-            self._plain_publishes.clear()
-        find_plain = self._plain_publishes.get
-        run_topic: Topic | None = None
-        run: list[bytes] = []
+    def _obey(self, frames: Iterable[Frame]) -> None:
+        self._drop_forgotten_topics()
+        envelope = Envelope(self, self.last_heard)
+        find = self._plain_publishes.get
+        run: _PlainPublish | None = None
+        bodies: list[bytes] = []
+        sequences: list[bytes] = []
         for header, body in frames:
-            topic = find_plain(header)
-            if topic is run_topic and topic is not None:
-                run.append(body)
-                continue
-            if run_topic is not None:
-                run_topic.publish(run, self)
-            if topic is not None:
-                run = [body]
-            else:
+            known = find(header)
+            if known is None:
+                left, digits, right = split_at_sequence(header)
+                known = find((left, right))
+            if known is not run:
+                if run is not None:
+                    self._publish(run, bodies, sequences, envelope)
+                    bodies, sequences = [], []
+                run = known
+            if known is None:
                 self._obey_one(header, body)
                 if not self.is_open:
                     return
-            run_topic = topic
-        if run_topic is not None:
-            run_topic.publish(run, self)
+                self._drop_forgotten_topics()
+                envelope = Envelope(self, self.last_heard)
+                continue
+            bodies.append(body)
+            if known.acks is not None:
+                sequences.append(digits)
+        if run is not None:
+            self._publish(run, bodies, sequences, envelope)
+
+    def _publish(
+        self,
+        run: _PlainPublish,
+        bodies: Sequence[bytes],
+        sequences: Iterable[bytes],
+        envelope: Envelope,
+    ) -> None:
+        run.topic.publish(bodies, envelope)
+        if run.acks is not None:
+            self.outbox.write(run.acks.encode(sequences))
+
+    def _drop_forgotten_topics(self) -> None:
+        """Let go of topics that the table has forgotten: they have no subscribers any more."""
+        if self._topics_generation != self.engine.topics.generation:
+            self._topics_generation = self.engine.topics.generation
+            self._plain_publishes.clear()
 
     def _obey_one(self, header_bytes: bytes, body_bytes: bytes) -> None:
         try:
@@ -268,7 +369,7 @@ class Session:
             dispatch.refuse(self, error.header, "bad header", str(error))
             return
         except FrameError as error:
-            self._give_up(error)
+            self.give_up(error)
             return
         whole = body is body_bytes  # the reader had not cut the header at a brace inside a string
         exact_header = header_bytes if whole and self._filters_keep_to_headers else None
@@ -288,10 +389,6 @@ class Session:
                 return False
         return True
 
-    def _give_up(self, error: FrameError) -> None:
-        self.engine.log.emit("18-0001", client=self.client_name, problem=error)
-        self.close("unknown command")
-
     def _end(self, reason: str) -> None:
         if not self.is_open:
             return
@@ -299,3 +396,6 @@ class Session:
         self.pulse.stop()
         self.engine.forget(self)
         self.engine.log.emit("07-0013", client=self.client_name, reason=reason)
+        self.engine.client_status.publish(
+            "disconnect", self, client_address=self.address, reason=reason or None
+        )

@@ -1,9 +1,26 @@
-"""Options that the whole suite understands."""
+"""How all tests run."""
+
+from __future__ import annotations
+
+import os
 
 import pytest
+from hypothesis import HealthCheck, settings
+
+# A busy machine is no reason to fail: nothing here asserts a time. In CI the same examples are
+# tried every time, so that a change is judged by what it changes; elsewhere new ones are looked
+# for.
+settings.register_profile(
+    "default",
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow],
+    derandomize="CI" in os.environ,
+)
+settings.load_profile("default")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
+    """The options of our own."""
     parser.addoption(
         "--crash-runs",
         type=int,
@@ -14,4 +31,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         "--update-golden",
         action="store_true",
         help="write what the program says now into the golden files, to be reviewed as a change",
+    )
+    parser.addoption(
+        "--soak",
+        action="store_true",
+        help="run the tests that look for leaks for minutes instead of seconds",
     )

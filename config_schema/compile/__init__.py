@@ -6,6 +6,8 @@ expressions, schedules) and against the rules that no schema can say. Everything
 reported in one run, also when the structure had errors.
 """
 
+from dataclasses import replace
+
 from config_schema.catalogue import Catalogue
 from config_schema.compile.actions import compile_actions
 from config_schema.compile.addresses import check_addresses
@@ -68,6 +70,7 @@ def _instance(root: Reader) -> InstanceSpec:
     modules = compile_modules(root, scope)
     message_types = compile_message_types(root, scope)
     functions = compile_functions(root, scope)
+    root = replace(root, catalogue=root.catalogue.with_functions(functions, modules))
     protocols = compile_protocols(root, scope)
     transports = compile_transports(root, scope)
     admin = compile_admin(root, scope)

@@ -7,7 +7,7 @@ from typing import Final
 
 from config_schema.compile.reader import COUNT, INTERVAL, SIZE, Reader
 from config_schema.compile.scope import Scope
-from config_schema.spec import JournaledTopicSpec, TransactionLogSpec
+from config_schema.spec import JournaledTopicSpec, TopicRef, TransactionLogSpec
 from config_schema.units import parse_size, quoted
 
 SMALLEST_JOURNAL: Final = "10MB"
@@ -26,7 +26,8 @@ def compile_transaction_log(root: Reader, scope: Scope) -> TransactionLogSpec | 
             "name a directory on other storage",
             tag="JournalArchiveDirectory",
         )
-    scope.journaled.extend(_topic(topic, scope) for topic in reader.children("Topic"))
+    for topic in reader.children("Topic"):
+        scope.record(_topic(topic, scope))
     return TransactionLogSpec(
         journal_directory=directory,
         journal_archive_directory=archive,
@@ -34,7 +35,7 @@ def compile_transaction_log(root: Reader, scope: Scope) -> TransactionLogSpec | 
             "PreallocatedJournalFiles", COUNT, "2", least="1"
         ),
         journal_size=_journal_size(reader),
-        topics=tuple(scope.journaled),
+        topics=tuple(scope.journaled.values()),
         flush_interval=reader.quantity(
             "FlushInterval", INTERVAL, "100ms", least="1us", most="1000ms"
         ),
@@ -64,11 +65,11 @@ def _topic(reader: Reader, scope: Scope) -> JournaledTopicSpec:
     message_type = scope.message_type(reader)
     if scope.is_pattern(name):
         reader.pattern("Name")
-    for earlier in scope.journaled:
-        if name and (earlier.name, earlier.message_type) == (name, message_type):
-            reader.warning(
-                f"topic {quoted(name)} of type {quoted(message_type)} is listed twice; "
-                f"it is already at {earlier.location}",
-                tag="Name",
-            )
+    earlier = scope.journaled.get(TopicRef(name, message_type))
+    if name and earlier is not None:
+        reader.warning(
+            f"topic {quoted(name)} of type {quoted(message_type)} is listed twice; "
+            f"it is already at {earlier.location}",
+            tag="Name",
+        )
     return JournaledTopicSpec(name, message_type, reader.location)

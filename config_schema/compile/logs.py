@@ -6,10 +6,10 @@ Source: AMPS User Guide, Configuring Logging and Logging to Syslog.
 import re
 from typing import Final, get_args
 
-from config_schema.compile.reader import SIZE, Reader, did_you_mean
+from config_schema.compile.reader import Reader, did_you_mean
 from config_schema.regex import has_regex_characters, regex_error
 from config_schema.spec import LogProtocol, LogTargetSpec
-from config_schema.units import quoted
+from config_schema.units import parse_rotation_threshold, quoted
 
 PROTOCOLS: Final[tuple[LogProtocol, ...]] = get_args(LogProtocol)
 LEVELS: Final = (
@@ -67,7 +67,9 @@ def _target(reader: Reader) -> LogTargetSpec:
         include_errors=_message_ids(reader, "IncludeErrors"),
         exclude_errors=_message_ids(reader, "ExcludeErrors"),
         file_name=reader.text("FileName") if protocol in _TO_FILE else None,
-        rotation_threshold=reader.quantity("RotationThreshold", SIZE, least="1B"),
+        rotation_threshold=reader.quantity(
+            "RotationThreshold", parse_rotation_threshold, least="1B"
+        ),
         ident=reader.text("Ident"),
         options=_syslog_options(reader),
         facility=reader.choice("Facility", FACILITIES, "LOG_USER")

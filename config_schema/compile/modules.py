@@ -20,6 +20,9 @@ _SECURITY: Final = (ModuleKind.AUTHENTICATION, ModuleKind.ENTITLEMENT, ModuleKin
 _SAME_VERB: Final = {"delete": "remove", "purge": "remove", "prune": "remove", "old": "", "do": ""}
 """Words of module names that mean the same, or nothing."""
 
+_SLIP_OF_THE_PEN: Final = 0.9
+"""How alike the name of a library must be to one of AMPS: all of them begin and end the same."""
+
 
 def compile_modules(root: Reader, scope: Scope) -> tuple[ModuleSpec, ...]:
     """Compile the Modules section; a library must be one that the program stands in for."""
@@ -33,26 +36,32 @@ def compile_modules(root: Reader, scope: Scope) -> tuple[ModuleSpec, ...]:
         scope.modules[name] = rule
         options = read_options(reader)
         if rule is not None:
-            check_options(reader, ModuleRule(rule.name, "", rule.options), scope)
+            loading = ModuleRule(rule.name, "", rule.options, open_options=rule.open_options)
+            check_options(reader, loading, scope)
         modules.append(ModuleSpec(name, library, options, reader.location))
     return tuple(modules)
 
 
 def _library_rule(reader: Reader, library: str) -> LibraryRule | None:
-    base = posixpath.basename(library)
+    if not library:
+        return None
+    base = posixpath.basename(library).removesuffix(".so") + ".so"
     libraries = reader.catalogue.libraries
-    rule = libraries.get(base) or libraries.get(f"{base}.so")
-    if rule is None and base in LIBRARIES_OF_AMPS:
-        reader.error(f"library {quoted(library)} has no counterpart here yet", tag="Library")
-    elif rule is None and library:
-        meant = nearest(base, libraries)
+    if base in libraries:
+        return libraries[base]
+    if base in LIBRARIES_OF_AMPS:
         reader.error(
-            f"library {quoted(library)} is not available: compiled modules cannot be loaded here, "
-            "only libraries of AMPS have counterparts",
-            f"did you mean {meant}?" if meant else None,
+            f"library {quoted(library)} of AMPS has no counterpart here yet",
+            "the instance can start only without this module and what uses it",
             tag="Library",
         )
-    return rule
+        return None
+    meant = nearest(base, [*libraries, *LIBRARIES_OF_AMPS], _SLIP_OF_THE_PEN)
+    examined = f"did you mean {meant}?" if meant else reader.catalogue.examine_library(library)
+    if isinstance(examined, LibraryRule):
+        return examined
+    reader.error(f"library {quoted(library)} is not available", examined, tag="Library")
+    return None
 
 
 def compile_use(reader: Reader | None, kind: ModuleKind, scope: Scope) -> ModuleUse | None:
@@ -82,7 +91,15 @@ def find_module(reader: Reader, name: str, kind: ModuleKind, scope: Scope) -> Mo
             uses = " or ".join(use.value for use in library.uses)
             reader.error(
                 f"module {quoted(name)} ({library.name}) cannot be used for {kind.value}",
-                f"it is made for {uses}",
+                f"it is made for {uses}" if uses else "it is enough to load it",
+                tag="Module",
+            )
+            return None
+        entry_point = library.entry_points.get(kind) if library is not None else None
+        if library is not None and entry_point is not None and library.lacks(entry_point):
+            reader.error(
+                f"module {quoted(name)} ({library.name}) has no function {entry_point}, "
+                f"which makes a {kind.value} of it",
                 tag="Module",
             )
             return None
@@ -113,7 +130,7 @@ def _suggestion(name: str, kind: ModuleKind, reader: Reader, scope: Scope) -> st
     if elsewhere:
         return f"it belongs in {elsewhere.value}"
     if kind in (ModuleKind.ON, ModuleKind.DO):
-        return f"load it in Modules, or use one that begins with amps-action-{kind.value.lower()}-"
+        return f"use one of AMPS; their names begin with amps-action-{kind.value.lower()}-"
     return "load it in Modules" + (f", or use {', '.join(known)}" if known else "")
 
 
@@ -159,7 +176,11 @@ def compile_functions(root: Reader, scope: Scope) -> tuple[FunctionSpec, ...]:
             reader.error(
                 f"function {quoted(name)} is defined twice; case does not matter", tag="Name"
             )
-        find_module(reader, module, ModuleKind.FUNCTIONS, scope)
+        problem = reader.catalogue.check_function_name(name) if name else None
+        if problem is not None:
+            reader.error(problem, tag="Name")
+        if find_module(reader, module, ModuleKind.FUNCTIONS, scope) is not None:
+            _check_symbol(reader, scope.modules.get(module))
         functions[name.upper()] = FunctionSpec(
             name=name,
             module=module,
@@ -168,3 +189,15 @@ def compile_functions(root: Reader, scope: Scope) -> tuple[FunctionSpec, ...]:
             location=reader.location,
         )
     return tuple(functions.values())
+
+
+def _check_symbol(reader: Reader, library: LibraryRule | None) -> None:
+    symbol = reader.text("Symbol")
+    if library is None or not symbol or not library.lacks(symbol):
+        return
+    meant = nearest(symbol, library.symbols or ())
+    reader.error(
+        f"{library.name} has no function {quoted(symbol)}",
+        f"did you mean {meant}?" if meant else None,
+        tag="Symbol",
+    )

@@ -7,7 +7,7 @@ is only a warning then, since the real text may be fine.
 
 import re
 import signal
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -174,17 +174,17 @@ def _check_transport(given: Given) -> None:
 
 
 def _check_stored(given: Given) -> None:
-    _require_stored(given, given.scope.stored, "topic")
+    _require_stored(given, given.scope.stored.values(), "topic")
 
 
 def _check_queue(given: Given) -> None:
-    queues = [topic for topic in given.scope.stored if topic.kind.endswith("Queue")]
+    queues = [topic for topic in given.scope.stored.values() if topic.kind.endswith("Queue")]
     _require_stored(given, queues, "queue")
 
 
 def _check_records(given: Given) -> None:
     if not _report_queue(given):
-        _require_stored(given, given.scope.stored, "topic, view or conflated topic")
+        _require_stored(given, given.scope.stored.values(), "topic, view or conflated topic")
 
 
 def _check_record_pattern(given: Given) -> None:
@@ -217,7 +217,7 @@ def _named_queue(given: Given) -> StoredTopic | None:
     return stored if stored is not None and stored.kind.endswith("Queue") else None
 
 
-def _require_stored(given: Given, candidates: Sequence[StoredTopic], what: str) -> None:
+def _require_stored(given: Given, candidates: Iterable[StoredTopic], what: str) -> None:
     if given.message_type not in given.scope.message_types:
         return
     typed = [topic for topic in candidates if topic.ref.message_type == given.message_type]
@@ -236,7 +236,7 @@ def _check_stored_pattern(given: Given) -> None:
     ):
         given.option.warning(
             f"{quoted(given.text)} selects no topic of type {quoted(given.message_type)} in SOW",
-            did_you_mean(given.text, [topic.ref.name for topic in given.scope.stored]),
+            did_you_mean(given.text, [ref.name for ref in given.scope.stored]),
         )
 
 

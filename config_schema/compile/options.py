@@ -23,7 +23,10 @@ def _option(node: Node) -> Option:
 def check_options(reader: Reader, rule: ModuleRule, scope: Scope) -> None:
     """Check the Options of an element against the rule of the module that the element names."""
     options = reader.child("Options") or Reader(
-        Node("Options", "", {}, (), reader.location), "Options", reader.report, reader.catalogue
+        Node("Options", "", {}, (), reader.location),
+        f"{reader.node.tag}/Options",
+        reader.report,
+        reader.catalogue,
     )
     _check_presence(options, rule)
     known = {option.name: option for option in rule.options}
@@ -53,6 +56,13 @@ def _check_presence(options: Reader, rule: ModuleRule) -> None:
         if len(given) != 1:
             found = f"not both {' and '.join(given)}" if given else "and there is none of them"
             options.error(f"{rule.name} needs {' or '.join(group)}, {found}")
+    for needed in rule.at_least:
+        count = sum(len(options.texts(name)) for name in needed.options)
+        if count < needed.count:
+            options.error(
+                f"{rule.name} needs at least {needed.count} of {', '.join(needed.options)}: "
+                f"found {count or 'none'}"
+            )
     for group in rule.together:
         given = [name for name in group if options.has(name)]
         absent = [name for name in group if name not in given]

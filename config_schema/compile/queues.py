@@ -108,14 +108,16 @@ def _is_expression(reader: Reader, scope: Scope) -> bool:
 
 
 def _require_journal(reader: Reader, topic: str, message_type: str, tag: str, scope: Scope) -> None:
-    if not topic or scope.is_journaled(topic, message_type):
+    if not topic or message_type not in scope.message_types:
+        return
+    if scope.is_journaled(topic, message_type):
         return
     reader.error(
         f"topic {quoted(topic)} of type {quoted(message_type)} is not in the transaction log, "
         "from which a queue takes its messages",
         did_you_mean(
             topic,
-            [logged.name for logged in scope.journaled if logged.message_type == message_type],
+            [ref.name for ref in scope.journaled if ref.message_type == message_type],
         )
         or "add it to TransactionLog as a Topic with this Name and MessageType",
         tag=tag,

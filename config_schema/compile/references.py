@@ -15,6 +15,9 @@ _QUALIFIERS: Final = r"(?P<qualifiers>(?:\[[^\[\]]+\]\s*\.\s*(?=[/\[]))*)"
 _PATH: Final = r"(?P<path>\[/[^\[\]]*\]|/[^\s()\[\],+*%=<>!]+)"
 _IDENTIFIER: Final = re.compile(_QUALIFIERS + _PATH)
 _LITERAL: Final = re.compile(r"""'(?:\\.|[^'\\])*'|"(?:\\.|[^"\\])*\"""")
+_PLAIN_FIELD: Final = re.compile(
+    r"(?P<qualifiers>(?:\[[^\[\]]+\]\s*\.\s*)+)\[(?P<field>[^\[\]/]+)\]"
+)
 _DESTINATION: Final = re.compile(r"\s+AS\s+(?=[/\[])", re.IGNORECASE)
 
 
@@ -57,6 +60,9 @@ def parse_join(text: str, message_type: str) -> tuple[JoinField, JoinField] | No
 
 def _join_field(text: str, message_type: str) -> JoinField | None:
     text = text.strip()
+    plain = _PLAIN_FIELD.fullmatch(text)  # the documentation of AMPS 5.2: [topic].[field]
+    if plain:
+        text = f"{plain['qualifiers']}[/{plain['field']}]"
     match = _IDENTIFIER.fullmatch(text)
     names = _BRACKETED.findall(match["qualifiers"]) if match else []
     if match and 1 <= len(names) <= 2:

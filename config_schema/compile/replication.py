@@ -18,6 +18,7 @@ from config_schema.spec import (
     OutgoingTransportSpec,
     ReplicatedTopicSpec,
     TlsSpec,
+    TopicRef,
 )
 from config_schema.units import quoted
 
@@ -99,16 +100,14 @@ def _topic(reader: Reader, scope: Scope) -> ReplicatedTopicSpec:
 
 
 def _is_queue(name: str, message_type: str, scope: Scope) -> bool:
-    return any(
-        topic.kind.endswith("Queue")
-        and (topic.ref.name, topic.ref.message_type) == (name, message_type)
-        for topic in scope.stored
-    )
+    topic = scope.find_stored(TopicRef(name, message_type))
+    return topic is not None and topic.kind.endswith("Queue")
 
 
 def _require_journal(reader: Reader, name: str, message_type: str, scope: Scope) -> None:
-    if scope.journaled and not scope.is_journaled(name, message_type):
-        names = [topic.name for topic in scope.journaled if topic.message_type == message_type]
+    known = message_type in scope.message_types
+    if known and scope.journaled and not scope.is_journaled(name, message_type):
+        names = [ref.name for ref in scope.journaled if ref.message_type == message_type]
         reader.error(
             f"topic {quoted(name)} of type {quoted(message_type)} is not in the transaction log, "
             "from which it would be replicated",
@@ -139,7 +138,7 @@ def _excluded(reader: Reader) -> frozenset[str]:
 
 
 def _check_queues(reader: Reader, topics: Sequence[ReplicatedTopicSpec], scope: Scope) -> None:
-    for queue in (topic for topic in scope.stored if topic.kind.endswith("Queue")):
+    for queue in (topic for topic in scope.stored.values() if topic.kind.endswith("Queue")):
         selecting = [topic for topic in topics if _selects(topic, queue, scope)]
         if not selecting:
             continue
@@ -212,7 +211,8 @@ def _check_reachable(reader: Reader, scope: Scope) -> None:
         return
     if not any(transport.is_replication for transport in scope.transports.values()):
         reader.error(
-            "has no InetAddr, so it would have to connect here, but no transport takes replication",
+            "has no InetAddr, so the other instance would have to connect here, "
+            "but no transport takes replication",
             "add an InetAddr to its Transport, or a Transport of type amps-replication",
         )
 

@@ -4,6 +4,7 @@ Sections are compiled in the order in which they lean on one another, each addin
 defines: modules, message types, transports, journaled topics, stored topics.
 """
 
+from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
@@ -49,8 +50,10 @@ class Scope:
     """The names known so far.
 
     `modules` maps a name to None where its library is not available. `stored` are the definitions
-    of the SOW section that have been compiled, `later` the others; the first of these is the one
-    being compiled. Without `regex_topics` (RegexTopicSupport) every topic name is literal.
+    of the SOW section that have been compiled, in the order of the file, `later` the others; the
+    first of these is the one being compiled. A configuration may have thousands of topics, so
+    whatever is looked up for each of them is found by its name.
+    Without `regex_topics` (RegexTopicSupport) every topic name is literal.
     """
 
     regex_topics: bool = True
@@ -59,9 +62,11 @@ class Scope:
     message_types: dict[str, MessageFormat] = field(default_factory=dict)
     protocols: dict[str, ProtocolSpec] = field(default_factory=dict)
     transports: dict[str, TransportSpec] = field(default_factory=dict)
-    journaled: list[JournaledTopicSpec] = field(default_factory=list)
-    stored: list[StoredTopic] = field(default_factory=list)
-    later: list[StoredTopic] = field(default_factory=list)
+    journaled: dict[TopicRef, JournaledTopicSpec] = field(default_factory=dict)
+    journaled_patterns: list[TopicRef] = field(default_factory=list)
+    stored: dict[TopicRef, StoredTopic] = field(default_factory=dict)
+    patterns: list[StoredTopic] = field(default_factory=list)
+    later: deque[StoredTopic] = field(default_factory=deque)
 
     def message_type(self, reader: Reader, tag: str = "MessageType") -> str:
         """Return the message type that the child `tag` names, which must exist."""
@@ -85,11 +90,11 @@ class Scope:
 
     def find_stored(self, ref: TopicRef) -> StoredTopic | None:
         """Return the definition that bears exactly this name and type."""
-        return next((topic for topic in self.stored if topic.ref == ref), None)
+        return self.stored.get(ref)
 
     def stored_like(self, pattern: str, message_type: str) -> Iterator[StoredTopic]:
         """Go through the definitions of a type whose topics a name or an expression selects."""
-        for topic in self.stored:
+        for topic in self.stored.values():
             if topic.ref.message_type != message_type:
                 continue
             literally = topic.covers(pattern) or topic.ref.name == pattern
@@ -108,8 +113,20 @@ class Scope:
 
     def is_journaled(self, name: str, message_type: str) -> bool:
         """Whether the transaction log records this topic: by its name or by an expression."""
-        return any(
-            logged.message_type == message_type
-            and (logged.name == name or self.matches(logged.name, name))
-            for logged in self.journaled
+        return TopicRef(name, message_type) in self.journaled or any(
+            ref.message_type == message_type and self.matches(ref.name, name)
+            for ref in self.journaled_patterns
         )
+
+    def record(self, logged: JournaledTopicSpec) -> None:
+        """Make a topic of the transaction log known."""
+        ref = TopicRef(logged.name, logged.message_type)
+        self.journaled.setdefault(ref, logged)
+        if self.is_pattern(logged.name):
+            self.journaled_patterns.append(ref)
+
+    def define(self, topic: StoredTopic) -> None:
+        """Make a definition of the SOW section known."""
+        self.stored.setdefault(topic.ref, topic)
+        if topic.pattern is not None:
+            self.patterns.append(topic)

@@ -37,7 +37,7 @@ def compile_sow(root: Reader, scope: Scope) -> tuple[SowSpec, ...]:
     for reader in readers:
         _check_name(reader, scope.later[0], scope)
         specs.append(_COMPILERS[reader.node.tag](reader, scope))
-        scope.stored.append(scope.later.pop(0))
+        scope.define(scope.later.popleft())
     check_shared_files(specs, section.report)
     _check_journaled(scope, section.report)
     return tuple(specs)
@@ -45,8 +45,8 @@ def compile_sow(root: Reader, scope: Scope) -> tuple[SowSpec, ...]:
 
 def _check_journaled(scope: Scope, report: Report) -> None:
     """Warn about topics of the transaction log that record nothing."""
-    for logged in scope.journaled:
-        stored = scope.find_stored(TopicRef(logged.name, logged.message_type))
+    for ref, logged in scope.journaled.items():
+        stored = scope.find_stored(ref)
         if stored is not None and stored.kind in ("View", "ConflatedTopic"):
             report.warning(
                 logged,
@@ -55,8 +55,8 @@ def _check_journaled(scope: Scope, report: Report) -> None:
                 "whose messages are not recorded",
                 "record its underlying topic",
             )
-        for other in scope.stored:
-            if other.pattern is not None and stored is None and other.covers(logged.name):
+        for other in scope.patterns:
+            if stored is None and other.covers(logged.name):
                 report.warning(
                     logged,
                     "Topic/Name",
@@ -75,20 +75,19 @@ def _check_name(reader: Reader, stored: StoredTopic, scope: Scope) -> None:
     reader.required("Name")
     if not stored.ref.name:
         return
-    for earlier in scope.stored:
-        if earlier.ref == stored.ref:
-            reader.error(
-                f"{stored.ref} is defined twice: it is the {earlier.kind} at "
-                f"{earlier.node.location}",
-                "the file is included twice"
-                if earlier.node.location == reader.location
-                else "topics of one name need different message types",
-                tag="Name",
-            )
-            return
+    earlier = scope.find_stored(stored.ref)
+    if earlier is not None:
+        reader.error(
+            f"{stored.ref} is defined twice: it is the {earlier.kind} at {earlier.node.location}",
+            "the file is included twice"
+            if earlier.node.location == reader.location
+            else "topics of one name need different message types",
+            tag="Name",
+        )
+        return
+    for earlier in scope.patterns:
         if (
-            earlier.pattern is not None
-            and stored.pattern is None
+            stored.pattern is None
             and earlier.ref.message_type == stored.ref.message_type
             and earlier.covers(stored.ref.name)
         ):

@@ -39,6 +39,7 @@ TLS_ELEMENTS: Final = (
     "CAFile",
     "CAPath",
 )
+_HTTP_HEADER: Final = re.compile(r"[\w!#$%&'*+.^`|~-]+[ \t]*:[^\x00-\x08\x0a-\x1f\x7f]*", re.ASCII)
 _BASIC: Final = re.compile(r'Basic\s+realm="[^"]+"', re.IGNORECASE)
 
 
@@ -59,7 +60,7 @@ def compile_protocols(root: Reader, scope: Scope) -> tuple[ProtocolSpec, ...]:
             module=base,
             www_authenticate=www_authenticate(reader, ("Negotiate",)),
             trusted_admin=reader.flag("TrustedAdmin", default=False),
-            http_headers=reader.texts("HTTPHeader"),
+            http_headers=_http_headers(reader),
             location=reader.location,
         )
     return tuple(scope.protocols.values())
@@ -79,6 +80,16 @@ def www_authenticate(reader: Reader, schemes: tuple[str, ...]) -> str | None:
         tag="WWWAuthenticate",
     )
     return text
+
+
+def _http_headers(reader: Reader) -> tuple[str, ...]:
+    """Return the headers that responses to websocket handshakes carry."""
+    for header in reader.children("HTTPHeader"):
+        if not _HTTP_HEADER.fullmatch(header.value):
+            header.error(
+                f"{quoted(header.value)} is no HTTP header: expected a name, a colon and a value"
+            )
+    return reader.texts("HTTPHeader")
 
 
 def compile_transports(root: Reader, scope: Scope) -> tuple[TransportSpec, ...]:
@@ -129,7 +140,7 @@ def _transport(reader: Reader, scope: Scope) -> TransportSpec:
         filters=_filters(reader, scope),
         limits=compile_limits(reader),
         per_message_deflate=(reader.text("PerMessageDeflate") or "").lower() != "disabled",
-        http_headers=reader.texts("HTTPHeader"),
+        http_headers=_http_headers(reader),
         location=reader.location,
     )
 

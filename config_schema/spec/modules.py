@@ -1,5 +1,6 @@
 """What extends the instance: loaded modules, message types and functions."""
 
+import posixpath
 from dataclasses import dataclass
 
 from config_schema.problems import Location
@@ -14,6 +15,11 @@ class ModuleSpec:
     library: str
     options: Options
     location: Location
+
+    @property
+    def library_name(self) -> str:
+        """How tables list the library of AMPS that is meant: without a path, ending with .so."""
+        return posixpath.basename(self.library).removesuffix(".so") + ".so"
 
 
 @dataclass(frozen=True, slots=True)

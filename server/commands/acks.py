@@ -5,12 +5,52 @@ Source: AMPS Command Reference, ack: Status from Server.
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
-from server.wire.header import Header
+from server.wire.framing import frame
+from server.wire.header import SEQUENCE_KEY, Header, encode_header, split_at_sequence
 
 if TYPE_CHECKING:
     from server.session import Session
+
+
+class SequencedAcks:
+    """The acks of commands that differ by their sequence number only.
+
+    Args:
+        acks: the types of ack, in the order in which they are sent.
+    """
+
+    __slots__ = ("_acks", "_pieces")
+
+    def __init__(self, acks: Sequence[str]) -> None:
+        self._acks = acks
+        self._pieces: dict[int, list[bytes]] = {}  # what stands around the number, by its length
+
+    def encode(self, sequences: Iterable[bytes]) -> bytes:
+        """Make the frames of successful acks.
+
+        Args:
+            sequences: the commands' sequence numbers, in digits.
+        """
+        pieces = self._pieces
+        acks: list[bytes] = []
+        for digits in sequences:
+            around = pieces.get(len(digits))
+            if around is None:
+                around = pieces[len(digits)] = self._around(digits)
+            acks.append(digits.join(around))
+        return b"".join(acks)
+
+    def _around(self, digits: bytes) -> list[bytes]:
+        around = [b""]
+        for ack in self._acks:
+            header = Header("ack", sequence=int(digits), acks=ack, status="success")
+            left, _, right = split_at_sequence(frame(encode_header(header)))
+            around[-1] += left + SEQUENCE_KEY
+            around.append(right)
+        return around
 
 
 def wants(header: Header, ack: str) -> bool:
@@ -31,6 +71,11 @@ def acknowledge(session: Session, header: Header, ack: str, **keys: str | int | 
         _send(session, header, ack, "success", keys)
 
 
+def acks_among(header: Header, possible: Iterable[str]) -> tuple[str, ...]:
+    """Which of some types of ack a command asks for, in their order."""
+    return tuple(ack for ack in possible if wants(header, ack))
+
+
 def fail(session: Session, header: Header, ack: str, reason: str, detail: str) -> None:
     """Send a failure ack, if the command asked for one of that type.
 
@@ -42,7 +87,8 @@ def fail(session: Session, header: Header, ack: str, reason: str, detail: str) -
         detail: what is wrong and what was expected.
     """
     if wants(header, ack):
-        _send(session, header, ack, "failure", {"reason": reason, "detail": detail})
+        keys = {"reason": reason, "detail": detail, "sequence": header.sequence}
+        _send(session, header, ack, "failure", keys)
 
 
 def _send(

@@ -7,8 +7,19 @@ from typing import TYPE_CHECKING, Final
 
 from msgspec.structs import replace
 
-from server.commands import flush, heartbeat, logon, publish, subscribe, unsubscribe
-from server.commands.acks import acknowledge, fail
+from server.commands import (
+    flush,
+    heartbeat,
+    logon,
+    publish,
+    sow,
+    sow_and_subscribe,
+    sow_delete,
+    subscribe,
+    timer,
+    unsubscribe,
+)
+from server.commands.acks import acknowledge, acks_among, fail
 from server.commands.refusal import CommandRefused
 from server.wire.header import Header, encode_header
 
@@ -27,9 +38,15 @@ AFTER_LOGON: Final[Mapping[str, Handler]] = {
     "delta_publish": publish.handle,
     "subscribe": subscribe.handle,
     "delta_subscribe": subscribe.handle,
+    "sow": sow.handle,
+    "sow_and_subscribe": sow_and_subscribe.handle,
+    "sow_and_delta_subscribe": sow_and_subscribe.handle,
+    "sow_delete": sow_delete.handle,
     "unsubscribe": unsubscribe.handle,
     "flush": flush.handle,
     "heartbeat": heartbeat.handle,
+    "start_timer": timer.handle,
+    "stop_timer": timer.handle,
 }
 
 _TRACE_IDS: Final = {"logon": "12-0010", "publish": "12-0001", "p": "12-0001"}
@@ -91,7 +108,9 @@ def _execute_after_logon(
     acknowledge(session, header, "received")
     handler(session, header, body)
     if exact_header is not None and handler is publish.handle and publish.is_plain(session, header):
-        session.remember_plain_publish(exact_header, session.find_topic(header.topic or ""))
+        topic = session.find_topic(header.topic or "")
+        acks = acks_among(header, publish.ACKS)
+        session.remember_plain_publish(exact_header, header.sequence, topic, acks)
 
 
 def _unknown(header: Header) -> CommandRefused:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from config_schema.version import AMPS_VERSION
 from server.commands.acks import acknowledge
+from server.commands.options import read_logon_options
 from server.commands.refusal import CommandRefused
 from server.security.authentication import Credentials
 from server.security.entitlement import Permission
@@ -24,10 +25,11 @@ def handle(session: Session, header: Header, _body: bytes) -> None:
     """
     acknowledge(session, header, "received")
     message_type = _message_type(session, header)
+    options = read_logon_options(header)
     credentials = Credentials(header.user_id or "", header.password or "", explicit=True)
     reason = _admit(session, credentials)
     client_name = header.client_name or session.connection_name
-    session.log_on(client_name, message_type)
+    session.log_on(client_name, message_type, header.version or "", options)
     session.engine.log.emit(
         "1F-0004",
         connection=session.connection_name,
@@ -38,6 +40,12 @@ def handle(session: Session, header: Header, _body: bytes) -> None:
         last_acked=0,
         last_logged=0,
         correlation_id=header.correlation_id or "",
+    )
+    session.engine.client_status.publish(
+        "logon",
+        session,
+        client_address=session.address,
+        correlation_id=header.correlation_id,
     )
     acknowledge(
         session,
@@ -58,7 +66,13 @@ def log_on_implicitly(session: Session) -> None:
         CommandRefused: it does not.
     """
     _admit(session, Credentials("", "", explicit=False))
-    session.log_on(session.connection_name, session.entrance.message_type or "")
+    if session.entrance.message_type is None:
+        raise CommandRefused(
+            "invalid message type",
+            f"transport {session.entrance.transport} speaks any message type, so that a logon has"
+            " to name one (header mt) before any other command",
+        )
+    session.log_on(session.connection_name, session.entrance.message_type)
 
 
 def _message_type(session: Session, header: Header) -> str:
@@ -88,6 +102,13 @@ def _admit(session: Session, credentials: Credentials) -> str:
     entrance = session.entrance
     admission = entrance.authenticator.authenticate(credentials)
     if not admission.granted:
+        session.engine.client_status.publish(
+            "logon_failure",
+            session,
+            client_address=session.address,
+            reason=admission.reason,
+            auth_id=credentials.user or None,
+        )
         raise CommandRefused("auth failure", admission.reason, disconnect="auth")
     if not entrance.entitlement.allows(admission.user, Permission.LOGON, ""):
         raise CommandRefused(

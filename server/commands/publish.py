@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from server.commands.acks import acknowledge
+from server.commands.acks import acknowledge, wants
 from server.commands.refusal import CommandRefused
 from server.security.entitlement import Permission
-from server.subscriptions.delivery import json_text
+from server.subscriptions.envelope import Envelope
 from server.wire.header import Header
 
 if TYPE_CHECKING:
@@ -19,6 +19,9 @@ if TYPE_CHECKING:
 
 _RESERVED_TOPICS: Final = "/AMPS"
 _TOPIC_FOR_NOBODY: Final = "/AMPS/devnull"
+
+ACKS: Final = ("processed", "completed", "persisted")
+"""The acks of a publish, in the order in which they are sent."""
 
 
 def handle(session: Session, header: Header, body: bytes) -> None:
@@ -35,21 +38,26 @@ def handle(session: Session, header: Header, body: bytes) -> None:
             "invalid topic", f"topics that begin with {_RESERVED_TOPICS} are the server's own"
         )
     session.require(Permission.WRITE_TOPIC, topic)
-    correlation_id = header.correlation_id
-    extra = b"" if correlation_id is None else b',"x":' + json_text(correlation_id)
-    session.find_topic(topic).publish([body], session, extra)
+    envelope = Envelope(session, session.last_heard, header.correlation_id)
+    session.find_topic(topic).publish([body], envelope)
     if header.acks is not None:
-        for ack in ("processed", "completed", "persisted"):
+        for ack in ACKS:
             acknowledge(session, header, ack, sequence=header.sequence)
 
 
 def is_plain(session: Session, header: Header) -> bool:
-    """Whether a publish asked for nothing but the delivery of its body."""
+    """Whether a publish asked for nothing but the delivery of its body, and acks by sequence."""
     return (
-        header.acks is None
+        (header.acks is None or _acks_are_plain(header))
         and header.correlation_id is None
-        and header.sequence is None
         and header.expiration is None
         and header.sow_key is None
         and not session.engine.log.enabled("12-0001")
+        and not session.engine.log.enabled("17-0002")
+    )
+
+
+def _acks_are_plain(header: Header) -> bool:
+    return (
+        header.sequence is not None and header.command_id is None and not wants(header, "received")
     )

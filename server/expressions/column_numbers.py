@@ -14,21 +14,13 @@ from typing import Any, Final
 import numpy as np
 
 from server.expressions.columns import Column, Mask, NumberColumn
+from server.expressions.semantics import HOLDS
 from server.expressions.tree import Arithmetic, Expr, Identifier, Literal, Negate
 
 _SAFE: Final = float(2**62)
 """Integers below this in magnitude, as doubles tell it, are far from overflowing."""
 
 ReadColumn = Callable[[Identifier], Column]
-
-OPERATORS: Final[Mapping[str, Callable[[Any, Any], Any]]] = {
-    "=": operator.eq,
-    "!=": operator.ne,
-    "<": operator.lt,
-    "<=": operator.le,
-    ">": operator.gt,
-    ">=": operator.ge,
-}
 
 
 def numbers(node: Expr, read: ReadColumn, length: int) -> NumberColumn | None:
@@ -57,7 +49,7 @@ def numbers(node: Expr, read: ReadColumn, length: int) -> NumberColumn | None:
 def compare(sign: str, left: NumberColumn, right: NumberColumn, *, wanted: bool) -> Mask:
     """Where `left sign right` is true, or where it is false."""
     with np.errstate(invalid="ignore"):
-        mask = OPERATORS[sign](left.values, right.values)
+        mask: Any = HOLDS[sign](left.values, right.values)
     return _where_present(mask if wanted else ~mask, left, right)
 
 

@@ -15,6 +15,7 @@ import pyarrow.compute as pc
 from server.expressions import semantics
 from server.expressions.column_numbers import ReadColumn, compare, numbers
 from server.expressions.columns import Mask, NumberColumn, TextColumn
+from server.expressions.grammar import MIRRORED
 from server.expressions.numerals import numeral
 from server.expressions.octets import to_octets
 from server.expressions.tree import (
@@ -28,8 +29,6 @@ from server.expressions.tree import (
     IsNull,
     Literal,
 )
-
-_MIRRORED: Final = {"=": "=", "!=": "!=", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
 
 _ARROW: Final[Mapping[str, Callable[[Any, Any], Any]]] = {
     "=": pc.equal,
@@ -59,7 +58,7 @@ def _comparison(node: Comparison, read: ReadColumn, length: int, wanted: bool) -
     if left is not None and right is not None:
         return compare(node.operator, left, right, wanted=wanted)
     if isinstance(node.left, Literal):
-        mirrored = Comparison(_MIRRORED[node.operator], node.right, node.left)
+        mirrored = Comparison(MIRRORED[node.operator], node.right, node.left)
         return (
             None if isinstance(node.right, Literal) else _comparison(mirrored, read, length, wanted)
         )

@@ -75,6 +75,9 @@ COMPARISONS: Final = {
 """Spelling -> operator, binding power (AMPS User Guide, Comparison Operators: the list is in
 precedence order)."""
 
+MIRRORED: Final = {"=": "=", "!=": "!=", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
+"""Comparison -> the one that says the same with its sides exchanged."""
+
 ARITHMETIC: Final = {
     "+": ("+", SUM),
     "-": ("-", SUM),

@@ -13,6 +13,7 @@ from __future__ import annotations
 from typing import Final
 
 from server.expressions import semantics
+from server.expressions.grammar import MIRRORED
 from server.expressions.patterns import matcher
 from server.expressions.semantics import EXACT_LIMIT, Membership
 from server.expressions.source import Source
@@ -29,8 +30,6 @@ from server.expressions.tree import (
     Literal,
 )
 
-_MIRRORED: Final = {"=": "=", "!=": "!=", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
-
 _PYTHON: Final = {"=": "==", "!=": "!=", "<": "<", "<=": "<=", ">": ">", ">=": ">="}
 
 _ABOVE_EMPTY: Final = frozenset({"=", ">", ">="})
@@ -43,7 +42,7 @@ def comparison(w: Source, node: Comparison, *, wanted: bool) -> str:
     """`left operator right`."""
     sign, left, right = node.operator, node.left, node.right
     if isinstance(left, Literal):
-        sign, left, right = _MIRRORED[sign], right, left
+        sign, left, right = MIRRORED[sign], right, left
     if isinstance(left, Literal) and isinstance(right, Literal):
         return str(semantics.COMPARATORS[sign](left.value, right.value) is wanted)
     if isinstance(left, Identifier) and isinstance(right, Literal):

@@ -17,7 +17,7 @@ from typing import Final, TypeAlias
 import pcre2
 
 from server.expressions.errors import ExpressionError
-from server.expressions.octets import from_octets, to_octets
+from server.expressions.octets import LONGEST_TEXT, from_octets, to_octets
 from server.expressions.tree import Pattern
 
 Matcher: TypeAlias = Callable[[str], bool]
@@ -55,15 +55,18 @@ class Regex:
         except pcre2.LibraryError:
             return False
 
-    def replace(self, text: str, replacement: bytes) -> str:
-        """A text with every match replaced; the replacement is literal."""
+    def replace(self, text: str, replacement: bytes) -> str | None:
+        """A text with every match replaced, literally; None if it would be too long."""
         octets = to_octets(text)
         parts: list[bytes] = []
-        end = 0
+        end, room = 0, LONGEST_TEXT - len(octets)
         try:
             for match in self._pattern.finditer(octets):
                 parts += (octets[end : match.start()], replacement)
                 end = match.end()
+                room -= len(replacement)
+                if room < 0:
+                    return None
         except pcre2.LibraryError:
             return text
         parts.append(octets[end:])

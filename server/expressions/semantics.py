@@ -186,7 +186,7 @@ def _numbers(word: str, value: Number) -> tuple[Number, Number]:
     return (NAN, NAN) if value != value else (1, 0)
 
 
-_HOLDS: Final[dict[str, Callable[[Any, Any], bool]]] = {
+HOLDS: Final[dict[str, Callable[[Any, Any], bool]]] = {
     "=": operator.eq,
     "!=": operator.ne,
     "<": operator.lt,
@@ -194,9 +194,10 @@ _HOLDS: Final[dict[str, Callable[[Any, Any], bool]]] = {
     ">": operator.gt,
     ">=": operator.ge,
 }
+"""What a comparison is between two numbers of one type, or the bytes of two texts."""
 
 COMPARATORS: Final[dict[str, Comparator]] = {
-    sign: _comparator(holds, sign) for sign, holds in _HOLDS.items()
+    sign: _comparator(holds, sign) for sign, holds in HOLDS.items()
 }
 
 equal: Final = COMPARATORS["="]
@@ -218,7 +219,7 @@ def comparison_with(sign: str, literal: float | str) -> Callable[[Value], Truth]
     known = numeral(literal) if isinstance(literal, str) else literal
     if known is None:
         return lambda value: None if value is None else general(value, literal)
-    number, holds = known, _HOLDS[sign]
+    number, holds = known, HOLDS[sign]
     if_a_word = general("a word", number)
 
     def with_number(value: Value) -> Truth:

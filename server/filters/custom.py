@@ -14,7 +14,7 @@ from typing import Final
 
 from config_schema.spec import ModuleSpec, ModuleUse
 from server.filters.base import FilterError, TransportFilter
-from server.libraries import LibraryError, load_library
+from server.libraries import LibraryError, explain, load_library
 
 ENTRY_POINT: Final = "create_transport_filter"
 
@@ -47,6 +47,10 @@ def load_filter(module: ModuleSpec, use: ModuleUse) -> TransportFilter:
         made: TransportFilter = create(module.name, options)
     except FilterError as error:
         raise FilterError(f"{use.location}: {module.name}: {error}") from error
+    except Exception as error:  # the library is not ours, it may raise anything
+        raise FilterError(
+            f"{use.location}: {module.name}: {ENTRY_POINT} failed: {explain(error)}"
+        ) from error
     missing = ", ".join(member for member in _MEMBERS if not hasattr(made, member))
     if missing:
         raise FilterError(

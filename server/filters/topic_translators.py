@@ -85,7 +85,7 @@ def make_topic_translator(use: ModuleUse) -> TopicTranslator:
 
 
 def make_conflated_topic_translator(use: ModuleUse) -> ConflatedTopicTranslator:
-    """Make amps-conflated-topic-translator from its Topic options, as original:translated:interval."""
+    """Make amps-conflated-topic-translator: its Topic options are original:translated:interval."""
     return ConflatedTopicTranslator(
         (_selector(original, use), translated, interval)
         for original, translated, interval in (

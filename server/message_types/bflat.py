@@ -71,6 +71,17 @@ class BFlatType:
 
         return extract
 
+    def tree(self, body: bytes) -> Tree:
+        """The whole body, decoded (see `server.message_types.pretty`).
+
+        Raises:
+            BodyError: the body cannot be parsed.
+        """
+        found: dict[str, Tree] = {}
+        for tag, code, start, end in fields(body):
+            found.setdefault(decode_text(tag), cast("Tree", decode(body, code, start, end)))
+        return found
+
     def build(self, fields: Sequence[Field]) -> bytes:
         """Make a body from values, see `MessageType.build`."""
         return _render({_tag(path): encode(value) for path, value in fields})

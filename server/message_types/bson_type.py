@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from server.message_types.options import Options
     from server.message_types.raw_trees import RawNode, RawTree
     from server.message_types.registry import Find
+    from server.message_types.trees import Tree
     from server.message_types.wanted import Wanted
 
 _DOCUMENT = int(Kind.DOCUMENT)
@@ -71,6 +72,17 @@ class BsonType(RawTreeType):
             return tuple(out)
 
         return extract
+
+    def tree(self, body: bytes) -> Tree:
+        """The whole body, decoded (see `server.message_types.pretty`).
+
+        Raises:
+            BodyError: the body cannot be parsed.
+        """
+        try:
+            return decode(body, Kind.DOCUMENT, 0, len(body))
+        except struct.error as error:
+            raise BodyError(f"BSON: {error}") from None
 
     def parse(self, body: bytes) -> RawTree:
         """See `RawTreeType.parse`."""

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from server.libraries import LibraryError, load_library
+from server.libraries import LibraryError, explain, load_library
 from server.message_types.base import Capabilities, MessageType, MessageTypeError
 
 if TYPE_CHECKING:
@@ -37,7 +37,14 @@ def load_custom(name: str, library: str, options: Mapping[str, Sequence[str]]) -
     entry = getattr(module, ENTRY_POINT, None)
     if not callable(entry):
         raise MessageTypeError("Library", f"{library} has no function {ENTRY_POINT}(name, options)")
-    made = entry(name, options)
+    try:
+        made = entry(name, options)
+    except MessageTypeError:
+        raise
+    except Exception as error:  # the library is not ours, it may raise anything
+        raise MessageTypeError(
+            "Library", f"{library}: {ENTRY_POINT} failed: {explain(error)}"
+        ) from error
     missing = ", ".join(member for member in _MEMBERS if not hasattr(made, member))
     if missing:
         made_by = f"{library}: {ENTRY_POINT} returned {type(made).__name__}"

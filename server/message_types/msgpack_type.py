@@ -87,6 +87,14 @@ class MsgpackType(RawTreeType):
 
         return extract
 
+    def tree(self, body: bytes) -> Tree:
+        """The whole body, decoded (see `server.message_types.pretty`).
+
+        Raises:
+            BodyError: the body cannot be parsed.
+        """
+        return decode(body, 0)[0]
+
     def parse(self, body: bytes) -> RawTree:
         """See `RawTreeType.parse`."""
         kind, _, _ = head(body, 0)

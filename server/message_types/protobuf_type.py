@@ -22,6 +22,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 from google.protobuf.descriptor import FieldDescriptor
+from google.protobuf.json_format import MessageToDict
 from google.protobuf.message import DecodeError
 
 from server.message_types.base import BodyError, Capabilities, MessageTypeError
@@ -119,6 +120,15 @@ class ProtobufType(LiteralType):
             message.DiscardUnknownFields()
         _select(message, selection)
         return message.SerializePartialToString(deterministic=True)
+
+    def tree(self, body: bytes) -> Tree:
+        """The whole body, decoded (see `server.message_types.pretty`).
+
+        Raises:
+            BodyError: the body cannot be parsed.
+        """
+        found: dict[str, Tree] = MessageToDict(self._parse(body), preserving_proto_field_name=True)
+        return found
 
     def _parse(self, body: bytes) -> Message:
         try:

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, cast
 
 from server.message_types.base import Capabilities, MessageTypeError
 from server.message_types.literal import LiteralType
-from server.message_types.paths import PathError, parse_path
+from server.message_types.paths import PathError, format_path, parse_path
 from server.message_types.text import decode_text
 from server.message_types.trees import read_path
 
@@ -104,6 +104,12 @@ class StructType(LiteralType):
         self._members = _members(options.texts("Field"))
         options.reject_unknown()
         self.name = name
+
+    def tree(self, body: bytes) -> Tree:
+        """The whole body, decoded; fields that a short body lacks are NULL."""
+        read = _reader(self._members)
+        named = zip(self._members, read(body), strict=True)
+        return {format_path(member.path): cast("Tree", value) for member, value in named}
 
     def extractor(self, paths: Sequence[Path]) -> Extractor:
         """Compile a reader of `paths`, see `MessageType.extractor`."""

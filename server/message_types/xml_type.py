@@ -259,4 +259,7 @@ def _new(parent: etree._Element, name: str) -> etree._Element:
     prefix, _, local = name.rpartition(":")
     if prefix and prefix not in parent.nsmap:
         raise BodyError(f"XML: the prefix of {name} is not declared")
-    return etree.SubElement(parent, f"{{{parent.nsmap[prefix]}}}{local}" if prefix else local)
+    element: etree._Element = etree.SubElement(
+        parent, f"{{{parent.nsmap[prefix]}}}{local}" if prefix else local
+    )
+    return element

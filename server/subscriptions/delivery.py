@@ -1,24 +1,35 @@
 """How messages of one topic are framed for one connection.
 
-All subscriptions that a connection has on a topic share one delivery: the message is sent once,
-with the ids of all of them (AMPS User Guide, Subscriptions). The header is prepared when the set of
-ids is known; what varies from message to message is the body's length and, rarely, a few more keys.
+All subscriptions that a connection has on a topic, and that want messages in the same form, share
+one delivery: the message is sent once, with the ids of all of them (AMPS User Guide,
+Subscriptions). The header is prepared when the set of ids is known; what varies from message to
+message is the body's length and, rarely, a few more keys.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Final
+from typing import Final, Protocol
 
-import msgspec
-
+from server.subscriptions.envelope import Envelope
 from server.subscriptions.outbox import Outbox
+from server.subscriptions.presentation import Presentation
 from server.wire.framing import frame_head
+from server.wire.header import json_text
 
 _MOST_HEADS_KEPT: Final = 1024
 
-json_text: Final = msgspec.json.encode
-"""A text as a JSON string, quotes included, in bytes."""
+
+class Delivery(Protocol):
+    """Takes messages of a topic for whoever it was made for."""
+
+    def deliver(self, bodies: Sequence[bytes], envelope: Envelope) -> None:
+        """Take messages.
+
+        Args:
+            bodies: the messages' bodies, in order.
+            envelope: what they have in common.
+        """
 
 
 class _Heads(dict[int, bytes]):
@@ -38,47 +49,53 @@ class _Heads(dict[int, bytes]):
         self[body_length] = head
         return head
 
-    def make(self, body_length: int, extra: bytes) -> bytes:
+    def make(self, body_length: int, keys: bytes) -> bytes:
         """Make the head of one frame.
 
         Args:
             body_length: the body's length in bytes.
-            extra: further header keys as JSON text, each with its leading comma.
+            keys: further header keys as JSON text, each with its leading comma.
         """
-        header = b'%s,"l":%d%s%s' % (self._left, body_length, extra, self._right)
+        header = b'%s,"l":%d%s%s' % (self._left, body_length, keys, self._right)
         return frame_head(header, body_length)
 
 
-class Delivery:
-    """Frames the messages of one topic for one connection.
+class DirectDelivery:
+    """Puts messages into a connection's outbox as they come.
 
     Args:
         outbox: the connection's outbox.
         topic: the topic's name as subscribers see it.
         sub_ids: the ids of the subscriptions that the messages are for, in the order they were
-        made.
+            made.
+        presentation: the form that these subscriptions want.
     """
 
-    __slots__ = ("_heads", "_outbox")
+    __slots__ = ("_heads", "_outbox", "_present", "_timestamp")
 
-    def __init__(self, outbox: Outbox, topic: str, sub_ids: Sequence[str]) -> None:
+    def __init__(
+        self, outbox: Outbox, topic: str, sub_ids: Sequence[str], presentation: Presentation
+    ) -> None:
         self._outbox = outbox
+        self._present = presentation.present if presentation.changes_bodies else None
+        self._timestamp = presentation.timestamp
         sids = json_text(",".join(sub_ids))
         self._heads = _Heads(b'{"c":"p","t":' + json_text(topic), b',"sids":' + sids + b"}")
 
-    def deliver(self, bodies: Sequence[bytes], extra: bytes) -> None:
-        """Put messages into the connection's outbox.
-
-        Args:
-            bodies: the messages' bodies, in order.
-            extra: header keys that all of them carry besides topic, length and subscription ids,
-                as JSON text, each with its leading comma.
-        """
+    def deliver(self, bodies: Sequence[bytes], envelope: Envelope) -> None:
+        """Frame messages and put them into the connection's outbox."""
+        if self._present is not None:
+            bodies = self._present(bodies)
+        keys = envelope.keys + envelope.timestamp_key if self._timestamp else envelope.keys
         heads = self._heads
+        if len(bodies) == 1 and not keys:  # what filtered messages come as
+            body = bodies[0]
+            self._outbox.write(heads[len(body)] + body)
+            return
         chunks: list[bytes] = []
-        if extra:
+        if keys:
             for body in bodies:
-                chunks += (heads.make(len(body), extra), body)
+                chunks += (heads.make(len(body), keys), body)
         else:
             for body in bodies:
                 chunks += (heads[len(body)], body)
@@ -99,8 +116,8 @@ class TracedDelivery:
         self._delivery = delivery
         self._trace = trace
 
-    def deliver(self, bodies: Sequence[bytes], extra: bytes) -> None:
+    def deliver(self, bodies: Sequence[bytes], envelope: Envelope) -> None:
         """Deliver, and say so."""
-        self._delivery.deliver(bodies, extra)
+        self._delivery.deliver(bodies, envelope)
         for body in bodies:
             self._trace(body)

@@ -23,8 +23,8 @@ out of use, everything is laid out anew.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
-from typing import Final, NamedTuple, TypeAlias, TypeVar
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any, Final, NamedTuple, TypeAlias, TypeVar
 
 from server.expressions import Functions, conjuncts, references, to_text
 from server.expressions.compile_message import Predicate, compile_filter
@@ -68,6 +68,8 @@ class Filter:
         self.asks_for_context = any(isinstance(node, Call) for node in walk(expr))
 
 
+QuickFind: TypeAlias = Callable[[Any, list["Candidate"]], Iterable["Candidate"]]
+
 Candidate: TypeAlias = tuple[Filter, Predicate | None]
 """A filter that may match, and the test of the terms that are not decided yet; None if all are."""
 
@@ -86,7 +88,7 @@ class FilterSet:
         self._filters: dict[str, Filter] = {}
         self._layout: dict[Reference, int] = {}  # field -> position in the tuple of values
         self._field_uses: Counter[Reference] = Counter()
-        self._extract: Extractor | None = None
+        self._plan: _Plan | None = None  # None when filters have changed
         self._indexes: dict[int, _FieldIndex] = {}  # by position
         self._scanned: dict[str, tuple[Filter, Predicate]] = {}
         self._indexed_terms: dict[str, _Term] = {}
@@ -137,20 +139,38 @@ class FilterSet:
             body: the message's body.
             context: what filters may ask about the message besides its fields.
         """
-        extract = self._extract
-        if extract is None:
-            paths = [reference.path for reference in self._layout]
-            extract = self._extract = self._message_type.extractor(paths)
+        extract, scanned, lookups = self._plan or self._make_plan()
         values = extract(body)
-        matched = [filter_ for filter_, test in self._scanned.values() if test(values, context)]
-        for position, index in self._indexes.items():
-            for filter_, test in index.find(values[position]):
-                if test is None or test(values, context):
+        matched: list[Filter] = []
+        for filter_, test in scanned:
+            if test(values, context):
+                matched.append(filter_)
+        for position, find, find_any in lookups:
+            value = values[position]
+            try:
+                candidates = find(value, _NOBODY)
+            except TypeError:  # an array, which no dictionary finds
+                candidates = find_any(value)
+            for filter_, decide in candidates:
+                if decide is None or decide(values, context):
                     matched.append(filter_)
-        return tuple(dict.fromkeys(matched)) if len(matched) > 1 else tuple(matched)
+        if len(matched) > 1:
+            return tuple(dict.fromkeys(matched))  # a filter may be found by two of its values
+        return (matched[0],) if matched else ()
+
+    def _make_plan(self) -> _Plan:
+        paths = [reference.path for reference in self._layout]
+        self._plan = _Plan(
+            extract=self._message_type.extractor(paths),
+            scanned=list(self._scanned.values()),
+            lookups=[
+                (position, index.quick_find, index.find)
+                for position, index in self._indexes.items()
+            ],
+        )
+        return self._plan
 
     def _begin_layout(self) -> None:
-        self._extract = None
         for part in (
             self._layout,
             self._field_uses,
@@ -162,10 +182,10 @@ class FilterSet:
             part.clear()
 
     def _place(self, filter_: Filter) -> None:
+        self._plan = None
         for reference in references(filter_.expr):
             if reference not in self._layout:
                 self._layout[reference] = len(self._layout)
-                self._extract = None
             self._field_uses[reference] += 1
         term = min(_indexable_terms(filter_.expr), key=self._crowd, default=None)
         if term is None:
@@ -176,6 +196,7 @@ class FilterSet:
         index.add(term.values, (filter_, None if term.rest is None else self._test(term.rest)))
 
     def _displace(self, filter_: Filter) -> None:
+        self._plan = None
         for reference in references(filter_.expr):
             self._field_uses[reference] -= 1
             if not self._field_uses[reference]:
@@ -205,6 +226,21 @@ class FilterSet:
             layout = tuple(self._layout)
             test = self._tests[text] = compile_filter(expr, self._functions, layout)
         return test
+
+
+class _Plan(NamedTuple):
+    """How a message is matched, in the form that takes the least time per message.
+
+    Attributes:
+        extract: reads the fields of all filters.
+        scanned: the filters to test every message for.
+        lookups: for each indexed field its position, a quick way to find candidates by its value
+            and, for arrays, the thorough one.
+    """
+
+    extract: Extractor
+    scanned: list[tuple[Filter, Predicate]]
+    lookups: list[tuple[int, QuickFind, Callable[[Value], Iterable[Candidate]]]]
 
 
 class _Term(NamedTuple):
@@ -280,20 +316,37 @@ class _FieldIndex:
         lists += [self._numbers.get(number, ()) for number in values.numbers]
         return max(map(len, lists), default=0)
 
+    @property
+    def quick_find(self) -> QuickFind:
+        """Finds candidates for a value that is no array.
+
+        A dictionary's own `get` where all literals are texts that no number equals.
+        """
+        if self._numbers or self._text_numbers:
+            return self._find_scalar
+        return self._texts.get
+
     def find(self, value: Value) -> Iterable[Candidate]:
-        """Find the candidates for a message's value."""
-        if isinstance(value, str):
-            found = self._texts.get(value, _NOBODY)
-            if self._numbers and (number := numeral(value)) is not None:
-                return [*found, *self._numbers.get(number, _NOBODY)]
-            return found
+        """Find the candidates for a message's value: for an array, those of any element."""
         if isinstance(value, list):
             return dict.fromkeys(candidate for item in value for candidate in self.find(item))
+        return self._find_scalar(value, _NOBODY)
+
+    def _find_scalar(
+        self, value: str | float | None, nobody: list[Candidate]
+    ) -> Iterable[Candidate]:
+        if isinstance(value, str):
+            found = self._texts.get(value, nobody)
+            if self._numbers and (number := numeral(value)) is not None:
+                return [*found, *self._numbers.get(number, nobody)]
+            return found
+        if isinstance(value, list):
+            raise TypeError
         if value is None:
-            return _NOBODY
-        found = self._numbers.get(value, _NOBODY)
+            return nobody
+        found = self._numbers.get(value, nobody)
         if self._text_numbers:
-            return [*found, *self._text_numbers.get(value, _NOBODY)]
+            return [*found, *self._text_numbers.get(value, nobody)]
         return found
 
 

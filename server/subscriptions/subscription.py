@@ -5,9 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from server.subscriptions.presentation import AS_PUBLISHED, Presentation
+
 if TYPE_CHECKING:
     from server.expressions.tree import Expr
     from server.session import Session
+    from server.subscriptions.conflation import Conflater
     from server.topics.names import TopicSelector
 
 
@@ -20,9 +23,18 @@ class Subscription:
         sub_id: its id, unique within the connection.
         selector: the topics that it is for.
         filter: what messages must match, None for all.
+        presentation: the form in which messages are wanted.
+        conflater: lets messages wait for later ones with the same key; None to send them at once.
     """
 
     session: Session
     sub_id: str
     selector: TopicSelector
-    filter: Expr | None
+    filter: Expr | None = None
+    presentation: Presentation = AS_PUBLISHED
+    conflater: Conflater | None = None
+
+    def close(self) -> None:
+        """Let go of what waits for it."""
+        if self.conflater is not None:
+            self.conflater.close()

@@ -8,19 +8,19 @@ that a message matches; the deliveries for each such set are kept from one messa
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Final, TypeAlias
+from typing import TYPE_CHECKING, Final
 
-from server.expressions.context import NO_CONTEXT, MessageContext
-from server.subscriptions.delivery import Delivery, TracedDelivery
+from server.expressions.context import NO_CONTEXT
+from server.subscriptions.conflation import ConflatedDelivery
+from server.subscriptions.delivery import Delivery, DirectDelivery, TracedDelivery
+from server.subscriptions.envelope import Envelope
 from server.subscriptions.matching import Filter, FilterSet
+from server.subscriptions.presentation import Presentation
 from server.subscriptions.subscription import Subscription
 
 if TYPE_CHECKING:
     from server.expressions import Functions
     from server.message_types.base import MessageType
-    from server.session import Session
-
-AnyDelivery: TypeAlias = Delivery | TracedDelivery
 
 _MOST_MATCHES_KEPT: Final = 16_384
 
@@ -49,8 +49,8 @@ class Topic:
         self.name = name
         self._subscriptions: dict[Subscription, Filter | None] = {}
         self._filters = FilterSet(message_type, functions)
-        self._to_all: list[AnyDelivery] | None = []  # None when subscriptions have changed
-        self._to_matching: dict[tuple[Filter, ...], list[AnyDelivery]] = {}
+        self._to_all: list[Delivery] | None = []  # None when subscriptions have changed
+        self._to_matching: dict[tuple[Filter, ...], list[Delivery]] = {}
         self._filtered: list[Subscription] = []  # of connections that have any filter here
 
     @property
@@ -73,37 +73,41 @@ class Topic:
             self._filters.remove(filter_)
         self._to_all = None
 
-    def publish(self, bodies: Sequence[bytes], publisher: Session, extra: bytes = b"") -> None:
+    @property
+    def has_subscriptions(self) -> bool:
+        """Whether a message could go to anybody."""
+        return bool(self._subscriptions)
+
+    def publish(self, bodies: Sequence[bytes], envelope: Envelope) -> None:
         """Deliver messages to every subscription that they match.
 
         Args:
             bodies: the bodies of one or more messages, in order.
-            publisher: the connection that they came from.
-            extra: header keys that all of them carry, as JSON text, each with its leading comma.
+            envelope: what they have in common.
         """
         to_all = self._to_all
         if to_all is None:
             to_all = self._prepare()
         for delivery in to_all:
-            delivery.deliver(bodies, extra)
+            delivery.deliver(bodies, envelope)
         if self._filters:
-            self._publish_filtered(bodies, publisher, extra)
+            self._publish_filtered(bodies, envelope)
 
-    def _publish_filtered(self, bodies: Sequence[bytes], publisher: Session, extra: bytes) -> None:
+    def _publish_filtered(self, bodies: Sequence[bytes], envelope: Envelope) -> None:
         match, known = self._filters.match, self._to_matching
         needs_context = self._filters.asks_for_context
         context = NO_CONTEXT
         for body in bodies:
             if needs_context:
-                context = self._context(body, publisher)
+                context = envelope.context(self.name, body)
             matched = match(body, context)
             deliveries = known.get(matched)
             if deliveries is None:
                 deliveries = self._prepare_for(matched)
             for delivery in deliveries:
-                delivery.deliver((body,), extra)
+                delivery.deliver((body,), envelope)
 
-    def _prepare(self) -> list[AnyDelivery]:
+    def _prepare(self) -> list[Delivery]:
         filtering = {
             subscription.session.number
             for subscription, filter_ in self._subscriptions.items()
@@ -116,7 +120,7 @@ class Topic:
         )
         return self._to_all
 
-    def _prepare_for(self, matched: tuple[Filter, ...]) -> list[AnyDelivery]:
+    def _prepare_for(self, matched: tuple[Filter, ...]) -> list[Delivery]:
         if len(self._to_matching) >= _MOST_MATCHES_KEPT:
             self._to_matching.clear()
         wanted = {None, *matched}
@@ -125,16 +129,23 @@ class Topic:
         )
         return deliveries
 
-    def _deliveries(self, subscriptions: Iterable[Subscription]) -> list[AnyDelivery]:
-        """One delivery for each connection, with the ids of its subscriptions in their order."""
-        by_session: dict[int, list[Subscription]] = {}
+    def _deliveries(self, subscriptions: Iterable[Subscription]) -> list[Delivery]:
+        """Group subscriptions that can share a delivery: equal in connection and presentation."""
+        conflated: list[Delivery] = []
+        groups: dict[tuple[int, Presentation], list[Subscription]] = {}
         for subscription in subscriptions:
-            by_session.setdefault(subscription.session.number, []).append(subscription)
-        return [self._delivery_for(group) for group in by_session.values()]
+            if subscription.conflater is not None:
+                delivery = self._delivery_for([subscription])
+                conflated.append(ConflatedDelivery(subscription.conflater, self.name, delivery))
+            else:
+                key = subscription.session.number, subscription.presentation
+                groups.setdefault(key, []).append(subscription)
+        return [self._delivery_for(group) for group in groups.values()] + conflated
 
-    def _delivery_for(self, group: Sequence[Subscription]) -> AnyDelivery:
+    def _delivery_for(self, group: Sequence[Subscription]) -> Delivery:
         session = group[0].session
-        delivery = Delivery(session.outbox, self.name, [one.sub_id for one in group])
+        sub_ids = [subscription.sub_id for subscription in group]
+        delivery = DirectDelivery(session.outbox, self.name, sub_ids, group[0].presentation)
         if not session.engine.log.enabled("17-0001"):
             return delivery
         emit, client = session.engine.log.emit, session.client_name
@@ -145,13 +156,3 @@ class Topic:
                 "17-0001", client=client, command="publish", header=header, body=body
             ),
         )
-
-    def _context(self, body: bytes, publisher: Session) -> MessageContext:
-        context = MessageContext()
-        context.message_size = len(body)
-        context.topic_name = self.name
-        context.client_name = publisher.client_name
-        context.user = publisher.user
-        context.connection_name = publisher.connection_name
-        context.remote_address = publisher.address
-        return context

@@ -3,27 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import socket
-from typing import TYPE_CHECKING, Final
+import ssl
+from collections.abc import Callable
 
-from config_schema.spec import InetAddr, TransportSpec
-from server.transports.stream import StreamConnection, printable_address
-
-if TYPE_CHECKING:
-    from server.engine import Engine
-    from server.session import Entrance
-
-_BACKLOG: Final = 4096
-_FAMILIES: Final = {
-    "any": socket.AF_UNSPEC,
-    "ipv4": socket.AF_INET,
-    "ipv6": socket.AF_INET6,
-}
+from config_schema.spec import TransportSpec
+from server.transports.connection import HANDSHAKE_SECONDS, Reception, printable_address
+from server.transports.sockets import BACKLOG, UnixSocketFile, listen_on_inet
+from server.transports.tls import TlsError, make_server_context
 
 
-class ListenError(Exception):
-    """A transport cannot listen where it should. The text names the transport, where and why."""
+class TransportError(Exception):
+    """A transport cannot be opened, or does not exist. The text says which, where and why."""
 
 
 class Listener:
@@ -31,41 +22,56 @@ class Listener:
 
     Args:
         spec: the transport's description.
-        engine: the engine that serves its connections.
-        entrance: what it grants to them.
-        capacity: bytes that may wait for one client before it is disconnected.
+        reception: what receives its connections.
+        connect: makes the protocol of a new connection.
     """
 
     def __init__(
-        self, spec: TransportSpec, engine: Engine, entrance: Entrance, capacity: int
+        self,
+        spec: TransportSpec,
+        reception: Reception,
+        connect: Callable[[], asyncio.Protocol],
     ) -> None:
         self.spec = spec
-        self._engine = engine
-        self._entrance = entrance
-        self._capacity = capacity
-        self._server: asyncio.Server | None = None
+        self._reception = reception
+        self._connect = connect
+        self._servers: list[asyncio.Server] = []
+        self._file = UnixSocketFile(spec.file_name, spec.file_mask) if spec.file_name else None
+
+    @property
+    def is_open(self) -> bool:
+        """Whether it listens."""
+        return self._reception.is_open
+
+    @property
+    def address(self) -> str:
+        """Where it listens, as the configuration has it."""
+        return str(self.spec.inet_addr or self.spec.file_name)
 
     async def open(self) -> None:
         """Listen.
 
         Raises:
-            ListenError: the address is in use, not there or not allowed.
+            TransportError: the address is in use, not there or not allowed, or the certificate
+                cannot be used.
         """
-        address = self.spec.inet_addr
-        assert address is not None  # noqa: S101 - every type but amps-unix has one, checked by compile
         try:
-            self._server = await self._listen(address)
-        except OSError as error:
-            reason = _reason(error)
-            self._engine.log.emit(
-                "11-0002", transport=self.spec.name, address=address, reason=reason
-            )
-            raise ListenError(
-                f"{self.spec.location}: transport {self.spec.name} cannot listen on {address}:"
-                f" {reason}"
+            context = None if self.spec.tls is None else make_server_context(self.spec.tls)
+        except TlsError as error:
+            raise TransportError(
+                f"{self.spec.location}: transport {self.spec.name} cannot be secured: {error}"
             ) from None
-        for listening in self._server.sockets:
-            self._engine.log.emit(
+        try:
+            sockets = self._listen()
+        except OSError as error:
+            raise TransportError(
+                f"{self.spec.location}: transport {self.spec.name} cannot listen on"
+                f" {self.address}: {error.strerror or error}"
+            ) from None
+        self._reception.is_open = True
+        for listening in sockets:
+            self._servers.append(await self._serve(listening, context))
+            self._reception.engine.log.emit(
                 "11-0001",
                 transport=self.spec.name,
                 address=printable_address(listening.getsockname()),
@@ -73,28 +79,44 @@ class Listener:
                 protocol=self.spec.protocol,
             )
 
-    async def _listen(self, address: InetAddr) -> asyncio.Server:
-        return await asyncio.get_running_loop().create_server(
-            lambda: StreamConnection(self._engine, self._entrance, self._capacity),
-            address.host,
-            address.port,
-            family=_FAMILIES[address.family],
-            backlog=_BACKLOG,
-            reuse_address=self.spec.reuse_addr,
-        )
-
     async def close(self) -> None:
         """Listen no more; connections that were accepted are not touched."""
-        if self._server is not None:
-            self._server.close()
-            self._server = None
-            self._engine.log.emit(
-                "11-0003", transport=self.spec.name, address=str(self.spec.inet_addr)
-            )
+        if not self.is_open:
+            return
+        self._reception.is_open = False
+        for server in self._servers:
+            server.close()
+        self._servers.clear()
+        if self._file is not None:
+            self._file.remove()
+        self._reception.engine.log.emit("11-0003", transport=self.spec.name, address=self.address)
 
+    def disconnect_all(self, reason: str) -> None:
+        """Close all connections that were accepted here.
 
-def _reason(error: OSError) -> str:
-    """The system's words for an error; event loops put words of their own around them."""
-    if isinstance(error, socket.gaierror) or not error.errno:
-        return str(error.strerror or error)
-    return os.strerror(error.errno)
+        Args:
+            reason: why; logged with each session's end.
+        """
+        for connection in list(self._reception.connections):
+            connection.disconnect(reason)
+
+    def _listen(self) -> list[socket.socket]:
+        if self._file is not None:
+            return [self._file.listen()]
+        address = self.spec.inet_addr
+        assert address is not None  # noqa: S101 - compile sees to it: an address or a file
+        return listen_on_inet(address, reuse_address=self.spec.reuse_addr)
+
+    async def _serve(
+        self, listening: socket.socket, context: ssl.SSLContext | None
+    ) -> asyncio.Server:
+        loop = asyncio.get_running_loop()
+        if self._file is not None:
+            return await loop.create_unix_server(self._connect, sock=listening, backlog=BACKLOG)
+        return await loop.create_server(
+            self._connect,
+            sock=listening,
+            backlog=BACKLOG,
+            ssl=context,
+            ssl_handshake_timeout=None if context is None else HANDSHAKE_SECONDS,
+        )

@@ -1,79 +1,83 @@
-"""Carries bytes between a stream socket and a session.
+"""Connections that carry frames as a stream of bytes: tcp, tcps and amps-unix.
 
-The shell decides nothing. It owns the three things that only it can see: that the peer reads too
-slowly (what the socket does not take waits in the transport, and is limited), that it is gone, and
-that a connection being closed must not linger for a peer that reads no more.
+How a connection begins is the peer's choice: with frames, with an HTTP preflight, compressed
+(server/wire/opening.py). Once that is known, plain frames take the shortest way.
 """
 
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Final, cast
+from typing import TYPE_CHECKING, Final
+
+from server.subscriptions.outbox import is_worth_flushing
+from server.transports.connection import Connection, Reception
+from server.wire.compression import Compression
+from server.wire.framing import FrameError
+from server.wire.opening import Opening
 
 if TYPE_CHECKING:
-    from server.engine import Engine
-    from server.session import Entrance, Session
+    from server.session import Session
 
-_LINGER_SECONDS: Final = 5.0
+_LONG_READ: Final = 64 * 1024
+"""Bytes that a read gives only if the peer is ahead of us, and has more waiting."""
 
 
-class StreamConnection(asyncio.Protocol):
-    """One accepted connection.
+class StreamConnection(Connection):
+    """One accepted connection that carries a stream of frames."""
 
-    Args:
-        engine: the engine that serves it.
-        entrance: what the transport that accepted it grants.
-        capacity: bytes that may wait for the peer before it is disconnected as a slow client.
-    """
-
-    def __init__(self, engine: Engine, entrance: Entrance, capacity: int) -> None:
-        self._engine = engine
-        self._entrance = entrance
-        self._capacity = capacity
-        self._transport: asyncio.Transport | None = None
-        self._session: Session | None = None
-
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Begin a session."""
-        self._transport = cast(asyncio.Transport, transport)  # uvloop's are by duck typing only
-        address = printable_address(transport.get_extra_info("peername"))
-        self._session = self._engine.connect(self._entrance, address, self._write, self._hang_up)
+    def __init__(self, reception: Reception) -> None:
+        super().__init__(reception)
+        self._is_plain = False  # whether what comes is known to be frames and nothing else
+        self._opening = Opening()
+        self._compression: Compression | None = None
 
     def data_received(self, data: bytes) -> None:
         """Let the session obey, and everybody concerned hear of it."""
-        if self._session is not None:
-            self._session.feed(data)
-            self._engine.flush()
-
-    def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002 - why does not matter
-        """End the session; the peer is gone."""
-        if self._session is not None:
-            self._session.lost()
-            self._session = None
-            self._engine.flush()
-
-    def _write(self, data: bytes) -> None:
-        transport = self._transport
-        if transport is None or transport.is_closing():
+        session = self._session
+        if session is None:
             return
-        transport.write(data)
-        if transport.get_write_buffer_size() > self._capacity and self._session is not None:
-            self._engine.log.emit("70-0004", client=self._session.client_name)
-            self._session.close("slow client")
-            transport.abort()
+        if self._is_plain:
+            session.feed(data)
+        else:
+            self._receive(session, data)
+        if len(data) < _LONG_READ or is_worth_flushing(self._engine.waiting_outboxes):
+            self._engine.flush()
+        else:
+            asyncio.get_running_loop().call_soon(self._engine.flush)
 
-    def _hang_up(self) -> None:
-        transport = self._transport
-        if transport is None:
-            return
-        self._engine.flush()
-        transport.close()
-        asyncio.get_running_loop().call_later(_LINGER_SECONDS, transport.abort)
+    def _begin(self) -> None:
+        self._begin_session(self._reception.entrance, self._send_frames)
 
+    def _receive(self, session: Session, data: bytes) -> None:
+        try:
+            if not self._opening.is_complete:
+                data = self._open(data)
+            if self._compression is None:
+                session.feed(data)
+            else:
+                for piece in self._compression.decompress(data):
+                    session.feed(piece)
+                    if not session.is_open:
+                        break
+        except FrameError as error:
+            session.give_up(error)
 
-def printable_address(address: object) -> str:
-    """A socket address as people write it."""
-    if isinstance(address, tuple):
-        host, port = address[:2]
-        return f"[{host}]:{port}" if ":" in str(host) else f"{host}:{port}"
-    return str(address or "local socket")
+    def _open(self, data: bytes) -> bytes:
+        opening = self._opening
+        try:
+            data = opening.feed(data)
+        finally:
+            if opening.reply:
+                self._send(opening.reply)
+                opening.reply = b""
+        if opening.has_partial_request:
+            self._limit_handshake()
+        else:
+            self._end_handshake()
+        if opening.is_compressed:
+            self._compression = Compression()
+        self._is_plain = opening.is_complete and not opening.is_compressed
+        return data
+
+    def _send_frames(self, data: bytes) -> None:
+        self._send(data if self._compression is None else self._compression.compress(data))

@@ -10,9 +10,9 @@ from typing import Any
 from server.engine import Engine, Settings
 from server.expressions import BUILTINS
 from server.message_types.registry import MessageTypes
-from server.security.authentication import make_authenticator
+from server.security.authentication import AcceptAll
 from server.security.entitlement import make_entitlement
-from server.session import Entrance
+from server.session import Entrance, Link
 from tests.support.raw import frame
 
 
@@ -64,7 +64,7 @@ class SimulatedClock:
 class Core:
     """An engine, and what a test sees of it."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, require_logon: bool = True, message_type: str | None = None) -> None:
         self.log = RecordingLog()
         self.clock = SimulatedClock()
         declared = MessageTypes()
@@ -72,14 +72,15 @@ class Core:
         settings = Settings(
             instance_name="core",
             message_types=self.types,
+            message_type_modules={name: name for name in self.types},
             functions=BUILTINS,
             regex_topics=True,
         )
         self.engine = Engine(settings, self.log, self.clock)
         self.entrance = Entrance(
             transport="test",
-            message_type=None,
-            authenticator=make_authenticator(None),
+            message_type=message_type,
+            authenticator=AcceptAll(require_logon, require_user_name=False, trust_user_name=True),
             entitlement=make_entitlement(None),
         )
 
@@ -101,7 +102,8 @@ class CorePeer:
         self.received = b""
         self.hung_up = False
         self._core = core
-        self._session = core.engine.connect(core.entrance, "test", self._take, self._hang_up)
+        link = Link("test", self._take, self._hang_up)
+        self._session = core.engine.connect(core.entrance, link)
 
     def send(self, header: dict[str, Any], body: bytes = b"") -> None:
         """Send one frame."""

@@ -34,9 +34,11 @@ def test_one_id_is_explained(capsys: pytest.CaptureFixture[str]) -> None:
             [
                 "AMPS Message 70-0004 [level = error]",
                 "AMPS Message 70-0011 [level = warning]",
+                "AMPS Message 70-0012 [level = info]",
+                "AMPS Message 70-0013 [level = error]",
                 "AMPS Message 70-0020 [level = warning]",
             ],
-            "Found 3 errors matching '70-'.",
+            "Found 5 errors matching '70-'.",
         ),
         ("1f-0004", ["AMPS Message 1F-0004 [level = info]"], "Found 1 error matching '1f-0004'."),
     ],

@@ -38,6 +38,8 @@ alike = st.one_of(
             st.sampled_from(strategies.DOUBLES),
             st.sampled_from(strategies.WORDS),
             st.sampled_from([1, 2.5, 3]),
+            st.sampled_from([0.5, -2.0, float("nan"), float("inf")]),
+            st.sampled_from([2**62, -(2**62), 2**63 - 1, -(2**63), 3]),
         )
     )
 )
@@ -105,14 +107,23 @@ def test_long_arrays_compare_as_all_their_pairs_do(
     assert semantics.COMPARATORS[sign](left, right) is model.compare(sign, left, right)
 
 
+FEW: list[list[Value]] = [[0.0, 1.5, 3.5], [0, 1, 4], ["1", "1a", "2"], ["", "0.5", None, 2]]
+few_values = st.sampled_from(FEW).flatmap(
+    lambda known: st.lists(st.sampled_from(known), min_size=17, max_size=20)
+)
+
+
 @settings(max_examples=200, deadline=None)
-@given(st.data())
-def test_long_arrays_of_few_values_compare_as_all_their_pairs_do(data: st.DataObject) -> None:
-    sign = data.draw(st.sampled_from(sorted(semantics.COMPARATORS)))
-    known = data.draw(st.lists(strategies.scalars, min_size=1, max_size=3))
-    few = st.lists(st.sampled_from(known), min_size=17, max_size=20)
-    left, right = data.draw(few), data.draw(few)
+@given(st.sampled_from(sorted(semantics.COMPARATORS)), few_values, few_values)
+def test_long_arrays_of_few_values_compare_as_all_their_pairs_do(
+    sign: str, left: list[Value], right: list[Value]
+) -> None:
     assert semantics.COMPARATORS[sign](left, right) is model.compare(sign, left, right)
+
+
+def test_a_word_between_numerals_is_above_all_numbers() -> None:
+    assert semantics.less([9] * 20, ["1", "1a", "2"] * 10) is True
+    assert semantics.less([9] * 20, ["1", "2"] * 10) is False
 
 
 @settings(max_examples=300, deadline=None)
@@ -190,8 +201,45 @@ def test_long_chains_are_no_deep_trees() -> None:
     assert not predicate((20_000,))
 
 
+@pytest.mark.parametrize("text", ["-/a", "/a / /b", "/a % /b", "/a + /b", "/a - /b", "/a * /b"])
+@pytest.mark.parametrize(
+    "row",
+    [
+        (7, -2),
+        (-7, 2),
+        (7, 0),
+        (2**62, 2**62),
+        (-(2**63), -1),
+        (2**40, 2**40),
+        (7.5, 0.0),
+        (1, None),
+    ],
+)
+def test_arithmetic_of_columns_is_that_of_rows(
+    text: str, row: tuple[int | float, int | float | None]
+) -> None:
+    tree = parse(f"{text} >= 3 OR {text} < 3")
+    for kept in (parse(text), tree):
+        width = len(slots(kept))
+        evaluate_everywhere(kept, [row[:width], (6, 3)[:width]], BUILTINS, NO_CONTEXT)
+
+
+@pytest.mark.parametrize("sign", sorted(semantics.COMPARATORS))
+@pytest.mark.parametrize("literal", ["'word'", "'2'", "'2.0'", "2", "''", "NULL"])
+@pytest.mark.parametrize(
+    "column", [[float("nan"), 2.0, None], [2, 3, None], ["2", "word", None], [2, 2.5, 9.0]]
+)
+def test_comparisons_of_columns_are_those_of_rows(
+    sign: str, literal: str, column: list[Value]
+) -> None:
+    for text in (f"/a {sign} {literal}", f"{literal} {sign} /a", f"NOT /a {sign} {literal}"):
+        evaluate_everywhere(parse(text), [(value,) for value in column], BUILTINS, NO_CONTEXT)
+
+
 def test_the_deepest_tree_compiles() -> None:
-    nested = "UPPER(" * 98 + "/a" + ")" * 98
-    assert compile_filter(parse(f"{nested} = 'X'"))(("x",))
+    for function in ("UPPER(", "COALESCE(", "IF(1, ", "ARRAY_SUM("):
+        closing = ", 0)" if function == "IF(1, " else ")"
+        nested = function * 99 + "/a" + closing * 99
+        assert compile_filter(parse(nested))(("7",))
     negated = "NOT (" * 48 + "/a" + ")" * 48
     assert compile_filter(parse(negated))((1,))

@@ -34,7 +34,7 @@ def _to_string(array: Value, delimiter: Value, replacement: Value) -> str | None
         return None
     null = semantics.text(replacement) or ""
     texts = [semantics.text(element) or null for element in elements(array)]
-    return joined((semantics.text(delimiter) or "").join(texts))
+    return joined(texts, semantics.text(delimiter) or "")
 
 
 FUNCTIONS: Final = (

@@ -9,7 +9,7 @@ from typing import Final
 
 from server.expressions import semantics
 from server.expressions.functions.registry import Function, Parameter
-from server.expressions.octets import from_octets, joined
+from server.expressions.octets import LONGEST_TEXT, from_octets, joined
 from server.expressions.patterns import Regex
 from server.message_types.base import Value
 
@@ -25,8 +25,8 @@ def _instr(whole: bytes, part: bytes) -> int:
     return whole.find(part) + 1
 
 
-def _concat(*values: Value) -> str:
-    return joined("".join(semantics.text(value) or "" for value in values))
+def _concat(*values: Value) -> str | None:
+    return joined([semantics.text(value) or "" for value in values])
 
 
 def _substr(whole: bytes, start: int, length: int | None = None) -> str:
@@ -44,8 +44,11 @@ def _right(whole: bytes, count: int) -> str:
     return from_octets(whole[max(len(whole) - max(count, 0), 0) :])
 
 
-def _replace(whole: bytes, part: bytes, replacement: Value) -> str:
-    return from_octets(whole.replace(part, semantics.octets(replacement) or b""))
+def _replace(whole: bytes, part: bytes, replacement: Value) -> str | None:
+    new = semantics.octets(replacement) or b""
+    if len(whole) + whole.count(part) * len(new) > LONGEST_TEXT:
+        return None
+    return from_octets(whole.replace(part, new))
 
 
 def _regexp_replace(whole: Value, pattern: Regex, replacement: Value) -> str | None:

@@ -1,0 +1,115 @@
+"""Where a bookmark subscription has got to, and which messages it has had already.
+
+A bookmark is `publisher|sequence|`, two numbers: for one publisher, a message with a higher
+sequence is a later one. Between publishers bookmarks have no order; where a subscription stands is
+the bookmark of the message that came last. After a reconnect, replay resumes behind it. The server
+may hand out messages twice then, for example since it is another server, where messages of
+different publishers stand in another order: those are recognised by their publisher and sequence
+and dropped (AMPS User Guide, Replaying Messages with Bookmark Subscription).
+
+The server also says from time to time up to where its log is safe on every replica: a `persisted`
+acknowledgement with a bookmark. That is the point that every server knows, so it is offered to the
+server beside the last message's; of several bookmarks the server takes the earliest.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+EPOCH: Final = "0"
+"""The beginning of the transaction log."""
+NOW: Final = "0|1|"
+"""The end of the transaction log."""
+MOST_RECENT: Final = "recent"
+"""Where the subscription of the same id stood last, or `EPOCH`; this is never sent to a server."""
+
+_RANGE: Final = re.compile(r"[\[(].*:(?P<end>[^:]*[\])])")
+"""A replay with a stopping point: `[begin:end)`."""
+
+_PUBLISHERS_KEPT: Final = 65_536
+"""Of more publishers than that, those that have been silent longest are forgotten."""
+
+
+class BookmarkTrail:
+    """The progress of one subscription.
+
+    Args:
+        start: the bookmark that the subscription began with.
+
+    Attributes:
+        has_records: whether all records have come, for a subscription that began with a query.
+    """
+
+    __slots__ = ("_latest", "_received", "_safe", "_start", "has_records")
+
+    def __init__(self, start: str) -> None:
+        self._start = start
+        self._received: str | None = None
+        self._safe: str | None = None
+        self.has_records = False
+        self._latest: dict[str, int] = {}  # publisher -> sequence; the last heard of comes last
+
+    @property
+    def resume_from(self) -> str:
+        """The bookmark, or list of them, to resume with."""
+        if self._received is None:
+            # A replay begins where it was to begin; but "now" was when it was first asked for.
+            return self._safe if self._safe is not None and self._start == NOW else self._start
+        point = self._received
+        if self._safe is not None and self._safe != point:
+            point = f"{self._safe},{point}"
+        limits = _RANGE.fullmatch(self._start)
+        return point if limits is None else f"({point}:{limits['end']}"
+
+    def is_new(self, bookmark: str) -> bool:
+        """Take note of a message.
+
+        Args:
+            bookmark: its bookmark.
+
+        Returns:
+            Whether it has not come before.
+        """
+        publisher, _, rest = bookmark.partition("|")
+        number = rest.partition("|")[0]
+        if number.isdecimal():
+            sequence = int(number)
+            known = self._latest.pop(publisher, -1)
+            self._latest[publisher] = max(known, sequence)
+            if sequence <= known:
+                return False
+            if len(self._latest) > _PUBLISHERS_KEPT:
+                del self._latest[next(iter(self._latest))]
+        self._received = bookmark
+        return True
+
+    def persisted(self, bookmark: str) -> None:
+        """The server's log is safe everywhere up to this bookmark."""
+        self._safe = bookmark
+
+
+class BookmarkStore:
+    """The trails of a client's bookmark subscriptions, by subscription id, in memory."""
+
+    def __init__(self) -> None:
+        self._trails: dict[str, BookmarkTrail] = {}
+
+    def most_recent(self, sub_id: str) -> str:
+        """The bookmark, or list of them, with which the subscription would resume."""
+        trail = self._trails.get(sub_id)
+        return EPOCH if trail is None else trail.resume_from
+
+    def follow(self, sub_id: str, bookmark: str) -> BookmarkTrail:
+        """Begin a subscription, or go on with the one that had this id.
+
+        Args:
+            sub_id: its id.
+            bookmark: where the caller wants it to begin.
+
+        Returns:
+            Its trail, which says where to begin.
+        """
+        if bookmark != MOST_RECENT:
+            self._trails[sub_id] = BookmarkTrail(bookmark)
+        return self._trails.setdefault(sub_id, BookmarkTrail(EPOCH))

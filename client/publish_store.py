@@ -1,0 +1,121 @@
+"""Messages that were published and are not known to be persisted.
+
+A publisher numbers its messages; the number and the client's name identify a message for ever, so
+that one sent twice is stored once. The store gives out the numbers and keeps each message until the
+server has acknowledged it as persisted, or has refused it. After a reconnect whatever is left is
+sent again (AMPS User Guide, Guaranteed Publishing; Durable Publishing).
+
+A successful acknowledgement of a number covers all numbers below it (Acknowledgment Conflation and
+Publish Acknowledgments). The numbers kept are therefore one growing run, except for refused
+messages that are missing from it.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator
+from typing import Final, NamedTuple
+
+DEFAULT_CAPACITY: Final = 256 * 1024 * 1024
+"""Bytes in a publish store unless it is made with another capacity."""
+
+_OVERHEAD: Final = 200
+"""What a message in the store costs besides its header and body, in bytes, roughly."""
+
+
+class StoredMessage(NamedTuple):
+    """A message in a publish store.
+
+    Attributes:
+        sequence: its number.
+        header: the header of its publish command, encoded.
+        body: its data.
+    """
+
+    sequence: int
+    header: bytes
+    body: bytes
+
+
+class PublishStore:
+    """The messages of one client name, in memory.
+
+    Args:
+        capacity: bytes from which on the store is full. A full store takes a message none the less;
+            whoever publishes asks first, and waits.
+    """
+
+    def __init__(self, capacity: int = DEFAULT_CAPACITY) -> None:
+        self.capacity = capacity
+        self._messages: deque[StoredMessage] = deque()
+        self._last = 0
+        self._bytes = 0
+
+    def __len__(self) -> int:
+        return len(self._messages)
+
+    def __iter__(self) -> Iterator[StoredMessage]:
+        """The messages that are not known to be persisted, oldest first."""
+        return iter(self._messages)
+
+    @property
+    def last_sequence(self) -> int:
+        """The highest number given out, or known to the server; 0 before the first."""
+        return self._last
+
+    @property
+    def is_full(self) -> bool:
+        """Whether to wait for acknowledgements before the next message."""
+        return self._bytes >= self.capacity
+
+    def holds_up_to(self, sequence: int) -> bool:
+        """Whether some message with this number or a lower one is not known to be persisted."""
+        return bool(self._messages) and self._messages[0].sequence <= sequence
+
+    def add(self, header_start: bytes, body: bytes) -> StoredMessage:
+        """Number a message and keep it.
+
+        Args:
+            header_start: the header's JSON without its closing brace.
+            body: the message's data.
+
+        Returns:
+            What to send.
+        """
+        self._last += 1
+        message = StoredMessage(self._last, b'%b,"s":%d}' % (header_start, self._last), body)
+        self._messages.append(message)
+        self._bytes += _size(message)
+        return message
+
+    def persisted(self, sequence: int) -> None:
+        """The server has every message up to a number."""
+        messages = self._messages
+        while messages and messages[0].sequence <= sequence:
+            self._bytes -= _size(messages.popleft())
+
+    def refused(self, sequence: int) -> StoredMessage | None:
+        """The server will not take one message, however often it is sent.
+
+        Returns:
+            The message; None if the store does not have it.
+        """
+        for position, message in enumerate(self._messages):
+            if message.sequence == sequence:
+                del self._messages[position]
+                self._bytes -= _size(message)
+                return message
+        return None
+
+    def logged_on(self, sequence: int) -> None:
+        """The server's logon acknowledgement says which number of ours it has persisted last.
+
+        That may be a number of an earlier run under the same client name: numbering goes on behind
+        it, because the server drops what has an old number.
+        """
+        self.persisted(sequence)
+        self._last = max(self._last, sequence)
+
+
+def _size(message: StoredMessage) -> int:
+    return len(message.header) + len(message.body) + _OVERHEAD

@@ -1,0 +1,90 @@
+"""What the log says first: which program starts where, with which configuration.
+
+Whoever reads the log of a start that went wrong, months later and on another machine, has only this
+to know what was running.
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+import resource
+import shlex
+import time
+from collections.abc import Sequence
+from typing import Final
+
+from config_schema.problems import Problems, Severity
+from config_schema.spec import InstanceSpec
+from config_schema.version import AMPS_VERSION, VERSION
+from server.events.log import EventLog
+
+_PROBLEM_IDS: Final = {
+    Severity.ERROR: "00-0008",
+    Severity.WARNING: "00-0009",
+    Severity.INFO: "00-0010",
+}
+
+_LIMITS: Final = {
+    "open files": resource.RLIMIT_NOFILE,
+    "address space": resource.RLIMIT_AS,
+    "locked memory": resource.RLIMIT_MEMLOCK,
+    "core file": resource.RLIMIT_CORE,
+    "file size": resource.RLIMIT_FSIZE,
+}
+
+
+def announce(
+    spec: InstanceSpec,
+    log: EventLog,
+    problems: Problems,
+    expanded: str,
+    command_line: Sequence[str],
+) -> None:
+    """Write to the log what is about to start, and what its configuration should be told.
+
+    Args:
+        spec: the instance.
+        log: where to.
+        problems: what the check of the configuration found.
+        expanded: the whole configuration as it is used.
+        command_line: the program and its arguments.
+    """
+    path = spec.location.file
+    log.emit("00-0001", version=VERSION, amps_version=AMPS_VERSION)
+    log.emit("00-0004", instance=spec.name, version=VERSION, pid=os.getpid(), path=path)
+    log.emit("00-0030", arguments=shlex.join(command_line))
+    _announce_host(log)
+    log.emit("00-0002", path=path, text=expanded)
+    for problem in problems:
+        log.emit(
+            _PROBLEM_IDS[problem.severity],
+            location=problem.location,
+            element=problem.element,
+            problem=problem.message,
+            hint=problem.hint,
+        )
+    for topic in spec.sow:
+        if topic.name_has_regex_characters:
+            log.emit("00-0007", topic=topic.name)
+
+
+def _announce_host(log: EventLog) -> None:
+    now = time.localtime()
+    log.emit("01-0019", zone=now.tm_zone, offset=time.strftime("%z", now))
+    system = platform.uname()
+    log.emit("00-0032", system=f"{system.system} {system.release} {system.machine}")
+    log.emit(
+        "00-0033",
+        processors=len(os.sched_getaffinity(0)),
+        memory_bytes=os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"),
+    )
+    log.emit("00-0054", limits=", ".join(map(_limit, _LIMITS)))
+
+
+def _limit(name: str) -> str:
+    soft, hard = (
+        "unlimited" if value == resource.RLIM_INFINITY else str(value)
+        for value in resource.getrlimit(_LIMITS[name])
+    )
+    return f"{name} {soft}" if soft == hard else f"{name} {soft} (at most {hard})"

@@ -1,0 +1,74 @@
+"""In which form a subscriber wants its messages."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from server.message_types.base import BodyError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from server.message_types.base import MessageType
+    from server.message_types.selection import Selection
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class SelectList:
+    """The fields that a subscriber wants of each message.
+
+    Attributes:
+        text: the list as sent, which tells lists apart.
+        selection: what it says.
+        message_type: how bodies are taken apart.
+    """
+
+    text: str
+    selection: Selection
+    message_type: MessageType
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, SelectList) and self.text == other.text
+
+    def __hash__(self) -> int:
+        return hash(self.text)
+
+    def apply(self, body: bytes) -> bytes:
+        """Leave of a body what the list lets through; one that cannot be parsed goes as it is."""
+        try:
+            return self.message_type.select(body, self.selection)
+        except BodyError:
+            return body
+
+
+@dataclass(frozen=True, slots=True)
+class Presentation:
+    """What is added to, or left out of, the messages of a subscription.
+
+    Attributes:
+        select: the fields that the body is cut down to, None for all of it.
+        timestamp: whether the header says when the server received the message.
+        pretty: makes the body readable, None to leave it as it is.
+    """
+
+    select: SelectList | None = None
+    timestamp: bool = False
+    pretty: Callable[[bytes], bytes] | None = None
+
+    @property
+    def changes_bodies(self) -> bool:
+        """Whether bodies are not passed on as they were published."""
+        return self.select is not None or self.pretty is not None
+
+    def present(self, bodies: Sequence[bytes]) -> Sequence[bytes]:
+        """The bodies in the form that is wanted."""
+        if self.select is not None:
+            bodies = [self.select.apply(body) for body in bodies]
+        if self.pretty is not None:
+            bodies = [self.pretty(body) for body in bodies]
+        return bodies
+
+
+AS_PUBLISHED = Presentation()
+"""The form that most subscribers want: bodies verbatim."""

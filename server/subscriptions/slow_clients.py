@@ -1,0 +1,313 @@
+"""What waits for clients that read more slowly than messages arrive for them, and its limits.
+
+    online   bytes that the socket does not take wait in memory
+      |  ^   over the client's share of the memory, or as the largest when all of it is used up
+      v  |   everything has been read
+    offline  bytes wait in a file
+      |      over the client's share of the disk, or as the largest when all of it is used up;
+      v      or, in either state, when the oldest byte has waited too long
+    disconnected
+
+Clients of a transport, or of all transports that set no limits of their own, share a pool. What
+waits is a stream of bytes that have already been framed, so that it may be cut anywhere.
+
+Source: AMPS User Guide, Slow Client Management and Capacity Limits.
+"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import IO, TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from server.clock import Clock
+    from server.engine import Log
+
+_SLICE: Final = 256 * 1024
+"""Bytes handed to a socket at once."""
+
+_MARKS_PER_LIFETIME: Final = 100
+"""How finely the age of what waits is kept, in parts of the age limit."""
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What the clients of a pool may make the server keep.
+
+    Attributes:
+        memory: bytes in memory, all clients together.
+        disk: bytes on disk, all clients together.
+        directory: where files for offlined clients are.
+        share: the part of either that one client may use, from 0 to 1.
+        age: seconds that a byte may wait, None for any time.
+    """
+
+    memory: int
+    disk: int
+    directory: str
+    share: float
+    age: float | None
+
+
+class Pool:
+    """The clients that share limits.
+
+    Args:
+        limits: the limits.
+
+    Attributes:
+        memory_used: bytes that wait in memory.
+        disk_used: bytes that wait on disk.
+    """
+
+    def __init__(self, limits: Limits) -> None:
+        self.limits = limits
+        self.memory_used = 0
+        self.disk_used = 0
+        self.waiting: set[Backlog] = set()
+
+    def enforce(self, client: Backlog) -> None:
+        """Offline or disconnect clients after more has been kept for one of them."""
+        limits = self.limits
+        if client.memory_used > limits.memory * limits.share:
+            client.go_offline()
+        while self.memory_used > limits.memory:
+            max(self.waiting, key=lambda one: one.memory_used).go_offline()
+        if client.disk_used > limits.disk * limits.share:
+            client.give_up()
+        while self.disk_used > limits.disk:
+            max(self.waiting, key=lambda one: one.disk_used).give_up()
+
+
+class Backlog:
+    """What waits for one client.
+
+    Args:
+        pool: the clients that it shares limits with.
+        clock: tells the age of what waits.
+        log: where offlining and disconnecting is said.
+        client_name: the client, for the log.
+        write: takes bytes for the socket.
+        disconnect: closes the connection at once, dropping what waits.
+
+    Attributes:
+        memory_used: bytes that wait in memory.
+        disk_used: bytes that wait on disk.
+    """
+
+    def __init__(
+        self,
+        pool: Pool,
+        clock: Clock,
+        log: Log,
+        client_name: Callable[[], str],
+        write: Callable[[bytes | memoryview], None],
+        disconnect: Callable[[], None],
+    ) -> None:
+        self.memory_used = 0
+        self.disk_used = 0
+        self._pool = pool
+        self._clock = clock
+        self._log = log
+        self._client_name = client_name
+        self._write = write
+        self._disconnect = disconnect
+        self._is_stalled = False
+        self._is_closed = False
+        self._queue: deque[bytes | memoryview] = deque()
+        self._file: IO[bytes] | None = None
+        self._read_at = 0
+        self._ages = _Ages(pool.limits.age)
+        self._cancel_age_check: Callable[[], None] | None = None
+
+    @property
+    def is_behind(self) -> bool:
+        """Whether the client has not read everything that it was sent."""
+        return self._is_stalled or self.is_waiting
+
+    @property
+    def is_waiting(self) -> bool:
+        """Whether anything is kept for the client besides what the socket has taken."""
+        return self.memory_used + self.disk_used > 0
+
+    def send(self, data: bytes) -> None:
+        """Send bytes to the client, now or when it is ready for them."""
+        if self._is_closed:
+            return
+        if not self.is_behind and len(data) <= _SLICE:
+            self._write(data)
+            return
+        self._keep(data)
+        self._pump()
+        if self.is_waiting:
+            self._pool.enforce(self)
+            self._watch_age()
+
+    def stall(self) -> None:
+        """The socket takes no more for now."""
+        self._is_stalled = True
+
+    def resume(self) -> None:
+        """The socket takes more."""
+        self._is_stalled = False
+        self._pump()
+
+    def go_offline(self) -> None:
+        """Move what waits to disk, and let what follows wait there."""
+        if self._file is None:
+            self._log.emit("70-0011", client=self._client_name())
+            try:
+                self._file = tempfile.TemporaryFile(  # noqa: SIM115 - open as long as it is needed
+                    dir=self._pool.limits.directory
+                )
+            except OSError as error:
+                self._lose(error)
+                return
+        while self._queue:
+            chunk = self._queue.popleft()
+            self._account(memory=-len(chunk))
+            if not self._spill(chunk):
+                return
+
+    def give_up(self) -> None:
+        """Disconnect the client; what waits is dropped."""
+        if not self._is_closed:
+            self._log.emit("70-0004", client=self._client_name())
+            self.close()
+            self._disconnect()
+
+    def close(self) -> None:
+        """Drop what waits; the connection has ended."""
+        self._is_closed = True
+        self._queue.clear()
+        self._account(memory=-self.memory_used, disk=-self.disk_used)
+        if self._file is not None:
+            self._file.close()
+            self._file = None
+        if self._cancel_age_check is not None:
+            self._cancel_age_check()
+            self._cancel_age_check = None
+
+    def _keep(self, data: bytes) -> None:
+        self._ages.add(len(data), self._clock.now())
+        if self._file is not None:
+            self._spill(data)
+        else:
+            self._queue.append(data)
+            self._account(memory=len(data))
+
+    def _spill(self, data: bytes | memoryview) -> bool:
+        assert self._file is not None  # noqa: S101 - only offline clients spill
+        try:
+            self._file.seek(0, os.SEEK_END)
+            self._file.write(data)
+        except OSError as error:
+            self._lose(error)
+            return False
+        self._account(disk=len(data))
+        return True
+
+    def _lose(self, error: OSError) -> None:
+        self._log.emit("70-0013", client=self._client_name(), reason=error)
+        self.give_up()
+
+    def _pump(self) -> None:
+        """Hand what waits to the socket, oldest first, until it is stalled again."""
+        while not self._is_stalled and not self._is_closed:
+            piece = self._take()
+            if piece is None:
+                return
+            self._ages.remove(len(piece))
+            self._write(piece)
+
+    def _take(self) -> bytes | memoryview | None:
+        if self._file is not None:
+            return self._take_from_disk(self._file)
+        if not self._queue:
+            return None
+        chunk = self._queue.popleft()
+        if len(chunk) > _SLICE:
+            view = memoryview(chunk)
+            chunk, rest = view[:_SLICE], view[_SLICE:]
+            self._queue.appendleft(rest)
+        self._account(memory=-len(chunk))
+        return chunk
+
+    def _take_from_disk(self, file: IO[bytes]) -> bytes | None:
+        file.seek(self._read_at)
+        piece = file.read(_SLICE)
+        self._read_at += len(piece)
+        self._account(disk=-len(piece))
+        if not self.disk_used:
+            file.close()
+            self._file = None
+            self._read_at = 0
+            self._log.emit("70-0012", client=self._client_name())
+        return piece or None
+
+    def _account(self, memory: int = 0, disk: int = 0) -> None:
+        self.memory_used += memory
+        self.disk_used += disk
+        self._pool.memory_used += memory
+        self._pool.disk_used += disk
+        if self.is_waiting:
+            self._pool.waiting.add(self)
+        else:
+            self._pool.waiting.discard(self)
+
+    def _watch_age(self) -> None:
+        limit = self._pool.limits.age
+        if limit is None or self._cancel_age_check is not None or self._is_closed:
+            return
+        wait = self._ages.oldest(self._clock.now()) + limit - self._clock.now()
+        self._cancel_age_check = self._clock.call_later(max(wait, 0.0), self._check_age)
+
+    def _check_age(self) -> None:
+        self._cancel_age_check = None
+        limit = self._pool.limits.age
+        if limit is None or not self.is_waiting:
+            return
+        now = self._clock.now()
+        if now - self._ages.oldest(now) >= limit:
+            self.give_up()
+        else:
+            self._watch_age()
+
+
+class _Ages:
+    """Since when the oldest byte of a stream has been waiting, in coarse steps.
+
+    Args:
+        limit: the age that matters, in seconds; None if none does.
+    """
+
+    def __init__(self, limit: float | None) -> None:
+        self._step = None if limit is None else limit / _MARKS_PER_LIFETIME
+        self._marks: deque[tuple[float, int]] = deque()  # since when, bytes
+
+    def add(self, size: int, now: float) -> None:
+        """Bytes have joined the end of the stream."""
+        if self._step is None:
+            return
+        if self._marks and now - self._marks[-1][0] < self._step:
+            since, waiting = self._marks.pop()
+            self._marks.append((since, waiting + size))
+        else:
+            self._marks.append((now, size))
+
+    def remove(self, size: int) -> None:
+        """Bytes have left from the front of the stream."""
+        while self._marks and size:
+            since, waiting = self._marks.popleft()
+            if waiting > size:
+                self._marks.appendleft((since, waiting - size))
+                return
+            size -= waiting
+
+    def oldest(self, now: float) -> float:
+        """When the byte at the front joined; `now` for an empty stream."""
+        return self._marks[0][0] if self._marks else now

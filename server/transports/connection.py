@@ -1,0 +1,180 @@
+"""What all connections have in common, whatever they carry.
+
+The shells decide nothing. They own the things that only they can see: that the peer reads too
+slowly (what the socket does not take waits in the transport, and is limited), that it is gone, and
+that a connection being closed must not linger for a peer that reads no more.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final, cast
+
+from server.session import Link
+from server.subscriptions.slow_clients import Backlog, Pool
+
+if TYPE_CHECKING:
+    from server.engine import Engine
+    from server.session import Entrance, FrameSource, Session
+
+_LINGER_SECONDS: Final = 5.0
+HANDSHAKE_SECONDS: Final = 10.0
+"""How long a peer may take for the handshake of TLS or HTTP."""
+
+_MAPPED_IPV4: Final = "::ffff:"
+
+
+@dataclass(slots=True, eq=False)
+class Reception:
+    """What receives the connections of one transport.
+
+    Attributes:
+        engine: the engine that serves them.
+        entrance: what the transport grants to them.
+        pool: the clients that share limits for what waits for them.
+        is_open: whether connections are accepted.
+        connections: those that are there.
+    """
+
+    engine: Engine
+    entrance: Entrance
+    pool: Pool
+    is_open: bool = False
+    connections: set[Connection] = field(default_factory=set)
+
+
+class Connection(asyncio.Protocol):
+    """One accepted connection; subclasses know what its bytes mean.
+
+    Args:
+        reception: that of its transport.
+    """
+
+    def __init__(self, reception: Reception) -> None:
+        self._reception = reception
+        self._engine = reception.engine
+        self._transport: asyncio.Transport | None = None
+        self._session: Session | None = None
+        self._handshake_limit: asyncio.TimerHandle | None = None
+        self._is_closing = False
+        self._backlog = Backlog(
+            reception.pool,
+            reception.engine.clock,
+            reception.engine.log,
+            self._client_name,
+            self._put,
+            self._drop_slow_client,
+        )
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Take the connection, unless its transport has been disabled in the meantime."""
+        self._transport = cast(asyncio.Transport, transport)  # uvloop's are by duck typing only
+        if not self._reception.is_open:
+            self._transport.abort()
+            return
+        self._reception.connections.add(self)
+        self._begin()
+
+    def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002 - why does not matter
+        """End the session; the peer is gone."""
+        self._reception.connections.discard(self)
+        self._backlog.close()
+        self._end_handshake()
+        if self._session is not None:
+            self._session.lost()
+            self._session = None
+            self._engine.flush()
+
+    def pause_writing(self) -> None:
+        """The socket takes no more for now."""
+        self._backlog.stall()
+
+    def resume_writing(self) -> None:
+        """The socket takes more."""
+        self._backlog.resume()
+        if self._is_closing and not self._backlog.is_waiting and self._transport is not None:
+            self._transport.close()
+
+    def disconnect(self, reason: str) -> None:
+        """Close the connection, after everything that the peer has been sent.
+
+        Args:
+            reason: why; logged if there is a session.
+        """
+        if self._session is not None:
+            self._session.close(reason)
+        else:
+            self._close()
+
+    def _begin(self) -> None:
+        """Do what is to be done before the peer has sent anything."""
+        raise NotImplementedError
+
+    def _limit_handshake(self) -> None:
+        """Close the connection if the handshake that has begun does not end soon."""
+        if self._handshake_limit is None:
+            self._handshake_limit = asyncio.get_running_loop().call_later(
+                HANDSHAKE_SECONDS, self.disconnect, "connection closed"
+            )
+
+    def _end_handshake(self) -> None:
+        if self._handshake_limit is not None:
+            self._handshake_limit.cancel()
+            self._handshake_limit = None
+
+    def _begin_session(
+        self, entrance: Entrance, sink: Callable[[bytes], None], reader: FrameSource | None = None
+    ) -> None:
+        link = Link(self._address(), sink, self._hang_up, lambda: self._backlog.is_behind)
+        self._session = self._engine.connect(entrance, link, reader)
+
+    def _address(self) -> str:
+        """The peer's address, for the log."""
+        assert self._transport is not None  # noqa: S101 - asked for while connected
+        return printable_address(self._transport.get_extra_info("peername"))
+
+    def _send(self, data: bytes) -> None:
+        """Send bytes to the peer, now or when it is ready for them."""
+        self._backlog.send(data)
+
+    def _put(self, data: bytes | memoryview) -> None:
+        transport = self._transport
+        if transport is not None and not transport.is_closing():
+            transport.write(data)
+
+    def _client_name(self) -> str:
+        return "" if self._session is None else self._session.client_name
+
+    def _drop_slow_client(self) -> None:
+        if self._session is not None:
+            self._session.close("slow client")
+        if self._transport is not None:
+            self._transport.abort()
+
+    def _hang_up(self) -> None:
+        """Close the connection; the session has ended."""
+        self._engine.flush()
+        self._close()
+
+    def _close(self) -> None:
+        if self._transport is None or self._transport.is_closing() or self._is_closing:
+            return
+        self._is_closing = True
+        if not self._backlog.is_waiting:
+            self._transport.close()
+        self._abort_later()
+
+    def _abort_later(self) -> None:
+        """Wait for the peer no longer than a closing connection may take."""
+        if self._transport is not None:
+            asyncio.get_running_loop().call_later(_LINGER_SECONDS, self._transport.abort)
+
+
+def printable_address(address: object) -> str:
+    """A socket address as people write it."""
+    if isinstance(address, tuple):
+        host, port = str(address[0]).removeprefix(_MAPPED_IPV4), address[1]
+        return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+    return str(address or "local socket")

@@ -1,0 +1,72 @@
+"""Connections of the legacy protocols, over tcp, tcps and amps-unix."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from config_schema.spec import MessageTypeSpec
+from server.transports.connection import Reception
+from server.transports.stream import StreamConnection
+from server.wire.legacy.dialect import Dialect
+from server.wire.legacy.envelope import EnvelopeDialect
+from server.wire.legacy.fix import FixDialect
+from server.wire.legacy.peer import LegacyPeer
+
+_FIX_MODULES: Final = ("fix", "nvfix")
+_DIALECTS: Final[dict[str, Dialect]] = {
+    "fix": FixDialect(),
+    "nvfix": FixDialect(),
+    "xml": EnvelopeDialect(namespaces=False),
+    "soap": EnvelopeDialect(namespaces=True),
+}
+LEGACY_PROTOCOLS: Final = tuple(_DIALECTS)
+"""The protocols that are served here."""
+
+
+class LegacyConnection(StreamConnection):
+    """One accepted connection that carries messages of a legacy protocol."""
+
+    def __init__(self, reception: Reception, dialect: Dialect) -> None:
+        super().__init__(reception)
+        self._peer = LegacyPeer(dialect)
+
+    def _begin(self) -> None:
+        self._begin_session(self._reception.entrance, self._send_frames, self._peer)
+
+    def _send_frames(self, data: bytes) -> None:
+        super()._send_frames(self._peer.encode(data))
+
+
+def make_dialect(protocol: str, message_type: MessageTypeSpec | None) -> Dialect:
+    """The format of messages on a transport.
+
+    Args:
+        protocol: one of LEGACY_PROTOCOLS.
+        message_type: the definition of the transport's message type, None for one that needs no
+            definition. FIX headers have the separators of FIX message types.
+
+    Raises:
+        ValueError: header and fields of FIX messages could not be told apart.
+    """
+    dialect = _DIALECTS[protocol]
+    if (
+        not isinstance(dialect, FixDialect)
+        or message_type is None
+        or message_type.module not in _FIX_MODULES
+    ):
+        return dialect
+    configured = FixDialect(
+        _separator(message_type, "FieldSeparator") or dialect.field_separator,
+        _separator(message_type, "HeaderSeparator") or dialect.header_separator,
+    )
+    if configured.field_separator == configured.header_separator:
+        raise ValueError(
+            f"message type {message_type.name} needs a HeaderSeparator"
+            f" other than its FieldSeparator for the protocol {protocol}"
+        )
+    return configured
+
+
+def _separator(message_type: MessageTypeSpec, option: str) -> str | None:
+    code = message_type.options.get(option)
+    return None if code is None else chr(int(code))

@@ -1,0 +1,182 @@
+"""The transports of one instance: what each is made of, opening and closing them by name.
+
+Starting, and enabling or disabling a transport while the instance runs, go through the same
+functions here.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from functools import partial
+from typing import Final
+
+from config_schema.spec import InstanceSpec, SlowClientLimits, TransportSpec
+from server.engine import Engine
+from server.filters.base import FilterError
+from server.filters.registry import make_filters
+from server.limits import has_own_pool, limits_of
+from server.message_types.registry import DECLARED
+from server.security.authentication import make_authenticator
+from server.security.entitlement import make_entitlement
+from server.session import Entrance
+from server.subscriptions.slow_clients import Pool
+from server.transports.connection import Reception
+from server.transports.handshake import Doorkeeper
+from server.transports.legacy import LEGACY_PROTOCOLS, LegacyConnection, make_dialect
+from server.transports.listener import Listener, TransportError
+from server.transports.stream import StreamConnection
+from server.transports.websocket import WebsocketConnection, WebsocketSettings
+from server.wire.legacy.dialect import Dialect
+
+_SERVED_TYPES: Final = ("tcp", "tcps", "amps-unix")
+_SERVED_PROTOCOLS: Final = ("amps", "websocket", *LEGACY_PROTOCOLS)
+_TEXT_MODULES: Final = ("json", "fix", "nvfix", "xml")
+"""Modules of message types whose bodies are text; the others' need binary websocket messages."""
+
+
+class TransportTable:
+    """The transports of an instance, by name.
+
+    Args:
+        spec: the instance's description.
+        engine: the engine that serves their connections.
+
+    Raises:
+        TransportError: a transport's filters cannot be made, or its message type does not suit
+            its protocol.
+    """
+
+    def __init__(self, spec: InstanceSpec, engine: Engine) -> None:
+        self._spec = spec
+        self._engine = engine
+        self._shared_pool = Pool(limits_of(spec.limits))
+        self._protocols = {protocol.name: protocol for protocol in spec.protocols}
+        self._listeners = {
+            transport.name: self._make(transport)
+            for transport in spec.transports
+            if self._is_served(transport)
+        }
+
+    async def open(self) -> None:
+        """Open the transports that are enabled from the start (InitialState).
+
+        Raises:
+            TransportError: one of them cannot be opened. Those before it are open.
+        """
+        for listener in self._listeners.values():
+            if listener.spec.initial_state_enabled:
+                await listener.open()
+
+    async def close(self) -> None:
+        """Close all transports, in reverse order; connections are not touched."""
+        for listener in reversed(self._listeners.values()):
+            await listener.close()
+
+    async def enable(self, name: str) -> None:
+        """Open a transport, if it is not open.
+
+        Raises:
+            TransportError: there is none of this name, or it cannot be opened.
+        """
+        listener = self._find(name)
+        if not listener.is_open:
+            self._engine.log.emit("07-0048", transport=name)
+            await listener.open()
+
+    async def disable(self, name: str) -> None:
+        """Close a transport and disconnect its clients, if it is open.
+
+        Raises:
+            TransportError: there is none of this name.
+        """
+        listener = self._find(name)
+        if listener.is_open:
+            self._engine.log.emit("07-0047", transport=name)
+            await listener.close()
+            listener.disconnect_all("")  # the entry before says why; real servers give no reason
+
+    def _find(self, name: str) -> Listener:
+        listener = self._listeners.get(name)
+        if listener is None:
+            known = ", ".join(self._listeners) or "none"
+            raise TransportError(
+                f"there is no transport named {name!r}; the transports are {known}"
+            )
+        return listener
+
+    def _is_served(self, transport: TransportSpec) -> bool:
+        """Whether this version can open a transport; if not, the configuration check says so."""
+        return (
+            transport.type in _SERVED_TYPES and self._base_protocol(transport) in _SERVED_PROTOCOLS
+        )
+
+    def _base_protocol(self, transport: TransportSpec) -> str:
+        variant = self._protocols.get(transport.protocol)
+        return transport.protocol if variant is None else variant.module
+
+    def _make(self, transport: TransportSpec) -> Listener:
+        try:
+            filters = make_filters(transport.filters, self._spec.modules)
+        except FilterError as error:
+            raise TransportError(str(error)) from None
+        entrance = Entrance(
+            transport=transport.name,
+            message_type=transport.message_type,
+            authenticator=make_authenticator(transport.authentication or self._spec.authentication),
+            entitlement=make_entitlement(transport.entitlement or self._spec.entitlement),
+            filters=filters,
+        )
+        reception = Reception(self._engine, entrance, self._pool_for(transport.limits))
+        return Listener(transport, reception, self._connector(transport, reception))
+
+    def _pool_for(self, limits: SlowClientLimits) -> Pool:
+        if has_own_pool(limits):
+            return Pool(limits_of(limits, self._spec.limits))
+        return self._shared_pool
+
+    def _connector(
+        self, transport: TransportSpec, reception: Reception
+    ) -> Callable[[], asyncio.Protocol]:
+        protocol = self._base_protocol(transport)
+        if protocol == "websocket":
+            settings = self._websocket_settings(transport, reception.entrance)
+            return partial(WebsocketConnection, reception, settings)
+        if protocol in LEGACY_PROTOCOLS:
+            return partial(LegacyConnection, reception, self._dialect(protocol, transport))
+        return partial(StreamConnection, reception)
+
+    def _dialect(self, protocol: str, transport: TransportSpec) -> Dialect:
+        message_types = {one.name: one for one in self._spec.message_types}
+        try:
+            return make_dialect(protocol, message_types.get(transport.message_type or ""))
+        except ValueError as error:
+            raise TransportError(f"{transport.location}: {error}") from None
+
+    def _websocket_settings(
+        self, transport: TransportSpec, entrance: Entrance
+    ) -> WebsocketSettings:
+        variant = self._protocols.get(transport.protocol)
+        challenge = None if variant is None else variant.www_authenticate
+        lines = (
+            transport.http_headers
+            if variant is None
+            else (*variant.http_headers, *transport.http_headers)
+        )
+        return WebsocketSettings(
+            doorkeeper=Doorkeeper(entrance, self._engine.settings.message_types, challenge),
+            headers=tuple(_header(line) for line in lines),
+            deflate=transport.per_message_deflate,
+            text_types=_text_types(self._spec),
+        )
+
+
+def _text_types(spec: InstanceSpec) -> frozenset[str]:
+    modules = {name: name for name in DECLARED}
+    modules |= {message_type.name: message_type.module for message_type in spec.message_types}
+    return frozenset(name for name, module in modules.items() if module in _TEXT_MODULES) | {""}
+
+
+def _header(line: str) -> tuple[str, str]:
+    name, _, value = line.partition(":")
+    return name.strip(), value.strip()

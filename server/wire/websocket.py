@@ -1,0 +1,200 @@
+"""The websocket framing: one websocket message is one header with its body, without a length.
+
+    HTTP request with Upgrade: websocket  ->  101 Switching Protocols
+    text or binary message  {"c":"p","t":"orders"}{"id":1,"qty":5}
+
+`WebsocketPeer` is one connection's server side, without I/O: the opening handshake in two steps
+(`take_request`, then `accept` or `refuse`), after it `feed` for what the peer sends and `encode`
+for what it is sent. The rest of the server knows length-prefixed frames only; they are cut here.
+Pings, fragments, compression and the closing handshake are the business of the websockets library.
+Source: AMPS User Guide, WebSocket Protocol Connections; RFC 6455, RFC 7692.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable
+from struct import Struct
+from typing import Final
+
+from websockets.extensions.permessage_deflate import ServerPerMessageDeflateFactory
+from websockets.frames import Frame as WebsocketFrame
+from websockets.frames import Opcode
+from websockets.http11 import Request
+from websockets.protocol import OPEN, SEND_EOF, Event
+from websockets.server import ServerProtocol
+
+from server.wire.framing import MAXIMUM_FRAME, Frame, FrameError
+
+_LENGTH: Final = Struct(">I")
+_OPENING_BRACE: Final = ord("{")
+_DATA: Final = (Opcode.TEXT, Opcode.BINARY, Opcode.CONT)
+
+# Windows of 4 KB compress messages nearly as well as the largest, with a fifth of the memory.
+_DEFLATE: Final = ServerPerMessageDeflateFactory(
+    server_max_window_bits=12, client_max_window_bits=12, compress_settings={"memLevel": 5}
+)
+
+_SILENT: Final = logging.getLogger("amperage.websocket")  # the server log tells what matters
+_SILENT.disabled = True
+
+
+class WebsocketPeer:
+    """The server's side of one websocket connection.
+
+    Args:
+        deflate: whether messages are compressed if the peer offers it.
+
+    Attributes:
+        error: what was found instead of a message; None while the peer keeps to the protocol.
+        is_ended: whether the connection is to be closed once all output has been sent.
+    """
+
+    __slots__ = ("_fragments", "_protocol", "error", "is_ended")
+
+    def __init__(self, *, deflate: bool) -> None:
+        extensions = [_DEFLATE] if deflate else []
+        self._protocol = ServerProtocol(
+            extensions=extensions, max_size=MAXIMUM_FRAME, logger=_SILENT
+        )
+        self._fragments: bytearray | None = None  # of a message that is not complete yet
+        self.error: FrameError | None = None
+        self.is_ended = False
+
+    @property
+    def has_partial_frame(self) -> bool:
+        """Whether a message has begun that has not ended."""
+        return self._fragments is not None
+
+    def take_request(self, data: bytes) -> Request | None:
+        """Take bytes of the opening handshake.
+
+        Returns:
+            The request, when it has come in whole.
+
+        Raises:
+            FrameError: what came is no HTTP request; the reply is among the output.
+        """
+        protocol = self._protocol
+        protocol.receive_data(data)
+        events = protocol.events_received()
+        if protocol.handshake_exc is not None:
+            raise FrameError(str(protocol.handshake_exc))
+        if len(events) > 1 or protocol.parser_exc is not None:
+            raise FrameError("messages before the end of the opening handshake")
+        if not events:
+            return None
+        (request,) = events
+        assert isinstance(request, Request)  # noqa: S101 - the first event always is
+        return request
+
+    def accept(self, request: Request, headers: Iterable[tuple[str, str]]) -> None:
+        """Agree to a request; the connection is open then.
+
+        Args:
+            request: the request.
+            headers: further headers for the response.
+
+        Raises:
+            FrameError: it is no good websocket request; the reply is among the output.
+        """
+        response = self._protocol.accept(request)
+        for name, value in headers:
+            response.headers[name] = value
+        self._protocol.send_response(response)
+        if self._protocol.handshake_exc is not None:
+            raise FrameError(str(self._protocol.handshake_exc))
+
+    def refuse(self, status: int, text: str, headers: Iterable[tuple[str, str]]) -> None:
+        """Turn a request down.
+
+        Args:
+            status: the HTTP status code.
+            text: why, for people.
+            headers: further headers for the response.
+        """
+        response = self._protocol.reject(status, text + "\n")
+        for name, value in headers:
+            response.headers[name] = value
+        self._protocol.send_response(response)
+
+    def feed(self, chunk: bytes) -> list[Frame]:
+        """Take bytes from the peer, and give the frames completed by them."""
+        self._protocol.receive_data(chunk)
+        events = self._protocol.events_received()
+        frames: list[Frame] = []
+        if self.error is not None:
+            return frames
+        for event in events:
+            message = self._message(event)
+            if message is None:
+                continue
+            header_end = message.find(b"}") + 1
+            if header_end == 0 or message[0] != _OPENING_BRACE:
+                self.error = FrameError(f"a message without a header: {message[:32]!r}")
+                return frames
+            frames.append((message[:header_end], message[header_end:]))
+        if self._protocol.parser_exc is not None:
+            self.error = FrameError(str(self._protocol.parser_exc))
+        return frames
+
+    def encode(self, frames: bytes, *, as_text: bool) -> bytes:
+        """Turn length-prefixed frames into websocket messages.
+
+        Args:
+            frames: one or more whole frames.
+            as_text: whether they are to be text messages. One that is not UTF-8 is sent as binary,
+                since peers must give up the connection over it otherwise.
+
+        Returns:
+            The bytes for the peer, none if the connection is being closed.
+        """
+        protocol = self._protocol
+        if protocol.state is not OPEN:
+            return b""
+        position, size = 0, len(frames)
+        while position < size:
+            start = position + 4
+            position = start + _LENGTH.unpack_from(frames, position)[0]
+            message = frames[start:position]
+            if as_text and _is_utf8(message):
+                protocol.send_text(message)
+            else:
+                protocol.send_binary(message)
+        return self.take_output()
+
+    def close(self) -> None:
+        """Begin the closing handshake, unless it has begun."""
+        if self._protocol.state is OPEN:
+            self._protocol.send_close(1000)
+
+    def take_output(self) -> bytes:
+        """What has to be sent: replies to what the peer sent, and handshakes."""
+        chunks = self._protocol.data_to_send()
+        if SEND_EOF in chunks:
+            self.is_ended = True
+        return b"".join(chunks)
+
+    def _message(self, event: Event) -> bytes | None:
+        """The message that an event completes, if it completes one."""
+        if not isinstance(event, WebsocketFrame) or event.opcode not in _DATA:
+            return None
+        if self._fragments is None and event.fin:
+            return bytes(event.data)
+        if self._fragments is None:
+            self._fragments = bytearray()
+        self._fragments += event.data
+        if not event.fin:
+            return None
+        message, self._fragments = bytes(self._fragments), None
+        return message
+
+
+def _is_utf8(message: bytes) -> bool:
+    if message.isascii():
+        return True
+    try:
+        message.decode()
+    except UnicodeDecodeError:
+        return False
+    return True

@@ -1,0 +1,61 @@
+"""Headers that a session remembers mean what they mean when they are read with care."""
+
+from __future__ import annotations
+
+import struct
+from typing import Any
+
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from tests.core.support import Core
+
+HEADERS = st.sampled_from(
+    [
+        '{"c":"publish","t":"a"}',
+        '{"c":"publish","t":"b"}',
+        '{"c":"publish","t":"a","s":%s}',
+        '{"c":"publish","t":"a","s":%s,"a":"processed"}',
+        '{"c":"p","t":"b","a":"persisted,processed","s":%s}',
+        '{"c":"p","t":"a","s":%s,"a":"received,processed"}',
+        '{"c":"p","t":"a","cid":"1","s":%s,"a":"processed"}',
+        '{"s":%s,"c":"p","t":"a","a":"processed"}',
+        '{"c":"p","t":"a","s":1,"a":"processed","s":%s}',
+        '{"c":"p","t":"a,\\"s\\":1","s":%s,"a":"processed"}',
+        '{"c":"p","t":"a","s":%s,"x":"mark"}',
+    ]
+)
+SEQUENCES = st.one_of(
+    st.integers(0, 10**12).map(str),
+    st.sampled_from(["", "007", "-1", '"5"', "1.5", "1e3", "true", "9" * 18, "9" * 19, "9" * 30]),
+)
+PUBLISHES = st.lists(st.builds(lambda header, s: header.replace("%s", s), HEADERS, SEQUENCES))
+
+Frames = list[tuple[dict[str, Any], bytes]]
+
+
+def run(publishes: list[str]) -> tuple[Frames, Frames, bool]:
+    """Send publishes in one piece: what the subscriber gets, what the publisher gets, its end."""
+    core = Core()
+    subscriber, publisher = core.log_on("subscriber"), core.log_on("publisher")
+    subscriber.send({"c": "subscribe", "sub_id": "1", "t": "^[ab]"})
+    contents = [header.encode() + b"body" for header in publishes]
+    publisher.send_bytes(b"".join(struct.pack(">I", len(one)) + one for one in contents))
+    return subscriber.take_frames(), publisher.take_frames(), publisher.hung_up
+
+
+@given(PUBLISHES)
+@example([f'{{"c":"publish","t":"a","s":{n},"a":"processed"}}' for n in (8, 9, 10, 99, 100, 7)])
+@example(['{"c":"p","t":"a","s":1,"a":"processed"}', '{"c":"p","t":"a","s":01,"a":"processed"}'])
+def test_publishes_together_do_what_they_do_alone(publishes: list[str]) -> None:
+    """Each publish is obeyed by a session that remembers nothing, then all by one session."""
+    delivered: Frames = []
+    answered: Frames = []
+    hung_up = False
+    for publish in publishes:
+        deliveries, answers, hung_up = run([publish])
+        delivered += deliveries
+        answered += answers
+        if hung_up:
+            break
+    assert run(publishes) == (delivered, answered, hung_up)

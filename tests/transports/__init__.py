@@ -1,0 +1,1 @@
+"""Connections of every kind, against a real server."""

@@ -1,0 +1,125 @@
+"""Whatever a websocket peer sends, the server's side never fails, and keeps to the protocol."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import struct
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from websockets.client import ClientProtocol
+from websockets.extensions.permessage_deflate import ClientPerMessageDeflateFactory
+from websockets.frames import Frame
+from websockets.uri import parse_uri
+
+from server.wire.framing import FrameError
+from server.wire.websocket import WebsocketPeer
+
+
+def connected(*, deflate: bool) -> tuple[WebsocketPeer, ClientProtocol]:
+    """Two ends after their handshake, without a network."""
+    extensions = [ClientPerMessageDeflateFactory()] if deflate else []
+    client = ClientProtocol(parse_uri("ws://localhost/amps/json"), extensions=extensions)
+    server = WebsocketPeer(deflate=deflate)
+    client.send_request(client.connect())
+    request = server.take_request(b"".join(client.data_to_send()))
+    assert request is not None
+    server.accept(request, ())
+    client.receive_data(server.take_output())
+    assert client.handshake_exc is None
+    client.events_received()
+    return server, client
+
+
+def pieces(data: bytes, cuts: list[int]) -> list[bytes]:
+    """Data cut at some places."""
+    edges = [0, *sorted(cut for cut in cuts if cut < len(data)), len(data)]
+    return [data[start:end] for start, end in itertools.pairwise(edges)]
+
+
+bodies = st.lists(st.binary(max_size=200), max_size=10)
+cuts = st.lists(st.integers(0, 500), max_size=10)
+
+
+@given(bodies, cuts, st.booleans(), st.booleans())
+def test_commands_arrive_as_sent(
+    messages: list[bytes], where: list[int], deflate: bool, fragmented: bool
+) -> None:
+    """Each message is one frame, with and without compression and fragments, cut anywhere."""
+    server, client = connected(deflate=deflate)
+    for body in messages:
+        if fragmented:
+            client.send_binary(b'{"c":', fin=False)
+            client.send_ping(b"between")
+            client.send_continuation(b'"p"}' + body, fin=True)
+        else:
+            client.send_binary(b'{"c":"p"}' + body)
+    sent = b"".join(client.data_to_send())
+    frames = [one for piece in pieces(sent, where) for one in server.feed(piece)]
+    assert frames == [(b'{"c":"p"}', body) for body in messages]
+    assert not server.has_partial_frame
+    assert server.error is None
+
+
+@given(bodies, st.booleans(), st.booleans())
+def test_messages_arrive_as_encoded(messages: list[bytes], deflate: bool, as_text: bool) -> None:
+    """Length-prefixed frames become one message each, text only where it is UTF-8."""
+    server, client = connected(deflate=deflate)
+    contents = [b"{}" + body for body in messages]
+    stream = b"".join(struct.pack(">I", len(content)) + content for content in contents)
+    client.receive_data(server.encode(stream, as_text=as_text))
+    events = client.events_received()
+    assert client.parser_exc is None
+    assert [bytes(event.data) for event in events if isinstance(event, Frame)] == contents
+    for event in events:
+        assert isinstance(event, Frame)
+        if event.opcode.name == "TEXT":
+            assert as_text
+            bytes(event.data).decode()
+
+
+@settings(max_examples=300)
+@given(st.lists(st.binary(max_size=100), max_size=20), st.booleans())
+def test_garbage_is_survived(chunks: list[bytes], deflate: bool) -> None:
+    """Any bytes after the handshake give frames or one error, and the rest is passed over."""
+    server, _ = connected(deflate=deflate)
+    for chunk in chunks:
+        failed = server.error is not None
+        frames = server.feed(chunk)
+        assert not (failed and frames)
+        server.take_output()
+    server.close()
+    server.take_output()
+    assert server.encode(struct.pack(">I", 2) + b"{}", as_text=True) == b""
+
+
+@settings(max_examples=300)
+@given(
+    st.lists(st.tuples(st.sampled_from([0, 1, 2, 8, 9, 10, 3]), st.integers(0, 255), cuts)),
+    st.booleans(),
+)
+def test_odd_frames_are_survived(odd: list[tuple[int, int, list[int]]], deflate: bool) -> None:
+    """Frames with any opcode and flags, masked as they should be, never raise."""
+    server, _ = connected(deflate=deflate)
+    for opcode, flags, payload in odd:
+        data = json.dumps(payload).encode()[:125]
+        first = (flags & 0xF0) | opcode
+        server.feed(bytes((first, 0x80 | len(data))) + b"\x00" * 4 + data)
+        server.take_output()
+
+
+@settings(max_examples=300)
+@given(st.lists(st.binary(max_size=300), max_size=10), st.booleans())
+def test_handshakes_survive_anything(chunks: list[bytes], begins_well: bool) -> None:
+    """Whatever comes before the handshake is complete is a request, waited for, or refused."""
+    server = WebsocketPeer(deflate=True)
+    for chunk in [b"GET /amps/json HTTP/1.1\r\n", *chunks] if begins_well else chunks:
+        try:
+            request = server.take_request(chunk)
+            if request is not None:
+                server.accept(request, ())
+                return
+        except FrameError:
+            assert server.take_output() is not None
+            return

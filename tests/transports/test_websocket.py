@@ -1,0 +1,407 @@
+"""The protocol websocket, spoken by an independent library."""
+
+from __future__ import annotations
+
+import base64
+import json
+import socket
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+import pytest
+from websockets.exceptions import ConnectionClosed, InvalidStatus
+from websockets.sync.client import ClientConnection, connect
+
+from tests.support.raw import SILENCE_SECONDS, WAIT_SECONDS
+from tests.support.server import RunningServer, free_port, running_server
+from tests.transports.support import Authority, transport
+
+
+class WebsocketClient:
+    """A client that sends one message per command."""
+
+    connection: ClientConnection
+
+    def __init__(self, url: str, **arguments: Any) -> None:
+        self._opening = connect(url, open_timeout=WAIT_SECONDS, max_size=None, **arguments)
+
+    def __enter__(self) -> Self:
+        self.connection = self._opening.__enter__()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._opening.__exit__(kind, error, trace)
+
+    def send(self, header: dict[str, Any], body: bytes = b"", *, text: bool = True) -> None:
+        """Send one command as a text or a binary message."""
+        self.connection.send(json.dumps(header).encode() + body, text=text)
+
+    def receive_raw(self) -> str | bytes:
+        """The next message as it came: text or bytes."""
+        return self.connection.recv(WAIT_SECONDS)
+
+    def receive(self) -> tuple[dict[str, Any], bytes]:
+        """The next message: header and body."""
+        message = self.receive_raw()
+        content = message.encode() if isinstance(message, str) else message
+        _, end = json.JSONDecoder().raw_decode(content.decode("latin-1"))
+        return json.loads(content[:end]), content[end:]
+
+    def ask(self, header: dict[str, Any]) -> dict[str, Any]:
+        """Send a command, and give the header of the answer."""
+        self.send(header)
+        return self.receive()[0]
+
+    def subscribe(self, topic: str) -> dict[str, Any]:
+        """Subscribe, and give the ack."""
+        return self.ask({"c": "subscribe", "cid": "s", "t": topic, "a": "processed"})
+
+
+@dataclass(frozen=True)
+class WebServer:
+    """A server with websocket transports, and their ports by name."""
+
+    server: RunningServer
+    ports: dict[str, int]
+    authority: Authority
+
+    def url(self, name: str = "any", path: str = "/amps/json") -> str:
+        """The address of a transport."""
+        return f"ws://127.0.0.1:{self.ports[name]}{path}"
+
+    def open(
+        self, name: str = "any", path: str = "/amps/json", **arguments: Any
+    ) -> WebsocketClient:
+        """Connect to a transport."""
+        return WebsocketClient(self.url(name, path), **arguments)
+
+
+PROTOCOLS = """
+<Protocols>
+  <Protocol>
+    <Name>websocket-basic</Name>
+    <Module>websocket</Module>
+    <WWWAuthenticate>Basic realm="the realm"</WWWAuthenticate>
+    <HTTPHeader>X-From-Protocol: yes</HTTPHeader>
+  </Protocol>
+  <Protocol>
+    <Name>websocket-negotiate</Name>
+    <Module>websocket</Module>
+    <WWWAuthenticate>Negotiate</WWWAuthenticate>
+  </Protocol>
+</Protocols>
+"""
+
+NOBODY = "<Authentication><Module>amps-default-no-authentication-module</Module></Authentication>"
+SPOOFING = """
+<Authentication>
+  <Module>amps-default-authentication-module</Module>
+  <Options>
+    <AllowSpoofing>true</AllowSpoofing>
+    <RequireUsername>true</RequireUsername>
+  </Options>
+</Authentication>
+"""
+
+
+@pytest.fixture(scope="module")
+def web(tmp_path_factory: pytest.TempPathFactory) -> Iterator[WebServer]:
+    """One server with all kinds of websocket transports."""
+    directory = tmp_path_factory.mktemp("web")
+    authority = Authority(directory, "web")
+    certificate, key = authority.issue("localhost")
+    variants = {
+        "any": ("tcp", "websocket", ""),
+        "json-only": ("tcp", "websocket", "<MessageType>json</MessageType>"),
+        "plain": ("tcp", "websocket", "<PerMessageDeflate>disabled</PerMessageDeflate>"),
+        "headers": (
+            "tcp",
+            "websocket-basic",
+            "<HTTPHeader>X-One: 1</HTTPHeader><HTTPHeader>X-One: 2</HTTPHeader>" + SPOOFING,
+        ),
+        "negotiate": ("tcp", "websocket-negotiate", SPOOFING),
+        "nobody": ("tcp", "websocket-basic", NOBODY),
+        "named": ("tcp", "websocket", SPOOFING),
+        "secure": (
+            "tcps",
+            "websocket",
+            f"<Certificate>{certificate}</Certificate><PrivateKey>{key}</PrivateKey>",
+        ),
+    }
+    ports = {name: free_port() for name in variants}
+    transports = "".join(
+        transport(
+            name,
+            kind,
+            f"<InetAddr>127.0.0.1:{ports[name]}</InetAddr><Protocol>{protocol}</Protocol>{more}",
+        )
+        for name, (kind, protocol, more) in variants.items()
+    )
+    with running_server(directory, transports=transports, elements=PROTOCOLS) as server:
+        yield WebServer(server, ports, authority)
+
+
+def basic(credentials: bytes) -> dict[str, str]:
+    """The header of HTTP basic authentication."""
+    return {"Authorization": "Basic " + base64.b64encode(credentials).decode()}
+
+
+@pytest.mark.parametrize("name", ["any", "plain", "json-only"])
+def test_messages_pass_both_ways(web: WebServer, name: str) -> None:
+    """One websocket message is one header and body, with and without compression."""
+    topic = f"both-{name}"
+    with web.open(name) as client, web.server.log_on() as stream:
+        assert client.subscribe(topic)["status"] == "success"
+        stream.subscribe(topic, "1")
+        for body in (b'{"id":1}', b"", b'"\xc3\xbc}{"', b"x" * 70_000):
+            client.send({"c": "publish", "t": topic}, body)
+            assert stream.receive()[1] == body
+            header, received = client.receive()
+            assert (header["t"], header["l"], received) == (topic, len(body), body)
+
+
+def test_a_burst_arrives_in_order(web: WebServer) -> None:
+    """Many messages of one turn leave as many websocket messages."""
+    with web.open() as client, web.server.log_on() as stream:
+        client.subscribe("burst")
+        for number in range(2_000):
+            stream.publish("burst", b"%d" % number)
+        assert [client.receive()[1] for _ in range(2_000)] == [b"%d" % n for n in range(2_000)]
+
+
+def test_compression_is_negotiated(web: WebServer) -> None:
+    """permessage-deflate is agreed to unless the transport disables it or the client lacks it."""
+    with web.open() as compressed, web.open("plain") as plain:
+        assert [one.name for one in compressed.connection.protocol.extensions] == [
+            "permessage-deflate"
+        ]
+        assert plain.connection.protocol.extensions == []
+    with web.open(compression=None) as client:
+        assert client.subscribe("uncompressed")["status"] == "success"
+
+
+@pytest.mark.parametrize(
+    ("message_type", "body", "expected"),
+    [
+        ("json", b"{}", str),
+        ("nvfix", b"a=1\x01", str),
+        ("xml", b"<a/>", str),
+        ("json", b"\xff", bytes),  # not UTF-8, which text messages must be
+        ("binary", b"abc", bytes),
+        ("bson", b"\x05\x00\x00\x00\x00", bytes),
+    ],
+)
+def test_text_types_are_text_messages(
+    web: WebServer, message_type: str, body: bytes, expected: type
+) -> None:
+    """The message type decides between text and binary messages."""
+    with web.open(path=f"/amps/{message_type}") as client:
+        client.subscribe("kinds")
+        client.send({"c": "publish", "t": "kinds"}, body, text=False)
+        assert isinstance(client.receive_raw(), expected)
+
+
+def test_fragments_and_pings_between_them(web: WebServer) -> None:
+    """A command may come in pieces; pings between them are answered."""
+    with web.open() as client:
+        client.subscribe("fragments")
+        client.connection.send([b'{"c":"publish","t":"fra', b"", b'gments"}', b"body"], text=True)
+        assert client.receive()[1] == b"body"
+        assert client.connection.ping().wait(WAIT_SECONDS)
+
+
+def test_the_handshake_is_a_logon(web: WebServer) -> None:
+    """Commands may follow at once; a logon may still come first and gives the client its name."""
+    with web.open() as client:
+        assert client.subscribe("at-once")["status"] == "success"
+    with web.open() as client:
+        ack = client.ask({"c": "logon", "cid": "1", "client_name": "web", "a": "processed"})
+        assert (ack["status"], ack["client_name"]) == ("success", "web")
+        ack = client.ask({"c": "logon", "cid": "2", "client_name": "web", "a": "processed"})
+        assert ack["status"] == "failure"
+
+
+@pytest.mark.parametrize(
+    ("name", "path", "said"),
+    [
+        ("any", "/amps/csv", "There is no message type 'csv' here"),
+        ("any", "/other/json", "a path that ends with /amps/ and a message type"),
+        ("json-only", "/amps/xml", "This transport speaks json only"),
+        ("any", "/amps/j%0d%0aX:%201", "There is no message type 'j\\r\\nX: 1' here"),
+    ],
+)
+def test_a_wrong_path_is_refused(web: WebServer, name: str, path: str, said: str) -> None:
+    """The response says what was expected, and the log that it was refused."""
+    with pytest.raises(InvalidStatus) as raised, web.open(name, path):
+        pass
+    response = raised.value.response
+    assert response.status_code == 404
+    assert said in (response.body or b"").decode()
+    assert web.server.logs(f"Transport[{name}] refused a websocket handshake")
+
+
+@pytest.mark.parametrize("path", ["/amps/json", "/some/where/amps/json", "/amps/json?a=b", "/"])
+def test_paths_before_the_protocol_do_not_matter(web: WebServer, path: str) -> None:
+    """Proxies may leave their own path in front; without any, the logon names the type."""
+    with web.open(path=path) as client:
+        ack = client.ask({"c": "logon", "cid": "1", "mt": "json", "a": "processed"})
+        assert ack["status"] == "success"
+
+
+def test_a_logon_cannot_contradict_the_path(web: WebServer) -> None:
+    """The path has fixed the message type."""
+    with web.open(path="/amps/json") as client:
+        ack = client.ask({"c": "logon", "cid": "1", "mt": "xml", "a": "processed"})
+        assert (ack["status"], ack["reason"]) == ("failure", "invalid message type")
+
+
+def test_headers_are_returned(web: WebServer) -> None:
+    """Every HTTPHeader of the transport and of its protocol is in the response."""
+    with web.open("headers", additional_headers=basic(b"ann:secret")) as client:
+        response = client.connection.response
+        assert response is not None
+        assert response.headers.get_all("X-One") == ["1", "2"]
+        assert response.headers["X-From-Protocol"] == "yes"
+
+
+@pytest.mark.parametrize(
+    ("name", "headers", "challenge"),
+    [
+        ("headers", {}, 'Basic realm="the realm"'),
+        ("headers", {"Authorization": "Basic no-base64!"}, 'Basic realm="the realm"'),
+        ("headers", {"Authorization": "Digest x"}, 'Basic realm="the realm"'),
+        ("headers", basic(b"no colon"), 'Basic realm="the realm"'),
+        ("headers", basic(b"not utf-8 \xff:secret"), 'Basic realm="the realm"'),
+        ("nobody", basic(b"ann:secret"), 'Basic realm="the realm"'),
+        ("negotiate", {}, "Negotiate"),
+    ],
+)
+def test_credentials_are_demanded(
+    web: WebServer, name: str, headers: dict[str, str], challenge: str
+) -> None:
+    """Without credentials that are accepted the answer is 401, with the challenge configured."""
+    with (
+        pytest.raises(InvalidStatus) as raised,
+        web.open(name, additional_headers=headers),
+    ):
+        pass
+    assert raised.value.response.status_code == 401
+    assert raised.value.response.headers["WWW-Authenticate"] == challenge
+
+
+@pytest.mark.parametrize("name", ["headers", "named"])
+def test_credentials_of_the_handshake_are_the_logons(web: WebServer, name: str) -> None:
+    """The user who authenticated in the handshake is the one who is logged on."""
+    user = f"ann-{name}"
+    with web.open(name, additional_headers=basic(user.encode() + b":secret")) as client:
+        ack = client.ask({"c": "logon", "cid": "1", "client_name": user, "a": "processed"})
+        assert ack["status"] == "success"
+    assert web.server.logs(f"client authid           = '{user}'")
+
+
+def test_without_a_challenge_a_logon_may_bring_the_credentials(web: WebServer) -> None:
+    """Where nothing is demanded in the handshake, the authentication module decides later."""
+    with web.open("named") as client:
+        ack = client.ask({"c": "logon", "cid": "1", "user_id": "bob", "a": "processed"})
+        assert ack["status"] == "success"
+    with web.open("named") as client:
+        ack = client.ask({"c": "logon", "cid": "1", "a": "processed"})
+        assert (ack["status"], ack["reason"]) == ("failure", "auth failure")
+
+
+def test_over_tls(web: WebServer) -> None:
+    """A tcps transport speaks websocket too (wss)."""
+    url = f"wss://localhost:{web.ports['secure']}/amps/json"
+    with WebsocketClient(url, ssl=web.authority.client_context()) as client:
+        assert client.subscribe("wss")["status"] == "success"
+
+
+def test_a_bad_message_ends_the_connection(web: WebServer) -> None:
+    """What is no command closes the connection, and costs nobody else anything."""
+    with web.open() as client, web.open() as other:
+        client.connection.send("no header")
+        with pytest.raises(ConnectionClosed):
+            client.receive()
+        assert other.subscribe("others")["status"] == "success"
+    assert web.server.logs("a message without a header: b'no header'")
+
+
+def test_a_compression_bomb_is_refused(web: WebServer) -> None:
+    """A message that grows beyond the largest frame closes the connection with code 1009."""
+    with web.open() as client:
+        client.send({"c": "publish", "t": "bomb"}, b"\x00" * (201 * 1024 * 1024))
+        with pytest.raises(ConnectionClosed) as raised:
+            client.receive()
+    assert raised.value.rcvd is not None
+    assert raised.value.rcvd.code == 1009
+
+
+UPGRADE = (
+    b"GET /amps/json HTTP/1.1\r\nHost: x\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n"
+    b"Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\r\n"
+)
+
+
+@pytest.mark.parametrize(
+    ("sent", "answer"),
+    [
+        (b"GET /amps/json HTTP/1.1\r\nHost: x\r\n\r\n", b"HTTP/1.1 426 "),
+        (b"POST / HTTP/1.1\r\nHost: x\r\n\r\n", b""),
+        (UPGRADE.replace(b"13", b"12") + b"\r\n", b"HTTP/1.1 400 "),
+        (b"GET /" + b"x" * 9_000 + b" HTTP/1.1\r\n\r\n", b"HTTP/1.1 414 "),
+        (UPGRADE + b"X: " + b"x" * 9_000 + b"\r\n\r\n", b"HTTP/1.1 431 "),
+        (UPGRADE + b"X: x\r\n" * 200 + b"\r\n", b"HTTP/1.1 431 "),
+        (b"\x00\x00\x00\x02{}\r\n\r\n", b""),
+        (b"\x16\x03\x01\x00\xf4\n\n", b""),
+        (UPGRADE + b"\r\n\x81\x80\x00\x00\x00\x00", b""),
+    ],
+)
+def test_other_handshakes_are_refused(web: WebServer, sent: bytes, answer: bytes) -> None:
+    """What is no websocket handshake gets an HTTP error where it can be understood, and an end."""
+    with socket.create_connection(("127.0.0.1", web.ports["any"]), WAIT_SECONDS) as peer:
+        peer.sendall(sent)
+        received = b""
+        while chunk := peer.recv(65536):
+            received += chunk
+    assert received.startswith(answer)
+    assert b"101" not in received.split(b"\r\n")[0]
+
+
+def test_an_unfinished_handshake_waits(web: WebServer) -> None:
+    """A handshake may come byte by byte."""
+    with socket.create_connection(("127.0.0.1", web.ports["any"]), WAIT_SECONDS) as peer:
+        request = UPGRADE + b"\r\n"
+        for byte in request[:-1]:
+            peer.sendall(bytes((byte,)))
+        peer.settimeout(SILENCE_SECONDS)
+        with pytest.raises(TimeoutError):
+            peer.recv(1)
+        peer.settimeout(WAIT_SECONDS)
+        peer.sendall(request[-1:])
+        assert peer.recv(65536).startswith(b"HTTP/1.1 101 ")
+
+
+def test_clients_are_told_that_the_server_stops(tmp_path: Path) -> None:
+    """A server that stops closes websocket connections properly."""
+    port = free_port()
+    web = transport(
+        "web", "tcp", f"<InetAddr>127.0.0.1:{port}</InetAddr><Protocol>websocket</Protocol>"
+    )
+    with (
+        running_server(tmp_path, transports=web) as server,
+        WebsocketClient(f"ws://127.0.0.1:{port}/amps/json") as client,
+    ):
+        client.subscribe("last")
+        assert server.stop() == 0
+        with pytest.raises(ConnectionClosed) as raised:
+            client.receive()
+    assert raised.value.rcvd is not None
+    assert raised.value.rcvd.code == 1000
