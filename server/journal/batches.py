@@ -88,11 +88,6 @@ class Commit:
     pieces: tuple[tuple[int, bytes], ...]
     finishes: bool
 
-    @property
-    def size(self) -> int:
-        """Bytes to write."""
-        return sum(len(data) for _, data in self.pieces)
-
 
 class Pipe:
     """Leads from the engine's thread to the committer's.

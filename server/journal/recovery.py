@@ -46,7 +46,6 @@ class Found:
         files: the files with entries; the last may still have room.
         live: the last file, opened for writing, if it has room.
         extent: how far that file has been written.
-        unsealed: files that turned out to be full and are not sealed or not indexed.
         blank: empty files for later.
         next_number: of the next file to be made.
         sequences: the table of publishers.

@@ -231,3 +231,16 @@ def test_one_read_is_bounded(tmp_path: Path) -> None:
         cursor = bench.journal.replay(Span(0))
         assert len(cursor.read(7)) <= 7
         assert sum(len(one.body) for one in cursor.read(100, 10_000)) <= 11_000
+
+
+def test_starting_and_stopping_at_any_moment_loses_nothing(tmp_path: Path) -> None:
+    for round_ in range(60):
+        bench = Bench(tmp_path)
+        bench.journal.start()
+        topic = bench.journal.topic("json", "a")
+        for _ in range(round_ % 4):
+            bench.journal.append(topic, 1, bench.journal.last_sequence(1) + 1, b"x")
+        bench.journal.close()
+        assert bench.journal.durable_txid == bench.journal.last_txid
+    with opened(tmp_path) as bench:
+        assert [one.sequence for one in read_all(bench.journal)] == list(range(1, 91))
