@@ -22,6 +22,12 @@ settings.load_profile("default")
 def pytest_addoption(parser: pytest.Parser) -> None:
     """The options of our own."""
     parser.addoption(
+        "--crash-runs",
+        type=int,
+        default=60,
+        help="how often the journal's process is killed in all; thousands take minutes",
+    )
+    parser.addoption(
         "--update-golden",
         action="store_true",
         help="write what the program says now into the golden files, to be reviewed as a change",

@@ -1,0 +1,89 @@
+"""The transaction log: what has been published, in order, on stable storage.
+
+How it is used, and all that may be relied on:
+
+    journal = Journal(JournalSettings("AMPS-1", Path("journal")), clock, on_durable, notice)
+    for entry in journal.entries(after=txid_of_last_snapshot):   # rebuild state; then
+        apply(entry)
+    journal.start()                                              # threads for commits and files
+
+    topic = journal.topic("json", "orders")                      # keep it
+    if sequence and sequence <= journal.last_sequence(client):
+        ...                                                      # a duplicate
+    txid = journal.append(topic, client, sequence, body)         # JournalUnavailable: a reason
+    ...                                                          # on_durable(txid), on a thread
+
+    request = parse_bookmark("[20260101T000000:934814|44321|)")  # BookmarkError: a reason
+    cursor = journal.replay(journal.resolve(request, "now"), wanted=matcher)
+    while not cursor.is_caught_up:
+        send(cursor.read(256))                                   # a slice at the reader's pace
+    ...                                                          # live from cursor.position + 1
+
+    journal.archive(3); journal.compress(2); journal.remove(0)   # for actions, on other threads
+    journal.close()
+
+Threads: `append`, `topic`, `origin` and `last_sequence` belong to the engine's thread. Cursors,
+`find`, `first_since` and `resolve` may be used on any thread, one at a time each. `on_durable` and
+`notice` are called on the journal's own threads, and must only pass the news on.
+
+The modules, from the bytes up: layout (records and pages), records (reading them), extent (where
+the log ends after a crash), index and clients (files beside the journals), storage and naming
+(disks and names), files (the set of them); batches, writer, committer (appending), upkeep (files
+made, sealed, moved), bookmarks, lookup, cursor (replay), recovery, journal (all of it together);
+inspection and times (single files, for tools). The format is described in docs/formats/journal.md.
+"""
+
+from typing import Final
+
+from server.journal.bookmarks import (
+    BookmarkError,
+    BookmarkRequest,
+    NotFound,
+    Span,
+    parse_bookmark,
+)
+from server.journal.cursor import Cursor
+from server.journal.entry import EVENTS, MESSAGES, Entry, Kind, Origin, Topic
+from server.journal.errors import (
+    EntryTooLarge,
+    Event,
+    JournalError,
+    JournalUnavailable,
+    Notice,
+)
+from server.journal.journal import Journal, JournalSettings
+from server.journal.storage import Disk
+from server.journal.writer import OriginHandle, TopicHandle
+
+EPOCH: Final = "0"
+"""The bookmark of the beginning of the log."""
+
+NOW: Final = "0|1|"
+"""The bookmark of the end of the log."""
+
+__all__ = [
+    "EPOCH",
+    "EVENTS",
+    "MESSAGES",
+    "NOW",
+    "BookmarkError",
+    "BookmarkRequest",
+    "Cursor",
+    "Disk",
+    "Entry",
+    "EntryTooLarge",
+    "Event",
+    "Journal",
+    "JournalError",
+    "JournalSettings",
+    "JournalUnavailable",
+    "Kind",
+    "NotFound",
+    "Notice",
+    "Origin",
+    "OriginHandle",
+    "Span",
+    "Topic",
+    "TopicHandle",
+    "parse_bookmark",
+]

@@ -1,0 +1,94 @@
+"""Publishers and the highest sequence of each: what tells a message sent twice from a new one.
+
+The table is a projection of the log. A cache of it (`.clients.ack`) is stored when a journal file
+is full and when the instance closes, together with the txid up to which it is true; what follows
+that txid is added from the log when the instance comes back.
+
+Source: AMPS User Guide, Message Sequence Numbers; Reference to File Types.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Final
+
+import numpy as np
+
+from server.journal.layout import CHECKSUM, FormatError, crc32c
+from server.wire.bookmarks import client_hash
+
+MAGIC: Final = b"AMPGCACK"
+VERSION: Final = 1
+
+_HEADER: Final = struct.Struct(
+    "<8sHHIQQQ"
+)  # magic, version, reserved, reserved, txid, time, clients
+_ROW: Final = np.dtype([("client", "<u8"), ("sequence", "<u8"), ("time", "<i8")])
+
+Sequences = dict[int, tuple[int, int]]
+"""Client hash -> (highest sequence, time of that entry in microseconds since the Unix epoch)."""
+
+
+@lru_cache(maxsize=65_536)
+def server_made_identity(client: int, instance: str) -> int:
+    """The client hash under which messages without a sequence number are recorded.
+
+    It differs from that of the client, so that the numbers which the server gives do not get in the
+    way of those that the same client gives at other times.
+
+    Args:
+        client: the client hash of the publisher.
+        instance: name of the instance that records the message.
+    """
+    return client_hash(f"{client}\0{instance}")
+
+
+@dataclass(frozen=True, slots=True)
+class ClientsCache:
+    """A stored table.
+
+    Attributes:
+        txid: the last entry that it takes into account.
+        sequences: the table.
+    """
+
+    txid: int
+    sequences: Sequences
+
+
+def pack_clients(cache: ClientsCache, now: int) -> bytes:
+    """A table as the bytes of its file; `now` in microseconds since the Unix epoch."""
+    rows = [(client, *known) for client, known in cache.sequences.items()]
+    header = _HEADER.pack(MAGIC, VERSION, 0, 0, cache.txid, now, len(rows))
+    data = header + np.array(rows, _ROW).tobytes()
+    return data + CHECKSUM.pack(crc32c(data))
+
+
+def unpack_clients(data: bytes) -> ClientsCache:
+    """Read a stored table.
+
+    Raises:
+        FormatError: it is damaged, or something else.
+    """
+    if len(data) < _HEADER.size + CHECKSUM.size or data[: len(MAGIC)] != MAGIC:
+        raise FormatError("it does not begin like a clients.ack file")
+    if CHECKSUM.pack(crc32c(data[: -CHECKSUM.size])) != data[-CHECKSUM.size :]:
+        raise FormatError("its checksum is wrong")
+    _, version, _, _, txid, _, count = _HEADER.unpack_from(data)
+    if version != VERSION:
+        raise FormatError(f"its format has version {version}; this program reads {VERSION}")
+    rows = np.frombuffer(data, _ROW, count, _HEADER.size).tolist()
+    return ClientsCache(txid, {client: (sequence, time) for client, sequence, time in rows})
+
+
+def without_inactive(sequences: Mapping[int, tuple[int, int]], since: int) -> Sequences:
+    """The table without publishers of whom nothing has been recorded since a moment.
+
+    Args:
+        sequences: the table.
+        since: microseconds since the Unix epoch.
+    """
+    return {client: known for client, known in sequences.items() if known[1] >= since}

@@ -1,0 +1,134 @@
+"""Group commit: what has been appended goes to stable storage, on a thread of its own.
+
+A commit begins as soon as there is something to write and the one before is done; what is appended
+meanwhile makes up the next. Two commits begin at least PACE apart, so that busy publishers fill
+batches instead of waking the disk for every message, and no entry waits longer than FlushInterval
+before its commit begins.
+
+When storage refuses, everything unwritten is kept, the journal records nothing more and says why,
+and the same bytes are written again at the same places until that succeeds. That holds for a failed
+sync too: the system may have dropped the pages, but the commit still has the bytes.
+
+Source: AMPS User Guide, Configuring a Transaction Log, FlushInterval.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from time import monotonic, sleep
+from typing import Final
+
+from server.journal.batches import Commit
+from server.journal.errors import Event, Notice, reason
+from server.journal.storage import Disk
+from server.journal.writer import Writer
+
+PACE: Final = 0.002  # seconds
+_RETRY: Final = 0.25  # seconds between attempts while storage refuses
+
+
+class Committer:
+    """Writes what the writer has appended.
+
+    Args:
+        writer: where it comes from, and who is told how far the log is safe.
+        disk: where it goes.
+        flush_interval: seconds that an entry waits at most before its commit begins.
+        on_durable: called with the last txid on stable storage, after each commit.
+        on_full: called with the last commit of a file when all of it is on stable storage.
+        notice: told when storage fails, and when it works again.
+    """
+
+    def __init__(
+        self,
+        writer: Writer,
+        disk: Disk,
+        flush_interval: float,
+        on_durable: Callable[[int], None],
+        on_full: Callable[[Commit], None],
+        notice: Callable[[Notice], None],
+    ) -> None:
+        self._writer = writer
+        self._disk = disk
+        self._pace = min(PACE, flush_interval)
+        self._on_durable = on_durable
+        self._on_full = on_full
+        self._notice = notice
+        self._unwritten: Commit | None = None
+        self._closing = threading.Event()
+        self._thread: threading.Thread | None = None
+        self._lock = threading.Lock()
+
+    @property
+    def is_running(self) -> bool:
+        """Whether commits are made by the thread."""
+        return self._thread is not None
+
+    def start(self) -> None:
+        """Begin to commit on a thread."""
+        self._thread = threading.Thread(target=self._run, name="journal-commit", daemon=True)
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Commit what there is and end the thread."""
+        if self._thread is not None:
+            self._closing.set()
+            self._writer.pipe.wake()
+            self._thread.join()
+            self._thread = None
+        self.commit()
+
+    def commit(self) -> bool:
+        """Write everything that has been appended so far.
+
+        Returns:
+            Whether all of it is on stable storage.
+        """
+        with self._lock:
+            while (commit := self._unwritten or self._writer.pipe.take()) is not None:
+                self._unwritten = commit
+                try:
+                    self._write(commit)
+                except OSError as problem:
+                    self._refuse(reason(problem), commit)
+                    return False
+                self._unwritten = None
+                self._has_been_written(commit)
+            return True
+
+    def _write(self, commit: Commit) -> None:
+        descriptor = commit.stream.file.descriptor
+        for offset, data in commit.pieces:
+            self._disk.write(descriptor, data, offset)
+        self._disk.sync(descriptor)
+
+    def _has_been_written(self, commit: Commit) -> None:
+        writer = self._writer
+        if commit.last_txid > writer.durable:
+            writer.durable = commit.last_txid
+            self._on_durable(commit.last_txid)
+        if commit.finishes:
+            self._on_full(commit)
+        if writer.refusal is not None:
+            writer.refusal = None
+            text = "the transaction log can be written again"
+            self._notice(Notice(Event.WRITE_RESUMED, text, str(commit.stream.file.path)))
+
+    def _refuse(self, why: str, commit: Commit) -> None:
+        if self._writer.refusal is None:
+            self._writer.refusal = f"the transaction log cannot be written: {why}"
+            path = str(commit.stream.file.path)
+            text = f"{path}: cannot be written: {why}; publishes are refused until it can"
+            self._notice(Notice(Event.WRITE_FAILED, text, path, commit.first_txid))
+
+    def _run(self) -> None:
+        begun = 0.0
+        while not self._closing.is_set():
+            if self._writer.refusal is None:
+                self._writer.pipe.wait()
+                sleep(max(begun + self._pace - monotonic(), 0))
+            else:
+                self._closing.wait(_RETRY)
+            begun = monotonic()
+            self.commit()

@@ -1,0 +1,274 @@
+"""Replay: reading the log forward, in slices, at the reader's pace.
+
+A cursor reads only what is on stable storage. It holds the file it is in, so that archiving,
+compressing or removing that file does not disturb it, and never more than one slice of entries.
+When it has caught up, the caller knows the txid up to which it has read and goes on with what comes
+live from there, or keeps reading.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+
+from server.journal.bookmarks import Span
+from server.journal.entry import Entry, Kind, Topic
+from server.journal.errors import Event, Notice
+from server.journal.files import FileTable, JournalFile, SourceCache
+from server.journal.index import unpack_topic_index
+from server.journal.layout import (
+    BODY_LENGTH,
+    CLIENT,
+    EXTRAS_LENGTH,
+    KIND,
+    SEQUENCE,
+    TIMESTAMP,
+    TOPIC,
+    TXID,
+    FormatError,
+    Row,
+)
+from server.journal.naming import TOPIC_INDEX, sibling
+from server.journal.records import Names, make_entry, read_bodies, read_rows
+from server.journal.storage import Source
+
+_MOST_LOOKED_AT: Final = 8192
+"""Records that one call of `read` looks at when few of them are wanted."""
+
+_ATTEMPTS: Final = 3  # to open a file, which may be moved between being found and being opened
+
+Wanted = Callable[[Topic], bool]
+Entries = npt.NDArray[np.uint32]
+
+
+@dataclass(slots=True)
+class _Open:
+    """The file that a cursor is in.
+
+    Attributes:
+        file: what is known of it.
+        source: its bytes.
+        names: its topics and origins.
+        wanted: which topic numbers are wanted; asked once for each.
+        entries: the numbers of the wanted entries, if the file has a topic index.
+    """
+
+    file: JournalFile
+    source: Source
+    names: Names
+    wanted: dict[int, bool]
+    entries: Entries | None
+
+
+class Cursor:
+    """A place in the log that moves forward.
+
+    Args:
+        table: the files of the log.
+        cache: opens them.
+        durable: tells the last txid that may be read.
+        span: what part of the log to read.
+        wanted: says of a topic whether its entries are wanted; None for all.
+        kinds: the kinds of entry to hand out.
+        notice: told of damage.
+
+    Attributes:
+        position: the txid up to which the log has been read; what was not wanted counts as read.
+        is_finished: the end of the span has been reached; nothing more will come.
+    """
+
+    def __init__(
+        self,
+        table: FileTable,
+        cache: SourceCache,
+        durable: Callable[[], int],
+        span: Span,
+        wanted: Wanted | None,
+        kinds: frozenset[Kind],
+        notice: Callable[[Notice], None],
+    ) -> None:
+        self.position = span.after
+        self.is_finished = False
+        self._table = table
+        self._cache = cache
+        self._durable = durable
+        self._span = span
+        self._wanted = wanted
+        self._kinds = kinds
+        self._notice = notice
+        self._open: _Open | None = None
+        self._check_last()
+
+    @property
+    def is_caught_up(self) -> bool:
+        """Whether everything on stable storage has been read."""
+        return self.is_finished or self.position >= self._durable()
+
+    def read(self, most_entries: int = 256, most_bytes: int = 1 << 20) -> list[Entry]:
+        """Read on.
+
+        Args:
+            most_entries: to hand out at most.
+            most_bytes: of bodies after which to stop; the last body may go beyond.
+
+        Returns:
+            The next entries. None does not mean that there are no more: ask `is_caught_up`.
+        """
+        looked_at = 0
+        while looked_at < _MOST_LOOKED_AT and not self.is_finished:
+            durable = self._durable()  # before the table: what is durable has its file there
+            if self.position >= durable:
+                break
+            place = self._enter()
+            if place is None:
+                break
+            before = self.position
+            entries = self._read_slice(place, durable, most_entries, most_bytes)
+            looked_at += max(self.position - before, 1)
+            if entries:
+                return entries
+        return []
+
+    def _enter(self) -> _Open | None:
+        """The file with the next entry, opened; None if it is not there yet."""
+        place = self._open
+        txid = self.position + 1
+        if place is not None:
+            if place.file.seal is None:
+                place.file = self._table.find(place.file.number) or place.file
+            end = place.file.end_txid
+            if place.file.first_txid <= txid and (end is None or txid < end):
+                return place
+        file = self._table.covering(txid)
+        for _ in range(_ATTEMPTS):
+            if file is None:
+                return None
+            try:
+                source = self._cache.open(file.path)
+            except OSError:
+                file = self._table.covering(txid)
+                continue
+            self.position = max(self.position, file.first_txid - 1)
+            wanted: dict[int, bool] = {}
+            names = file.read_names(source)
+            place = _Open(file, source, names, wanted, self._entries(file, names))
+            self._open = place
+            return place
+        if file is not None:
+            self._skip_file(file)
+        return None
+
+    def _skip_file(self, file: JournalFile) -> None:
+        """Go past a file that cannot be opened."""
+        text = f"{file.path}: cannot be opened; its entries are left out of a replay"
+        self._notice(Notice(Event.DAMAGED, text, str(file.path), self.position + 1))
+        if file.end_txid is not None:
+            self.position = file.end_txid - 1
+
+    def _entries(self, file: JournalFile, names: Names) -> Entries | None:
+        """The numbers of the wanted entries of a file with a topic index."""
+        if self._wanted is None or file.seal is None:
+            return None
+        try:
+            data = sibling(file.path, TOPIC_INDEX).read_bytes()
+            postings = unpack_topic_index(data, file.seal.count)
+        except (OSError, FormatError):
+            return None
+        chosen = [
+            numbers
+            for topic, numbers in postings.items()
+            if topic not in names.topics or self._wanted(names.topics[topic])
+        ]
+        return np.sort(np.concatenate(chosen)) if chosen else np.zeros(0, np.uint32)
+
+    def _read_slice(
+        self, place: _Open, durable: int, most_entries: int, most_bytes: int
+    ) -> list[Entry]:
+        first = place.file.first_txid
+        start = self.position + 1 - first
+        end = durable + 1 - first
+        if place.file.end_txid is not None:
+            end = min(end, place.file.end_txid - first)
+        if self._span.last is not None:
+            end = min(end, self._span.last + 1 - first)
+        rows, reached = self._rows(place, start, end, most_entries)
+        chosen: list[Row] = []
+        size = 0
+        for row in rows:
+            if not self._counts(place, row):
+                continue
+            chosen.append(row)
+            size += row[BODY_LENGTH] + row[EXTRAS_LENGTH]
+            if size >= most_bytes or self.is_finished:
+                reached = row[TXID] + 1 - first
+                break
+        self.position = first + reached - 1
+        self._check_last()
+        return self._entries_of(place, chosen)
+
+    def _rows(self, place: _Open, start: int, end: int, most: int) -> tuple[list[Row], int]:
+        """The next intact records of a file that may be wanted, and the number up to where."""
+        first, source = place.file.first_txid, place.source
+        stop = min(start + most, end)
+        if place.entries is not None:
+            index = int(np.searchsorted(place.entries, start))
+            numbers = [int(one) for one in place.entries[index : index + most] if one < end]
+            if not numbers:
+                return [], end
+            if numbers[-1] - numbers[0] > 4 * len(numbers):
+                single = [read_rows(source, first, one, one + 1)[0] for one in numbers]
+                reached = numbers[-1] + 1 if len(numbers) == most else end
+                return [row for row in single if row is not None], reached
+            start, stop = numbers[0], min(numbers[-1] + 1, numbers[0] + 4 * most)
+        found = read_rows(source, first, start, stop)
+        rows = [row for row in found if row is not None]
+        if len(rows) < len(found):
+            self._report(place, first + start + found.index(None), len(found) - len(rows))
+        return rows, stop
+
+    def _counts(self, place: _Open, row: Row) -> bool:
+        """Whether an entry is one to hand out; notes when it is the last."""
+        span = self._span
+        if span.before is not None and row[TIMESTAMP] >= span.before:
+            self.is_finished = True
+            return False
+        if row[TIMESTAMP] < span.not_before:
+            return False
+        if span.until and (row[CLIENT], row[SEQUENCE]) in span.until:
+            self.is_finished = True
+            if not span.includes_end:
+                return False
+        if row[KIND] not in self._kinds:
+            return False
+        if self._wanted is None:
+            return True
+        wanted = place.wanted.get(row[TOPIC])
+        if wanted is None:
+            topic = place.names.topics.get(row[TOPIC])
+            wanted = topic is None or self._wanted(topic)
+            place.wanted[row[TOPIC]] = wanted
+        return wanted
+
+    def _entries_of(self, place: _Open, rows: list[Row]) -> list[Entry]:
+        entries: list[Entry] = []
+        for row, data in zip(rows, read_bodies(place.source, rows), strict=True):
+            entry = None if data is None else make_entry(row, data, place.names)
+            if entry is None:
+                self._report(place, row[TXID])
+            else:
+                entries.append(entry)
+        return entries
+
+    def _check_last(self) -> None:
+        last = self._span.last
+        if last is not None and self.position >= last:
+            self.is_finished = True
+
+    def _report(self, place: _Open, txid: int, count: int = 1) -> None:
+        path = str(place.file.path)
+        text = f"{path}: {count} damaged, from entry {txid} on, left out of a replay"
+        self._notice(Notice(Event.DAMAGED, text, path, txid))

@@ -1,0 +1,152 @@
+"""Where the log ends after a crash.
+
+A commit is written, made safe, and only then is the next one written. After a crash everything up
+to some commit is therefore whole, and of the one that was under way any part may be there: sectors
+reach the disk in any order. The log ends before the first entry that does not check.
+
+Unless that entry had been on stable storage, and has been damaged since: then cutting the log there
+would throw away entries that were acknowledged. Every record says how far the log was safe when it
+was made, so an intact record further on proves it. In that case the damaged entry is named and the
+log goes on behind it.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from server.journal.layout import (
+    BODY_LENGTH,
+    BODY_START,
+    EXTRAS_LENGTH,
+    LAG,
+    LAG_UNKNOWN,
+    PAGE,
+    RECORD_SIZE,
+    TIMESTAMP,
+    Row,
+)
+from server.journal.records import read_bodies, read_rows, slots
+from server.journal.storage import Source
+
+MOST_IN_COMMIT: Final = 32_768
+"""Entries in one commit at most: so far behind the last intact one has to be looked for others."""
+
+_TOGETHER: Final = 512  # records
+_BYTES_TOGETHER: Final = 4 << 20  # bodies
+
+Visit = Callable[[Row, bytes], None]
+"""Is given each entry that holds: its record, and body with extras."""
+
+
+@dataclass(slots=True)
+class Extent:
+    """How far a file has been written.
+
+    Attributes:
+        count: entries in it, damaged ones included.
+        damaged: numbers of those that cannot be read although they had been acknowledged.
+        torn: slots behind the end that held something of an unfinished commit.
+        bodies_end: offset in bytes behind the last body.
+        first_timestamp: of the first entry that can be read, 0 without entries.
+        last_timestamp: of the last one.
+        with_extras: entries that have extras.
+    """
+
+    count: int = 0
+    damaged: list[int] = field(default_factory=list)
+    torn: int = 0
+    bodies_end: int = PAGE
+    first_timestamp: int = 0
+    last_timestamp: int = 0
+    with_extras: int = 0
+
+
+_Slot = tuple[int, Row | None, bytes | None]
+"""A number, its record and its body with extras; None for what does not check."""
+
+
+def find_extent(
+    source: Source, first_txid: int, safe: int = 0, visit: Visit | None = None
+) -> Extent:
+    """Find the end of a file.
+
+    Args:
+        source: the file.
+        first_txid: of its first entry.
+        safe: the txid up to which the log is known to have been on stable storage.
+        visit: given every entry that belongs to the log, in order.
+    """
+    extent = Extent()
+    undecided: deque[_Slot] = deque()  # begins with a slot that does not check
+    proven = safe - first_txid  # the number of the last entry that is known to have been safe
+    for slot in _walk(source, first_txid):
+        number, row, body = slot
+        if row is not None and body is not None and row[LAG] != LAG_UNKNOWN:
+            proven = max(proven, number - row[LAG])
+        undecided.append(slot)
+        while undecided and (undecided[0][2] is not None or undecided[0][0] <= proven):
+            _accept(extent, undecided.popleft(), visit)
+    intact = [number for number, _, body in undecided if body is not None]
+    extent.torn = intact[-1] + 1 - extent.count if intact else 0
+    return extent
+
+
+def _accept(extent: Extent, slot: _Slot, visit: Visit | None) -> None:
+    number, row, data = slot
+    extent.count = number + 1
+    if row is not None:
+        extent.bodies_end = row[BODY_START] + _length(row)
+    if row is None or data is None:
+        extent.damaged.append(number)
+        return
+    extent.first_timestamp = extent.first_timestamp or row[TIMESTAMP]
+    extent.last_timestamp = row[TIMESTAMP]
+    extent.with_extras += row[EXTRAS_LENGTH] > 0
+    if visit is not None:
+        visit(row, data)
+
+
+def _walk(source: Source, first_txid: int) -> Iterator[_Slot]:
+    """Look at every slot in order, until there can be nothing more."""
+    limit = slots(source.size)
+    bodies_end, last_intact = PAGE, -1
+    for start in range(0, limit, _TOGETHER):
+        if start > last_intact + MOST_IN_COMMIT:
+            return
+        rows = read_rows(source, first_txid, start, min(start + _TOGETHER, limit))
+        for number, (row, body) in enumerate(zip(rows, _bodies(source, rows), strict=True), start):
+            place = source.size - RECORD_SIZE * (number + 1)
+            if place < bodies_end:
+                return  # here are bodies, whatever they look like
+            if row is None or not bodies_end <= row[BODY_START] <= place - _length(row):
+                yield number, None, None
+                continue
+            bodies_end = row[BODY_START] + _length(row)
+            last_intact = number if body is not None else last_intact
+            yield number, row, body
+
+
+def _length(row: Row) -> int:
+    return row[BODY_LENGTH] + row[EXTRAS_LENGTH]
+
+
+def _bodies(source: Source, rows: Sequence[Row | None]) -> Iterator[bytes | None]:
+    """The bodies of records, a bounded number of bytes at a time."""
+    group: list[Row | None] = []
+    size = 0
+    for row in rows:
+        group.append(row)
+        size += 0 if row is None else _length(row)
+        if size >= _BYTES_TOGETHER:
+            yield from _bodies_of(source, group)
+            group, size = [], 0
+    yield from _bodies_of(source, group)
+
+
+def _bodies_of(source: Source, rows: Sequence[Row | None]) -> Iterator[bytes | None]:
+    bodies = iter(read_bodies(source, [row for row in rows if row is not None]))
+    for row in rows:
+        yield None if row is None else next(bodies)

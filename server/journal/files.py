@@ -1,0 +1,232 @@
+"""The journal files of an instance, and how to get at the bytes of each.
+
+A file's name and place change while it is in use: archiving moves it, compressing replaces it. Who
+reads opens a source and keeps it; the source stays good whatever becomes of the name.
+"""
+
+from __future__ import annotations
+
+import threading
+import zlib
+from bisect import bisect_right
+from collections import OrderedDict
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Final
+
+from server.journal.index import Index, unpack_index
+from server.journal.layout import (
+    PAGE,
+    RECORD,
+    RECORD_SIZE,
+    TXID,
+    FileHeader,
+    FormatError,
+    Seal,
+    crc32c,
+    unpack_header,
+    unpack_seal,
+)
+from server.journal.naming import INDEX, sibling
+from server.journal.records import CHUNK, Names, read_names
+from server.journal.storage import FileSource, MemorySource, Source
+
+_INPUT: Final = 1 << 20
+_GZIP: Final = 16 + zlib.MAX_WBITS
+_LARGEST_FILE: Final = 1 << 40
+
+
+def inflate(path: Path, limit: int = _LARGEST_FILE) -> bytes:
+    """The contents of a compressed file, as far as they can be had.
+
+    Args:
+        path: of the file.
+        limit: bytes after which to stop.
+
+    Raises:
+        OSError: the file cannot be read; damage within it only ends the contents early.
+    """
+    decompressor = zlib.decompressobj(_GZIP)
+    parts: list[bytes] = []
+    length = 0
+    with path.open("rb") as file:
+        while length < limit and not decompressor.eof:
+            chunk = decompressor.unconsumed_tail or file.read(_INPUT)
+            if not chunk:
+                break
+            try:
+                parts.append(decompressor.decompress(chunk, limit - length))
+            except zlib.error:
+                break
+            length += len(parts[-1])
+    return b"".join(parts)
+
+
+def open_source(path: Path) -> Source:
+    """Open a journal file for reading, compressed or not.
+
+    Raises:
+        OSError: it cannot be read.
+    """
+    if path.suffix != ".gz":
+        return FileSource(path)
+    data = inflate(path)
+    try:
+        header = unpack_header(data[:PAGE])
+    except FormatError:
+        header = None
+    missing = header.size - len(data) if header is not None else 0
+    return MemorySource(data + bytes(missing) if 0 < missing < _LARGEST_FILE else data)
+
+
+def read_page(path: Path) -> bytes:
+    """The header page of a journal file, compressed or not."""
+    if path.suffix == ".gz":
+        return inflate(path, PAGE)
+    with path.open("rb") as file:
+        return file.read(PAGE)
+
+
+def salvage_header(source: Source, number: int, instance: str) -> FileHeader | None:
+    """Reconstruct the header of a file from its records; None if none of them is intact."""
+    for place in range(min(CHUNK, (source.size - PAGE) // RECORD_SIZE)):
+        record = source.read(source.size - RECORD_SIZE * (place + 1), RECORD_SIZE)
+        if len(record) == RECORD_SIZE and record[-4:] == crc32c(record[:-4]).to_bytes(4, "little"):
+            row = RECORD.unpack(record)
+            if row[TXID] > place and any(record):
+                return FileHeader(number, source.size, row[TXID] - place, row[1], instance)
+    return None
+
+
+class SourceCache:
+    """Decompressed journal files, as many as fit into a limit.
+
+    Source: AMPS User Guide, Configuring a Transaction Log, CompressedJournalCacheMemoryLimit.
+
+    Args:
+        limit: bytes of decompressed files to keep. The last one used is kept whatever its size.
+    """
+
+    def __init__(self, limit: int) -> None:
+        self._limit = limit
+        self._sources: OrderedDict[Path, Source] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def open(self, path: Path) -> Source:
+        """Open a file; one that is compressed is decompressed unless that has been done before."""
+        if path.suffix != ".gz":
+            return FileSource(path)
+        with self._lock:
+            source = self._sources.pop(path, None) or open_source(path)
+            self._sources[path] = source
+            while (
+                len(self._sources) > 1
+                and sum(one.size for one in self._sources.values()) > self._limit
+            ):
+                self._sources.popitem(last=False)
+            return source
+
+
+@dataclass(frozen=True, slots=True)
+class JournalFile:
+    """One journal file of the log.
+
+    Attributes:
+        number: its place among the files of the instance.
+        path: where it is.
+        size: of the file, decompressed, in bytes.
+        first_txid: of its first entry.
+        created: when it was taken into use, in microseconds since the Unix epoch.
+        seal: what is known of a full one; None while entries are added.
+        names: its topics and origins, if they are at hand: always for the file written to.
+    """
+
+    number: int
+    path: Path
+    size: int
+    first_txid: int
+    created: int
+    seal: Seal | None = None
+    names: Names | None = None
+
+    @property
+    def end_txid(self) -> int | None:
+        """The txid behind its last entry; None while entries are added."""
+        return None if self.seal is None else self.first_txid + self.seal.count
+
+    def read_index(self) -> Index | None:
+        """Read the index of this file; None if there is none, or it is not to be trusted."""
+        try:
+            index = unpack_index(sibling(self.path, INDEX).read_bytes())
+        except (OSError, FormatError):
+            return None
+        count = None if self.seal is None else self.seal.count
+        fits = (index.number, index.first_txid, index.count) == (
+            self.number,
+            self.first_txid,
+            count,
+        )
+        return index if fits else None
+
+    def read_names(self, source: Source) -> Names:
+        """Find out what the numbers of topics and origins in this file stand for."""
+        if self.names is not None:
+            return self.names
+        index = self.read_index()
+        if index is not None:
+            return index.names
+        return read_names(source, self.first_txid, self.seal.count if self.seal else 0)
+
+
+class FileTable:
+    """The files of the log in order. What it hands out never changes; it changes by replacing that.
+
+    Readers on other threads take `files` once and work with what they got.
+
+    Args:
+        files: in order of their numbers.
+    """
+
+    def __init__(self, files: tuple[JournalFile, ...]) -> None:
+        self.files = files
+        self._lock = threading.Lock()
+
+    def add(self, file: JournalFile) -> None:
+        """Add the file that will be written to from now on."""
+        with self._lock:
+            self.files = (*self.files, file)
+
+    def update(self, number: int, *, path: Path | None = None, seal: Seal | None = None) -> None:
+        """Note that a file has moved, or that it is full."""
+        with self._lock:
+            self.files = tuple(
+                replace(one, path=path or one.path, seal=seal or one.seal)
+                if one.number == number
+                else one
+                for one in self.files
+            )
+
+    def drop(self, number: int) -> None:
+        """Forget a file that is removed."""
+        with self._lock:
+            self.files = tuple(one for one in self.files if one.number != number)
+
+    def find(self, number: int) -> JournalFile | None:
+        """The file with a number."""
+        return next((one for one in self.files if one.number == number), None)
+
+    def covering(self, txid: int) -> JournalFile | None:
+        """The file with an entry, or the first one behind it, or None if that is not there yet."""
+        files = self.files
+        index = bisect_right(files, txid, key=lambda one: one.first_txid) - 1
+        if index < 0:
+            return files[0] if files else None
+        file = files[index]
+        if file.end_txid is not None and txid >= file.end_txid:
+            return files[index + 1] if index + 1 < len(files) else None
+        return file
+
+
+def unpack_page(page: bytes) -> tuple[FileHeader | None, Seal | None]:
+    """What a header page says. Raises FormatError if the header is damaged."""
+    return unpack_header(page), unpack_seal(page)

@@ -1,0 +1,257 @@
+"""Index files: what a sealed journal file contains, beside it.
+
+They hold nothing that the journal file does not say: who finds one missing or damaged goes through
+the journal file, and the server makes it again when it starts.
+
+An index (`.index.gz`) names the topics and origins of its file, tells for each publisher which
+sequences and which time the file covers, and holds the offsets of all bodies as one array, in the
+form that Apache Arrow wants beside a column of binary values. A topic index (`.topic.index`) lists,
+for each topic, the numbers of its entries.
+"""
+
+from __future__ import annotations
+
+import gzip
+import struct
+import zlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+
+from server.journal.entry import EVENTS
+from server.journal.layout import (
+    BODY_LENGTH,
+    BODY_START,
+    CHECKSUM,
+    EXTRAS_LENGTH,
+    KIND,
+    PAGE,
+    SEQUENCE,
+    TXID,
+    FormatError,
+    crc32c,
+    pack_origin,
+    pack_topic,
+    unpack_origin,
+    unpack_topic,
+)
+from server.journal.records import CHUNK, Names, columns, no_names, read_names, read_rows
+from server.journal.storage import Source
+
+INDEX_MAGIC: Final = b"AMPGJIDX"
+TOPIC_INDEX_MAGIC: Final = b"AMPGTIDX"
+VERSION: Final = 1
+
+Integers = npt.NDArray[np.int64]
+
+_HEADER: Final = struct.Struct("<8sHHIQQIIIIQ")
+"""magic, version, flags, reserved, file number, first txid, entries, topics, origins, clients,
+offsets."""
+_NAME: Final = struct.Struct("<II")  # number, length of the definition
+_CLIENT: Final = np.dtype([("client", "<u8"), ("first", "<u8"), ("last", "<u8"), ("time", "<i8")])
+_TOPIC_HEADER: Final = struct.Struct("<8sHHIII")  # magic, version, reserved, entries, topics, spare
+_POSTING: Final = struct.Struct("<II")  # topic number, entries
+_COMPRESSION: Final = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """The part of a publisher's stream that is in one file.
+
+    Attributes:
+        first: lowest sequence.
+        last: highest sequence.
+        time: of the last entry, in microseconds since the Unix epoch.
+    """
+
+    first: int
+    last: int
+    time: int
+
+
+@dataclass(frozen=True, slots=True)
+class Index:
+    """What an index file says.
+
+    Attributes:
+        number: of the journal file that it belongs to.
+        first_txid: of that file.
+        count: entries in that file.
+        names: its topics and origins.
+        clients: its publishers that number their messages, by client hash.
+        offsets: where bodies begin and end, in bytes from the beginning of the file. If no entry
+            has extras, entry n lies between offsets n and n + 1; otherwise its body lies between
+            2n and 2n + 1, and its extras go from there to 2n + 2.
+    """
+
+    number: int
+    first_txid: int
+    count: int
+    names: Names
+    clients: Mapping[int, Span]
+    offsets: Integers
+
+
+def build_index(source: Source, number: int, first_txid: int, count: int) -> Index:
+    """Make the index of a file by going through its records."""
+    clients: dict[int, Span] = {}
+    starts = np.zeros(count, np.int64)
+    middles = np.zeros(count, np.int64)
+    end, with_extras = PAGE, False
+    for start in range(0, count, CHUNK):
+        rows = read_rows(source, first_txid, start, min(start + CHUNK, count))
+        for number, row in enumerate(rows, start):
+            if row is None:  # what lies between its neighbours is taken for its body
+                starts[number] = middles[number] = end
+                continue
+            starts[number] = row[BODY_START]
+            middles[number] = row[BODY_START] + row[BODY_LENGTH]
+            end = row[BODY_START] + row[BODY_LENGTH] + row[EXTRAS_LENGTH]
+            with_extras = with_extras or row[EXTRAS_LENGTH] > 0
+            if row[KIND] in EVENTS and row[SEQUENCE] != row[TXID]:
+                _cover(clients, row)
+    pairs = np.stack((starts, middles), axis=1).reshape(-1) if with_extras else starts
+    names = read_names(source, first_txid, count)
+    return Index(number, first_txid, count, names, clients, np.append(pairs, end))
+
+
+def _cover(clients: dict[int, Span], row: tuple[int, ...]) -> None:
+    timestamp, client, sequence = row[1:4]
+    known = clients.get(client)
+    if known is None:
+        clients[client] = Span(sequence, sequence, timestamp)
+    else:
+        first, last = min(known.first, sequence), max(known.last, sequence)
+        clients[client] = Span(first, last, max(known.time, timestamp))
+
+
+def pack_index(index: Index) -> bytes:
+    """An index as the bytes of its file."""
+    header = _HEADER.pack(
+        INDEX_MAGIC,
+        VERSION,
+        0,
+        0,
+        index.number,
+        index.first_txid,
+        index.count,
+        len(index.names.topics),
+        len(index.names.origins),
+        len(index.clients),
+        len(index.offsets),
+    )
+    parts = [header]
+    parts += [_name(number, pack_topic(topic)) for number, topic in index.names.topics.items()]
+    parts += [_name(number, pack_origin(one)) for number, one in index.names.origins.items()]
+    rows = [(client, one.first, one.last, one.time) for client, one in index.clients.items()]
+    parts += [np.array(rows, _CLIENT).tobytes(), index.offsets.astype("<i8").tobytes()]
+    data = b"".join(parts)
+    return gzip.compress(data + CHECKSUM.pack(crc32c(data)), _COMPRESSION, mtime=0)
+
+
+def _name(number: int, definition: bytes) -> bytes:
+    return _NAME.pack(number, len(definition)) + definition
+
+
+def unpack_index(compressed: bytes) -> Index:
+    """Read an index file.
+
+    Raises:
+        FormatError: it is damaged, or something else.
+    """
+    try:
+        data = gzip.decompress(compressed)
+    except (OSError, EOFError, zlib.error) as problem:
+        raise FormatError(f"the index cannot be decompressed: {problem}") from problem
+    _check(data, INDEX_MAGIC, _HEADER.size)
+    _, _, _, _, number, first_txid, count, topics, origins, clients, offsets = _HEADER.unpack_from(
+        data
+    )
+    names = no_names()
+    position = _HEADER.size
+    for which in range(topics + origins):
+        key, length = _NAME.unpack_from(data, position)
+        position += _NAME.size
+        definition = data[position : position + length]
+        position += length
+        if which < topics:
+            topic = unpack_topic(definition)
+            if topic is not None:
+                names.topics[key] = topic
+        else:
+            origin = unpack_origin(definition)
+            if origin is not None:
+                names.origins[key] = origin
+    rows = np.frombuffer(data, _CLIENT, clients, position)
+    position += rows.nbytes
+    spans = {int(one[0]): Span(int(one[1]), int(one[2]), int(one[3])) for one in rows.tolist()}
+    return Index(
+        number,
+        first_txid,
+        count,
+        names,
+        spans,
+        np.frombuffer(data, "<i8", offsets, position).astype(np.int64, copy=False),
+    )
+
+
+def build_topic_index(source: Source, count: int) -> dict[int, npt.NDArray[np.uint32]]:
+    """The numbers of the entries of each topic of a file, in order."""
+    parts = [
+        columns(source, start, min(start + CHUNK, count))["topic"].astype(np.uint32)
+        for start in range(0, count, CHUNK)
+    ]
+    topics = np.concatenate(parts) if parts else np.zeros(0, np.uint32)
+    order = np.argsort(topics, kind="stable").astype(np.uint32)
+    numbers, starts = np.unique(topics[order], return_index=True)
+    pieces = np.split(order, starts[1:])
+    return {int(number): piece for number, piece in zip(numbers, pieces, strict=False)}
+
+
+def pack_topic_index(count: int, topics: Mapping[int, npt.NDArray[np.uint32]]) -> bytes:
+    """A topic index as the bytes of its file."""
+    parts = [_TOPIC_HEADER.pack(TOPIC_INDEX_MAGIC, VERSION, 0, count, len(topics), 0)]
+    parts += [_POSTING.pack(number, len(entries)) for number, entries in topics.items()]
+    parts += [entries.astype("<u4").tobytes() for entries in topics.values()]
+    data = b"".join(parts)
+    return data + CHECKSUM.pack(crc32c(data))
+
+
+def unpack_topic_index(data: bytes, count: int) -> dict[int, npt.NDArray[np.uint32]]:
+    """Read a topic index file.
+
+    Args:
+        data: its bytes.
+        count: entries that the journal file has.
+
+    Raises:
+        FormatError: it is damaged, or belongs to another file.
+    """
+    _check(data, TOPIC_INDEX_MAGIC, _TOPIC_HEADER.size)
+    _, _, _, entries, number_of_topics, _ = _TOPIC_HEADER.unpack_from(data)
+    if entries != count:
+        raise FormatError(f"the topic index is for {entries} entries, the file has {count}")
+    sizes = [
+        _POSTING.unpack_from(data, _TOPIC_HEADER.size + which * _POSTING.size)
+        for which in range(number_of_topics)
+    ]
+    position = _TOPIC_HEADER.size + number_of_topics * _POSTING.size
+    topics: dict[int, npt.NDArray[np.uint32]] = {}
+    for number, length in sizes:
+        topics[number] = np.frombuffer(data, "<u4", length, position)
+        position += 4 * length
+    return topics
+
+
+def _check(data: bytes, magic: bytes, header_size: int) -> None:
+    if len(data) < header_size + CHECKSUM.size or data[: len(magic)] != magic:
+        raise FormatError("it does not begin like an index")
+    body, checksum = data[: -CHECKSUM.size], data[-CHECKSUM.size :]
+    if CHECKSUM.pack(crc32c(body)) != checksum:
+        raise FormatError("its checksum is wrong")
+    version = int.from_bytes(data[8:10], "little")
+    if version != VERSION:
+        raise FormatError(f"its format has version {version}; this program reads {VERSION}")

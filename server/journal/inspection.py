@@ -1,0 +1,92 @@
+"""One journal file by itself, without the instance: what tools and offline readers use.
+
+Believes nothing: a file may be damaged anywhere, still be written to, or be no journal at all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from server.journal.entry import Entry
+from server.journal.extent import find_extent
+from server.journal.files import open_source, salvage_header, unpack_page
+from server.journal.layout import PAGE, RECORD_SIZE, FileHeader, FormatError, Row, Seal
+from server.journal.records import make_entry, read_body, read_names, read_rows, slots
+
+_TOGETHER: Final = 512
+
+
+@dataclass(frozen=True, slots=True)
+class Slot:
+    """What is in the place of one entry.
+
+    Attributes:
+        number: of the entry in its file.
+        offset: of its record in the file, in bytes.
+        row: its record; None if that is damaged.
+        entry: the entry; None if it is damaged.
+    """
+
+    number: int
+    offset: int
+    row: Row | None
+    entry: Entry | None
+
+
+class JournalReader:
+    """Reads one journal file, compressed or not.
+
+    Args:
+        path: of the file.
+
+    Attributes:
+        header: what the file says about itself; None if it has not been taken into use.
+        seal: what it says about its end; None if it is not full.
+        count: entries in it, damaged ones included.
+        size: of the file in bytes, decompressed.
+
+    Raises:
+        OSError: it cannot be read.
+        FormatError: it is not a journal file.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._source = open_source(path)
+        self.size = self._source.size
+        self.header, self.seal = self._read_page()
+        self.count = self._count()
+        self._first = 0 if self.header is None else self.header.first_txid
+        self._names = read_names(self._source, self._first, self.count)
+
+    def slots(self, start: int = 0, stop: int | None = None) -> Iterator[Slot]:
+        """The entries with numbers from `start` to before `stop`, in order."""
+        stop = self.count if stop is None else min(stop, self.count)
+        for begin in range(start, stop, _TOGETHER):
+            rows = read_rows(self._source, self._first, begin, min(begin + _TOGETHER, stop))
+            for number, row in enumerate(rows, begin):
+                data = None if row is None else read_body(self._source, row)
+                entry = None if row is None or data is None else make_entry(row, data, self._names)
+                yield Slot(number, self.size - RECORD_SIZE * (number + 1), row, entry)
+
+    def _read_page(self) -> tuple[FileHeader | None, Seal | None]:
+        page = self._source.read(0, PAGE)
+        if len(page) < PAGE:
+            raise FormatError(f"it has {self.size} bytes, less than a journal file")
+        try:
+            return unpack_page(page)
+        except FormatError:
+            header = salvage_header(self._source, 0, "")
+            if header is None:
+                raise
+            return header, None
+
+    def _count(self) -> int:
+        if self.header is None:
+            return 0
+        if self.seal is not None:
+            return min(self.seal.count, slots(self.size))
+        return find_extent(self._source, self.header.first_txid).count

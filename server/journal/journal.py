@@ -1,0 +1,367 @@
+"""The transaction log of an instance, as the rest of the server sees it."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Final
+
+from server.journal.batches import MOST_WAITING, Commit, LiveFile
+from server.journal.bookmarks import BookmarkRequest, NotFound, Span, resolve
+from server.journal.clients import ClientsCache, Sequences, without_inactive
+from server.journal.committer import Committer
+from server.journal.cursor import Cursor, Wanted
+from server.journal.entry import EVENTS, MESSAGES, Entry, Kind, Origin, Topic
+from server.journal.errors import Event, JournalError, Notice, reason
+from server.journal.files import FileTable, JournalFile, SourceCache
+from server.journal.layout import FileHeader, FormatError, pack_header
+from server.journal.lookup import Lookup
+from server.journal.naming import INDEX, sibling
+from server.journal.recovery import Found, Recovery
+from server.journal.storage import Disk
+from server.journal.upkeep import Place, Upkeep
+from server.journal.writer import OriginHandle, Position, TopicHandle, Writer
+
+_SIZE_UNIT: Final = 1 << 20
+_FILLED_AT_ONCE: Final = 64 << 20  # larger files get their zeros in the background
+_MICROSECONDS: Final = 1_000_000
+_DEFAULT_CACHE: Final = 10 << 30
+
+
+@dataclass(frozen=True, slots=True)
+class JournalSettings:
+    """How the transaction log is configured.
+
+    Source: AMPS User Guide, Configuring a Transaction Log; Tuning.
+
+    Attributes:
+        instance: the instance's Name.
+        directory: JournalDirectory; made if it does not exist.
+        archive: JournalArchiveDirectory.
+        file_size: JournalSize in bytes; rounded up to whole mebibytes.
+        preallocated: PreallocatedJournalFiles.
+        flush_interval: FlushInterval in nanoseconds.
+        with_topic_index: whether topic indexes are made.
+        client_expiration: InactiveClientAckExpiration in nanoseconds; None: publishers are kept.
+        cache_limit: CompressedJournalCacheMemoryLimit in bytes; None: a tenth of the memory.
+    """
+
+    instance: str
+    directory: Path
+    archive: Path | None = None
+    file_size: int = 1 << 30
+    preallocated: int = 2
+    flush_interval: int = 100_000_000
+    with_topic_index: bool = False
+    client_expiration: int | None = None
+    cache_limit: int | None = None
+
+
+class Journal:
+    """An open transaction log. See the package's own words for how it is used.
+
+    Args:
+        settings: how it is configured.
+        clock: microseconds since the Unix epoch.
+        on_durable: called with the last txid on stable storage, on the committer's thread.
+        notice: told of what operators should know, on any thread.
+        disk: what the files are on.
+
+    Raises:
+        JournalError: the files there do not make up a log, or cannot be used.
+    """
+
+    def __init__(
+        self,
+        settings: JournalSettings,
+        clock: Callable[[], int],
+        on_durable: Callable[[int], None],
+        notice: Callable[[Notice], None],
+        disk: Disk | None = None,
+    ) -> None:
+        self._settings = settings
+        self._notice = notice
+        disk = disk or Disk()
+        possession = _take_possession(settings)
+        try:
+            found = Recovery(
+                settings.instance, settings.directory, settings.archive, disk, notice
+            ).run()
+            self._build(found, clock, on_durable, disk)
+        except (OSError, FormatError) as problem:
+            os.close(possession)
+            why = reason(problem) if isinstance(problem, OSError) else str(problem)
+            raise JournalError(f"the transaction log cannot be used: {why}") from problem
+        except JournalError:
+            os.close(possession)
+            raise
+        self._possession = possession
+        text = f"the transaction log has {len(found.files)} files, up to entry {self.last_txid}"
+        notice(Notice(Event.RECOVERED, text, txid=self.last_txid))
+
+    def _build(
+        self, found: Found, clock: Callable[[], int], on_durable: Callable[[int], None], disk: Disk
+    ) -> None:
+        settings = self._settings
+        size = -(-settings.file_size // _SIZE_UNIT) * _SIZE_UNIT
+        sequences = found.sequences
+        if settings.client_expiration is not None:
+            sequences = without_inactive(sequences, clock() - settings.client_expiration // 1000)
+        self._table = FileTable(tuple(found.files))
+        self._cache = SourceCache(settings.cache_limit or _default_cache())
+        place = Place(
+            settings.instance,
+            settings.directory,
+            settings.archive,
+            size,
+            settings.with_topic_index,
+        )
+        self._upkeep = Upkeep(
+            place, self._table, found.blank, found.next_number, disk, clock, self._notice
+        )
+        live, header, position = self._place_to_write(found, clock, size)
+        self._writer = Writer(
+            settings.instance,
+            live,
+            header,
+            position,
+            sequences,
+            self._table,
+            self._upkeep.next_file,
+            clock,
+            self._relieve,
+        )
+        self._committer = Committer(
+            self._writer,
+            disk,
+            settings.flush_interval / 1e9,
+            on_durable,
+            self._file_is_full,
+            self._notice,
+        )
+        self._lookup = Lookup(self._table, self._cache, lambda: self._writer.durable)
+        self._topics: dict[tuple[str, str], TopicHandle] = {}
+        self._origins: dict[tuple[str, str], OriginHandle] = {}
+        self._reuse_names(live)
+        self.append = self._writer.append  # without a step in between: this is the message path
+
+    def _place_to_write(
+        self, found: Found, clock: Callable[[], int], size: int
+    ) -> tuple[LiveFile, bytes, Position]:
+        """The file to go on in, its header if it has none yet, and where in it."""
+        seals = [file.seal for file in found.files if file.seal is not None]
+        last_timestamp = max((seal.last_timestamp for seal in seals), default=0)
+        if found.live is not None:
+            extent = found.extent
+            position = Position(found.files[-1].first_txid + extent.count)
+            position.count = extent.count
+            position.bodies_end = extent.bodies_end
+            position.with_extras = extent.with_extras
+            position.first_timestamp = extent.first_timestamp or found.files[-1].created
+            position.last_timestamp = max(extent.last_timestamp, last_timestamp)
+            return found.live, b"", position
+        now = max(clock(), last_timestamp)
+        # Numbers of a log that was thrown away are not used again: its bookmarks may be remembered.
+        first = found.last_txid or now // _MICROSECONDS * 1_000_000_000
+        position = Position(first + 1)
+        position.first_timestamp = position.last_timestamp = now
+        if size <= _FILLED_AT_ONCE:
+            self._upkeep.prepare()
+        live = self._upkeep.take()
+        header = FileHeader(live.number, live.size, first + 1, now, self._settings.instance)
+        self._table.add(
+            JournalFile(live.number, live.path, live.size, first + 1, now, None, live.names)
+        )
+        return live, pack_header(header), position
+
+    def _reuse_names(self, live: LiveFile) -> None:
+        for number, topic in live.names.topics.items():
+            if number:
+                handle = self.topic(topic.message_type, topic.name)
+                handle.file, handle.number = live.number, number
+        for number, origin in live.names.origins.items():
+            if number:
+                known = self.origin(origin.auth_id, origin.path)
+                known.file, known.number = live.number, number
+
+    def start(self) -> None:
+        """Commit, and look after the files, on threads from now on."""
+        self._upkeep.start()
+        self._committer.start()
+        self._upkeep.later(partial(self._upkeep.prepare, self._settings.preallocated - 1))
+        for file in self._table.files:
+            if file.seal is not None and not sibling(file.path, INDEX).exists():
+                self._upkeep.later(partial(self._upkeep.complete, file, file.seal))
+
+    def close(self) -> None:
+        """Commit what has been appended, and leave the files in good order."""
+        self._committer.stop()
+        if self.durable_txid == self.last_txid:
+            cache = ClientsCache(self.durable_txid, self._writer.sequences)
+            self._upkeep.later(partial(self._upkeep.store_clients, cache))
+        self._upkeep.stop()
+        os.close(self._writer.file.descriptor)
+        os.close(self._possession)
+
+    # Writing.
+
+    def topic(self, message_type: str, name: str) -> TopicHandle:
+        """What `append` wants to be given for a topic. Keep it: it is the same every time."""
+        handle = self._topics.get((message_type, name))
+        if handle is None:
+            handle = self._topics[message_type, name] = TopicHandle(Topic(message_type, name))
+        return handle
+
+    def origin(self, auth_id: str, path: str = "") -> OriginHandle:
+        """What `append` wants to be given for a user and a replication path. Keep it."""
+        handle = self._origins.get((auth_id, path))
+        if handle is None:
+            handle = self._origins[auth_id, path] = OriginHandle(Origin(auth_id, path))
+        return handle
+
+    def commit(self) -> bool:
+        """Commit now, on this thread; returns whether everything is on stable storage."""
+        return self._committer.commit()
+
+    @property
+    def refusal(self) -> str | None:
+        """Why nothing can be recorded at the moment; None when all is well."""
+        return self._writer.refusal
+
+    @property
+    def is_crowded(self) -> bool:
+        """Whether so much waits to be written that publishers had better not be read from."""
+        return self._writer.waiting > MOST_WAITING // 2
+
+    def last_sequence(self, client: int) -> int:
+        """The highest sequence of a publisher, 0 if it has none. Up to that, all is duplicate."""
+        known = self._writer.sequences.get(client)
+        return 0 if known is None else known[0]
+
+    @property
+    def sequences(self) -> Sequences:
+        """The table of publishers, for reading: client hash -> (highest sequence, its time)."""
+        return self._writer.sequences
+
+    # Reading.
+
+    @property
+    def first_txid(self) -> int:
+        """Of the oldest entry that there is."""
+        return self._table.files[0].first_txid
+
+    @property
+    def last_txid(self) -> int:
+        """Of the last entry appended."""
+        return self._writer.last_txid
+
+    @property
+    def durable_txid(self) -> int:
+        """Of the last entry on stable storage."""
+        return self._writer.durable
+
+    def find(self, client: int, sequence: int) -> int | None:
+        """The txid of an entry on stable storage, None if it is not in the log."""
+        return self._lookup.find(client, sequence)
+
+    def first_since(self, timestamp: int) -> int:
+        """The txid of the first entry at a moment (microseconds) or later; the next if none is."""
+        return self._lookup.first_since(timestamp)
+
+    def resolve(self, request: BookmarkRequest, not_found: NotFound = "now") -> Span:
+        """Look up the names in a bookmark. Raises BookmarkError: not found, and that is to fail."""
+        return resolve(request, self, not_found)
+
+    def replay(
+        self,
+        span: Span,
+        wanted: Wanted | None = None,
+        kinds: frozenset[Kind] = MESSAGES,
+    ) -> Cursor:
+        """Read a part of the log.
+
+        Args:
+            span: which part; see `resolve`.
+            wanted: says of a topic whether its entries are wanted; None for all.
+            kinds: of entries to hand out.
+        """
+        return Cursor(
+            self._table,
+            self._cache,
+            lambda: self._writer.durable,
+            span,
+            wanted,
+            kinds,
+            self._notice,
+        )
+
+    def entries(self, after: int = 0) -> Iterator[Entry]:
+        """All that changes state, in order, from behind a txid to the end: for recovery."""
+        cursor = self.replay(Span(after), kinds=EVENTS)
+        while not cursor.is_caught_up:
+            yield from cursor.read(1024, 4 << 20)
+
+    # Looking after files. These take their time: call them from a thread of your own.
+
+    @property
+    def files(self) -> tuple[JournalFile, ...]:
+        """The files of the log, in order. What is handed out never changes."""
+        return self._table.files
+
+    def archive(self, number: int) -> None:
+        """Move a full file to the archive directory. Raises JournalError."""
+        self._upkeep.archive(number)
+
+    def compress(self, number: int) -> None:
+        """Compress a full file where it is. Raises JournalError."""
+        self._upkeep.compress(number)
+
+    def remove(self, number: int) -> None:
+        """Remove the oldest file. Whether anybody needs it is for the caller to know.
+
+        Raises:
+            JournalError: it is not the oldest, or not full.
+        """
+        self._upkeep.remove(number)
+
+    def _file_is_full(self, commit: Commit) -> None:
+        file = commit.stream.file
+        cache = ClientsCache(commit.last_txid, commit.stream.sequences)
+        self._upkeep.later(partial(self._upkeep.seal, file, cache))
+        text = f"{file.path}: is full"
+        self._notice(Notice(Event.ROTATED, text, str(file.path), commit.last_txid))
+
+    def _relieve(self) -> None:
+        if self._committer.is_running:
+            self._writer.pipe.wait_for_room(1.0)
+        else:
+            self.commit()
+
+
+def _take_possession(settings: JournalSettings) -> int:
+    """Make sure that no other process writes to the directory; returns a descriptor to keep."""
+    try:
+        settings.directory.mkdir(parents=True, exist_ok=True)
+        if settings.archive is not None:
+            settings.archive.mkdir(parents=True, exist_ok=True)
+        descriptor = os.open(settings.directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    except OSError as problem:
+        raise JournalError(f"the transaction log cannot be used: {reason(problem)}") from problem
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError as problem:
+        os.close(descriptor)
+        raise JournalError(
+            f"{settings.directory}: is in use by another instance; "
+            "a JournalDirectory belongs to one instance"
+        ) from problem
+    return descriptor
+
+
+def _default_cache() -> int:
+    memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    return min(memory // 10, _DEFAULT_CACHE)

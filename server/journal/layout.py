@@ -1,0 +1,267 @@
+"""Bytes of a journal file: header page, records, extras and definitions.
+
+    0           header page: what file this is; at SEAL_OFFSET, once the file is full, the seal
+    4096        bodies, back to back, growing upwards
+                unused space
+    size        records of RECORD_SIZE bytes, growing downwards: record n ends at size - n * 96
+
+Records have one size, so that the record of any entry is found by arithmetic and a damaged one
+hides no other. Bodies are contiguous, so that a column of them needs nothing but offsets. The essay
+is docs/formats/journal.md.
+"""
+
+from __future__ import annotations
+
+import struct
+from dataclasses import dataclass
+from typing import Final
+
+import google_crc32c
+
+from server.journal.entry import Origin, Topic
+
+MAGIC: Final = b"AMPGJRNL"
+VERSION: Final = 1
+PAGE: Final = 4096
+"""Size of the header page in bytes; bodies begin here."""
+
+RECORD_SIZE: Final = 96
+RECORD: Final = struct.Struct("<QqQQQQQQIIIIIIBBHI")
+"""txid, timestamp, client, sequence, source txid, source, SOW key, body start, body length,
+extras length, topic, origin, expiration, CRC of body and extras, kind, flags, lag, CRC of these."""
+
+HEAD: Final = struct.Struct("<QqQQQQQQIIIIIIBBH")
+"""A record without its own checksum."""
+
+CHECKSUM: Final = struct.Struct("<I")
+
+# Where the fields are in an unpacked record.
+TXID, TIMESTAMP, CLIENT, SEQUENCE, SOURCE_TXID, SOURCE, SOW_KEY, BODY_START = range(8)
+BODY_LENGTH, EXTRAS_LENGTH, TOPIC, ORIGIN, EXPIRATION, BODY_CRC, KIND, FLAGS, LAG, CRC = range(
+    8, 18
+)
+
+LAG_UNKNOWN: Final = 0xFFFF
+"""The lag of a record that was made more than this many entries ahead of stable storage."""
+
+LARGEST_U32: Final = 0xFFFFFFFF
+
+Row = tuple[int, ...]
+"""An unpacked record."""
+
+_HEADER: Final = struct.Struct("<8sHHIQQQqH")  # magic … instance name's length; the name follows
+_SEAL_OFFSET: Final = 2048
+_SEAL: Final = struct.Struct("<4sIQQQqq")
+_SEAL_MAGIC: Final = b"SEAL"
+_LONGEST_NAME: Final = 1024
+_EXTRAS: Final = struct.Struct("<HH")
+_LENGTH: Final = struct.Struct("<H")
+_LONGEST_PART: Final = 0xFFFF
+_LONGEST_DEFINITION: Final = 2 * (_LENGTH.size + _LONGEST_PART)
+
+crc32c = google_crc32c.value
+
+
+class FormatError(Exception):
+    """A file is not what it should be; the text says how."""
+
+
+@dataclass(frozen=True, slots=True)
+class FileHeader:
+    """What a journal file says about itself.
+
+    Attributes:
+        number: the file's place among those of its instance.
+        size: of the file in bytes, for all its life.
+        first_txid: of its first entry.
+        created: when it was taken into use, in microseconds since the Unix epoch.
+        instance: name of the instance that writes it.
+    """
+
+    number: int
+    size: int
+    first_txid: int
+    created: int
+    instance: str
+
+
+@dataclass(frozen=True, slots=True)
+class Seal:
+    """What is known about a file that nothing is added to any more.
+
+    Attributes:
+        count: entries in it.
+        bodies_end: offset in bytes of the first byte behind the bodies.
+        with_extras: entries that have extras behind their body.
+        first_timestamp: of its first entry, in microseconds since the Unix epoch.
+        last_timestamp: of its last entry.
+    """
+
+    count: int
+    bodies_end: int
+    with_extras: int
+    first_timestamp: int
+    last_timestamp: int
+
+
+def capacity(size: int) -> int:
+    """The longest body with its extras, in bytes, that fits into a file of a size."""
+    return min(size - PAGE - 3 * RECORD_SIZE - 2 * _LONGEST_DEFINITION, LARGEST_U32)
+
+
+def pack_header(header: FileHeader) -> bytes:
+    """The first half of a header page."""
+    name = encode_name(header.instance)
+    if len(name) > _LONGEST_NAME:
+        raise FormatError(f"the instance name is longer than {_LONGEST_NAME} bytes")
+    fixed = _HEADER.pack(
+        MAGIC,
+        VERSION,
+        RECORD_SIZE,
+        PAGE,
+        header.size,
+        header.number,
+        header.first_txid,
+        header.created,
+        len(name),
+    )
+    return _with_checksum((fixed + name).ljust(_SEAL_OFFSET - CHECKSUM.size, b"\0"))
+
+
+def unpack_header(page: bytes) -> FileHeader | None:
+    """Read a header page.
+
+    Returns:
+        The header, or None if the file has not been taken into use yet: its page is blank.
+
+    Raises:
+        FormatError: the page is neither a header nor blank.
+    """
+    if not any(page[:_SEAL_OFFSET]):
+        return None
+    magic, version, record_size, page_size, size, number, first_txid, created, length = (
+        _HEADER.unpack_from(page.ljust(_HEADER.size, b"\0"))
+    )
+    if magic != MAGIC:
+        raise FormatError("it does not begin like a journal file")
+    if version != VERSION:
+        raise FormatError(f"its format has version {version}; this program reads {VERSION}")
+    if not _checks(page[:_SEAL_OFFSET]) or record_size != RECORD_SIZE or page_size != PAGE:
+        raise FormatError("its header is damaged")
+    name = page[_HEADER.size : _HEADER.size + length]
+    return FileHeader(number, size, first_txid, created, decode_name(name))
+
+
+def pack_seal(seal: Seal) -> tuple[int, bytes]:
+    """A seal as an offset in the file and the bytes there."""
+    fixed = _SEAL.pack(
+        _SEAL_MAGIC,
+        0,
+        seal.count,
+        seal.bodies_end,
+        seal.with_extras,
+        seal.first_timestamp,
+        seal.last_timestamp,
+    )
+    return _SEAL_OFFSET, _with_checksum(fixed)
+
+
+def unpack_seal(page: bytes) -> Seal | None:
+    """The seal on a header page; None if there is none that holds."""
+    block = page[_SEAL_OFFSET : _SEAL_OFFSET + _SEAL.size + CHECKSUM.size]
+    if len(block) < _SEAL.size + CHECKSUM.size or not _checks(block):
+        return None
+    magic, _, count, bodies_end, with_extras, first, last = _SEAL.unpack_from(block)
+    return Seal(count, bodies_end, with_extras, first, last) if magic == _SEAL_MAGIC else None
+
+
+def pack_extras(correlation_id: bytes, given_key: bytes) -> bytes:
+    """What stands behind the body of an entry that has either.
+
+    Raises:
+        FormatError: one of them is too long.
+    """
+    if max(len(correlation_id), len(given_key)) > _LONGEST_PART:
+        raise FormatError(f"a correlation id or SOW key is longer than {_LONGEST_PART} bytes")
+    return _EXTRAS.pack(len(correlation_id), len(given_key)) + correlation_id + given_key
+
+
+def unpack_extras(extras: bytes) -> tuple[bytes, bytes]:
+    """Correlation id and SOW key, both empty if there are no extras or they make no sense."""
+    if len(extras) < _EXTRAS.size:
+        return b"", b""
+    first, second = _EXTRAS.unpack_from(extras)
+    middle = _EXTRAS.size + first
+    if middle + second != len(extras):
+        return b"", b""
+    return extras[_EXTRAS.size : middle], extras[middle:]
+
+
+def pack_topic(topic: Topic) -> bytes:
+    """The body of a definition: which topic a number stands for.
+
+    Raises:
+        FormatError: a name is too long.
+    """
+    return _pair(topic.message_type, topic.name)
+
+
+def unpack_topic(body: bytes) -> Topic | None:
+    """The topic that a definition names, None if its body makes no sense."""
+    pair = _unpair(body)
+    return None if pair is None else Topic(*pair)
+
+
+def pack_origin(origin: Origin) -> bytes:
+    """The body of a definition: which origin a number stands for.
+
+    Raises:
+        FormatError: a name is too long.
+    """
+    return _pair(origin.auth_id, origin.path)
+
+
+def unpack_origin(body: bytes) -> Origin | None:
+    """The origin that a definition names, None if its body makes no sense."""
+    pair = _unpair(body)
+    return None if pair is None else Origin(*pair)
+
+
+def encode_name(text: str) -> bytes:
+    """A name as it is stored; what a client sent as bad UTF-8 keeps its bytes."""
+    return text.encode("utf-8", "surrogateescape")
+
+
+def decode_name(data: bytes) -> str:
+    """The name that was stored."""
+    return data.decode("utf-8", "surrogateescape")
+
+
+def _pair(first: str, second: str) -> bytes:
+    one, two = encode_name(first), encode_name(second)
+    if len(one) > _LONGEST_PART or len(two) > _LONGEST_PART:
+        raise FormatError(f"a name is longer than {_LONGEST_PART} bytes: {first or second!r:.80}")
+    return _LENGTH.pack(len(one)) + one + _LENGTH.pack(len(two)) + two
+
+
+def _unpair(body: bytes) -> tuple[str, str] | None:
+    parts: list[str] = []
+    position = 0
+    for _ in range(2):
+        if position + _LENGTH.size > len(body):
+            return None
+        (length,) = _LENGTH.unpack_from(body, position)
+        position += _LENGTH.size
+        parts.append(decode_name(body[position : position + length]))
+        position += length
+    return (parts[0], parts[1]) if position == len(body) else None
+
+
+def _with_checksum(data: bytes) -> bytes:
+    return data + CHECKSUM.pack(crc32c(data))
+
+
+def _checks(block: bytes) -> bool:
+    if len(block) < CHECKSUM.size:
+        return False
+    return bool(block[-CHECKSUM.size :] == CHECKSUM.pack(crc32c(block[: -CHECKSUM.size])))

@@ -1,0 +1,122 @@
+"""Finding entries by bookmark and by time."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Callable, Mapping
+from typing import Final
+
+import numpy as np
+
+from server.journal.files import FileTable, JournalFile, SourceCache
+from server.journal.index import Span
+from server.journal.layout import CLIENT, SEQUENCE, TIMESTAMP
+from server.journal.records import read_rows, scan_columns
+from server.journal.storage import Source
+
+_NEIGHBOURS: Final = 16  # entries to try when one that would tell the time is damaged
+
+
+class Lookup:
+    """Looks entries up in files; safe to use from any thread.
+
+    Args:
+        table: the files.
+        cache: opens them.
+        durable: tells the last txid that can be read.
+    """
+
+    def __init__(self, table: FileTable, cache: SourceCache, durable: Callable[[], int]) -> None:
+        self._table = table
+        self._cache = cache
+        self._durable = durable
+        self._clients: dict[int, Mapping[int, Span]] = {}  # by file number, of full files
+
+    def find(self, client: int, sequence: int) -> int | None:
+        """The txid of the entry with a bookmark, None if it is not in the log."""
+        if self._is_at(sequence, client, sequence):
+            return sequence  # an identity made by the server counts in txids
+        for file in reversed(self._table.files):
+            span = self._span(file, client)
+            if span is not None and span.first <= sequence <= span.last:
+                txid = self._find_in(file, client, sequence)
+                if txid is not None:
+                    return txid
+        return None
+
+    def first_since(self, timestamp: int) -> int:
+        """The txid of the first entry at a moment or later.
+
+        Args:
+            timestamp: microseconds since the Unix epoch.
+
+        Returns:
+            The txid, or that of the next entry to come if there is none.
+        """
+        durable = self._durable()
+        files = [file for file in self._table.files if file.first_txid <= durable]
+        index = bisect_left(files, timestamp, key=lambda file: file.created)
+        # Entries of that moment may be at the end of the file before, or be the first of this one.
+        for file in files[max(index - 1, 0) : index + 1]:
+            source = self._open(file)
+            if source is None:
+                continue
+            count = self._count(file)
+            number = bisect_left(
+                range(count), timestamp, key=lambda number: _time(source, file, number, count)
+            )
+            if number < count:
+                return file.first_txid + number
+        return durable + 1
+
+    def _is_at(self, txid: int, client: int, sequence: int) -> bool:
+        file = self._table.covering(txid)
+        if file is None or not file.first_txid <= txid < file.first_txid + self._count(file):
+            return False
+        source = self._open(file)
+        if source is None:
+            return False
+        number = txid - file.first_txid
+        row = read_rows(source, file.first_txid, number, number + 1)[0]
+        return row is not None and (row[CLIENT], row[SEQUENCE]) == (client, sequence)
+
+    def _find_in(self, file: JournalFile, client: int, sequence: int) -> int | None:
+        source = self._open(file)
+        if source is None:
+            return None
+        for start, block in scan_columns(source, self._count(file)):
+            hits = np.flatnonzero((block["client"] == client) & (block["sequence"] == sequence))
+            for hit in hits:
+                number = start + int(hit)
+                if read_rows(source, file.first_txid, number, number + 1)[0] is not None:
+                    return file.first_txid + number
+        return None
+
+    def _span(self, file: JournalFile, client: int) -> Span | None:
+        """What a file may have of a publisher."""
+        anything = Span(0, 2**64 - 1, 0)
+        if file.seal is None:
+            return anything
+        clients = self._clients.get(file.number)
+        if clients is None:
+            index = file.read_index()
+            if index is None:
+                return anything
+            clients = self._clients[file.number] = index.clients
+        return clients.get(client)
+
+    def _count(self, file: JournalFile) -> int:
+        count = self._durable() + 1 - file.first_txid
+        return max(min(count, file.seal.count if file.seal else count), 0)
+
+    def _open(self, file: JournalFile) -> Source | None:
+        try:
+            return self._cache.open(file.path)
+        except OSError:
+            return None  # it has just been moved or removed
+
+
+def _time(source: Source, file: JournalFile, number: int, count: int) -> int:
+    """When an entry was recorded, or one soon after it if that one is damaged."""
+    rows = read_rows(source, file.first_txid, number, min(number + _NEIGHBOURS, count))
+    return next((row[TIMESTAMP] for row in rows if row is not None), 0)

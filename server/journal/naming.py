@@ -1,0 +1,71 @@
+"""Names of the files that make up the transaction log of an instance.
+
+Source: AMPS User Guide, Configuring a Transaction Log, Reference to File Types.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Final
+
+JOURNAL: Final = ".journal"
+COMPRESSED: Final = ".journal.gz"
+INDEX: Final = ".index.gz"
+TOPIC_INDEX: Final = ".topic.index"
+UNFINISHED: Final = ".tmp"
+"""What a file that is still being made ends with; such a file is worth nothing after a crash."""
+
+_NUMBERED: Final = re.compile(r"(?P<name>.+)\.(?P<number>\d{10})(?P<kind>\.[a-z.]+)")
+
+
+def journal_name(instance: str, number: int, kind: str = JOURNAL) -> str:
+    """The name of one of the files with a number."""
+    return f"{_as_file_name(instance)}.{number:010}{kind}"
+
+
+def clients_name(instance: str) -> str:
+    """The name of the cache of client sequences."""
+    return f"{_as_file_name(instance)}.clients.ack"
+
+
+def sibling(path: Path, kind: str) -> Path:
+    """The file of another kind that belongs to a journal file."""
+    stem = path.name.removesuffix(".gz").removesuffix(JOURNAL)
+    return path.with_name(stem + kind)
+
+
+def journal_files(directory: Path, instance: str) -> dict[int, Path]:
+    """The journal files of an instance in a directory, compressed or not, by number.
+
+    A file that is there in both forms has been compressed, and its original not yet removed.
+    """
+    found: dict[int, Path] = {}
+    for path in _names(directory):
+        match = _NUMBERED.fullmatch(path.name)
+        if match is None or match["name"] != _as_file_name(instance):
+            continue
+        if match["kind"] in (JOURNAL, COMPRESSED):
+            number = int(match["number"])
+            if number not in found or match["kind"] == JOURNAL:
+                found[number] = path
+    return found
+
+
+def unfinished_files(directory: Path, instance: str) -> list[Path]:
+    """What an interrupted run of this instance left half made."""
+    prefix = _as_file_name(instance) + "."
+    return [
+        path
+        for path in _names(directory)
+        if path.name.startswith(prefix) and path.name.endswith(UNFINISHED)
+    ]
+
+
+def _names(directory: Path) -> Iterable[Path]:
+    return directory.iterdir() if directory.is_dir() else ()
+
+
+def _as_file_name(instance: str) -> str:
+    return instance.replace("/", "_")

@@ -1,0 +1,360 @@
+"""Coming back: which files there are, whether they fit together, and where the log ends."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+from typing import Final
+
+from server.journal.batches import MOST_WAITING, LiveFile
+from server.journal.clients import ClientsCache, Sequences, unpack_clients
+from server.journal.entry import EVENTS
+from server.journal.errors import Event, JournalError, Notice, reason
+from server.journal.extent import MOST_IN_COMMIT, Extent, find_extent
+from server.journal.files import JournalFile, open_source, read_page, salvage_header, unpack_page
+from server.journal.layout import (
+    CLIENT,
+    KIND,
+    ORIGIN,
+    RECORD_SIZE,
+    SEQUENCE,
+    TIMESTAMP,
+    TOPIC,
+    TXID,
+    FileHeader,
+    FormatError,
+    Row,
+    Seal,
+    pack_header,
+)
+from server.journal.naming import clients_name, journal_files, unfinished_files
+from server.journal.records import CHUNK, Names, no_names, read_rows
+from server.journal.storage import Disk, FileSource
+
+_PIECE: Final = 1 << 20
+_ZEROS: Final = bytes(_PIECE)
+_SMALLEST: Final = 1 << 20  # bytes of a journal file
+
+
+@dataclass(slots=True)
+class Found:
+    """What recovery has found out.
+
+    Attributes:
+        files: the files with entries; the last may still have room.
+        live: the last file, opened for writing, if it has room.
+        extent: how far that file has been written.
+        blank: empty files for later.
+        next_number: of the next file to be made.
+        sequences: the table of publishers.
+        last_txid: of the last entry that there has been, 0 if there is no trace of any.
+    """
+
+    files: list[JournalFile]
+    live: LiveFile | None
+    extent: Extent
+    blank: list[LiveFile]
+    next_number: int
+    sequences: Sequences
+    last_txid: int
+
+
+class Recovery:
+    """Finds out what an instance has left behind.
+
+    Args:
+        instance: its name.
+        directory: of its journal files.
+        archive: where others have been moved to, if anywhere.
+        disk: how to get at them.
+        notice: told of what was found to be wrong and put right.
+    """
+
+    def __init__(
+        self,
+        instance: str,
+        directory: Path,
+        archive: Path | None,
+        disk: Disk,
+        notice: Callable[[Notice], None],
+    ) -> None:
+        self._instance = instance
+        self._directory = directory
+        self._archive = archive
+        self._disk = disk
+        self._notice = notice
+        self._sequences: Sequences = {}
+        self._covered = 0  # the txid up to which the stored table of publishers is true
+
+    def run(self) -> Found:
+        """Look at all files, cut off an unfinished commit, and rebuild the table of publishers.
+
+        Raises:
+            JournalError: the files do not make up a log.
+            OSError: they cannot be read or written.
+        """
+        self._read_clients()
+        paths = self._collect()
+        used, blank = self._sort(paths)
+        files: list[JournalFile] = []
+        live, extent = None, Extent()
+        for index, (header, seal, path) in enumerate(used):
+            self._check_chain(files, header, path)
+            is_last = index == len(used) - 1
+            if seal is None and is_last and self._is_writable(path):
+                live, extent = self._recover_live(header, path)
+                file = JournalFile(
+                    header.number, path, header.size, header.first_txid, header.created
+                )
+                file = _with_names(file, live.names)
+            else:
+                # What comes after a file was begun when all of it was on stable storage.
+                safe = self._covered if is_last else used[index + 1][0].first_txid - 1
+                file = self._full_file(header, seal, path, safe)
+            files.append(file)
+        last = self._check_end(files, extent)
+        return Found(
+            files,
+            live,
+            extent,
+            blank,
+            max([one.number for one in files] + [one.number for one in blank], default=-1) + 1,
+            self._sequences,
+            last,
+        )
+
+    def _collect(self) -> dict[int, Path]:
+        """All journal files by number, without gaps."""
+        for path in unfinished_files(self._directory, self._instance):
+            self._disk.remove(path)
+        archived = journal_files(self._archive, self._instance) if self._archive else {}
+        paths = {**archived, **journal_files(self._directory, self._instance)}
+        numbers = sorted(paths)
+        for before, after in pairwise(numbers):
+            if after != before + 1:
+                raise JournalError(
+                    f"{self._directory}: the transaction log has a gap: "
+                    f"{_several(before + 1, after - 1)} missing between {paths[before].name} and "
+                    f"{paths[after].name}; put back what is missing, or move {paths[before].name} "
+                    "and everything before it away as well"
+                )
+        return {number: paths[number] for number in numbers}
+
+    def _sort(
+        self, paths: Mapping[int, Path]
+    ) -> tuple[list[tuple[FileHeader, Seal | None, Path]], list[LiveFile]]:
+        """Files with entries, and empty files."""
+        used: list[tuple[FileHeader, Seal | None, Path]] = []
+        blank: list[tuple[int, Path]] = []
+        for number, path in paths.items():
+            header, seal = self._read_header(number, path)
+            if header is None:
+                blank.append((number, path))
+                continue
+            if blank:
+                raise JournalError(
+                    f"{blank[0][1]}: is empty, but later files of the transaction log are not; "
+                    "put back the original, or move it and everything before it away"
+                )
+            used.append((header, seal, path))
+        return used, self._open_blank_files(blank)
+
+    def _read_header(self, number: int, path: Path) -> tuple[FileHeader | None, Seal | None]:
+        try:
+            header, seal = unpack_page(read_page(path))
+        except FormatError as problem:
+            header, seal = None, None
+            text = f"{path}: {problem}"
+            if salvage_header(
+                open_source(path), number, self._instance
+            ) is None and not self._is_writable(path):
+                raise JournalError(f"{text}, and it has no intact entry") from problem
+            self._notice(Notice(Event.DAMAGED, text, str(path)))
+        if header is None:  # blank, unless there are entries: then the page has been lost
+            header = salvage_header(open_source(path), number, self._instance)
+        if header is not None and path.suffix != ".gz" and path.stat().st_size != header.size:
+            raise JournalError(
+                f"{path}: has {path.stat().st_size} bytes and should have {header.size}; "
+                "put back the original"
+            )
+        if header is not None and header.number != number:
+            raise JournalError(
+                f"{path}: says of itself that it has number {header.number}; "
+                "files of the transaction log must keep their names"
+            )
+        if header is not None and header.instance != self._instance:
+            raise JournalError(
+                f"{path}: was written by the instance '{header.instance}', not by "
+                f"'{self._instance}'; instances must not share their journals"
+            )
+        return header, seal
+
+    def _check_chain(self, files: list[JournalFile], header: FileHeader, path: Path) -> None:
+        expected = files[-1].end_txid if files else None
+        if expected is not None and header.first_txid != expected:
+            raise JournalError(
+                f"{path}: the transaction log has a gap: {files[-1].path.name} ends before entry "
+                f"{expected}, and this file begins with {header.first_txid}; put back the "
+                "original files, or move everything before this one away"
+            )
+
+    def _check_end(self, files: list[JournalFile], extent: Extent) -> int:
+        """The txid of the last entry that has been, which the files must reach."""
+        if not files:
+            return self._covered
+        end = files[-1].end_txid
+        last = (files[-1].first_txid + extent.count if end is None else end) - 1
+        if last < self._covered:
+            clients = self._directory / clients_name(self._instance)
+            raise JournalError(
+                f"{files[-1].path}: the transaction log ends with entry {last}, but there has "
+                f"been entry {self._covered}: files are missing at the end; put them back, or "
+                f"remove {clients} to go on without what they contained"
+            )
+        return last
+
+    def _is_writable(self, path: Path) -> bool:
+        return path.parent == self._directory and path.suffix != ".gz"
+
+    def _open_blank_files(self, blank: Sequence[tuple[int, Path]]) -> list[LiveFile]:
+        """Open files for later; from one that is too small to be of use on, they are removed."""
+        files: list[LiveFile] = []
+        for number, path in blank:
+            if len(files) < number - blank[0][0] or path.stat().st_size < _SMALLEST:
+                self._disk.remove(path)
+            else:
+                files.append(self._open_blank(number, path))
+        return files
+
+    def _open_blank(self, number: int, path: Path) -> LiveFile:
+        descriptor = self._disk.open(path, writable=True)
+        size = path.stat().st_size
+        # A crash may have left part of a first commit, without its header.
+        self._wipe(path, descriptor, 0, min(size, MOST_WAITING))
+        self._wipe(path, descriptor, max(size - 2 * MOST_IN_COMMIT * RECORD_SIZE, 0), size)
+        return LiveFile(number, path, descriptor, size)
+
+    def _full_file(
+        self, header: FileHeader, seal: Seal | None, path: Path, safe: int
+    ) -> JournalFile:
+        file = JournalFile(
+            header.number, path, header.size, header.first_txid, header.created, seal
+        )
+        if seal is None:
+            extent = find_extent(open_source(path), header.first_txid, safe)
+            self._report_damage(path, header, extent)
+            seal = Seal(
+                extent.count,
+                extent.bodies_end,
+                extent.with_extras,
+                extent.first_timestamp,
+                extent.last_timestamp,
+            )
+            file = JournalFile(
+                header.number, path, header.size, header.first_txid, header.created, seal
+            )
+        if header.first_txid + seal.count - 1 > self._covered:
+            self._take_sequences(file, seal)
+        return file
+
+    def _take_sequences(self, file: JournalFile, seal: Seal) -> None:
+        index = file.read_index()
+        if index is not None:
+            for client, span in index.clients.items():
+                self._take(client, span.last, span.time)
+            return
+        source = open_source(file.path)
+        for start in range(0, seal.count, CHUNK):
+            stop = min(start + CHUNK, seal.count)
+            for row in read_rows(source, file.first_txid, start, stop):
+                if row is not None:
+                    self._take_row(row)
+
+    def _take_row(self, row: Row) -> None:
+        if row[KIND] in EVENTS and row[SEQUENCE] != row[TXID]:
+            self._take(row[CLIENT], row[SEQUENCE], row[TIMESTAMP])
+
+    def _take(self, client: int, sequence: int, time: int) -> None:
+        known = self._sequences.get(client, (0, 0))
+        self._sequences[client] = (max(known[0], sequence), max(known[1], time))
+
+    def _recover_live(self, header: FileHeader, path: Path) -> tuple[LiveFile, Extent]:
+        source = FileSource(path)
+        names: Names = no_names()
+
+        def visit(row: Row, data: bytes) -> None:
+            names.learn(row[KIND], row[TOPIC], row[ORIGIN], data)
+            self._take_row(row)
+
+        extent = find_extent(source, header.first_txid, self._covered, visit)
+        self._report_damage(path, header, extent)
+        descriptor = self._disk.open(path, writable=True)
+        self._cut(path, descriptor, source.size, extent)
+        self._disk.write(descriptor, pack_header(header), 0)
+        self._disk.sync(descriptor)
+        return LiveFile(header.number, path, descriptor, source.size, names), extent
+
+    def _cut(self, path: Path, descriptor: int, size: int, extent: Extent) -> None:
+        """Make nothing of what lies behind the end, so that it is never taken for entries."""
+        top = size - RECORD_SIZE * extent.count
+        bottom = max(extent.bodies_end, top - 2 * MOST_IN_COMMIT * RECORD_SIZE)
+        torn = self._wipe(path, descriptor, bottom, top)
+        end = min(extent.bodies_end + MOST_WAITING, bottom)
+        torn += self._wipe(path, descriptor, extent.bodies_end, end)
+        if torn:
+            text = (
+                f"{path}: an unfinished commit behind entry {extent.count - 1} was cut off "
+                f"({extent.torn} entries, {torn} bytes); none of it had been acknowledged"
+            )
+            self._notice(Notice(Event.TORN_TAIL, text, str(path)))
+
+    def _wipe(self, path: Path, descriptor: int, start: int, end: int) -> int:
+        """Overwrite a part of a file with zeros where it is not zero; returns how many bytes."""
+        source = FileSource(path)
+        wiped = 0
+        for offset in range(start, end, _PIECE):
+            piece = source.read(offset, min(_PIECE, end - offset))
+            if piece != _ZEROS[: len(piece)]:
+                self._disk.write(descriptor, bytes(len(piece)), offset)
+                wiped += len(piece) - piece.count(0)
+        if wiped:
+            self._disk.sync(descriptor)
+        return wiped
+
+    def _report_damage(self, path: Path, header: FileHeader, extent: Extent) -> None:
+        if extent.damaged:
+            txid = header.first_txid + extent.damaged[0]
+            text = (
+                f"{path}: {len(extent.damaged)} entries that had been acknowledged are damaged, "
+                f"the first is {txid}; the others are kept"
+            )
+            self._notice(Notice(Event.DAMAGED, text, str(path), txid))
+
+    def _read_clients(self) -> None:
+        path = self._directory / clients_name(self._instance)
+        try:
+            cache = unpack_clients(path.read_bytes())
+        except FileNotFoundError:
+            return
+        except (OSError, FormatError) as problem:
+            why = reason(problem) if isinstance(problem, OSError) else str(problem)
+            text = f"{path}: {why}; it is rebuilt from the journals"
+            self._notice(Notice(Event.DAMAGED, text, str(path)))
+            return
+        self._use(cache)
+
+    def _use(self, cache: ClientsCache) -> None:
+        self._covered = cache.txid
+        self._sequences = dict(cache.sequences)
+
+
+def _with_names(file: JournalFile, names: Names) -> JournalFile:
+    return JournalFile(
+        file.number, file.path, file.size, file.first_txid, file.created, file.seal, names
+    )
+
+
+def _several(first: int, last: int) -> str:
+    return f"number {first} is" if first == last else f"numbers {first} to {last} are"

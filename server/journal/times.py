@@ -1,0 +1,35 @@
+"""Times as the journal's tools write them."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import Final
+
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+_JULIAN: Final = 210_866_803_200_000_000
+"""Microseconds from the beginning of the Julian day count, at noon, to the Unix epoch."""
+
+
+def raw_timestamp(microseconds: int) -> int:
+    """A time as AMPS counts it in journals: Julian days of 86,400 seconds, in microseconds.
+
+    Args:
+        microseconds: since the Unix epoch.
+    """
+    return microseconds + _JULIAN
+
+
+def iso_timestamp(microseconds: int, *, local: bool = False) -> str:
+    """A time as `YYYYmmddTHHMMSS.ffffff` with Z, or with the offset of the local time zone.
+
+    Args:
+        microseconds: since the Unix epoch; what no calendar has is shown as a number.
+        local: whether to show local time.
+    """
+    try:
+        moment = _EPOCH + timedelta(microseconds=microseconds)
+        if local:
+            return moment.astimezone().strftime("%Y%m%dT%H%M%S.%f%z")
+    except (OverflowError, ValueError, OSError):
+        return str(microseconds)
+    return moment.strftime("%Y%m%dT%H%M%S.%fZ")

@@ -1,0 +1,378 @@
+"""The engine's side of writing: numbering entries and turning them into bytes.
+
+Nothing here touches a file, but for taking the next one when one is full. What is appended is on
+stable storage when the committer says so, and not before.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from time import monotonic
+from typing import Final, TypeVar
+
+from server.journal.batches import MOST_WAITING, LiveFile, Pipe, Stream
+from server.journal.clients import Sequences, server_made_identity
+from server.journal.entry import NO_TOPIC, Kind, Origin, Topic
+from server.journal.errors import EntryTooLarge, JournalUnavailable
+from server.journal.files import FileTable, JournalFile
+from server.journal.layout import (
+    CHECKSUM,
+    HEAD,
+    LAG_UNKNOWN,
+    PAGE,
+    RECORD_SIZE,
+    FileHeader,
+    FormatError,
+    Seal,
+    capacity,
+    crc32c,
+    pack_extras,
+    pack_header,
+    pack_origin,
+    pack_topic,
+)
+
+_pack_head: Final = HEAD.pack
+_pack_checksum: Final = CHECKSUM.pack
+_T = TypeVar("_T")
+_PATIENCE: Final = 30.0  # seconds for which a full pipe may hold up the engine
+
+
+class TopicHandle:
+    """A topic to append to. It knows its number in the current file.
+
+    Args:
+        topic: the topic.
+    """
+
+    __slots__ = ("definition", "file", "number", "topic")
+
+    def __init__(self, topic: Topic) -> None:
+        self.topic = topic
+        self.definition = _definition(pack_topic, topic)
+        self.file = -1
+        self.number = 0
+
+
+class OriginHandle:
+    """An origin to append with. It knows its number in the current file.
+
+    Args:
+        origin: the origin.
+    """
+
+    __slots__ = ("definition", "file", "number", "origin")
+
+    def __init__(self, origin: Origin) -> None:
+        self.origin = origin
+        self.definition = _definition(pack_origin, origin)
+        self.file = -1
+        self.number = 0
+
+
+def _definition(pack: Callable[[_T], bytes], thing: _T) -> bytes:
+    try:
+        return pack(thing)
+    except FormatError as problem:
+        raise EntryTooLarge(str(problem)) from problem
+
+
+@dataclass(slots=True)
+class Position:
+    """Where the log goes on.
+
+    Attributes:
+        next_txid: of the next entry.
+        bodies_end: offset in bytes behind the last body in the current file.
+        count: entries in that file.
+        with_extras: entries in it that have extras.
+        first_timestamp: of its first entry, in microseconds since the Unix epoch.
+        last_timestamp: of the last entry of the log.
+    """
+
+    next_txid: int
+    bodies_end: int = PAGE
+    count: int = 0
+    with_extras: int = 0
+    first_timestamp: int = 0
+    last_timestamp: int = 0
+
+
+class Writer:
+    """Appends entries.
+
+    Args:
+        instance: name of the instance.
+        file: the file to write to.
+        header: of that file, if it has none yet; else empty.
+        position: where its contents end.
+        sequences: the table of publishers, kept up to date here.
+        table: all files; a new one is added when it is taken into use.
+        next_file: gives an empty file, or raises JournalUnavailable.
+        clock: microseconds since the Unix epoch.
+        relieve: lets what waits be written, or waits until some of it has been.
+
+    Attributes:
+        durable: the last entry on stable storage; the committer sets it.
+        refusal: why nothing can be recorded; None when all is well. The committer sets it.
+        pipe: what waits for a commit.
+        file: the file that is written to.
+    """
+
+    def __init__(
+        self,
+        instance: str,
+        file: LiveFile,
+        header: bytes,
+        position: Position,
+        sequences: Sequences,
+        table: FileTable,
+        next_file: Callable[[], LiveFile],
+        clock: Callable[[], int],
+        relieve: Callable[[], None],
+    ) -> None:
+        self.durable = position.next_txid - 1
+        self.refusal: str | None = None
+        self.file = file
+        self.sequences = sequences
+        self._instance = instance
+        self._table = table
+        self._next_file = next_file
+        self._clock = clock
+        self._relieve = relieve
+        self._numbers = [max(file.names.topics) + 1, max(file.names.origins) + 1]
+        self._no_topic = TopicHandle(NO_TOPIC)
+        self._next_txid = position.next_txid
+        self._first_txid = position.next_txid - position.count
+        self._bodies_end = position.bodies_end
+        self._with_extras = position.with_extras
+        self._first_timestamp = position.first_timestamp
+        self._last_timestamp = position.last_timestamp
+        self._appended = 0  # bytes, as the pipe counts what it has taken; without self._credit
+        self._credit = 0  # bytes that may be appended before anything has to be looked at
+        self._granted = 0
+        self.pipe = Pipe(
+            Stream(file, position.next_txid, position.count, position.bodies_end, header)
+        )
+        self._append_body = self.pipe.stream.bodies.append
+        self._append_record = self.pipe.stream.records.append
+
+    @property
+    def last_txid(self) -> int:
+        """Of the last entry appended."""
+        return self._next_txid - 1
+
+    @property
+    def waiting(self) -> int:
+        """Bytes that wait for a commit."""
+        return self._appended + self._granted - self._credit - self.pipe.taken
+
+    def append(
+        self,
+        topic: TopicHandle,
+        client: int,
+        sequence: int,
+        body: bytes,
+        kind: int = Kind.PUBLISH,
+        sow_key: int = 0,
+        expiration: int = 0,
+        origin: OriginHandle | None = None,
+        correlation_id: bytes = b"",
+        given_key: bytes = b"",
+        source_txid: int = 0,
+        source: int = 0,
+    ) -> int:
+        """Append one entry.
+
+        Args:
+            topic: where it was published; see Journal.topic.
+            client: the publisher's client hash.
+            sequence: its sequence number, 0 if it gave none: then the entry is recorded under an
+                identity made by the server, and with its txid as sequence.
+            body: verbatim.
+            kind: what it stands for.
+            sow_key: SOW key as a number below 2**64.
+            expiration: lifetime in seconds, 0 for none.
+            origin: user and replication path; see Journal.origin.
+            correlation_id: as the publisher gave it.
+            given_key: the SOW key that the publisher gave.
+            source_txid: of a replicated entry, where it was first published.
+            source: of a replicated entry, hash of the instance that it came from.
+
+        Returns:
+            The entry's txid.
+
+        Raises:
+            JournalUnavailable: it cannot be recorded; nothing has changed.
+        """
+        if self.refusal is not None:
+            raise JournalUnavailable(self.refusal)
+        length = len(body)
+        data, extras_length = body, 0
+        if correlation_id or given_key:
+            extras = _extras(correlation_id, given_key)
+            data, extras_length = body + extras, len(extras)
+        self._credit -= length + extras_length + RECORD_SIZE
+        if self._credit < 0:
+            self._make_room(length + extras_length)
+        number = self.file.number
+        if topic.file != number or (origin is not None and origin.file != number):
+            self._credit += length + extras_length + RECORD_SIZE
+            self._define(topic, origin, length + extras_length)
+            return self.append(
+                topic,
+                client,
+                sequence,
+                body,
+                kind,
+                sow_key,
+                expiration,
+                origin,
+                correlation_id,
+                given_key,
+                source_txid,
+                source,
+            )
+        origin_number = 0 if origin is None else origin.number
+        txid = self._next_txid
+        now = self._clock()
+        if now < self._last_timestamp:
+            now = self._last_timestamp
+        if sequence:
+            self.sequences[client] = (sequence, now)
+        elif kind < Kind.NO_OP:
+            source_txid = source_txid or client
+            client = server_made_identity(client, self._instance)
+            sequence = txid
+        lag = txid - self.durable
+        if lag > LAG_UNKNOWN:
+            lag = LAG_UNKNOWN
+        bodies_end = self._bodies_end
+        head = _pack_head(
+            txid,
+            now,
+            client,
+            sequence,
+            source_txid,
+            source,
+            sow_key,
+            bodies_end,
+            length,
+            extras_length,
+            topic.number,
+            origin_number,
+            expiration,
+            crc32c(data),
+            kind,
+            0,
+            lag,
+        )
+        self._append_body(data)
+        self._append_record(head + _pack_checksum(crc32c(head)))
+        self._next_txid = txid + 1
+        self._bodies_end = bodies_end + length + extras_length
+        self._last_timestamp = now
+        if extras_length:
+            self._with_extras += 1
+        if self.pipe.asleep:
+            self.pipe.wake()
+        return txid
+
+    def _make_room(self, length: int) -> None:
+        """Find out why the credit is used up, do what is needed, and grant some more.
+
+        The credit ends where the file is full, or where too much would wait for a commit.
+        """
+        needed = length + RECORD_SIZE
+        self._credit += needed
+        if self._room() < needed:
+            self._begin_file(length)
+        self._wait(needed)
+        self._settle()
+        allowed = max(MOST_WAITING - (self._appended - self.pipe.taken), needed)
+        self._granted = min(self._room(), allowed)
+        self._credit = self._granted - needed
+
+    def _settle(self) -> None:
+        """Take back what is left of the credit."""
+        self._appended += self._granted - self._credit
+        self._granted = self._credit = 0
+
+    def _room(self) -> int:
+        """Bytes between the bodies and the records of the current file."""
+        count = self._next_txid - self._first_txid
+        return self.file.size - RECORD_SIZE * count - self._bodies_end
+
+    def _wait(self, needed: int) -> None:
+        """Hold the engine up while more waits for a commit than may: the publishers must wait."""
+        give_up = monotonic() + _PATIENCE
+        while self.waiting and self.waiting + needed > MOST_WAITING:
+            if self.refusal is not None:
+                raise JournalUnavailable(self.refusal)
+            if monotonic() > give_up:
+                raise JournalUnavailable("the storage of the transaction log does not keep up")
+            self._relieve()
+
+    def _define(self, topic: TopicHandle, origin: OriginHandle | None, length: int) -> None:
+        """Make sure that the current file says what the numbers of topic and origin stand for.
+
+        After that there is room in it for an entry of `length` bytes.
+        """
+        needed = length + 3 * RECORD_SIZE + len(topic.definition)
+        if origin is not None:
+            needed += len(origin.definition)
+        if self._room() < needed:
+            self._begin_file(needed)
+        names, number = self.file.names, self.file.number
+        if topic.file != number:
+            topic.file, topic.number = number, self._numbers[0]
+            self._numbers[0] += 1
+            names.topics[topic.number] = topic.topic
+            self.append(topic, 0, 0, topic.definition, Kind.DEFINE_TOPIC)
+        if origin is not None and origin.file != number:
+            origin.file, origin.number = number, self._numbers[1]
+            self._numbers[1] += 1
+            names.origins[origin.number] = origin.origin
+            self._no_topic.file = number
+            definition = origin.definition
+            self.append(self._no_topic, 0, 0, definition, Kind.DEFINE_ORIGIN, origin=origin)
+
+    def _begin_file(self, length: int) -> None:
+        """Go on in the next file, if the entry has a chance there."""
+        if length > capacity(self.file.size):
+            raise EntryTooLarge(
+                f"a message of {length} bytes does not fit into a journal file of "
+                f"{self.file.size} bytes; JournalSize in the configuration must be larger"
+            )
+        file = self._next_file()
+        self._settle()
+        txid = self._next_txid
+        seal = Seal(
+            txid - self._first_txid,
+            self._bodies_end,
+            self._with_extras,
+            self._first_timestamp,
+            self._last_timestamp,
+        )
+        self._table.update(self.file.number, seal=seal)
+        now = max(self._clock(), self._last_timestamp)
+        header = pack_header(FileHeader(file.number, file.size, txid, now, self._instance))
+        self.pipe.stream.sequences = dict(self.sequences)
+        self.pipe.switch(Stream(file, txid, 0, PAGE, header))
+        self._append_body = self.pipe.stream.bodies.append
+        self._append_record = self.pipe.stream.records.append
+        self.file = file
+        self._numbers = [1, 1]
+        self._first_txid = txid
+        self._bodies_end = PAGE
+        self._with_extras = 0
+        self._first_timestamp = self._last_timestamp = now
+        self._table.add(JournalFile(file.number, file.path, file.size, txid, now, None, file.names))
+
+
+def _extras(correlation_id: bytes, given_key: bytes) -> bytes:
+    try:
+        return pack_extras(correlation_id, given_key)
+    except FormatError as problem:
+        raise EntryTooLarge(str(problem)) from problem

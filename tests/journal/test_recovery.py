@@ -1,0 +1,261 @@
+"""Coming back after power failures, damage, and people who move files."""
+
+from __future__ import annotations
+
+import random
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from server.journal import Event, JournalError
+from server.journal.layout import RECORD_SIZE
+from tests.journal.support import FILE, START, Bench, ForgetfulDisk, opened, read_all
+
+
+def write(directory: Path, messages: int, size: int = 1_000, **settings: Any) -> None:
+    """A closed journal with messages of client 1."""
+    with opened(directory, **settings) as bench:
+        topic = bench.journal.topic("json", "orders")
+        for sequence in range(1, messages + 1):
+            bench.journal.append(topic, 1, sequence, sequence.to_bytes(4, "big") * (size // 4))
+        bench.journal.commit()
+
+
+def sequences(bench: Bench) -> list[int]:
+    return [entry.sequence for entry in read_all(bench.journal)]
+
+
+def forget_helpers(directory: Path) -> None:
+    for pattern in ("*.ack", "*.index.gz", "*.topic.index"):
+        for path in directory.glob(pattern):
+            path.unlink()
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_power_failures_cost_nothing_that_was_durable(tmp_path: Path, seed: int) -> None:
+    """Whatever sectors of an unfinished commit reached the disk, only all before it counts."""
+    chance = random.Random(seed)
+    directory = tmp_path / "journal"
+    sequence = safe = 0
+    bodies: dict[int, bytes] = {}
+    for round_ in range(3):
+        disk = ForgetfulDisk()
+        bench = Bench(directory, disk)
+        topic = bench.journal.topic("json", f"orders{round_ % 2}")
+        found = read_all(bench.journal)
+        assert [one.sequence for one in found] == list(range(1, len(found) + 1))
+        assert safe <= len(found) <= sequence
+        assert all(one.body == bodies[one.sequence] for one in found)
+        assert bench.journal.last_sequence(1) == len(found)
+        assert "DAMAGED" not in bench.events()
+        sequence = len(found)
+        for _ in range(chance.randrange(1, 6)):
+            for _ in range(chance.randrange(1, 40)):
+                sequence += 1
+                bodies[sequence] = chance.randbytes(chance.choice((0, 10, 300, 20_000)))
+                bench.journal.append(topic, 1, sequence, bodies[sequence])
+            bench.journal.commit()
+            safe = sequence
+        for _ in range(chance.randrange(1, 200)):
+            sequence += 1
+            bodies[sequence] = chance.randbytes(chance.choice((0, 10, 300, 5_000)))
+            bench.journal.append(topic, 1, sequence, bodies[sequence])
+        disk.power_is_failing = True
+        assert not bench.journal.commit()
+        crashed = tmp_path / f"crashed{round_}"
+        disk.fail_power(chance)
+        shutil.copytree(directory, crashed)
+        disk.power_is_failing = False
+        bench.journal.close()
+        shutil.rmtree(directory)
+        crashed.rename(directory)
+
+
+def test_an_unfinished_commit_is_cut_off_and_reported(tmp_path: Path) -> None:
+    write(tmp_path, 10)
+    with opened(tmp_path) as bench:
+        path = bench.journal.files[0].path
+    with path.open("r+b") as file:  # half of a record behind the last
+        file.seek(FILE - RECORD_SIZE * 11 - 50)
+        file.write(b"torn")
+    with opened(tmp_path) as bench:
+        assert sequences(bench) == list(range(1, 11))
+        (notice,) = [one for one in bench.notices if one.event is Event.TORN_TAIL]
+        assert path.name in notice.text
+    with opened(tmp_path) as bench:
+        assert Event.TORN_TAIL not in {one.event for one in bench.notices}
+
+
+def test_a_damaged_entry_that_was_acknowledged_costs_only_itself(tmp_path: Path) -> None:
+    write(tmp_path, 20)
+    with opened(tmp_path) as bench:
+        path = bench.journal.files[0].path
+        entries = read_all(bench.journal)
+    data = bytearray(path.read_bytes())
+    position = data.find(entries[9].body)
+    data[position] ^= 1
+    path.write_bytes(data)
+    with opened(tmp_path) as bench:
+        assert sequences(bench) == [*range(1, 10), *range(11, 21)]
+        damaged = [one for one in bench.notices if one.event is Event.DAMAGED]
+        assert damaged[0].txid == entries[9].txid
+        bench.journal.append(bench.journal.topic("json", "orders"), 1, 21, b"x")
+        bench.journal.commit()
+        assert sequences(bench)[-1] == 21
+
+
+def test_the_last_entry_is_not_taken_for_unfinished_when_it_was_safe(tmp_path: Path) -> None:
+    write(tmp_path, 20)
+    with opened(tmp_path) as bench:
+        path = bench.journal.files[0].path
+        last = read_all(bench.journal)[-1]
+    data = bytearray(path.read_bytes())
+    data[data.find(last.body)] ^= 1
+    path.write_bytes(data)
+    with opened(tmp_path) as bench:
+        assert "DAMAGED" in bench.events()
+        assert "TORN_TAIL" not in bench.events()
+        assert bench.journal.last_txid == last.txid
+
+
+@pytest.mark.parametrize("helpers", [True, False])
+def test_publishers_are_known_again(tmp_path: Path, helpers: bool) -> None:
+    write(tmp_path, 100, 50_000)
+    if not helpers:
+        forget_helpers(tmp_path)
+    with opened(tmp_path) as bench:
+        assert bench.journal.last_sequence(1) == 100
+        assert sequences(bench) == list(range(1, 101))
+
+
+def test_damaged_helpers_are_not_believed(tmp_path: Path) -> None:
+    write(tmp_path, 100, 50_000, with_topic_index=True)
+    chance = random.Random(1)
+    for pattern in ("*.ack", "*.index.gz", "*.topic.index"):
+        for path in tmp_path.glob(pattern):
+            data = bytearray(path.read_bytes())
+            data[chance.randrange(len(data))] ^= 0x10
+            path.write_bytes(data)
+    with opened(tmp_path, with_topic_index=True) as bench:
+        assert bench.journal.last_sequence(1) == 100
+        assert sequences(bench) == list(range(1, 101))
+        assert bench.journal.find(1, 50) is not None
+
+
+def test_publishers_that_have_been_silent_too_long_are_forgotten(tmp_path: Path) -> None:
+    with opened(tmp_path) as bench:
+        topic = bench.journal.topic("json", "orders")
+        bench.journal.append(topic, 1, 10, b"x")
+        bench.clock.now += 3_600_000_000
+        bench.journal.append(topic, 2, 20, b"x")
+        bench.journal.commit()
+    hour_and_more = 5_400_000_000_000
+    bench = Bench(tmp_path, client_expiration=hour_and_more)
+    assert (bench.journal.last_sequence(1), bench.journal.last_sequence(2)) == (10, 20)
+    bench.journal.close()
+    clock = bench.clock
+    clock.now = START + 3_600_000_000 + 3_600_000_000
+    bench = Bench(tmp_path, clock=clock, client_expiration=hour_and_more)
+    assert (bench.journal.last_sequence(1), bench.journal.last_sequence(2)) == (0, 20)
+    bench.journal.close()
+
+
+def test_numbers_of_a_log_that_was_thrown_away_are_not_used_again(tmp_path: Path) -> None:
+    write(tmp_path, 5)
+    with opened(tmp_path) as bench:
+        last = bench.journal.last_txid
+    for path in tmp_path.glob("*.journal"):
+        path.unlink()
+    with opened(tmp_path) as bench:
+        assert bench.journal.first_txid == last + 1
+
+
+GAPS = [
+    ([1], "number 1 is missing"),
+    ([1, 2], "numbers 1 to 2 are missing"),
+    ([-1], "files are missing at the end"),
+]
+
+
+@pytest.mark.parametrize(("missing", "text"), GAPS)
+def test_a_log_with_a_gap_is_refused(tmp_path: Path, missing: list[int], text: str) -> None:
+    write(tmp_path, 100, 50_000)
+    with opened(tmp_path) as bench:
+        files = bench.journal.files
+    for path in tmp_path.glob("*.journal"):
+        if path not in {file.path for file in files}:
+            path.unlink()
+    for number in missing:
+        files[number].path.unlink()
+    with pytest.raises(JournalError, match=text):
+        Bench(tmp_path)
+
+
+def test_the_oldest_files_may_be_taken_away_while_the_server_is_down(tmp_path: Path) -> None:
+    write(tmp_path, 100, 50_000)
+    with opened(tmp_path) as bench:
+        bench.journal.files[0].path.unlink()
+    with opened(tmp_path) as bench:
+        assert sequences(bench) == list(range(21, 101))
+
+
+def swap(directory: Path) -> None:
+    one, two = (directory / f"TEST.000000000{number}.journal" for number in (0, 1))
+    between = directory / "between"
+    one.rename(between)
+    two.rename(one)
+    between.rename(two)
+
+
+def empty_first(directory: Path) -> None:
+    (directory / "TEST.0000000000.journal").write_bytes(bytes(FILE))
+
+
+@pytest.mark.parametrize(
+    ("damage", "text"), [(swap, "keep their names"), (empty_first, "is empty")]
+)
+def test_files_that_do_not_belong_are_refused(
+    tmp_path: Path, damage: Callable[[Path], None], text: str
+) -> None:
+    write(tmp_path, 100, 50_000)
+    damage(tmp_path)
+    with pytest.raises(JournalError, match=text):
+        Bench(tmp_path)
+
+
+def test_a_lost_header_is_made_again_from_the_entries(tmp_path: Path) -> None:
+    write(tmp_path, 100, 50_000)
+    for path in sorted(tmp_path.glob("*.journal"))[:5]:
+        data = bytearray(path.read_bytes())
+        if any(data):
+            data[:4096] = random.Random(3).randbytes(4096)
+            path.write_bytes(data)
+    forget_helpers(tmp_path)
+    with opened(tmp_path) as bench:
+        assert sequences(bench) == list(range(1, 101))
+        assert "DAMAGED" in bench.events()
+
+
+def test_files_of_other_instances_are_left_alone(tmp_path: Path) -> None:
+    write(tmp_path, 10, instance="A")
+    write(tmp_path, 20, instance="A.B")
+    with opened(tmp_path, instance="A") as bench:
+        assert sequences(bench) == list(range(1, 11))
+    with opened(tmp_path, instance="A.B") as bench:
+        assert sequences(bench) == list(range(1, 21))
+
+
+def test_an_empty_file_of_no_size_is_made_anew(tmp_path: Path) -> None:
+    write(tmp_path, 30, 50_000)
+    numbers = [int(path.name.split(".")[1]) for path in tmp_path.glob("*.journal")]
+    (tmp_path / f"TEST.{max(numbers) + 1:010}.journal").touch()
+    (tmp_path / f"TEST.{max(numbers) + 2:010}.journal").write_bytes(bytes(FILE))
+    with opened(tmp_path) as bench:
+        topic = bench.journal.topic("json", "orders")
+        for sequence in range(31, 101):
+            bench.journal.append(topic, 1, sequence, bytes(50_000))
+        bench.journal.commit()
+        assert sequences(bench) == list(range(1, 101))
