@@ -24,6 +24,7 @@ from server.wire.framing import FrameReader
 if TYPE_CHECKING:
     from server.sow.records import Change
     from server.subscriptions.envelope import Envelope
+    from server.topics.transaction_log import TransactionLog
 
 
 class Log(Protocol):
@@ -63,6 +64,7 @@ class Engine:
         topics: the topics in use.
         client_status: publishes what clients do.
         slices: runs queries between other work.
+        transaction_log: records what is published; None if there is none.
         waiting_outboxes: the outboxes that have something to write.
     """
 
@@ -77,7 +79,9 @@ class Engine:
         )
         self.slices = SliceRunner(clock, self.flush)
         self.waiting_outboxes: list[Outbox] = []
+        self.transaction_log: TransactionLog | None = None
         self._sessions: dict[int, Session] = {}
+        self._clients: dict[str, Session] = {}
         self._connections_accepted = 0
 
     @property
@@ -109,9 +113,23 @@ class Engine:
         self.client_status.publish("connect", session, client_address=link.address)
         return session
 
+    def use_transaction_log(self, log: TransactionLog) -> None:
+        """Record what is published from now on. Called before anything is."""
+        self.transaction_log = self.topics.transaction_log = self.stores.transaction_log = log
+
+    def client(self, name: str) -> Session | None:
+        """The session that logged on last under a name, if it is still there."""
+        return self._clients.get(name)
+
+    def logged_on(self, session: Session) -> None:
+        """Take note of a session's client name."""
+        self._clients[session.client_name] = session
+
     def forget(self, session: Session) -> None:
         """End what a session had going; it has been closed."""
         self._sessions.pop(session.number, None)
+        if self._clients.get(session.client_name) is session:
+            del self._clients[session.client_name]
         for query in list(session.queries):
             query.cancel()
         for sub_id in list(session.subscriptions):

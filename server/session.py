@@ -23,6 +23,7 @@ from server.commands import dispatch
 from server.commands.acks import SequencedAcks
 from server.commands.heartbeat import Pulse
 from server.commands.options import LogonOptions
+from server.commands.persisted_acks import PersistedAcks
 from server.commands.refusal import CommandRefused
 from server.expressions import to_text
 from server.filters.base import IncomingCommand, TransportFilter, Verdict
@@ -31,6 +32,7 @@ from server.subscriptions.envelope import Envelope
 from server.subscriptions.outbox import Outbox
 from server.subscriptions.rejection import Rejection
 from server.subscriptions.subscription import Subscription
+from server.wire.bookmarks import client_hash
 from server.wire.framing import Frame, FrameError, frame
 from server.wire.header import (
     Header,
@@ -101,6 +103,7 @@ class Link:
         address: the peer's address, for the log.
         send: takes bytes for the peer.
         hang_up: closes the connection once everything sent has left.
+        persisted_acks: the acks that wait for the transaction log.
         is_behind: whether the peer has not read everything yet.
     """
 
@@ -140,6 +143,7 @@ class Session:
         reader: cuts the peer's bytes into frames.
 
     Attributes:
+        client_hash: the number that stands for that name in bookmarks.
         client_name: the name the client logged on with, the connection's name before.
         options: what the client asked for at its logon.
         client_version: the version that the client gave at its logon.
@@ -165,6 +169,7 @@ class Session:
         self.entrance = entrance
         self.connection_name = name
         self.client_name = name
+        self.client_hash = 0
         self.address = link.address
         self.is_behind = link.is_behind
         self.state = State.CONNECTED
@@ -177,6 +182,7 @@ class Session:
         self.outbox = Outbox(engine.waiting_outboxes, link.send)
         self.pulse = Pulse(self, 0)
         self.last_heard = engine.clock.now()
+        self.persisted_acks = PersistedAcks(self)
         self._hang_up = link.hang_up
         self._reader = reader
         self._filters_keep_to_headers = all(one.header_only for one in entrance.filters)
@@ -244,10 +250,12 @@ class Session:
     ) -> None:
         """Take note of who the client is; from now on it may send commands."""
         self.client_name = client_name
+        self.client_hash = client_hash(client_name)
         self.options = options or LogonOptions()
         self.client_version = version
         self.message_type = message_type
         self.state = State.LOGGED_ON
+        self.engine.logged_on(self)
 
     def require(self, permission: Permission, topic: str) -> None:
         """Refuse the command at hand unless the user may do this.

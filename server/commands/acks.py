@@ -92,8 +92,13 @@ def fail(session: Session, header: Header, ack: str, reason: str, detail: str) -
         detail: what is wrong and what was expected.
     """
     if wants(header, ack):
-        keys = {"reason": reason, "detail": detail, "sequence": header.sequence}
-        session.send(_ack(header, ack, "failure", keys))
+        session.send(failure(header, ack, reason, detail))
+
+
+def failure(header: Header, ack: str, reason: str, detail: str) -> Header:
+    """The header of a failure ack. See `fail`."""
+    keys = {"reason": reason, "detail": detail, "sequence": header.sequence}
+    return _ack(header, ack, "failure", keys)
 
 
 def _ack(header: Header, ack: str, status: str, keys: dict[str, str | int | None]) -> Header:

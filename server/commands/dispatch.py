@@ -19,7 +19,7 @@ from server.commands import (
     timer,
     unsubscribe,
 )
-from server.commands.acks import acknowledge, acks_among, fail
+from server.commands.acks import acknowledge, acks_among, fail, failure, wants
 from server.commands.refusal import CommandRefused
 from server.wire.header import Header, encode_header
 
@@ -86,8 +86,14 @@ def refuse(session: Session, header: Header, reason: str, detail: str) -> None:
     A failure is reported in the `processed` ack, and in the `persisted` one, which publishers ask
     for (AMPS Command Reference, publish command: Errors).
     """
-    for ack in ("processed", "persisted"):
-        fail(session, header, ack, reason, detail)
+    fail(session, header, "processed", reason, detail)
+    if wants(header, "persisted"):
+        refused = failure(header, "persisted", reason, detail)
+        log = session.engine.transaction_log
+        if log is None:
+            session.send(refused)
+        else:
+            session.persisted_acks.failed(refused, log.when_durable)
     session.engine.log.emit(
         "02-0001",
         client=session.client_name,

@@ -10,7 +10,6 @@ from server.commands.options import read_logon_options
 from server.commands.refusal import CommandRefused
 from server.security.authentication import Credentials
 from server.security.entitlement import Permission
-from server.wire.bookmarks import client_hash
 from server.wire.header import Header
 
 if TYPE_CHECKING:
@@ -29,16 +28,19 @@ def handle(session: Session, header: Header, _body: bytes) -> None:
     credentials = Credentials(header.user_id or "", header.password or "", explicit=True)
     reason = _admit(session, credentials)
     client_name = header.client_name or session.connection_name
+    _claim_name(session, client_name)
+    log = session.engine.transaction_log
+    last_sequence = 0 if log is None else log.last_sequence(client_name)
     session.log_on(client_name, message_type, header.version or "", options)
     session.engine.log.emit(
         "1F-0004",
         connection=session.connection_name,
         client=client_name,
         user=session.user,
-        name_hash=client_hash(client_name),
+        name_hash=session.client_hash,
         version=header.version or "",
-        last_acked=0,
-        last_logged=0,
+        last_acked=last_sequence,
+        last_logged=last_sequence,
         correlation_id=header.correlation_id or "",
     )
     session.engine.client_status.publish(
@@ -52,11 +54,33 @@ def handle(session: Session, header: Header, _body: bytes) -> None:
         header,
         "processed",
         client_name=client_name,
-        sequence=0,
-        bookmark=f"{client_hash(client_name)}|0|",
+        sequence=last_sequence,
+        bookmark=f"{session.client_hash}|{last_sequence}|",
         reason=reason,
         long_version=AMPS_VERSION,
     )
+
+
+def _claim_name(session: Session, client_name: str) -> None:
+    """Make sure that nobody else has the name, where a transaction log tells clients by it.
+
+    Source: AMPS User Guide, Client Names and the Transaction Log.
+
+    Raises:
+        CommandRefused: another user has it.
+    """
+    engine = session.engine
+    holder = engine.client(client_name)
+    if engine.transaction_log is None or holder is None:
+        return
+    if holder.user != session.user:
+        raise CommandRefused(
+            "name in use",
+            f"another user is logged on as {client_name!r}",
+            disconnect="name in use",
+        )
+    engine.log.emit("02-0025", client=client_name, user=session.user)
+    holder.close("name in use")
 
 
 def log_on_implicitly(session: Session) -> None:

@@ -16,6 +16,7 @@ from server.subscriptions.envelope import Envelope
 from server.wire.header import Header
 
 if TYPE_CHECKING:
+    from server.commands.persisted_acks import WhenStored
     from server.session import Session
     from server.topics.table import AnyTopic
 
@@ -47,6 +48,7 @@ def handle(session: Session, header: Header, body: bytes) -> None:
         header.sow_key,
         header.expiration,
         delta=header.command == "delta_publish",
+        sequence=header.sequence or 0,
     )
     target = session.find_topic(topic)
     for rejection in target.publish([body], envelope):
@@ -55,13 +57,26 @@ def handle(session: Session, header: Header, body: bytes) -> None:
         for ack in ("processed", "completed"):
             acknowledge(session, header, ack, sequence=header.sequence)
         if wants(header, "persisted"):
-            target.when_stored(lambda: _acknowledge_late(session, header))
+            acknowledge_stored(session, header, target.when_stored)
 
 
-def _acknowledge_late(session: Session, header: Header) -> None:
-    """Say that a message is on stable storage, unless its publisher has gone meanwhile."""
-    if session.is_open:
-        acknowledge(session, header, "persisted", sequence=header.sequence)
+def acknowledge_stored(session: Session, header: Header, when_stored: WhenStored) -> None:
+    """Say that a command is on stable storage as soon as it is, if its sender is still there.
+
+    Args:
+        session: the connection that sent it.
+        header: its header.
+        when_stored: tells when that is.
+    """
+
+    def acknowledge_late() -> None:
+        if session.is_open:
+            acknowledge(session, header, "persisted", sequence=header.sequence)
+
+    if session.engine.transaction_log is None:
+        when_stored(acknowledge_late)
+    else:
+        session.persisted_acks.succeeded(header, when_stored)
 
 
 def is_plain(session: Session, header: Header, topic: AnyTopic) -> bool:
@@ -69,12 +84,18 @@ def is_plain(session: Session, header: Header, topic: AnyTopic) -> bool:
     return (
         (header.acks is None or _acks_are_plain(header))
         and not (topic.keeps_messages and header.command == "delta_publish")
+        and not topic.is_journaled
+        and not _acks_are_conflated(session, header)
         and header.correlation_id is None
         and header.expiration is None
         and header.sow_key is None
         and not session.engine.log.enabled("12-0001")
         and not session.engine.log.enabled("17-0002")
     )
+
+
+def _acks_are_conflated(session: Session, header: Header) -> bool:
+    return session.engine.transaction_log is not None and wants(header, "persisted")
 
 
 def _acks_are_plain(header: Header) -> bool:

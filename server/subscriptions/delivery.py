@@ -71,14 +71,14 @@ class DirectDelivery:
         presentation: the form that these subscriptions want.
     """
 
-    __slots__ = ("_heads", "_outbox", "_present", "_timestamp")
+    __slots__ = ("_further_keys", "_heads", "_outbox", "_present")
 
     def __init__(
         self, outbox: Outbox, topic: str, sub_ids: Sequence[str], presentation: Presentation
     ) -> None:
         self._outbox = outbox
         self._present = presentation.present if presentation.changes_bodies else None
-        self._timestamp = presentation.timestamp
+        self._further_keys = presentation.keys if presentation.asks_for_keys else None
         sids = json_text(",".join(sub_ids))
         self._heads = _Heads(b'{"c":"p","t":' + json_text(topic), b',"sids":' + sids + b"}")
 
@@ -86,7 +86,9 @@ class DirectDelivery:
         """Frame messages and put them into the connection's outbox."""
         if self._present is not None:
             bodies = self._present(bodies)
-        keys = envelope.keys + envelope.timestamp_key if self._timestamp else envelope.keys
+        keys = envelope.keys
+        if self._further_keys is not None:
+            keys += self._further_keys(envelope)
         heads = self._heads
         if len(bodies) == 1 and not keys:  # what filtered messages come as
             body = bodies[0]

@@ -22,18 +22,22 @@ class Envelope:
         sow_key: the SOW key that the publisher gave.
         expiration: how long they are to live, in seconds, 0 for ever; None for the topic's default.
         delta: whether they hold only the fields that change.
+        sequence: the publisher's number of a message, 0 for none.
 
     Attributes:
+        bookmark: the name of a message in the transaction log, empty for none.
         keys: header keys that all of them carry, as JSON text, each with its leading comma.
     """
 
     __slots__ = (
+        "bookmark",
         "correlation_id",
         "delta",
         "expiration",
         "keys",
         "publisher",
         "received",
+        "sequence",
         "sow_key",
     )
 
@@ -46,6 +50,7 @@ class Envelope:
         expiration: int | None = None,
         *,
         delta: bool = False,
+        sequence: int = 0,
     ) -> None:
         self.publisher = publisher
         self.received = received
@@ -53,6 +58,8 @@ class Envelope:
         self.sow_key = sow_key
         self.expiration = expiration
         self.delta = delta
+        self.sequence = sequence
+        self.bookmark = ""
         self.keys = correlation_key(correlation_id)
         if publisher is not None and publisher.user:
             self.keys += b',"user_id":' + json_text(publisher.user)
@@ -62,12 +69,18 @@ class Envelope:
         """The header key for subscribers who asked when the server received a message."""
         return b',"ts":"%s"' % iso_timestamp(self.received).encode()
 
+    @property
+    def bookmark_key(self) -> bytes:
+        """The header key for subscribers who asked for bookmarks; empty if there is none."""
+        return b',"bm":"%s"' % self.bookmark.encode() if self.bookmark else b""
+
     def context(self, topic: str, body: bytes) -> MessageContext:
         """What filters may ask about a message besides its fields."""
         context = MessageContext()
         context.topic_name = topic
         context.message_size = len(body)
         context.correlation_id = self.correlation_id
+        context.bookmark = self.bookmark or None
         self.describe_publisher(context)
         return context
 

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
 
     from server.message_types.base import MessageType
     from server.message_types.selection import Selection
+    from server.subscriptions.envelope import Envelope
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -50,18 +51,30 @@ class Presentation:
         select: the fields that the body is cut down to, None for all of it.
         timestamp: whether the header says when the server received the message.
         sow_key: whether the header has the SOW key, of messages that have one.
+        bookmark: whether the header has the bookmark, of messages that have one.
         pretty: makes the body readable, None to leave it as it is.
     """
 
     select: SelectList | None = None
     timestamp: bool = False
     sow_key: bool = True
+    bookmark: bool = False
     pretty: Callable[[bytes], bytes] | None = None
 
     @property
     def changes_bodies(self) -> bool:
         """Whether bodies are not passed on as they were published."""
         return self.select is not None or self.pretty is not None
+
+    @property
+    def asks_for_keys(self) -> bool:
+        """Whether headers have more keys than what the publisher said about a message."""
+        return self.timestamp or self.bookmark
+
+    def keys(self, envelope: Envelope) -> bytes:
+        """These keys, as JSON text, each with its leading comma."""
+        timestamp = envelope.timestamp_key if self.timestamp else b""
+        return timestamp + envelope.bookmark_key if self.bookmark else timestamp
 
     def present(self, bodies: Sequence[bytes]) -> Sequence[bytes]:
         """The bodies in the form that is wanted."""

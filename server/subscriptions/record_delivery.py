@@ -156,7 +156,7 @@ class Framer:
             b"" if self._command == "p" else b',"reason":"%b"' % message.reason.encode(),
             len(body),
             message.keys,
-            (received or message.envelope).timestamp_key if presentation.timestamp else b"",
+            presentation.keys(received or message.envelope) if presentation.asks_for_keys else b"",
             self._right,
         )
         self._outbox.write(frame(header, body))

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Final
 
+from server.journal import EntryTooLarge, JournalUnavailable
 from server.message_types.base import BodyError
 from server.sow.keys import KeyRefusedError
 from server.sow.records import to_nanoseconds
@@ -15,6 +16,7 @@ from server.sow.store import StoreError
 from server.subscriptions.record_audience import RecordAudience
 from server.subscriptions.record_delivery import MATCH
 from server.subscriptions.rejection import Rejection
+from server.topics.transaction_log import DuplicateError
 
 if TYPE_CHECKING:
     from server.expressions import Functions
@@ -23,10 +25,13 @@ if TYPE_CHECKING:
     from server.subscriptions.envelope import Envelope
     from server.topics.stores import Stores
 
-_REASONS: Final[dict[type[Exception], str]] = {
+REASONS: Final[dict[type[Exception], str]] = {
     BodyError: "invalid message",
     KeyRefusedError: "invalid sow key",
     StoreError: "not stored",
+    JournalUnavailable: "not stored",
+    EntryTooLarge: "not stored",
+    DuplicateError: "duplicate",
 }
 """What can be wrong with a single message -> the phrase for its publisher."""
 
@@ -45,6 +50,8 @@ class StoredTopic(RecordAudience):
 
     keeps_messages = True
     """Whether messages go on stable storage."""
+    is_journaled = False
+    """Whether messages are in the transaction log."""
 
     def __init__(self, sow: SowTopic, name: str, functions: Functions, stores: Stores) -> None:
         super().__init__(sow.table.message_type, name, functions, stores.differ(sow))
@@ -65,8 +72,8 @@ class StoredTopic(RecordAudience):
         for position, body in enumerate(bodies):
             try:
                 change = self._store(body, envelope)
-            except (BodyError, KeyRefusedError, StoreError) as error:
-                rejections.append(Rejection(position, _REASONS[type(error)], str(error)))
+            except tuple(REASONS) as error:
+                rejections.append(Rejection(position, REASONS[type(error)], str(error)))
             else:
                 self.announce(change, envelope, MATCH)
         self._stores.touched(self._sow)

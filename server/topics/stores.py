@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from server.sow.records import Change
     from server.sow.topic import SowTopic
     from server.topics.names import TopicSelector
+    from server.topics.transaction_log import TransactionLog
 
 _COMMIT_SECONDS: Final = 1.0
 _EXPIRED_AT_ONCE: Final = 1000
@@ -68,6 +69,9 @@ class Stores:
         log: where failures are said.
         announce: tells subscribers about what expires.
         flush: called after something has been announced.
+
+    Attributes:
+        transaction_log: see `TopicTable`.
     """
 
     def __init__(
@@ -77,6 +81,7 @@ class Stores:
         self._log = log
         self._announce = announce
         self._flush = flush
+        self.transaction_log: TransactionLog | None = None
         self._topics: list[SowTopic] = []
         self._commits: dict[SowTopic, Commit] = {}
         self._differs: dict[SowTopic, Differ] = {}
@@ -101,7 +106,8 @@ class Stores:
         """
         self._topics.append(sow)
         self._commits[sow] = commit
-        self._sequence = max(self._sequence, sow.table.store.last_sequence)
+        if not self.is_journaled(sow):
+            self._sequence = max(self._sequence, sow.table.store.last_sequence)
         self._watch_expiry(sow)
 
     def find(self, message_type: str, name: str) -> SowTopic | None:
@@ -138,10 +144,21 @@ class Stores:
 
     # ---- changes
 
+    def is_journaled(self, sow: SowTopic) -> bool:
+        """Whether what is published to a topic is in the transaction log."""
+        log = self.transaction_log
+        return log is not None and log.records(sow.spec.message_type, sow.spec.name)
+
     def next_sequence(self) -> int:
-        """The number of the next change."""
+        """The number of the next change of a topic that is not in the transaction log."""
         self._sequence += 1
         return self._sequence
+
+    def _expiry_sequence(self, sow: SowTopic) -> int:
+        """The number of an expiration, which is not in the log: it follows from what is."""
+        if self.transaction_log is not None and self.is_journaled(sow):
+            return self.transaction_log.last_txid
+        return self.next_sequence()
 
     def touched(self, sow: SowTopic) -> None:
         """Take note that a topic has changed."""
@@ -210,7 +227,7 @@ class Stores:
     def _expire_of(self, sow: SowTopic, now: float) -> bool:
         """Remove what has expired in a topic; False if that cannot be written down."""
         try:
-            changes = sow.expire(to_nanoseconds(now), self.next_sequence(), _EXPIRED_AT_ONCE)
+            changes = sow.expire(to_nanoseconds(now), self._expiry_sequence(sow), _EXPIRED_AT_ONCE)
         except StoreError as error:
             self._log.emit("15-0011", topic=sow.spec.name, reason=error)
             return False

@@ -13,8 +13,10 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 
 from server.security.entitlement import Permission
 from server.subscriptions.subscription import Subscription
+from server.topics.journaled import JournaledStoredTopic, JournaledTopic
 from server.topics.stored import StoredTopic
 from server.topics.topic import Topic
+from server.topics.transaction_log import TopicJournal
 
 if TYPE_CHECKING:
     from server.expressions import Functions
@@ -22,6 +24,7 @@ if TYPE_CHECKING:
     from server.sow.records import Change
     from server.subscriptions.envelope import Envelope
     from server.topics.stores import Stores
+    from server.topics.transaction_log import TransactionLog
 
 AnyTopic: TypeAlias = Topic | StoredTopic
 
@@ -38,6 +41,8 @@ class TopicTable:
         most_kept: how many topics there may be before idle ones are forgotten.
 
     Attributes:
+        transaction_log: records what is published to some of them; None if there is none. It is
+            set before the first topic that it records is used.
         generation: grows when topics have been forgotten; a topic found before may then be stale.
     """
 
@@ -49,6 +54,7 @@ class TopicTable:
         most_kept: int = _MOST_TOPICS_KEPT,
     ) -> None:
         self.generation = 0
+        self.transaction_log: TransactionLog | None = None
         self._message_types = message_types
         self._functions = functions
         self._stores = stores
@@ -119,10 +125,16 @@ class TopicTable:
         return topic
 
     def _make(self, message_type: str, name: str) -> AnyTopic:
+        functions, log = self._functions, self.transaction_log
         sow = self._stores.find(message_type, name)
+        if log is None or not log.records(message_type, name if sow is None else sow.spec.name):
+            if sow is not None:
+                return StoredTopic(sow, name, functions, self._stores)
+            return Topic(self._message_types[message_type], name, functions)
+        journal = TopicJournal(log, message_type, name)
         if sow is not None:
-            return StoredTopic(sow, name, self._functions, self._stores)
-        return Topic(self._message_types[message_type], name, self._functions)
+            return JournaledStoredTopic(sow, name, functions, self._stores, journal)
+        return JournaledTopic(self._message_types[message_type], name, functions, journal)
 
     def _forget_idle_topics(self) -> None:
         """Forget topics that can be made again as they were: all without literal subscriptions."""

@@ -40,6 +40,8 @@ class Topic(Audience):
 
     keeps_messages = False
     """Whether messages go on stable storage."""
+    is_journaled = False
+    """Whether messages are in the transaction log."""
 
     def __init__(self, message_type: MessageType, name: str, functions: Functions) -> None:
         super().__init__(message_type, name, functions)

@@ -1,0 +1,122 @@
+"""Topics in the transaction log: the journal is the truth.
+
+Append precedes apply, apply precedes deliver. What is recorded is the message as subscribers get
+it: after preprocessing, enrichment and merging.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
+from server.journal import JournalUnavailable, Kind
+from server.sow.records import NANOSECONDS, to_nanoseconds
+from server.subscriptions.rejection import Rejection
+from server.topics.stored import REASONS, StoredTopic
+from server.topics.topic import Topic
+from server.topics.transaction_log import DuplicateError, TopicJournal
+
+if TYPE_CHECKING:
+    from server.expressions import Functions
+    from server.message_types.base import MessageType
+    from server.sow.records import Change
+    from server.sow.topic import SowTopic
+    from server.subscriptions.envelope import Envelope
+    from server.topics.stores import Stores
+
+
+class JournaledTopic(Topic):
+    """A topic without records that is in the transaction log.
+
+    Args:
+        message_type: the type that it is scoped to.
+        name: its name.
+        functions: what filters may call.
+        journal: records its messages.
+    """
+
+    __slots__ = ("_journal",)
+
+    keeps_messages = True
+    is_journaled = True
+
+    def __init__(
+        self, message_type: MessageType, name: str, functions: Functions, journal: TopicJournal
+    ) -> None:
+        super().__init__(message_type, name, functions)
+        self._journal = journal
+
+    def publish(self, bodies: Sequence[bytes], envelope: Envelope) -> Sequence[Rejection]:
+        """Record messages and deliver them. See `Topic.publish`."""
+        rejections: list[Rejection] = []
+        for position, body in enumerate(bodies):
+            try:
+                self._journal.refuse_duplicate(envelope)
+                _, bookmark = self._journal.append(
+                    envelope, body, key=envelope.sow_key, expiration=envelope.expiration or 0
+                )
+            except (DuplicateError, JournalUnavailable) as error:
+                rejections.append(Rejection(position, REASONS[type(error)], str(error)))
+            else:
+                envelope.bookmark = bookmark
+                super().publish((body,), envelope)
+        return rejections
+
+    def when_stored(self, then: Callable[[], None]) -> None:
+        """Call back when everything published so far is on stable storage."""
+        self._journal.log.when_durable(then)
+
+
+class JournaledStoredTopic(StoredTopic):
+    """A topic with records that is in the transaction log.
+
+    Args:
+        sow: the records.
+        name: the topic's name.
+        functions: what filters may call.
+        stores: is told of every change.
+        journal: records its messages.
+    """
+
+    __slots__ = ("_journal",)
+
+    is_journaled = True
+
+    def __init__(
+        self,
+        sow: SowTopic,
+        name: str,
+        functions: Functions,
+        stores: Stores,
+        journal: TopicJournal,
+    ) -> None:
+        super().__init__(sow, name, functions, stores)
+        self._journal = journal
+
+    def _store(self, body: bytes, envelope: Envelope) -> Change:
+        self._journal.refuse_duplicate(envelope)
+        sow = self._sow
+        record = sow.draft(
+            body,
+            to_nanoseconds(envelope.received),
+            topic=self.name,
+            key=envelope.sow_key,
+            delta=envelope.delta,
+            expiration=envelope.expiration,
+            correlation_id=envelope.correlation_id or "",
+            context=envelope.context(self.name, body) if sow.asks_for_context else None,
+        )
+        lifetime = -((record.timestamp - record.expires) // NANOSECONDS) if record.expires else 0
+        txid, bookmark = self._journal.append(
+            envelope,
+            record.body,
+            Kind.DELTA_PUBLISH if envelope.delta else Kind.PUBLISH,
+            record.key,
+            lifetime,
+        )
+        envelope.bookmark = bookmark
+        return sow.apply(record._replace(sequence=txid, bookmark=bookmark))
+
+    def when_stored(self, then: Callable[[], None]) -> None:
+        """Call back when everything published so far is on stable storage."""
+        self._journal.log.when_durable(then)

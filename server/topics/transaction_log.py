@@ -1,0 +1,208 @@
+"""The transaction log as topics, commands and replays see it: on the engine's thread.
+
+    a publish:     append -> txid ... the committer's thread writes and syncs ... reached(txid)
+    what waits:    acks, in the order of txids; replays that have read everything there is
+
+The journal's own threads never come here. What they have made durable is posted to the engine's
+thread, and only from then on counts as durable, so that everything here has one order.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Final
+
+from config_schema.regex import matches
+from server.journal import EVENTS, JournalUnavailable, Kind, Span
+from server.journal.clients import server_made_identity
+from server.wire.bookmarks import client_hash
+
+if TYPE_CHECKING:
+    from config_schema.spec import JournaledTopicSpec
+    from server.journal import Journal, TopicHandle
+    from server.subscriptions.envelope import Envelope
+
+_RESERVED: Final = "/AMPS/"
+_MOST_SEQUENCE: Final = (1 << 64) - 1
+_MOST_SECONDS: Final = (1 << 32) - 1
+_LOOK_BACK: Final = 16
+"""Entries among which the last one that has a bookmark is looked for."""
+
+
+class DuplicateError(Exception):
+    """A publisher's sequence number is not above the highest one that it has used."""
+
+
+class TransactionLog:
+    """An open journal, and who waits for it.
+
+    Args:
+        journal: the journal.
+        topics: what is recorded there.
+        instance: the instance's name.
+
+    Attributes:
+        journal: see above.
+        durable: the last entry on stable storage, as far as this thread has been told.
+    """
+
+    def __init__(
+        self, journal: Journal, topics: Sequence[JournaledTopicSpec], instance: str
+    ) -> None:
+        self.journal: Final = journal
+        self.durable = journal.durable_txid
+        self.instance: Final = instance
+        self._topics = topics
+        self._waiting: deque[tuple[int, Callable[[], None]]] = deque()
+        self._readers: list[Callable[[], None]] = []
+
+    def records(self, message_type: str, name: str) -> bool:
+        """Whether what is published to a topic is recorded.
+
+        The server's own event topics are not (AMPS User Guide, Using the Transaction Log).
+
+        Args:
+            message_type: the topic's message type.
+            name: its name; for the topics of a Pattern, that of the topic which has the Pattern.
+        """
+        return not name.startswith(_RESERVED) and any(
+            spec.message_type == message_type and matches(spec.name, name) for spec in self._topics
+        )
+
+    @property
+    def last_txid(self) -> int:
+        """Of the last entry appended."""
+        return self.journal.last_txid
+
+    def last_sequence(self, client_name: str) -> int:
+        """The highest sequence number that a publisher has used, 0 for none."""
+        return self.journal.last_sequence(client_hash(client_name))
+
+    def reached(self, txid: int) -> None:
+        """Take note that everything up to an entry is on stable storage."""
+        self.durable = max(self.durable, txid)
+        waiting = self._waiting
+        while waiting and waiting[0][0] <= self.durable:
+            waiting.popleft()[1]()
+        readers, self._readers = self._readers, []
+        for reader in readers:
+            reader()
+
+    def when_durable(self, then: Callable[[], None]) -> None:
+        """Call back when everything appended so far is on stable storage; at once if it is."""
+        last = self.journal.last_txid
+        if last <= self.durable:
+            then()
+        else:
+            self._waiting.append((last, then))
+
+    def when_longer(self, then: Callable[[], None]) -> None:
+        """Call back once, when more entries are on stable storage."""
+        self._readers.append(then)
+
+    def durable_bookmark(self) -> str | None:
+        """The bookmark of the last message on stable storage; None if that is long ago."""
+        span = Span(self.durable - _LOOK_BACK, last=self.durable)
+        entries = self.journal.replay(span, kinds=EVENTS).read(_LOOK_BACK)
+        return entries[-1].bookmark if entries else None
+
+
+class TopicJournal:
+    """Records what is published to one topic.
+
+    Args:
+        log: the transaction log.
+        message_type: the topic's message type.
+        name: its name.
+
+    Attributes:
+        log: see above.
+    """
+
+    __slots__ = ("_handle", "_message_type", "_name", "log")
+
+    def __init__(self, log: TransactionLog, message_type: str, name: str) -> None:
+        self.log = log
+        self._message_type = message_type
+        self._name = name
+        self._handle: TopicHandle | None = None
+
+    def refuse_duplicate(self, envelope: Envelope) -> None:
+        """Refuse a message that its publisher has published before.
+
+        Source: AMPS User Guide, Message Sequence Numbers.
+
+        Raises:
+            DuplicateError: its sequence number is too low.
+            JournalUnavailable: it is no sequence number.
+        """
+        sequence, publisher = envelope.sequence, envelope.publisher
+        if not sequence or publisher is None:
+            return
+        if not 0 < sequence <= _MOST_SEQUENCE:
+            raise JournalUnavailable(f"{sequence} is no sequence number: expected 64 bits")
+        highest = self.log.journal.last_sequence(publisher.client_hash)
+        if sequence <= highest:
+            raise DuplicateError(
+                f"sequence number {sequence}: this publisher has got as far as {highest}"
+            )
+
+    def append(
+        self,
+        envelope: Envelope,
+        body: bytes,
+        kind: Kind = Kind.PUBLISH,
+        key: str | None = None,
+        expiration: int = 0,
+    ) -> tuple[int, str]:
+        """Record a message, or a deletion.
+
+        Args:
+            envelope: what its publisher said about it.
+            body: what is recorded.
+            kind: what it stands for.
+            key: the SOW key of its record.
+            expiration: seconds that it lives, 0 for ever.
+
+        Returns:
+            The entry's txid and bookmark.
+
+        Raises:
+            JournalUnavailable: it cannot be recorded; nothing has changed.
+        """
+        log, publisher = self.log, envelope.publisher
+        journal = log.journal
+        if self._handle is None:
+            self._handle = journal.topic(self._message_type, self._name)
+        number, given = _split_key(key)
+        correlation_id = envelope.correlation_id
+        client = 0 if publisher is None else publisher.client_hash
+        txid = journal.append(
+            self._handle,
+            client,
+            envelope.sequence,
+            body,
+            kind,
+            number,
+            min(max(expiration, 0), _MOST_SECONDS),
+            journal.origin(publisher.user) if publisher is not None and publisher.user else None,
+            _octets(correlation_id) if correlation_id else b"",
+            given,
+        )
+        if envelope.sequence:
+            return txid, f"{client}|{envelope.sequence}|"
+        return txid, f"{server_made_identity(client, log.instance)}|{txid}|"
+
+
+def _split_key(key: str | None) -> tuple[int, bytes]:
+    """A SOW key as an entry keeps it: as a number where it is one, else as text."""
+    if key is None:
+        return 0, b""
+    if key.isascii() and key.isdigit() and key[0] != "0" and int(key) <= _MOST_SEQUENCE:
+        return int(key), b""
+    return 0, _octets(key)
+
+
+def _octets(text: str) -> bytes:
+    return text.encode("utf-8", "surrogateescape")
