@@ -15,12 +15,14 @@ from collections.abc import Callable
 from functools import partial
 from typing import Final
 
-from config_schema.spec import InstanceSpec, TopicSpec
+from config_schema.spec import InstanceSpec, TopicSpec, TransactionLogSpec
 from server.engine import Engine, Settings
 from server.events.log import EventLog
 from server.provision import message_type_modules, provision_functions, provision_message_types
+from server.provision_journal import open_journal, recover
 from server.provision_sow import TopicOpener
 from server.sow.commit import GroupCommit
+from server.topics.transaction_log import TransactionLog
 from server.transports.listener import TransportError
 from server.transports.table import TransportTable
 
@@ -93,7 +95,10 @@ class Instance:
             loop.add_signal_handler(stop_signal, self._request_stop, stop_signal)
         _allow_all_open_files()
         async with contextlib.AsyncExitStack() as opened:
+            journal = self._open_journal(opened)
             self._open_topics(opened)
+            if journal is not None:
+                recover(journal[0], journal[1], self._engine)
             await self._open_transports(opened)
             self._log.emit("00-0015", seconds=round(time.monotonic() - started_at))
             on_started()
@@ -116,6 +121,22 @@ class Instance:
             TransportError: there is none of this name.
         """
         await self._transports.disable(name)
+
+    def _open_journal(
+        self, opened: contextlib.AsyncExitStack
+    ) -> tuple[TransactionLogSpec, TransactionLog] | None:
+        """Open the transaction log, if there is to be one.
+
+        Raises:
+            ProvisionError: its files cannot be used.
+        """
+        spec = self._spec.transaction_log
+        if spec is None:
+            return None
+        post = partial(self._post, asyncio.get_running_loop())
+        log = open_journal(self._spec, spec, self._engine, post)
+        opened.callback(log.journal.close)
+        return spec, log
 
     def _open_topics(self, opened: contextlib.AsyncExitStack) -> None:
         """Recover the topics with records; they take part from now on.

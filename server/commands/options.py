@@ -34,7 +34,15 @@ _OPTION: Final = re.compile(
 _NANOSECONDS: Final = 1e9
 
 HONOURED: Final = frozenset(
-    {"conflation", "conflation_key", "non_regex_topic", "replace", "select", "timestamp"}
+    {
+        "bookmark",
+        "conflation",
+        "conflation_key",
+        "non_regex_topic",
+        "replace",
+        "select",
+        "timestamp",
+    }
 )
 HONOURED_WITH_RECORDS: Final = HONOURED | {"no_empties", "no_sowkey", "oof"}
 HONOURED_BY_QUERIES: Final = frozenset(
@@ -44,7 +52,6 @@ QUERYING: Final = frozenset({"sow_and_subscribe", "sow_and_delta_subscribe"})
 
 WITHOUT_EFFECT: Final[Mapping[str, str]] = {
     "none": "it is the same as no option",
-    "bookmark": "messages that are not in a transaction log have no bookmark",
     "live": "only a replay could wait for messages to be persisted",
     "max_backlog": "only queues have a backlog",
     "no_empties": "without a record to compare with, no message is empty",
@@ -192,6 +199,7 @@ def read_presentation(options: Mapping[str, str], session: Session) -> Presentat
         select=_select_list(options, message_type),
         timestamp="timestamp" in options,
         sow_key="no_sowkey" not in options,
+        bookmark="bookmark" in options,
         pretty=pretty_printer(message_type) if session.options.pretty else None,
     )
 

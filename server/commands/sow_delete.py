@@ -2,26 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from server.commands.acks import acknowledge, wants
+from server.commands.publish import acknowledge_stored
 from server.commands.query_terms import read_keys
 from server.commands.refusal import CommandRefused
 from server.commands.selection import read_filter, read_topic, records_of, require_topic
+from server.journal import JournalUnavailable
 from server.message_types.base import BodyError
 from server.security.entitlement import Permission
 from server.sow.keys import KeyRefusedError
 from server.sow.records import to_nanoseconds
 from server.sow.store import StoreError
-from server.sow.topic import Deletion
+from server.sow.topic import Found
 from server.subscriptions.envelope import Envelope
-from server.subscriptions.record_delivery import DELETED
+from server.topics.stored import REASONS, StoredTopic
+from server.topics.transaction_log import DuplicateError
 from server.wire.header import Header
 
 if TYPE_CHECKING:
     from server.expressions.tree import Expr
     from server.session import Session
+    from server.sow.records import Record
     from server.topics.names import TopicSelector
     from server.topics.stores import Selected
 
@@ -66,35 +70,74 @@ def handle(session: Session, header: Header, body: bytes) -> None:
         raise CommandRefused(
             "invalid topic", f"topic {selector.text!r} keeps no records that could be deleted"
         )
-    deletions = [_delete(session, selected, which, selector) for selected in topics]
-    _acknowledge(session, header, deletions, topics)
+    _refuse_duplicate(session, header)
+    found = [_find(session, selected, which, selector) for selected in topics]
+    groups = _by_topic(session, found, selector)
+    deleted = _delete(session, header, groups)
+    _acknowledge(session, header, found, deleted)
+    if wants(header, "persisted"):
+        changed = [topic for topic, _ in groups]
+        acknowledge_stored(session, header, lambda then: _when_stored(changed, then))
+
+
+def _refuse_duplicate(session: Session, header: Header) -> None:
+    log = session.engine.transaction_log
+    if log is not None and header.sequence:
+        try:
+            log.refuse_duplicate(session.client_hash, header.sequence)
+        except (DuplicateError, JournalUnavailable) as error:
+            raise CommandRefused(REASONS[type(error)], str(error)) from None
+
+
+def _find(session: Session, selected: Selected, which: _Which, selector: TopicSelector) -> Found:
+    """The records of one topic that are to go."""
+    sow = selected.sow
+    if which.filter is not None:
+        now = to_nanoseconds(session.last_heard)
+        return sow.find_matching(which.filter, now, selected.names)
+    if which.keys is not None:
+        records = sow.find_keys(which.keys, selected.names)
+    else:
+        names = _names(selected, selector)
+        try:
+            records = [record for name in names for record in sow.find_body(which.body, name)]
+        except (BodyError, KeyRefusedError) as error:
+            raise CommandRefused("invalid message", str(error)) from None
+    return Found(records, len(records), len(records))
+
+
+def _by_topic(
+    session: Session, found: Iterable[Found], selector: TopicSelector
+) -> list[tuple[StoredTopic, list[Record]]]:
+    """Records by the topic that they were published to; the topic named, if there are none."""
+    records: dict[str, list[Record]] = {}
+    if not selector.is_regex:
+        records[selector.text] = []
+    for one in found:
+        for record in one.records:
+            records.setdefault(record.topic, []).append(record)
+    topics = ((session.find_topic(name), group) for name, group in records.items())
+    return [(topic, group) for topic, group in topics if isinstance(topic, StoredTopic)]
 
 
 def _delete(
-    session: Session, selected: Selected, which: _Which, selector: TopicSelector
-) -> Deletion:
-    """Delete the records of one topic, and tell its subscribers."""
-    sow, stores = selected.sow, session.engine.stores
-    sequence = stores.next_sequence()
-    now = to_nanoseconds(session.last_heard)
-    try:
-        if which.filter is not None:
-            deletion = sow.remove_matching(which.filter, sequence, now, selected.names)
-        else:
-            if which.keys is not None:
-                found = sow.find_keys(which.keys, selected.names)
-            else:
-                names = _names(selected, selector)
-                found = [record for name in names for record in sow.find_body(which.body, name)]
-            deletion = Deletion(sow.remove(found, sequence, now), len(found), len(found))
-    except (BodyError, KeyRefusedError) as error:
-        raise CommandRefused("invalid message", str(error)) from None
-    except StoreError as error:
-        raise CommandRefused("not stored", str(error)) from None
-    envelope = Envelope(session, session.last_heard)
-    session.engine.topics.announce(session.message_type, deletion.changes, envelope, DELETED)
-    stores.touched(sow)
-    return deletion
+    session: Session, header: Header, groups: Sequence[tuple[StoredTopic, list[Record]]]
+) -> int:
+    """Delete records, and tell subscribers; gives how many are gone.
+
+    The command's sequence number goes into the log with the last of its topics: until all are done,
+    the command is not.
+    """
+    last = max((i for i, (topic, _) in enumerate(groups) if topic.is_journaled), default=None)
+    deleted = 0
+    for number, (topic, records) in enumerate(groups):
+        sequence = header.sequence or 0 if number == last else 0
+        envelope = Envelope(session, session.last_heard, sequence=sequence)
+        try:
+            deleted += topic.delete(records, envelope)
+        except (JournalUnavailable, StoreError) as error:
+            raise CommandRefused("not stored", str(error)) from None
+    return deleted
 
 
 def _names(selected: Selected, selector: TopicSelector) -> list[str]:
@@ -106,10 +149,7 @@ def _names(selected: Selected, selector: TopicSelector) -> list[str]:
     return [name for name in selected.sow.table.topics if selected.names(name)]
 
 
-def _acknowledge(
-    session: Session, header: Header, deletions: Iterable[Deletion], topics: Iterable[Selected]
-) -> None:
-    deletions = list(deletions)
+def _acknowledge(session: Session, header: Header, found: Sequence[Found], deleted: int) -> None:
     keys = {"query_id": header.query_id}
     for ack in ("processed", "completed"):
         acknowledge(session, header, ack, **keys, sequence=header.sequence)
@@ -118,16 +158,23 @@ def _acknowledge(
         header,
         "stats",
         **keys,
-        topic_matches=sum(deletion.topic_matches for deletion in deletions),
-        matches=sum(deletion.matches for deletion in deletions),
-        records_deleted=sum(len(deletion.changes) for deletion in deletions),
+        topic_matches=sum(one.topic_matches for one in found),
+        matches=sum(one.matches for one in found),
+        records_deleted=deleted,
     )
-    if wants(header, "persisted"):
-        changed = [selected.sow for selected in topics]
-        session.engine.stores.when_stored(changed, lambda: _acknowledge_late(session, header))
 
 
-def _acknowledge_late(session: Session, header: Header) -> None:
-    """Say that the deletion is on stable storage, unless the client has gone meanwhile."""
-    if session.is_open:
-        acknowledge(session, header, "persisted", sequence=header.sequence)
+def _when_stored(topics: Sequence[StoredTopic], then: Callable[[], None]) -> None:
+    """Call back when what was deleted in all of some topics is gone for good."""
+    waiting = len(topics)
+
+    def stored() -> None:
+        nonlocal waiting
+        waiting -= 1
+        if not waiting:
+            then()
+
+    if not topics:
+        then()
+    for topic in topics:
+        topic.when_stored(stored)

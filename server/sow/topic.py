@@ -28,16 +28,16 @@ from server.sow.store import RecordStore
 from server.sow.table import RecordTable, TableOptions
 
 
-class Deletion(NamedTuple):
-    """What a delete by filter did.
+class Found(NamedTuple):
+    """The records that a command is about.
 
     Attributes:
-        changes: the records that are gone.
-        matches: how many records matched.
+        records: they.
+        matches: how many there are.
         topic_matches: how many records were tested.
     """
 
-    changes: list[Change]
+    records: list[Record]
     matches: int
     topic_matches: int
 
@@ -293,22 +293,19 @@ class SowTopic:
         changes = (remove(identity(record.key, record.topic), sequence, now) for record in records)
         return [change for change in changes if change is not None]
 
-    def remove_matching(
-        self,
-        filter_: Expr,
-        sequence: int,
-        now: int,
-        topics: Callable[[str], bool] | None = None,
-    ) -> Deletion:
-        """Delete the records that match a filter, all at once. See `remove`.
+    def find_matching(
+        self, filter_: Expr, now: int, topics: Callable[[str], bool] | None = None
+    ) -> Found:
+        """The records that match a filter.
 
-        Raises:
-            StoreError: a deletion cannot be stored; those before it have been made.
+        Args:
+            filter_: the filter.
+            now: the time in nanoseconds since 1970.
+            topics: see `find_keys`.
         """
         query = self.query(QuerySpec(filter=filter_, topics=topics), now)
         found = [record for slice_ in query for record in slice_]
-        changes = self.remove(found, sequence, now)
-        return Deletion(changes, query.matches, query.topic_matches)
+        return Found(found, query.matches, query.topic_matches)
 
     # ---- time
 

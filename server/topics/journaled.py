@@ -15,11 +15,12 @@ from server.subscriptions.rejection import Rejection
 from server.topics.stored import REASONS, StoredTopic
 from server.topics.topic import Topic
 from server.topics.transaction_log import DuplicateError, TopicJournal
+from server.wire.header import json_text
 
 if TYPE_CHECKING:
     from server.expressions import Functions
     from server.message_types.base import MessageType
-    from server.sow.records import Change
+    from server.sow.records import Change, Record
     from server.sow.topic import SowTopic
     from server.subscriptions.envelope import Envelope
     from server.topics.stores import Stores
@@ -116,6 +117,11 @@ class JournaledStoredTopic(StoredTopic):
         )
         envelope.bookmark = bookmark
         return sow.apply(record._replace(sequence=txid, bookmark=bookmark))
+
+    def _remove(self, records: Sequence[Record], envelope: Envelope) -> list[Change]:
+        keys = json_text([record.key for record in records])
+        txid, _ = self._journal.append(envelope, keys, Kind.SOW_DELETE)
+        return self._sow.remove(records, txid, to_nanoseconds(envelope.received))
 
     def when_stored(self, then: Callable[[], None]) -> None:
         """Call back when everything published so far is on stable storage."""

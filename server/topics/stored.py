@@ -14,13 +14,13 @@ from server.sow.keys import KeyRefusedError
 from server.sow.records import to_nanoseconds
 from server.sow.store import StoreError
 from server.subscriptions.record_audience import RecordAudience
-from server.subscriptions.record_delivery import MATCH
+from server.subscriptions.record_delivery import DELETED, MATCH
 from server.subscriptions.rejection import Rejection
 from server.topics.transaction_log import DuplicateError
 
 if TYPE_CHECKING:
     from server.expressions import Functions
-    from server.sow.records import Change
+    from server.sow.records import Change, Record
     from server.sow.topic import SowTopic
     from server.subscriptions.envelope import Envelope
     from server.topics.stores import Stores
@@ -78,6 +78,30 @@ class StoredTopic(RecordAudience):
                 self.announce(change, envelope, MATCH)
         self._stores.touched(self._sow)
         return rejections
+
+    def delete(self, records: Sequence[Record], envelope: Envelope) -> int:
+        """Delete records, and tell subscribers.
+
+        Args:
+            records: which ones; those that are gone already are passed over.
+            envelope: where the command comes from.
+
+        Returns:
+            How many are gone now.
+
+        Raises:
+            StoreError: a deletion cannot be stored; those before it have been made.
+            JournalUnavailable: nothing can be recorded.
+        """
+        changes = self._remove(records, envelope)
+        for change in changes:
+            self.announce(change, envelope, DELETED)
+        self._stores.touched(self._sow)
+        return len(changes)
+
+    def _remove(self, records: Sequence[Record], envelope: Envelope) -> list[Change]:
+        now = to_nanoseconds(envelope.received)
+        return self._sow.remove(records, self._stores.next_sequence(), now)
 
     def _store(self, body: bytes, envelope: Envelope) -> Change:
         sow = self._sow

@@ -79,6 +79,23 @@ class TransactionLog:
         """The highest sequence number that a publisher has used, 0 for none."""
         return self.journal.last_sequence(client_hash(client_name))
 
+    def refuse_duplicate(self, client: int, sequence: int) -> None:
+        """Refuse a command that its publisher has sent before.
+
+        Source: AMPS User Guide, Message Sequence Numbers.
+
+        Raises:
+            DuplicateError: its sequence number is too low.
+            JournalUnavailable: it is no sequence number.
+        """
+        if not 0 < sequence <= _MOST_SEQUENCE:
+            raise JournalUnavailable(f"{sequence} is no sequence number: expected 64 bits")
+        highest = self.journal.last_sequence(client)
+        if sequence <= highest:
+            raise DuplicateError(
+                f"sequence number {sequence}: this publisher has got as far as {highest}"
+            )
+
     def reached(self, txid: int) -> None:
         """Take note that everything up to an entry is on stable storage."""
         self.durable = max(self.durable, txid)
@@ -131,22 +148,12 @@ class TopicJournal:
     def refuse_duplicate(self, envelope: Envelope) -> None:
         """Refuse a message that its publisher has published before.
 
-        Source: AMPS User Guide, Message Sequence Numbers.
-
         Raises:
             DuplicateError: its sequence number is too low.
             JournalUnavailable: it is no sequence number.
         """
-        sequence, publisher = envelope.sequence, envelope.publisher
-        if not sequence or publisher is None:
-            return
-        if not 0 < sequence <= _MOST_SEQUENCE:
-            raise JournalUnavailable(f"{sequence} is no sequence number: expected 64 bits")
-        highest = self.log.journal.last_sequence(publisher.client_hash)
-        if sequence <= highest:
-            raise DuplicateError(
-                f"sequence number {sequence}: this publisher has got as far as {highest}"
-            )
+        if envelope.sequence and envelope.publisher is not None:
+            self.log.refuse_duplicate(envelope.publisher.client_hash, envelope.sequence)
 
     def append(
         self,

@@ -169,12 +169,13 @@ def test_records_are_deleted_by_key_body_and_filter() -> None:
     changes = orders.delete(*orders.topic.find_body(b'{"id":1}'))
     assert [change.key for change in changes] == [keys[1]]
     assert orders.topic.find_body(b'{"id":1}') == []
-    deletion = orders.topic.remove_matching(parse("/id >= 4"), 100, orders.now)
-    assert sorted(change.key for change in deletion.changes) == sorted(keys[4:])
-    assert (deletion.matches, deletion.topic_matches) == (2, 4)
+    found = orders.topic.find_matching(parse("/id >= 4"), orders.now)
+    assert sorted(record.key for record in found.records) == sorted(keys[4:])
+    assert (found.matches, found.topic_matches) == (2, 4)
+    orders.delete(*found.records)
     assert len(orders.topic.table) == 2
-    deletion = orders.topic.remove_matching(parse("1=1"), 101, orders.now)
-    assert len(deletion.changes) == 2
+    found = orders.topic.find_matching(parse("1=1"), orders.now)
+    assert len(orders.delete(*found.records)) == 2
     assert orders.all() == []
 
 

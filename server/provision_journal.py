@@ -1,0 +1,102 @@
+"""Opens the transaction log, and brings the records up to date from it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from server.journal import Event, Journal, JournalError, JournalSettings
+from server.provision import ProvisionError
+from server.sow.recovery import recover_records
+from server.sow.store import StoreError
+from server.topics.transaction_log import TransactionLog
+
+if TYPE_CHECKING:
+    from config_schema.spec import InstanceSpec, TransactionLogSpec
+    from server.engine import Engine
+    from server.journal import Notice
+
+_MICROSECONDS: Final = 1_000_000
+_MESSAGE_IDS: Final = {
+    Event.TORN_TAIL: "1D-0003",
+    Event.DAMAGED: "1D-0004",
+    Event.WRITE_FAILED: "1D-0005",
+    Event.WRITE_RESUMED: "1D-0006",
+    Event.UPKEEP_FAILED: "1D-0007",
+    Event.ROTATED: "1D-0008",
+    Event.RECOVERED: "1D-0009",
+}
+
+
+def journal_settings(instance: str, spec: TransactionLogSpec) -> JournalSettings:
+    """How the journal of an instance is configured."""
+    archive = spec.journal_archive_directory
+    return JournalSettings(
+        instance,
+        Path(spec.journal_directory),
+        None if archive is None else Path(archive),
+        spec.journal_size,
+        spec.preallocated_journal_files,
+        spec.flush_interval,
+        client_expiration=spec.inactive_client_ack_expiration,
+        cache_limit=spec.compressed_journal_cache_memory_limit,
+    )
+
+
+def open_journal(
+    spec: InstanceSpec,
+    log_spec: TransactionLogSpec,
+    engine: Engine,
+    post: Callable[[Callable[[], None]], None],
+) -> TransactionLog:
+    """Open the transaction log of an instance; what is published is recorded from now on.
+
+    Args:
+        spec: the instance.
+        log_spec: its transaction log.
+        engine: gets the log.
+        post: has a call made on the engine's thread.
+
+    Raises:
+        ProvisionError: the files there are not a log, or cannot be used.
+    """
+    clock, emit = engine.clock, engine.log.emit
+
+    def tell(notice: Notice) -> None:
+        emit(_MESSAGE_IDS[notice.event], text=notice.text)
+
+    def on_durable(txid: int) -> None:
+        post(lambda: log.reached(txid))
+
+    try:
+        journal = Journal(
+            journal_settings(spec.name, log_spec),
+            lambda: int(clock.now() * _MICROSECONDS),
+            on_durable,
+            tell,
+        )
+    except JournalError as error:
+        raise ProvisionError(log_spec, f"TransactionLog: {error}") from None
+    log = TransactionLog(journal, log_spec.topics, spec.name)
+    engine.use_transaction_log(log)
+    return log
+
+
+def recover(spec: TransactionLogSpec, transaction_log: TransactionLog, engine: Engine) -> None:
+    """Bring the records up to date with the log, and begin to write to it.
+
+    Raises:
+        ProvisionError: a record cannot be stored.
+    """
+    topics = [sow for sow in engine.stores.topics if engine.stores.is_journaled(sow)]
+    try:
+        recover_records(transaction_log.journal, topics, engine.stores.find)
+    except StoreError as error:
+        raise ProvisionError(
+            spec, f"TransactionLog: not recovered: {error}"
+        ) from None
+    for sow in topics:
+        engine.stores.touched(sow)
+    transaction_log.journal.start()
+    engine.log.emit("1D-0001")

@@ -1,0 +1,144 @@
+"""Brings topics with records up to date from the transaction log.
+
+What a store holds is the log up to its last sequence, for the changes of journaled topics have the
+txids of their entries for sequences. So recovery applies the entries after that, with the same
+`SowTopic.apply` that a publish ends in; for an empty store that is all of them.
+
+A store can also be ahead of the log: it writes through memory maps, which survive a process, while
+the log's last entries were still on their way to the disk. Nobody was told that these are safe, and
+a publisher sends them again. Records with such an entry are set back to what the log says last, and
+their txids are not given out again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+
+from server.journal import EVENTS, Kind
+from server.sow.records import NANOSECONDS, Record
+from server.sow.store import StoreError
+from server.sow.topic import SowTopic
+
+if TYPE_CHECKING:
+    from server.journal import Entry, Journal
+
+_NANOSECONDS_IN_MICROSECOND: Final = 1_000
+_MOST_LOST: Final = 10_000_000
+"""Entries by which a store can be ahead; more than may wait to be written."""
+
+Find = Callable[[str, str], "SowTopic | None"]
+
+
+def recover_records(journal: Journal, topics: Iterable[SowTopic], find: Find) -> None:
+    """Apply to topics what the log has and they have not.
+
+    Args:
+        journal: the log, which nothing has been appended to yet.
+        topics: the topics that are recorded there.
+        find: gives the topic that has the records of a message type and name.
+
+    Raises:
+        StoreError: a record cannot be stored.
+    """
+    reached = {sow: _reached(sow, journal) for sow in topics}
+    for sow in reached:
+        _set_back(sow, journal, find)
+    if not reached:
+        return
+    for entry in journal.entries(after=min(reached.values())):
+        topic = find(entry.topic.message_type, entry.topic.name)
+        if topic is not None and entry.txid > reached.get(topic, entry.txid):
+            _apply(topic, entry)
+
+
+def _reached(sow: SowTopic, journal: Journal) -> int:
+    """The txid up to which a topic needs nothing from the log."""
+    last = sow.table.store.last_sequence
+    if not last and sow.spec.recovery_point == "now":
+        return journal.last_txid
+    return last
+
+
+def _apply(sow: SowTopic, entry: Entry) -> None:
+    moment = entry.timestamp * _NANOSECONDS_IN_MICROSECOND
+    if entry.kind == Kind.SOW_DELETE:
+        keys = msgspec.json.decode(entry.body, type=list[str])
+        found = sow.find_keys(keys, lambda name: name == entry.topic.name)
+        sow.remove(found, entry.txid, moment)
+    elif entry.kind in (Kind.PUBLISH, Kind.DELTA_PUBLISH):
+        sow.apply(_record(sow, entry, moment))
+
+
+def _record(sow: SowTopic, entry: Entry, moment: int) -> Record:
+    correlation_id = entry.correlation_id.decode("utf-8", "surrogateescape")
+    if not entry.sow_key and not entry.given_key:  # recorded before the topic had records
+        return sow.draft(
+            entry.body,
+            moment,
+            entry.txid,
+            bookmark=entry.bookmark,
+            topic=entry.topic.name,
+            expiration=entry.expiration or None,
+            correlation_id=correlation_id,
+        )
+    return Record(
+        entry.given_key.decode("utf-8", "surrogateescape") or str(entry.sow_key),
+        entry.body,
+        entry.topic.name,
+        moment,
+        moment + entry.expiration * NANOSECONDS if entry.expiration else 0,
+        entry.txid,
+        correlation_id,
+        entry.bookmark,
+    )
+
+
+def _set_back(sow: SowTopic, journal: Journal, find: Find) -> None:
+    """Set back the records of a store that is ahead of the log."""
+    store, last = sow.table.store, journal.last_txid
+    if store.last_sequence <= last:
+        return
+    if store.last_sequence - last > _MOST_LOST:
+        raise StoreError(
+            f"the records of topic {sow.spec.name} have changes up to {store.last_sequence},"
+            f" but the log ends at {last}: they belong to another log; restore the journals, or remove"
+            f" {sow.spec.file_name} to have it made again from these"
+        )
+    ahead: dict[str, Record | None] = {}
+    for identity, row in store.identities():
+        record = store.record(row)
+        if record.sequence > last and record.bookmark:
+            ahead[identity] = None
+    gone = [found for identity in ahead if (found := sow.table.get(identity)) is not None]
+    for entry in journal.entries() if ahead else ():
+        if find(entry.topic.message_type, entry.topic.name) is not sow:
+            continue
+        for identity, state in _states(sow, entry):
+            if identity in ahead:
+                ahead[identity] = state
+    _skip_txids(journal, store.last_sequence)
+    sow.remove(gone, journal.last_txid, gone[0].timestamp if gone else 0)
+    for state in ahead.values():
+        if state is not None:
+            sow.apply(state)
+
+
+def _states(sow: SowTopic, entry: Entry) -> Iterable[tuple[str, Record | None]]:
+    """The records that an entry is about, as it leaves them."""
+    if entry.kind == Kind.SOW_DELETE:
+        for key in msgspec.json.decode(entry.body, type=list[str]):
+            yield sow.table.identity(key, entry.topic.name), None
+    elif entry.kind in EVENTS:
+        record = _record(sow, entry, entry.timestamp * _NANOSECONDS_IN_MICROSECOND)
+        yield sow.table.identity(record.key, record.topic), record
+
+
+def _skip_txids(journal: Journal, txid: int) -> None:
+    """Use up the numbers that entries had which are lost."""
+    nothing = journal.topic("", "")
+    while journal.last_txid < txid:
+        journal.append(nothing, 0, 0, b"", Kind.NO_OP)
+    journal.commit()
