@@ -93,9 +93,7 @@ def recover(spec: TransactionLogSpec, transaction_log: TransactionLog, engine: E
     try:
         recover_records(transaction_log.journal, topics, engine.stores.find)
     except StoreError as error:
-        raise ProvisionError(
-            spec, f"TransactionLog: not recovered: {error}"
-        ) from None
+        raise ProvisionError(spec, f"TransactionLog: not recovered: {error}") from None
     for sow in topics:
         engine.stores.touched(sow)
     transaction_log.journal.start()

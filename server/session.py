@@ -285,7 +285,8 @@ class Session:
         """Begin a subscription, in place of one with the same id if there is any."""
         self._remove(subscription.sub_id)
         self.subscriptions[subscription.sub_id] = subscription
-        self.engine.topics.subscribe(subscription)
+        if subscription.replay is None:
+            self.engine.topics.subscribe(subscription)
 
     def end_subscription(self, sub_id: str) -> None:
         """End a subscription, if there is one with this id."""
@@ -310,7 +311,8 @@ class Session:
             query.cancel()
         subscription = self.subscriptions.pop(sub_id, None)
         if subscription is not None:
-            self.engine.topics.unsubscribe(subscription)
+            if subscription.replay is None:
+                self.engine.topics.unsubscribe(subscription)
             subscription.close()
         return subscription
 

@@ -48,6 +48,20 @@ HONOURED_WITH_RECORDS: Final = HONOURED | {"no_empties", "no_sowkey", "oof"}
 HONOURED_BY_QUERIES: Final = frozenset(
     {"no_sowkey", "non_regex_topic", "select", "skip_n", "timestamp", "top_n"}
 )
+HONOURED_BY_REPLAYS: Final = frozenset(
+    {
+        "bookmark_not_found",
+        "no_sowkey",
+        "non_regex_topic",
+        "pause",
+        "rate",
+        "rate_max_gap",
+        "replace",
+        "resume",
+        "select",
+        "timestamp",
+    }
+)
 QUERYING: Final = frozenset({"sow_and_subscribe", "sow_and_delta_subscribe"})
 
 WITHOUT_EFFECT: Final[Mapping[str, str]] = {
@@ -61,6 +75,13 @@ WITHOUT_EFFECT: Final[Mapping[str, str]] = {
 }
 """Options that ask for what is the case anyway, and why."""
 
+WITHOUT_EFFECT_ON_REPLAYS: Final[Mapping[str, str]] = {
+    "none": "it is the same as no option",
+    "bookmark": "messages of a replay always have their bookmarks",
+    "fully_durable": "without replication what is on stable storage here is fully durable",
+    "live": "messages are delivered as soon as they are on stable storage, which is safer",
+    "send_keys": "a message always has the fields that its SOW key is made from",
+}
 WITHOUT_EFFECT_ON_QUERIES: Final[Mapping[str, str]] = {
     "none": "it is the same as no option",
     "oof": "a query alone does not follow records",
@@ -79,6 +100,13 @@ REFUSED: Final[Mapping[str, str]] = {
     "resume": "only subscriptions that replay from a transaction log can be paused",
 }
 """Options that cannot be honoured, and why."""
+
+REFUSED_BY_REPLAYS: Final[Mapping[str, str]] = {
+    "conflation": "messages of a replay are not merged",
+    "conflation_key": "messages of a replay are not merged",
+    "oof": "a replay sends what was published, and does not follow records",
+}
+"""Options that a replay cannot honour, and why."""
 
 REFUSED_WITHOUT_RECORDS: Final[Mapping[str, str]] = {
     "oof": "only topics that keep records know which of them go out of focus",
@@ -172,6 +200,15 @@ def check_query_options(header: Header, options: Mapping[str, str]) -> None:
         CommandRefused: an option is unknown or cannot be honoured.
     """
     _check(header, options, HONOURED_BY_QUERIES, WITHOUT_EFFECT_ON_QUERIES, REFUSED)
+
+
+def check_replay_options(header: Header, options: Mapping[str, str]) -> None:
+    """Check the options of a subscribe command with a bookmark.
+
+    Raises:
+        CommandRefused: an option is unknown or cannot be honoured.
+    """
+    _check(header, options, HONOURED_BY_REPLAYS, WITHOUT_EFFECT_ON_REPLAYS, REFUSED_BY_REPLAYS)
 
 
 def _check(

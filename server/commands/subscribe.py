@@ -7,6 +7,11 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from server.commands.acks import acknowledge
+from server.commands.bookmark_subscribe import (
+    is_replayed,
+    make_subscription,
+    pause_or_resume,
+)
 from server.commands.options import (
     SubscribeOptions,
     option_refusal,
@@ -31,8 +36,8 @@ _DELTA: Final = frozenset({"delta_subscribe", "sow_and_delta_subscribe"})
 def handle(session: Session, header: Header, _body: bytes) -> None:
     """Subscribe (AMPS Command Reference, subscribe command).
 
-    A bookmark asks for a replay; a topic that is not in a transaction log has nothing to replay, so
-    that the subscription is complete at once.
+    A bookmark asks for a replay (server/commands/bookmark_subscribe.py); a topic that is not in the
+    transaction log has nothing to replay, so that the subscription is complete at once.
 
     Raises:
         CommandRefused: the topic, an option or the id cannot be used, or the user may not read.
@@ -44,9 +49,13 @@ def handle(session: Session, header: Header, _body: bytes) -> None:
             "invalid command", "a replay from a bookmark sends whole messages, not deltas"
         )
     options = split_options(header.options or "")
+    if ("pause" in options or "resume" in options) and pause_or_resume(session, header, options):
+        return
     subscription = place(session, header, options)
     acknowledge(session, header, "processed", sub_id=subscription.sub_id)
-    if header.bookmark is not None:
+    if subscription.replay is not None:
+        subscription.replay.begin(subscription)
+    elif header.bookmark is not None:
         acknowledge(session, header, "completed", sub_id=subscription.sub_id)
 
 
@@ -70,17 +79,16 @@ def place(
     Raises:
         CommandRefused: the topic, an option or the id cannot be used, or the user may not read.
     """
-    engine = session.engine
     selector = read_topic(session, header, options)
+    sub_id = _sub_id(session, header, options)
+    if header.bookmark is not None and header.command == "subscribe":
+        if is_replayed(session, selector):
+            subscription = make_subscription(session, header, options, selector, sub_id)
+            _enter(session, header, subscription)
+            return subscription
     with_records = selector.is_regex or has_records(session, selector)
     wanted = read_subscribe_options(header, options, session, with_records=with_records)
     require_topic(session, Permission.READ_TOPIC, selector)
-    sub_id = header.sub_id or header.command_id or session.make_sub_id()
-    if sub_id in session.subscriptions and not wanted.replace:
-        raise CommandRefused(
-            "subscription already exists",
-            f"this connection has a subscription {sub_id!r} already; option replace changes it",
-        )
     subscription = Subscription(
         session,
         sub_id,
@@ -93,27 +101,43 @@ def place(
         tracks_focus=wanted.tracks_focus,
         began_with_query=began_with_query,
     )
+    _enter(session, header, subscription)
+    return subscription
+
+
+def _sub_id(session: Session, header: Header, options: Mapping[str, str]) -> str:
+    sub_id = header.sub_id or header.command_id or session.make_sub_id()
+    if sub_id in session.subscriptions and "replace" not in options:
+        raise CommandRefused(
+            "subscription already exists",
+            f"this connection has a subscription {sub_id!r} already; option replace changes it",
+        )
+    return sub_id
+
+
+def _enter(session: Session, header: Header, subscription: Subscription) -> None:
+    """Place a subscription, and say so."""
+    engine, topic, sub_id = session.engine, subscription.selector.text, subscription.sub_id
     session.place(subscription)
     engine.log.emit(
         "14-0001",
         client=session.client_name,
         command=header.command,
         sub_id=sub_id,
-        topic=selector.text,
+        topic=topic,
         filter=header.filter,
         options=header.options,
     )
     engine.client_status.publish(
         header.command,
         session,
-        topic=selector.text,
+        topic=topic,
         filter=header.filter,
         options=header.options,
         sub_id=sub_id,
         query_id=header.query_id,
         correlation_id=header.correlation_id,
     )
-    return subscription
 
 
 def has_records(session: Session, selector: TopicSelector) -> bool:

@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from server.expressions.tree import Expr
     from server.session import Session
     from server.subscriptions.conflation import Conflater
+    from server.subscriptions.replay import Replay
     from server.topics.names import TopicSelector
 
 
@@ -28,6 +29,7 @@ class Subscription:
         delta: of records that change, only the fields that differ are wanted.
         no_empties: messages in which no field differs are not wanted.
         tracks_focus: wants to hear of records that match no more.
+        replay: what sends the messages, if they come from the transaction log.
         began_with_query: its client got all records that matched when it was placed.
     """
 
@@ -41,8 +43,11 @@ class Subscription:
     no_empties: bool = False
     tracks_focus: bool = False
     began_with_query: bool = False
+    replay: Replay | None = None
 
     def close(self) -> None:
         """Let go of what waits for it."""
         if self.conflater is not None:
             self.conflater.close()
+        if self.replay is not None:
+            self.replay.cancel()

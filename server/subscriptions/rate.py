@@ -1,0 +1,104 @@
+"""How fast a replay may go: messages a second, bytes a second, or a multiple of the original speed.
+
+Source: AMPS User Guide, Delivery Rate Control for Bookmark Subscriptions.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final, Literal
+
+from config_schema.units import UnitError, parse_size
+
+if TYPE_CHECKING:
+    from server.journal import Entry
+
+_MULTIPLE: Final = re.compile(r"(\d+\.?\d*|\.\d+)[xX]")
+_MESSAGES: Final = re.compile(r"\d+")
+_MICROSECONDS: Final = 1e6
+
+
+@dataclass(frozen=True, slots=True)
+class RateTerms:
+    """A rate as a subscriber asks for it.
+
+    Attributes:
+        number: how many units a second; of a multiple, how many seconds of the original a second.
+        unit: what is counted.
+        most_gap: seconds to wait for a message at most; None for no such limit.
+    """
+
+    number: float
+    unit: Literal["messages", "bytes", "multiple"]
+    most_gap: float | None = None
+
+
+def parse_rate(text: str, most_gap: float | None) -> RateTerms:
+    """Read the option `rate`.
+
+    Raises:
+        ValueError: it is no rate; the text says what was expected.
+    """
+    if match := _MULTIPLE.fullmatch(text):
+        terms = RateTerms(float(match[1]), "multiple", most_gap)
+    elif _MESSAGES.fullmatch(text):
+        terms = RateTerms(int(text), "messages", most_gap)
+    else:
+        try:
+            terms = RateTerms(parse_size(text), "bytes", most_gap)
+        except UnitError:
+            raise ValueError(
+                f"expected messages a second (1000), bytes a second (500KB), or a multiple of the"
+                f" original speed (2X), not {text!r}"
+            ) from None
+    if terms.number <= 0:
+        raise ValueError("a rate of nothing would never deliver anything; option pause does that")
+    return terms
+
+
+class Rate:
+    """Says of each message of a replay when it may be sent.
+
+    Args:
+        terms: how fast.
+    """
+
+    def __init__(self, terms: RateTerms) -> None:
+        self._terms = terms
+        self._due: float | None = None  # when the next message may be sent
+        self._before: Entry | None = None  # the message before
+
+    def restart(self) -> None:
+        """Go on now, whatever the time since the last message was."""
+        self._due = None
+
+    def delay(self, entry: Entry, now: float) -> float:
+        """How many seconds a message has to wait; if that is none it counts as sent.
+
+        Args:
+            entry: the next message.
+            now: the time.
+        """
+        terms, before = self._terms, self._before
+        if self._due is None or before is None:
+            due = now
+        else:
+            if terms.unit == "messages":
+                gap = 1 / terms.number
+            elif terms.unit == "bytes":
+                gap = len(before.body) / terms.number
+            else:
+                gap = (entry.timestamp - before.timestamp) / _MICROSECONDS / terms.number
+            if terms.most_gap is not None:
+                gap = min(gap, terms.most_gap)
+            due = self._due + gap
+        if due > now:
+            return due - now
+        # What comes late is not made up for faster than at the rate, but for a timer's lateness.
+        self._due = max(due, now - _MOST_LATE)
+        self._before = entry
+        return 0.0
+
+
+_MOST_LATE: Final = 0.1

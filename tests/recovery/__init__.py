@@ -1,0 +1,1 @@
+"""Tests that kill the server, and look at what comes back."""
