@@ -49,7 +49,6 @@ UNBUILT: Final[Mapping[str, str]] = {
     "SOW/Queue": "queues",
     "SOW/LocalQueue": "queues",
     "SOW/GroupLocalQueue": "queues",
-    "TransactionLog": "the transaction log",
     "Replication": "replication",
     "Actions": "actions",
     "SOWStatsInterval": "the topic /AMPS/SOWStats",

@@ -100,9 +100,8 @@ def pause_or_resume(session: Session, header: Header, options: Mapping[str, str]
     """
     ids = [name.strip() for name in (header.sub_id or "").split(",") if name.strip()]
     resumes = "resume" in options
-    if not resumes and not (
-        "pause" in options and any(one in session.subscriptions for one in ids)
-    ):
+    pauses = "pause" in options and any(one in session.subscriptions for one in ids)
+    if session.engine.transaction_log is None or not (resumes or pauses):
         return False
     replays = []
     for sub_id in ids:
@@ -119,7 +118,10 @@ def pause_or_resume(session: Session, header: Header, options: Mapping[str, str]
         )
     acknowledge(session, header, "processed", sub_id=header.sub_id)
     for replay in replays:
-        replay.resume() if resumes else replay.pause()
+        if resumes:
+            replay.resume()
+        else:
+            replay.pause()
     return True
 
 

@@ -49,7 +49,7 @@ def handle(session: Session, header: Header, _body: bytes) -> None:
             "invalid command", "a replay from a bookmark sends whole messages, not deltas"
         )
     options = split_options(header.options or "")
-    if ("pause" in options or "resume" in options) and pause_or_resume(session, header, options):
+    if header.command == "subscribe" and pause_or_resume(session, header, options):
         return
     subscription = place(session, header, options)
     acknowledge(session, header, "processed", sub_id=subscription.sub_id)
@@ -81,11 +81,11 @@ def place(
     """
     selector = read_topic(session, header, options)
     sub_id = _sub_id(session, header, options)
-    if header.bookmark is not None and header.command == "subscribe":
-        if is_replayed(session, selector):
-            subscription = make_subscription(session, header, options, selector, sub_id)
-            _enter(session, header, subscription)
-            return subscription
+    asks_for_replay = header.bookmark is not None and header.command == "subscribe"
+    if asks_for_replay and is_replayed(session, selector):
+        subscription = make_subscription(session, header, options, selector, sub_id)
+        _enter(session, header, subscription)
+        return subscription
     with_records = selector.is_regex or has_records(session, selector)
     wanted = read_subscribe_options(header, options, session, with_records=with_records)
     require_topic(session, Permission.READ_TOPIC, selector)

@@ -104,8 +104,8 @@ def _set_back(sow: SowTopic, journal: Journal, find: Find) -> None:
     if store.last_sequence - last > _MOST_LOST:
         raise StoreError(
             f"the records of topic {sow.spec.name} have changes up to {store.last_sequence},"
-            f" but the log ends at {last}: they belong to another log; restore the journals, or remove"
-            f" {sow.spec.file_name} to have it made again from these"
+            f" but the log ends at {last}: they belong to another log; restore the"
+            f" journals, or remove {sow.spec.file_name} to have it made again from these"
         )
     ahead: dict[str, Record | None] = {}
     for identity, row in store.identities():

@@ -58,12 +58,14 @@ class Publisher:
         chance: decides what it publishes.
         sent: every command, by sequence number.
         acknowledged: the sequence number up to which all is safe.
+        failures: what went wrong on its thread.
     """
 
     name: str
     chance: random.Random
     sent: dict[int, Command] = field(default_factory=dict)
     acknowledged: int = 0
+    failures: list[AssertionError] = field(default_factory=list)
 
     def make(self) -> bytes:
         """The next command, as bytes."""
@@ -87,6 +89,8 @@ class Publisher:
                 self._publish(peer, time.monotonic() + seconds)
         except (OSError, EOFError):
             pass  # killed
+        except AssertionError as error:
+            self.failures.append(error)
 
     def _publish(self, peer: RawPeer, end: float) -> None:
         logon = {"c": "logon", "cid": "1", "client_name": self.name, "mt": "json"}
@@ -121,6 +125,7 @@ def work(
         server.stop(signal.SIGKILL)
     for thread in threads:
         thread.join()
+    assert [failure for one in publishers for failure in one.failures] == []
 
 
 def check(server: RunningServer, publishers: list[Publisher], *, finished: bool) -> None:
@@ -183,7 +188,7 @@ def test_nothing_acknowledged_is_lost_when_the_server_is_killed(tmp_path: Path) 
         elements = ELEMENTS.format(flush=chance.choice(("10us", "2ms")))
         with running_server(tmp_path, elements=elements) as server:
             check(server, publishers, finished=False)
-            work(server, publishers, 30.0, chance.uniform(0.05, 0.5))
+            work(server, publishers, 30.0, chance.uniform(0.05, 0.3))
     with running_server(tmp_path, elements=ELEMENTS.format(flush="2ms")) as server:
         work(server, publishers, 0.1, None)
         check(server, publishers, finished=True)
