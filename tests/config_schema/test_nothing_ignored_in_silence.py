@@ -29,6 +29,7 @@ ACTED_ON = (
     "Protocols",
     "RegexTopicSupport",
     "RequiredMinimumVersion",
+    "SOW/Topic",
     "SuggestedMinimumVersion",
     "Transports",
     "UserDefinedFunctions",
