@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import socket
-import statistics
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
@@ -29,7 +30,46 @@ CONFIGURATION = """<AMPSConfig>
 </AMPSConfig>
 """
 
+RELAY_SECONDS = 600
+
 Measurement = Mapping[str, float]
+
+
+@dataclass(frozen=True, slots=True)
+class Server:
+    """A server that runs.
+
+    Attributes:
+        name: what tables call it.
+        protocol: the load generator's name of the protocol that it speaks.
+        port: where it listens.
+        pid: its process.
+    """
+
+    name: str
+    protocol: str
+    port: int
+    pid: int
+
+    def load(self, *arguments: str) -> Measurement:
+        """One run of the load generator.
+
+        Raises:
+            RuntimeError: messages were lost, or the run failed.
+        """
+        command = [str(tool("ampsload")), "-proto", self.protocol, "-port", str(self.port)]
+        command += ["-pid", str(self.pid), *arguments]
+        run = subprocess.run(command, capture_output=True, text=True, check=False)
+        if run.returncode != 0:
+            raise RuntimeError(f"{' '.join(command)}: {run.stdout}{run.stderr}")
+        numbers: Measurement = json.loads(run.stdout)
+        return numbers
+
+    @property
+    def resident_bytes(self) -> int:
+        """The memory that it uses."""
+        pages = Path(f"/proc/{self.pid}/statm").read_text().split()[1]
+        return int(pages) * os.sysconf("SC_PAGE_SIZE")
 
 
 def tool(name: str) -> Path:
@@ -58,14 +98,11 @@ def free_port(also_next: bool = False) -> int:
 
 
 @contextmanager
-def amperage(configuration: str = CONFIGURATION) -> Iterator[tuple[int, int]]:
+def amperage(configuration: str = CONFIGURATION) -> Iterator[Server]:
     """Our server, without any log.
 
     Args:
         configuration: the configuration, with {port} where the port goes.
-
-    Yields:
-        The port that it listens on, and its process id.
     """
     port = free_port()
     with tempfile.TemporaryDirectory() as directory:
@@ -73,27 +110,52 @@ def amperage(configuration: str = CONFIGURATION) -> Iterator[tuple[int, int]]:
         path.write_text(configuration.format(port=port))
         command = [sys.executable, "-m", "server.cli", str(path)]
         with _process(command, port) as pid:
-            yield port, pid
+            yield Server("Amperage", "amps", port, pid)
 
 
 @contextmanager
-def relay(how: str) -> Iterator[int]:
+def relay() -> Iterator[Server]:
     """The floor: a C program that copies bytes from publishers to subscribers.
 
-    Args:
-        how: `chunk` (what a read gives is written at once) or `msg` (a write for each frame).
-
-    Yields:
-        The port for publishers; subscribers connect to the next one.
+    Publishers use its port, subscribers the next one.
     """
     port = free_port(also_next=True)
-    with _process([str(tool("relay")), str(port), how, "55"], port + 1):
-        yield port
+    command = [str(tool("relay")), str(port), "chunk", str(RELAY_SECONDS)]
+    with _process(command, port + 1) as pid:
+        yield Server("relay, only copies", "raw", port, pid)
+
+
+@contextmanager
+def nats() -> Iterator[Server | None]:
+    """nats-server; None if it is not installed."""
+    port = free_port()
+    with _installed("nats-server", ["-a", "127.0.0.1", "-p", str(port)], port) as pid:
+        yield None if pid is None else Server("nats-server", "nats", port, pid)
+
+
+@contextmanager
+def mosquitto() -> Iterator[Server | None]:
+    """mosquitto, to be used with QoS 0; None if it is not installed."""
+    port = free_port()
+    with _installed("mosquitto", ["-p", str(port)], port) as pid:
+        yield None if pid is None else Server("mosquitto, QoS 0", "mqtt", port, pid)
+
+
+@contextmanager
+def _installed(program: str, arguments: Sequence[str], port: int) -> Iterator[int | None]:
+    path = shutil.which(program)
+    if path is None:
+        print(f"{program} is not on PATH: measured without it")
+        yield None
+        return
+    with _process([path, *arguments], port) as pid:
+        yield pid
 
 
 @contextmanager
 def _process(command: Sequence[str], port: int) -> Iterator[int]:
-    process = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.DEVNULL)
+    silent = subprocess.DEVNULL
+    process = subprocess.Popen(command, cwd=ROOT, stdout=silent, stderr=silent)
     try:
         _wait_for_port(port, process)
         yield process.pid
@@ -113,25 +175,6 @@ def _wait_for_port(port: int, process: subprocess.Popen[bytes]) -> None:
     raise TimeoutError(f"nobody listens on port {port}")
 
 
-def load(port: int, *arguments: str) -> Measurement:
-    """One run of the load generator.
-
-    Raises:
-        RuntimeError: messages were lost, or the run failed.
-    """
-    command = [str(tool("ampsload")), "-port", str(port), *arguments]
-    run = subprocess.run(command, capture_output=True, text=True, check=False)
-    if run.returncode != 0:
-        raise RuntimeError(f"{' '.join(command)}: {run.stdout}{run.stderr}")
-    numbers: Measurement = json.loads(run.stdout)
-    return numbers
-
-
-def median(measure: Callable[[], Measurement], key: str, runs: int = 3) -> float:
-    """The median of one number over several runs."""
-    return statistics.median(measure()[key] for _ in range(runs))
-
-
 def print_table(title: str, head: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
     """Print a table; numbers are grouped by thousands and right-aligned."""
     cells = [list(head), *[[_cell(value) for value in row] for row in rows]]
@@ -149,6 +192,8 @@ def print_table(title: str, head: Sequence[str], rows: Sequence[Sequence[object]
 
 
 def _cell(value: object) -> str:
+    if value is None:
+        return "-"
     if isinstance(value, float):
         return f"{value:,.0f}" if abs(value) >= 100 else f"{value:,.2f}"
     return f"{value:,}" if isinstance(value, int) else str(value)

@@ -8,9 +8,13 @@ with Client("pricing") as client:
         print(message.text)
 """
 
-from client.aio import AsyncClient, AsyncMessageStream
+from client.aio import AsyncClient
+from client.aio_commands import AsyncMessageStream
 from client.authentication import Authenticator, Credentials, PasswordAuthenticator
-from client.blocking import Client, MessageStream
+from client.backoff import Backoff
+from client.blocking import Client
+from client.blocking_commands import MessageStream
+from client.bookmarks import EPOCH, MOST_RECENT, NOW, BookmarkStore
 from client.errors import (
     AuthenticationError,
     BadFilterError,
@@ -20,32 +24,49 @@ from client.errors import (
     ConnectError,
     ConnectionLostError,
     DuplicateMessageError,
+    GaveUpError,
     InvalidTopicError,
     InvalidUriError,
     LogonError,
     NameInUseError,
     NotEntitledError,
     ProtocolError,
+    PublishStoreFullError,
     SubscriptionExistsError,
     TimedOutError,
 )
+from client.ha import HAClient
+from client.ha_aio import AsyncHAClient
 from client.message import Message
+from client.publish_store import PublishStore, StoredMessage
+from client.servers import Server, ServerChooser
+from client.states import ConnectionEvent, ConnectionState
 from client.uri import ServerUri, parse_uri
 
 __all__ = [
+    "EPOCH",
+    "MOST_RECENT",
+    "NOW",
     "AsyncClient",
+    "AsyncHAClient",
     "AsyncMessageStream",
     "AuthenticationError",
     "Authenticator",
+    "Backoff",
     "BadFilterError",
     "BadRegexTopicError",
+    "BookmarkStore",
     "Client",
     "ClientError",
     "CommandError",
     "ConnectError",
+    "ConnectionEvent",
     "ConnectionLostError",
+    "ConnectionState",
     "Credentials",
     "DuplicateMessageError",
+    "GaveUpError",
+    "HAClient",
     "InvalidTopicError",
     "InvalidUriError",
     "LogonError",
@@ -55,7 +76,12 @@ __all__ = [
     "NotEntitledError",
     "PasswordAuthenticator",
     "ProtocolError",
+    "PublishStore",
+    "PublishStoreFullError",
+    "Server",
+    "ServerChooser",
     "ServerUri",
+    "StoredMessage",
     "SubscriptionExistsError",
     "TimedOutError",
     "parse_uri",

@@ -15,3 +15,6 @@ HEARTBEATS_MISSED: Final = 2
 
 QUEUED_AT_MOST: Final = 50_000
 """Messages in all streams together, beyond which the asyncio client stops reading."""
+
+MESSAGES_BETWEEN_READS: Final = 256
+"""A blocking client that only publishes reads acknowledgements after so many messages."""

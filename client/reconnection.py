@@ -63,6 +63,11 @@ class Reconnection:
         return max(0.0, self._due - now)
 
     @property
+    def trouble(self) -> str:
+        """Why there is no session, for an error message."""
+        return f"the last attempt: {self._last_error}" if self._last_error else "not connected"
+
+    @property
     def server(self) -> Server:
         """The server that the next attempt is for; `due_in` has said that there is one."""
         server = self._chooser.current

@@ -25,12 +25,12 @@ from typing import Unpack
 
 from client.bookmarks import EPOCH, MOST_RECENT, BookmarkStore, BookmarkTrail
 from client.commands import AckType, PublishOptions, publish_header
-from client.errors import ClientError, CommandError, command_error
+from client.errors import ClientError, CommandError, ConnectionLostError, command_error
 from client.message import Message
 from client.pending import Inbox, Request
 from client.protocol import TEMPLATES_KEPT, ClientProtocol, publish_command
 from client.publish_store import PublishStore, StoredMessage
-from client.resubscription import again, changed, is_change, resumes_only
+from client.resubscription import again, changed, is_change, places_none, replaces
 from server.wire.framing import FrameReader, frame, frame_head
 from server.wire.header import Header, encode_header
 
@@ -72,6 +72,11 @@ class RecoveringProtocol(ClientProtocol):
         """Whether there will be no further session."""
         return self._closed is not None
 
+    @property
+    def end_reason(self) -> ClientError:
+        """Why there will be no further session, once that is so."""
+        return self._closed or ConnectionLostError("not connected")
+
     # The connections' comings and goings
 
     def close(self, error: ClientError | None = None) -> None:
@@ -101,6 +106,7 @@ class RecoveringProtocol(ClientProtocol):
         last = answer.sequence or 0
         self._take_persisted(Header(command="ack", acks="persisted", status="success"), last)
         self._store.logged_on(last)
+        unanswered = [it for it in self._requests.values() if not it.done and not _is_covered(it)]
         if self._heartbeat is not None and not self._awaits("heartbeat"):
             self.heartbeat(self._heartbeat)
         for inbox in self._inboxes.values():
@@ -109,9 +115,8 @@ class RecoveringProtocol(ClientProtocol):
         self._unsent.clear()
         for message in self._store:
             self._emit_message(message)
-        for request in list(self._requests.values()):
-            if not request.done and not _is_covered(request):
-                self._emit(request.header, request.body)
+        for request in unanswered:
+            self._emit(request.header, request.body)
 
     def _awaits(self, command: str) -> bool:
         return any(it.command == command and not it.done for it in self._requests.values())
@@ -146,8 +151,12 @@ class RecoveringProtocol(ClientProtocol):
 
     def heartbeat(self, interval: int) -> Request:
         """Exchange signs of life from now on, in this session and all that follow."""
-        self._heartbeat = interval
+        self.set_heartbeat(interval)
         return super().heartbeat(interval)
+
+    def set_heartbeat(self, interval: int) -> None:
+        """Exchange signs of life in all sessions that follow, every so many seconds."""
+        self._heartbeat = interval
 
     def _open(
         self, header: Header, handed_out: Iterable[AckType], noted: Iterable[AckType] = ()
@@ -155,7 +164,7 @@ class RecoveringProtocol(ClientProtocol):
         self._check_open()
         if header.bookmark is None or header.command == "sow":
             request = super()._open(header, handed_out, noted)
-            if request.inbox is not None and not resumes_only(header):
+            if request.inbox is not None and (request.opens_inbox or replaces(header)):
                 self._trails.pop(request.inbox.id, None)
                 request.inbox.put = request.inbox.messages.append
             return request
@@ -178,7 +187,7 @@ class RecoveringProtocol(ClientProtocol):
 
     def _resubscribe(self, inbox: Inbox) -> None:
         opening = inbox.opened_by
-        if opening is None or opening.command == "sow" or resumes_only(opening.header):
+        if opening is None or opening.command == "sow" or places_none(opening.header):
             return
         trail = self._trails.get(inbox.id)
         header = again(

@@ -24,10 +24,14 @@ def is_change(command: Header) -> bool:
     return bool({"replace", "pause", "resume"} & _names(command))
 
 
-def resumes_only(command: Header) -> bool:
-    """Whether a command only pauses or resumes subscriptions."""
-    names = _names(command)
-    return "resume" in names or ("pause" in names and command.bookmark is None)
+def replaces(command: Header) -> bool:
+    """Whether a command replaces the subscription that it names."""
+    return "replace" in _names(command)
+
+
+def places_none(command: Header) -> bool:
+    """Whether a command is about other subscriptions and places none itself."""
+    return "resume" in _names(command) or "," in (command.sub_id or "")
 
 
 def changed(definition: Header, change: Header) -> Header:
@@ -40,11 +44,10 @@ def changed(definition: Header, change: Header) -> Header:
     Returns:
         What places the changed subscription.
     """
-    names = _names(change)
-    if "replace" in names:
+    if replaces(change):
         return change
     kept = [text for name, text in _options(definition.options) if name != "pause"]
-    if "pause" in names:
+    if "pause" in _names(change):
         kept.append("pause")
     return replace(definition, short_options=",".join(kept) or None, long_options=None)
 

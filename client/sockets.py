@@ -25,7 +25,7 @@ def open_socket(
     Args:
         uri: the server.
         timeout: seconds for everything; None waits as long as the system does.
-        ssl_context: for tcps; None checks the certificate against the system's authorities.
+        ssl_context: for tcps and wss; None checks the certificate against the system's authorities.
 
     Returns:
         A connected, non-blocking socket.
@@ -34,12 +34,12 @@ def open_socket(
         ConnectError: it says why.
     """
     try:
-        connection = socket.create_connection((uri.host, uri.port), timeout)
+        connection = _connected(uri, timeout)
     except OSError as error:
         raise connect_error(uri, error) from None
     try:
         apply_options(connection, uri)
-        if uri.scheme == "tcps":
+        if uri.is_encrypted:
             context = ssl_context or ssl.create_default_context()
             connection = context.wrap_socket(connection, server_hostname=uri.host)
         connection.setblocking(False)
@@ -49,16 +49,32 @@ def open_socket(
     return connection
 
 
+def _connected(uri: ServerUri, timeout: float | None) -> socket.socket:
+    if uri.scheme != "unix":
+        return socket.create_connection((uri.host, uri.port), timeout)
+    connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    connection.settimeout(timeout)
+    try:
+        connection.connect(uri.path)
+    except OSError:
+        connection.close()
+        raise
+    return connection
+
+
 def apply_options(connection: socket.socket, uri: ServerUri) -> None:
     """Set the connection parameters; small messages go out at once unless the URI says otherwise.
 
     Args:
-        connection: a connected TCP socket.
+        connection: a connected socket.
         uri: where the parameters stand.
     """
+    if uri.scheme == "unix":
+        return
     for name, value in {"tcp_nodelay": 1, **uri.options}.items():
-        level, option = _LEVEL_AND_NAME[name]
-        connection.setsockopt(level, option, value)
+        if name in _LEVEL_AND_NAME:
+            level, option = _LEVEL_AND_NAME[name]
+            connection.setsockopt(level, option, value)
 
 
 def connect_error(uri: ServerUri, error: OSError) -> ConnectError:

@@ -2,6 +2,10 @@
 
 The path names the protocol and the message type. Both may be left out: the protocol is then
 `amps`, and the message type is the transport's own. User and password may be percent-encoded.
+
+    tcp, tcps   frames over TCP, over TLS
+    ws, wss     websocket messages; a proxy may want more path before /amps
+    unix        unix:///path/of/socket?message_type=json -- the path is the socket's file
 """
 
 from __future__ import annotations
@@ -13,21 +17,29 @@ from urllib.parse import SplitResult, parse_qsl, quote, unquote, urlsplit
 
 from client.errors import InvalidUriError
 
-SCHEMES: Final = ("tcp", "tcps")
+SCHEMES: Final = ("tcp", "tcps", "ws", "wss", "unix")
 
 _TRUTH: Final = {"true": 1, "1": 1, "yes": 1, "false": 0, "0": 0, "no": 0}
+_COMPRESSION: Final = {"zlib": 1, "none": 0}
 
 
 def _truth(text: str) -> int:
     return _TRUTH[text.lower()]
 
 
+def _compression(text: str) -> int:
+    return _COMPRESSION[text.lower()]
+
+
 _OPTIONS: Final[Mapping[str, Callable[[str], int]]] = {
+    "compression": _compression,
     "tcp_nodelay": _truth,
     "tcp_keepalive": _truth,
     "tcp_sndbuf": int,
     "tcp_rcvbuf": int,
 }
+_EXPECTED: Final = {_truth: "true or false", _compression: "zlib or none", int: "a number of bytes"}
+_MESSAGE_TYPE: Final = "message_type"
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,13 +47,15 @@ class ServerUri:
     """Where a server is, how to speak to it and as whom.
 
     Attributes:
-        scheme: "tcp" or "tcps" (TLS).
-        host: a name or an address; IPv6 addresses without brackets.
-        port: 1 to 65535.
+        scheme: one of `SCHEMES`.
+        host: a name or an address; IPv6 addresses without brackets. Empty for unix.
+        port: 1 to 65535; 0 for unix.
         user: who logs on; None for nobody in particular.
         password: kept out of every printed form.
         message_type: such as "json"; None for the transport's own.
-        options: connection parameters (tcp_nodelay, tcp_keepalive, tcp_sndbuf, tcp_rcvbuf).
+        options: connection parameters (compression, tcp_nodelay, tcp_keepalive, tcp_sndbuf,
+            tcp_rcvbuf) as numbers.
+        path: the path to ask for (ws, wss), or that of the socket (unix).
     """
 
     scheme: str
@@ -51,17 +65,28 @@ class ServerUri:
     password: str | None = field(default=None, repr=False)
     message_type: str | None = None
     options: Mapping[str, int] = field(default_factory=dict)
+    path: str = ""
 
     @property
     def address(self) -> str:
-        """Host and port, as they stand in the URI."""
+        """Host and port as they stand in the URI, or the path of a socket."""
+        if self.scheme == "unix":
+            return self.path
         host = f"[{self.host}]" if ":" in self.host else self.host
         return f"{host}:{self.port}"
 
+    @property
+    def is_encrypted(self) -> bool:
+        """Whether the connection uses TLS."""
+        return self.scheme in ("tcps", "wss")
+
     def __str__(self) -> str:
         user = f"{quote(self.user, safe='')}@" if self.user else ""
+        if self.scheme == "unix":
+            query = f"?{_MESSAGE_TYPE}={quote(self.message_type)}" if self.message_type else ""
+            return f"{self.scheme}://{user}{quote(self.path)}{query}"
         message_type = f"/{self.message_type}" if self.message_type else ""
-        return f"{self.scheme}://{user}{self.address}/amps{message_type}"
+        return f"{self.scheme}://{user}{self.address}{self.path or f'/amps{message_type}'}"
 
 
 def parse_uri(text: str) -> ServerUri:
@@ -79,23 +104,38 @@ def parse_uri(text: str) -> ServerUri:
     except ValueError as error:
         raise InvalidUriError(f"{_without_password(text)}: {error}") from None
     if parts.scheme not in SCHEMES:
-        expected = " or ".join(f"{scheme}://" for scheme in SCHEMES)
+        *others, last = (f"{scheme}://" for scheme in SCHEMES)
+        expected = f"{', '.join(others)} or {last}"
         raise _invalid(text, f"expected a URI that begins with {expected}")
+    user = unquote(parts.username) if parts.username else None
+    password = unquote(parts.password) if parts.password is not None else None
+    message_type, options = _parameters(text, parts)
+    if parts.scheme == "unix":
+        if parts.hostname or not parts.path.strip("/"):
+            raise _invalid(text, "expected the path of a socket, such as unix:///var/run/amps.sock")
+        path = unquote(parts.path)
+        return ServerUri("unix", "", 0, user, password, message_type, options, path)
     if not parts.hostname or not port:
         raise _invalid(text, "expected host:port, such as localhost:9007")
+    if message_type is not None:
+        raise _invalid(text, f"{_MESSAGE_TYPE} is for unix://; expected the path /amps/TYPE")
+    is_websocket = parts.scheme in ("ws", "wss")
     return ServerUri(
         scheme=parts.scheme,
         host=parts.hostname,
         port=port,
-        user=unquote(parts.username) if parts.username else None,
-        password=unquote(parts.password) if parts.password is not None else None,
-        message_type=_message_type(text, parts),
-        options=_options(text, parts),
+        user=user,
+        password=password,
+        message_type=_message_type(text, parts, behind_proxy=is_websocket),
+        options=options,
+        path=parts.path if is_websocket else "",
     )
 
 
-def _message_type(text: str, parts: SplitResult) -> str | None:
+def _message_type(text: str, parts: SplitResult, *, behind_proxy: bool) -> str | None:
     path = [part for part in parts.path.split("/") if part]
+    if behind_proxy and "amps" in path[-2:]:
+        path = path[-1:] if path[-1] == "amps" else path[-2:]
     if not path:
         return None
     if path[0] != "amps" or len(path) > 2:
@@ -103,9 +143,13 @@ def _message_type(text: str, parts: SplitResult) -> str | None:
     return path[1] if len(path) == 2 else None
 
 
-def _options(text: str, parts: SplitResult) -> Mapping[str, int]:
+def _parameters(text: str, parts: SplitResult) -> tuple[str | None, Mapping[str, int]]:
+    message_type: str | None = None
     options: dict[str, int] = {}
     for name, value in parse_qsl(parts.query, keep_blank_values=True):
+        if name == _MESSAGE_TYPE:
+            message_type = value
+            continue
         read = _OPTIONS.get(name)
         if read is None:
             known = ", ".join(sorted(_OPTIONS))
@@ -113,9 +157,8 @@ def _options(text: str, parts: SplitResult) -> Mapping[str, int]:
         try:
             options[name] = read(value)
         except (KeyError, ValueError):
-            expected = "true or false" if read is _truth else "a number of bytes"
-            raise _invalid(text, f"{name} is {value!r}, expected {expected}") from None
-    return options
+            raise _invalid(text, f"{name} is {value!r}, expected {_EXPECTED[read]}") from None
+    return message_type, options
 
 
 def _invalid(text: str, message: str) -> InvalidUriError:

@@ -150,6 +150,8 @@ def _violations(tree: _Element) -> Iterator[_Violation]:
         element = error.elem
         if not isinstance(element, _Element):
             raise TypeError(f"a violation without its element: {error.reason}")
+        if element.path not in schema.elements():
+            continue  # where any element is tolerated, that may be another AMPSConfig
         kind = (element, type(error), type(error.validator))
         if kind not in explained:
             explained.add(kind)
@@ -185,9 +187,18 @@ def _wrong_children(element: _Element) -> Iterator[_Violation]:
             yield _Violation(child, label, f"given twice: it is already at {earlier.location}")
     for name, doc in listed.items():
         if doc.required and name not in first:
-            expected = f": expected {doc.expected}" if doc.expected else ""
+            expected = f": expected {_content(doc)}"
             label = f"{element.node.tag}/{name}"
             yield _Violation(element.node, label, f"is missing but required{expected}")
+
+
+def _content(doc: ElementDoc) -> str:
+    """What an element holds, for whoever has left it out."""
+    inside = [child for child in schema.children(doc.path).values() if child.required]
+    names = " and ".join(child.name for child in inside) or " or ".join(schema.children(doc.path))
+    if not names:
+        return doc.expected
+    return f"{doc.expected} or {names}" if doc.expected else f"an element with {names} in it"
 
 
 def _unknown_attributes(element: _Element) -> Iterator[_Violation]:
@@ -203,12 +214,21 @@ def _bad_value(element: _Element) -> _Violation:
         _PARSERS.get(doc.type_name, str)(text)
     except UnitError as error:
         return _violation(element, str(error))
+    if text and doc.values:
+        text = _wrong_word(text, doc)
     choices = ", ".join(doc.values)
     listed = f" ({choices})" if any(value not in doc.expected for value in doc.values) else ""
     given = f"{quoted(text)} is not accepted" if text else "is empty"
     meant = suggest.nearest(text, doc.values)
     hint = f"did you mean {meant}?" if meant else None
     return _violation(element, f"{given}: expected {doc.expected}{listed}", hint)
+
+
+def _wrong_word(text: str, doc: ElementDoc) -> str:
+    """The first word of a list that is not accepted; the whole text where there is no list."""
+    words = re.split(r"\s*[,\s]\s*", text) if "separated by" in doc.expected else []
+    known = {value.casefold() for value in doc.values}
+    return next((word for word in words if word and word.casefold() not in known), text)
 
 
 def _remark(element: _Element, problems: Problems) -> None:

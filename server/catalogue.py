@@ -52,8 +52,15 @@ UNBUILT: Final[Mapping[str, str]] = {
     "TransactionLog": "the transaction log",
     "Replication": "replication",
     "Actions": "actions",
-    "MessageDiskLimit": "offlining of slow clients to disk",
-    "ClientMessageAgeLimit": "the age limit of unread messages",
+    "SOWStatsInterval": "the topic /AMPS/SOWStats",
+    "MessageTypes/MessageType/AMPSVersionCompliance": "the topic /AMPS/SOWStats",
+    "Description": "the admin interface, which shows it",
+    "Environment": "the admin interface, which shows it",
+    "MiniDumpDirectory": "minidumps",
+    "MiniDumpFileMask": "minidumps",
+    "Tuning/Admin": "the statistics database",
+    "Tuning/Queue": "queues",
+    "Tuning/Replication": "replication",
 }
 """Place in the configuration -> feature, for the located warning that it is not available yet."""
 

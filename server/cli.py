@@ -24,7 +24,7 @@ from config_schema.validate import validate
 from config_schema.version import AMPS_VERSION, VERSION
 from server.announcement import announce
 from server.catalogue import ProgramCatalogue
-from server.console import OutputError, put, say
+from server.console import OutputError, occupy_standard_streams, put, say
 from server.daemon import detach
 from server.events.log import EventLog
 from server.events.targets import LogTargetError
@@ -43,6 +43,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         The exit code: 0 for success and a clean stop, 1 for a configuration or start that failed,
         130 when interrupted before anything ran.
     """
+    occupy_standard_streams()
     try:
         return _obey(sys.argv[1:] if arguments is None else arguments)
     except (OutputError, _UsageError) as error:

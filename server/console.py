@@ -11,6 +11,18 @@ class OutputError(Exception):
     """Standard output cannot be written. The text is for the person who started the command."""
 
 
+def occupy_standard_streams() -> None:
+    """Open what the process was started without, so that no socket or file takes its number.
+
+    Otherwise a log file might become standard output, and what is printed end up in it.
+    """
+    for descriptor in range(3):
+        try:
+            os.fstat(descriptor)
+        except OSError:
+            os.open(os.devnull, os.O_RDWR)  # the lowest number that is free, which is this one
+
+
 def put(text: str, encoding: str | None = None) -> None:
     """Write to standard output.
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import resource
 import signal
 import time
 from collections.abc import Callable
@@ -86,6 +87,7 @@ class Instance:
         loop.set_exception_handler(self._log_defect)
         for stop_signal in _STOP_SIGNALS:
             loop.add_signal_handler(stop_signal, self._request_stop, stop_signal)
+        _allow_all_open_files()
         async with contextlib.AsyncExitStack() as opened:
             await self._open_transports(opened)
             self._log.emit("00-0015", seconds=round(time.monotonic() - started_at))
@@ -132,3 +134,9 @@ class Instance:
         self._log.emit(
             "01-0004", text=context.get("message", ""), error=repr(context.get("exception"))
         )
+
+
+def _allow_all_open_files() -> None:
+    """Raise the limit of open files as far as it goes: every connection needs one."""
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))

@@ -26,3 +26,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         action="store_true",
         help="write what the program says now into the golden files, to be reviewed as a change",
     )
+    parser.addoption(
+        "--soak",
+        action="store_true",
+        help="run the tests that look for leaks for minutes instead of seconds",
+    )

@@ -54,7 +54,7 @@ def _underlying(
             "a conflated topic has the type of its underlying topic"
         )
         return TopicRef("", message_type), None
-    source = find_underlying(element, ref, scope)
+    source = find_underlying(element, ref, scope, same_type=True)
     if source is not None and source.kind.endswith("Queue"):
         element.error(
             f"{quoted(ref.name)} is a {source.kind}: expected a Topic, View or ConflatedTopic"

@@ -4,7 +4,7 @@ Source: AMPS User Guide, Default Message Types and Configuring Message Types.
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Final
 
 from config_schema.catalogue import ModuleKind
@@ -60,6 +60,7 @@ def compile_message_types(root: Reader, scope: Scope) -> tuple[MessageTypeSpec, 
     """Compile the MessageTypes section and make every message type known."""
     scope.message_types.update({name: FORMATS[name] for name in BUILT_IN})
     types: dict[str, MessageTypeSpec] = {}
+    defined = {reader.text("Name") for reader in root.inside("MessageTypes", "MessageType")}
     for reader in root.inside("MessageTypes", "MessageType"):
         name = reader.required("Name")
         module = reader.text("Module") or _module_called(reader, name)
@@ -67,7 +68,8 @@ def compile_message_types(root: Reader, scope: Scope) -> tuple[MessageTypeSpec, 
             reader.error(f"message type {quoted(name)} is defined twice", tag="Name")
         if module and module not in FORMATS:
             find_module(reader, module, ModuleKind.MESSAGE_TYPE, scope)
-        _check_elements(reader, module, scope)
+        _check_elements(reader, module)
+        _check_parts(reader, module, scope, defined)
         scope.message_types[name] = FORMATS.get(module, _COMPLETE)
         types[name] = _spec(reader, name, module)
     return tuple(types.values())
@@ -84,7 +86,7 @@ def _module_called(reader: Reader, name: str) -> str:
     return ""
 
 
-def _check_elements(reader: Reader, module: str, scope: Scope) -> None:
+def _check_elements(reader: Reader, module: str) -> None:
     required = REQUIRED.get(module, ())
     for tag in required:
         if not reader.texts(tag):
@@ -94,9 +96,6 @@ def _check_elements(reader: Reader, module: str, scope: Scope) -> None:
         for child in reader.children():
             if child.node.tag not in known and _belongs_to_some_module(child.node.tag):
                 child.warning(f"has no effect: the module {module} does not know it")
-    if module.startswith("composite-"):
-        for part in reader.children("MessageType"):
-            scope.check_message_type(part, part.value)
     for field in reader.children("Field"):
         _check_struct_field(field)
     type_name = reader.text("Type")
@@ -108,6 +107,22 @@ def _check_elements(reader: Reader, module: str, scope: Scope) -> None:
     if "FieldSeparator" in OPTIONAL.get(module, ()):
         for tag in OPTIONAL[module]:
             _check_separator(reader, tag)
+
+
+def _check_parts(
+    reader: Reader, module: str, scope: Scope, defined: Collection[str | None]
+) -> None:
+    """Check the parts of a composite type, which are types that exist or stand before it."""
+    if not module.startswith("composite-"):
+        return
+    for part in reader.children("MessageType"):
+        if part.value in defined and part.value not in scope.message_types:
+            part.error(
+                f"message type {quoted(part.value)} is not defined before this place",
+                "move its MessageType up",
+            )
+        else:
+            scope.check_message_type(part, part.value)
 
 
 def _belongs_to_some_module(tag: str) -> bool:

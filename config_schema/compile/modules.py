@@ -130,7 +130,7 @@ def _suggestion(name: str, kind: ModuleKind, reader: Reader, scope: Scope) -> st
     if elsewhere:
         return f"it belongs in {elsewhere.value}"
     if kind in (ModuleKind.ON, ModuleKind.DO):
-        return f"load it in Modules, or use one that begins with amps-action-{kind.value.lower()}-"
+        return f"use one of AMPS; their names begin with amps-action-{kind.value.lower()}-"
     return "load it in Modules" + (f", or use {', '.join(known)}" if known else "")
 
 

@@ -23,7 +23,10 @@ def _option(node: Node) -> Option:
 def check_options(reader: Reader, rule: ModuleRule, scope: Scope) -> None:
     """Check the Options of an element against the rule of the module that the element names."""
     options = reader.child("Options") or Reader(
-        Node("Options", "", {}, (), reader.location), "Options", reader.report, reader.catalogue
+        Node("Options", "", {}, (), reader.location),
+        f"{reader.node.tag}/Options",
+        reader.report,
+        reader.catalogue,
     )
     _check_presence(options, rule)
     known = {option.name: option for option in rule.options}

@@ -211,7 +211,8 @@ def _check_reachable(reader: Reader, scope: Scope) -> None:
         return
     if not any(transport.is_replication for transport in scope.transports.values()):
         reader.error(
-            "has no InetAddr, so it would have to connect here, but no transport takes replication",
+            "has no InetAddr, so the other instance would have to connect here, "
+            "but no transport takes replication",
             "add an InetAddr to its Transport, or a Transport of type amps-replication",
         )
 

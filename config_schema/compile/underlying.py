@@ -10,19 +10,28 @@ from config_schema.spec import TopicRef
 from config_schema.units import quoted
 
 
-def find_underlying(reader: Reader, ref: TopicRef, scope: Scope) -> StoredTopic | None:
-    """Return the earlier definition that `ref` names; report it if there is none."""
+def find_underlying(
+    reader: Reader, ref: TopicRef, scope: Scope, *, same_type: bool = False
+) -> StoredTopic | None:
+    """Return the earlier definition that `ref` names; report it if there is none.
+
+    Args:
+        reader: the element that names it.
+        ref: its name and message type.
+        scope: what has been defined.
+        same_type: whether what is made from it must have its message type.
+    """
     found = scope.find_stored(ref)
     if found is None and ref.name and ref.message_type in scope.message_types:
         reader.error(
             f"topic {quoted(ref.name)} of type {quoted(ref.message_type)} has not been defined "
             "before this place",
-            _hint(ref, scope),
+            _hint(ref, scope, same_type=same_type),
         )
     return found
 
 
-def _hint(ref: TopicRef, scope: Scope) -> str:
+def _hint(ref: TopicRef, scope: Scope, *, same_type: bool) -> str:
     later = next((topic for topic in scope.later if topic.ref == ref), None)
     if later is not None and later is scope.later[0]:
         return "nothing can be made from itself"
@@ -30,6 +39,9 @@ def _hint(ref: TopicRef, scope: Scope) -> str:
         return f"it is the {later.kind} at {later.node.location}: move that one up"
     defined = (*scope.stored, *(topic.ref for topic in scope.later))
     typed = [other for other in defined if other.name == ref.name]
+    if typed and same_type:
+        types = " or ".join(other.message_type for other in typed)
+        return f"it is defined with another type: set MessageType to {types}"
     if typed:
         return f"it is defined with another type: write {' or '.join(map(str, typed))}"
     covering = next((topic for topic in scope.patterns if topic.covers(ref.name)), None)

@@ -16,6 +16,7 @@ from server.commands import (
     sow_and_subscribe,
     sow_delete,
     subscribe,
+    timer,
     unsubscribe,
 )
 from server.commands.acks import acknowledge, acks_among, fail
@@ -44,6 +45,8 @@ AFTER_LOGON: Final[Mapping[str, Handler]] = {
     "unsubscribe": unsubscribe.handle,
     "flush": flush.handle,
     "heartbeat": heartbeat.handle,
+    "start_timer": timer.handle,
+    "stop_timer": timer.handle,
 }
 
 _TRACE_IDS: Final = {"logon": "12-0010", "publish": "12-0001", "p": "12-0001"}

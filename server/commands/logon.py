@@ -66,7 +66,13 @@ def log_on_implicitly(session: Session) -> None:
         CommandRefused: it does not.
     """
     _admit(session, Credentials("", "", explicit=False))
-    session.log_on(session.connection_name, session.entrance.message_type or "")
+    if session.entrance.message_type is None:
+        raise CommandRefused(
+            "invalid message type",
+            f"transport {session.entrance.transport} speaks any message type, so that a logon has"
+            " to name one (header mt) before any other command",
+        )
+    session.log_on(session.connection_name, session.entrance.message_type)
 
 
 def _message_type(session: Session, header: Header) -> str:

@@ -148,7 +148,7 @@ def _credentials(headers: Headers) -> Credentials | None:
     if scheme.lower() != "basic":
         return None
     try:
-        decoded = base64.b64decode(text, validate=True).decode("utf-8", "surrogateescape")
+        decoded = base64.b64decode(text, validate=True).decode()
     except (binascii.Error, ValueError):
         return None
     user, colon, password = decoded.partition(":")

@@ -6,8 +6,10 @@ How a connection begins is the peer's choice: with frames, with an HTTP prefligh
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import asyncio
+from typing import TYPE_CHECKING, Final
 
+from server.subscriptions.outbox import is_worth_flushing
 from server.transports.connection import Connection, Reception
 from server.wire.compression import Compression
 from server.wire.framing import FrameError
@@ -15,6 +17,9 @@ from server.wire.opening import Opening
 
 if TYPE_CHECKING:
     from server.session import Session
+
+_LONG_READ: Final = 64 * 1024
+"""Bytes that a read gives only if the peer is ahead of us, and has more waiting."""
 
 
 class StreamConnection(Connection):
@@ -35,7 +40,10 @@ class StreamConnection(Connection):
             session.feed(data)
         else:
             self._receive(session, data)
-        self._engine.flush()
+        if len(data) < _LONG_READ or is_worth_flushing(self._engine.waiting_outboxes):
+            self._engine.flush()
+        else:
+            asyncio.get_running_loop().call_soon(self._engine.flush)
 
     def _begin(self) -> None:
         self._begin_session(self._reception.entrance, self._send_frames)

@@ -61,9 +61,10 @@ class ScriptedPeer:
         return next(header for header, _ in self.received if header["c"] == command)
 
     def close(self) -> None:
-        """Stop listening."""
-        self._listener.shutdown(socket.SHUT_RDWR)
-        self._listener.close()
+        """Stop listening; connections that exist go on."""
+        if self._listener.fileno() >= 0:
+            self._listener.shutdown(socket.SHUT_RDWR)
+            self._listener.close()
 
     def _serve(self) -> None:
         while True:

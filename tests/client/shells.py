@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Self, cast
 
-from client import AsyncClient, Client, Message, MessageStream
+from client import AsyncClient, AsyncHAClient, Client, HAClient, Message, MessageStream
 
 NewClient = Callable[..., AsyncClient]
 
@@ -52,4 +52,13 @@ def blocking_client(*arguments: Any, **keywords: Any) -> AsyncClient:
     return cast(AsyncClient, _Disguised(Client(*arguments, **keywords)))
 
 
+def blocking_ha_client(*arguments: Any, **keywords: Any) -> AsyncHAClient:
+    """A blocking client that stays connected, awaited."""
+    return cast(AsyncHAClient, _Disguised(HAClient(*arguments, **keywords)))
+
+
 SHELLS: dict[str, NewClient] = {"blocking": blocking_client, "asyncio": AsyncClient}
+HA_SHELLS: dict[str, Callable[..., AsyncHAClient]] = {
+    "blocking": blocking_ha_client,
+    "asyncio": AsyncHAClient,
+}

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -21,6 +23,21 @@ READABLE = [
         "tcp://h:1/amps/json?tcp_nodelay=false&tcp_sndbuf=8192",
         ServerUri("tcp", "h", 1, None, None, "json", {"tcp_nodelay": 0, "tcp_sndbuf": 8192}),
     ),
+    (
+        "tcp://h:1/amps?compression=zlib",
+        ServerUri("tcp", "h", 1, options={"compression": 1}),
+    ),
+    ("ws://h:1/amps/json", ServerUri("ws", "h", 1, message_type="json", path="/amps/json")),
+    (
+        "wss://h:1/behind/proxy/amps/fix",
+        ServerUri("wss", "h", 1, message_type="fix", path="/behind/proxy/amps/fix"),
+    ),
+    ("ws://h:1/proxied/amps", ServerUri("ws", "h", 1, path="/proxied/amps")),
+    ("unix:///run/a%20b.sock", ServerUri("unix", "", 0, path="/run/a b.sock")),
+    (
+        "unix://ann@/run/amps/json?message_type=json",
+        ServerUri("unix", "", 0, "ann", None, "json", path="/run/amps/json"),
+    ),
 ]
 
 
@@ -30,8 +47,13 @@ def test_a_uri_says_where_how_and_as_whom(text: str, expected: ServerUri) -> Non
 
 
 UNREADABLE = [
-    ("localhost:9007", "begins with tcp:// or tcps://"),
-    ("http://localhost:9007/amps", "begins with tcp:// or tcps://"),
+    ("localhost:9007", "begins with tcp://, tcps://, ws://, wss:// or unix://"),
+    ("http://localhost:9007/amps", "begins with tcp://, tcps://"),
+    ("ws://localhost:1/json", "expected the path /amps or /amps/TYPE"),
+    ("unix://host/path", "expected the path of a socket"),
+    ("unix:///", "expected the path of a socket"),
+    ("tcp://localhost:1/amps?message_type=json", "expected the path /amps/TYPE"),
+    ("tcp://localhost:1/amps?compression=best", "expected zlib or none"),
     ("tcp://localhost/amps", "expected host:port"),
     ("tcp://:9007/amps", "expected host:port"),
     ("tcp://localhost:nine/amps", "Port could not be cast"),
@@ -67,3 +89,11 @@ def test_any_text_is_read_or_refused(text: str, start: str) -> None:
     except InvalidUriError:
         return
     assert parse_uri(str(uri)).address == uri.address
+
+
+@pytest.mark.parametrize(("text", "expected"), READABLE)
+def test_a_uri_is_printed_as_it_is_read_but_for_secrets_and_parameters(
+    text: str, expected: ServerUri
+) -> None:
+    again = parse_uri(str(expected))
+    assert again == replace(expected, password=None, options={})

@@ -18,6 +18,7 @@ from config_schema.units import (
     parse_inet_address,
     parse_interval,
     parse_octal_mask,
+    parse_rotation_threshold,
     parse_size,
     quoted,
 )
@@ -196,3 +197,18 @@ def test_switches_are_lower_case() -> None:
 def test_long_and_unprintable_values_are_shown_on_one_short_line() -> None:
     assert quoted("a\n  b\x07") == "'a b?'"
     assert quoted("x" * 100) == "'" + "x" * 57 + "...'"
+
+
+@pytest.mark.parametrize(
+    ("text", "size"),
+    [
+        ("1000000", 1_000_000),
+        ("50k", 50_000),
+        ("10M", 10_000_000),
+        ("2G", 2_000_000_000),
+        ("0.5T", 500_000_000_000),
+        ("50KB", 51_200),
+    ],
+)
+def test_one_letter_is_decimal_in_a_rotation_threshold(text: str, size: int) -> None:
+    assert parse_rotation_threshold(text) == size

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 from pathlib import Path
 
 import pytest
 
+from tests.support.raw import frame
 from tests.support.server import RunningServer, running_server
 
 BODIES = {
@@ -139,3 +141,24 @@ def test_a_configured_message_type_is_filtered_by_its_options(tmp_path: Path) ->
         peer.publish("t", b"sym=IBM|px=99")
         peer.publish("t", b"sym=IBM|px=101")
         assert peer.receive()[1] == b"sym=IBM|px=101"
+
+
+def test_many_subscribers_get_their_own_messages_of_a_flood(server: RunningServer) -> None:
+    """What a fast publisher sends to many connections in crumbs all arrives, in order."""
+    subscribers, each = 80, 40
+    with contextlib.ExitStack() as open_peers:
+        peers = [open_peers.enter_context(server.log_on(f"s{n}")) for n in range(subscribers)]
+        for n, peer in enumerate(peers):
+            peer.subscribe("flood", "1", f=f"/to = {n}")
+        publisher = open_peers.enter_context(server.log_on("publisher"))
+        bodies = [
+            [b'{"to": %d, "n": %d, "pad": "%s"}' % (n, i, b"x" * 100) for i in range(each)]
+            for n in range(subscribers)
+        ]
+        flood = [
+            frame({"c": "publish", "t": "flood"}, own[i]) for i in range(each) for own in bodies
+        ]
+        publisher.socket.sendall(b"".join(flood))
+        publisher.flush()
+        for peer, own in zip(peers, bodies, strict=True):
+            assert [peer.receive()[1] for _ in own] == own

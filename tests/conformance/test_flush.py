@@ -16,3 +16,11 @@ def test_the_ack_comes_after_the_effects_of_earlier_commands(server: RunningServ
         acks = [peer.receive_header() for _ in range(4)]
     assert [ack["a"] for ack in acks] == ["received", "processed", "completed", "persisted"]
     assert {(ack["cid"], ack["status"]) for ack in acks} == {("f", "success")}
+
+
+def test_timers_are_acknowledged(server: RunningServer) -> None:
+    """Old clients send these commands; they must not lose their connection for it."""
+    with server.log_on() as peer:
+        for command in ("start_timer", "stop_timer"):
+            ack = peer.ask({"c": command, "cid": "t", "a": "processed"})
+            assert (ack["cid"], ack["status"]) == ("t", "success")

@@ -2,153 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+import zlib
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from tests.support.legacy import SOAP, FixPeer, LegacyPeer, XmlPeer
-from tests.support.server import RunningServer, free_port, running_server
-
-FIX_TAGS = {
-    "Cmd": "20000",
-    "CmdId": "20001",
-    "ClntName": "20002",
-    "UsrId": "20003",
-    "TxmTm": "20004",
-    "Tpc": "20005",
-    "Fltr": "20006",
-    "MsgTyp": "20007",
-    "AckTyp": "20008",
-    "SubId": "20009",
-    "Version": "20011",
-    "DatOnly": "20014",
-    "Hrtbt": "20015",
-    "TmIntvl": "20016",
-    "Status": "20018",
-    "QId": "20019",
-    "SndOOF": "20020",
-    "CorrelationId": "20035",
-    "Seq": "20036",
-    "BkMrk": "20037",
-    "Opts": "20039",
-    "MsgLen": "20058",
-    "SubIds": "20061",
-    "Reason": "20062",
-}
-"""Names of XML elements, by which these tests call fields, and the FIX tags of the same fields."""
-
-BODIES = {
-    "fix": (b"37=1\x0154=1\x01", b"37=2\x0154=2\x01"),
-    "nvfix": (b"id=1\x01side=1\x01", b"id=2\x01side=2\x01"),
-    "xml": (b"<order><side>1</side></order>", b"<order><side>2</side></order>"),
-    "soap": (b"<order><side>1</side></order>", b"<order><side>2</side></order>"),
-    "fix-custom": (b"37=1|54=1|", b"37=2|54=2|"),
-}
-"""For each transport a body that matches its filter, and one that does not."""
-
-FILTERS = {
-    "fix": "/54 = '1'",
-    "nvfix": "/side = '1'",
-    "xml": "/order/side < 2",
-    "soap": "/order/side < 2",
-    "fix-custom": "/54 = '1'",
-}
-MESSAGE_TYPES = {"soap": "xml"}
-"""Where the message type has another name than the transport."""
-
-CUSTOM_TYPE = """
-<MessageTypes><MessageType>
-  <Name>fix-custom</Name><Module>fix</Module>
-  <FieldSeparator>124</FieldSeparator><HeaderSeparator>33</HeaderSeparator>
-</MessageType></MessageTypes>
-<Protocols><Protocol><Name>my-fix</Name><Module>fix</Module></Protocol></Protocols>
-"""
-
-
-def transport(name: str, protocol: str, message_type: str, port: int) -> str:
-    """A Transport element."""
-    return (
-        f"<Transport><Name>{name}</Name><Type>tcp</Type><InetAddr>127.0.0.1:{port}</InetAddr>"
-        f"<Protocol>{protocol}</Protocol><MessageType>{message_type}</MessageType></Transport>"
-    )
-
-
-@dataclass(frozen=True)
-class Legacy:
-    """A server, and a transport of it.
-
-    Attributes:
-        server: the server; its first transport speaks the amps protocol.
-        name: the transport's name, which is a key of the tables above.
-        connect: makes a connection.
-        tags: what each field is called there.
-    """
-
-    server: RunningServer
-    name: str
-    connect: Callable[[], LegacyPeer]
-    tags: dict[str, str]
-
-    @property
-    def message_type(self) -> str:
-        """The transport's message type."""
-        return MESSAGE_TYPES.get(self.name, self.name)
-
-    def fields(self, **fields: str) -> dict[str, str]:
-        """Fields of a header, named as in the protocol."""
-        return {self.tags[name]: value for name, value in fields.items()}
-
-    def log_on(self, name: str = "old") -> LegacyPeer:
-        """A connection, logged on."""
-        peer = self.connect()
-        answer = peer.ask(
-            self.fields(Cmd="logon", CmdId="1", ClntName=name, AckTyp="processed", Version="3.0")
-        )
-        assert answer[self.tags["Status"]] == "success"
-        return peer
-
-    def subscribe(self, peer: LegacyPeer, topic: str, **fields: str) -> dict[str, str]:
-        """Subscribe, and give the ack by the names used here."""
-        asked = {"Cmd": "subscribe", "CmdId": "2", "SubId": "s1", "Tpc": topic} | fields
-        return self.named(peer.ask(self.fields(**asked, AckTyp="processed")))
-
-    def named(self, fields: dict[str, str]) -> dict[str, str]:
-        """Fields by the names used here."""
-        names = {tag: name for name, tag in self.tags.items()}
-        return {names[tag]: value for tag, value in fields.items()}
-
-    def receive(self, peer: LegacyPeer) -> tuple[dict[str, str], bytes]:
-        """The next message, with fields by the names used here."""
-        fields, body = peer.receive()
-        return self.named(fields), body
+from tests.support.legacy import SOAP, with_length
+from tests.support.legacy_server import BODIES, FILTERS, Legacy, legacy_transports
+from tests.support.server import free_port, running_server
 
 
 @pytest.fixture(scope="module")
 def transports(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Legacy]]:
     """One server with a transport for each protocol."""
-    protocols = {name: name for name in FILTERS} | {"fix-custom": "my-fix"}
-    ports = {name: free_port() for name in protocols}
-    elements = "".join(
-        transport(name, protocol, MESSAGE_TYPES.get(name, name), ports[name])
-        for name, protocol in protocols.items()
-    )
-    directory = tmp_path_factory.mktemp("legacy")
-    xml_names = {name: name for name in FIX_TAGS}
-    with running_server(directory, transports=elements, elements=CUSTOM_TYPE) as server:
-        yield {
-            "fix": Legacy(server, "fix", lambda: FixPeer(ports["fix"]), FIX_TAGS),
-            "nvfix": Legacy(server, "nvfix", lambda: FixPeer(ports["nvfix"]), FIX_TAGS),
-            "xml": Legacy(server, "xml", lambda: XmlPeer(ports["xml"]), xml_names),
-            "soap": Legacy(server, "soap", lambda: XmlPeer(ports["soap"]), xml_names),
-            "fix-custom": Legacy(
-                server,
-                "fix-custom",
-                lambda: FixPeer(ports["fix-custom"], b"|", b"!"),
-                FIX_TAGS,
-            ),
-        }
+    with legacy_transports(tmp_path_factory.mktemp("legacy")) as transports:
+        yield transports
 
 
 @pytest.fixture(params=FILTERS)
@@ -381,6 +250,17 @@ def test_a_preflight_may_come_first(legacy: Legacy) -> None:
         assert peer.ask(legacy.fields(Cmd="logon", CmdId="1", AckTyp="processed"))
 
 
+def test_connections_may_be_compressed(legacy: Legacy) -> None:
+    """A zlib stream in each direction, as with the amps protocol."""
+    compress, decompress = zlib.compressobj(), zlib.decompressobj()
+    with legacy.connect() as peer:
+        logon = with_length(peer.format(legacy.fields(Cmd="logon", CmdId="9", AckTyp="processed")))
+        peer.socket.sendall(compress.compress(logon) + compress.flush(zlib.Z_SYNC_FLUSH))
+        answer = decompress.decompress(peer.socket.recv(65536))
+        assert len(answer) > 4
+        assert legacy.named(peer.read(answer[4:])[0])["CmdId"] == "9"
+
+
 @pytest.mark.parametrize(("name", "before"), [("xml", False), ("soap", True)])
 def test_namespaces_are_declared_when_asked_for(
     transports: dict[str, Legacy], name: str, before: bool
@@ -422,15 +302,34 @@ def test_bodies_are_utf_8_inside(transports: dict[str, Legacy]) -> None:
         assert legacy.receive(peer)[1] == "<a>ü</a>".encode()
 
 
-def test_a_message_type_is_required(tmp_path: Path) -> None:
-    """Legacy clients cannot say which type they use, so the transport has to."""
-    port = free_port()
+SAME_SEPARATORS = """
+<MessageTypes><MessageType>
+  <Name>own</Name><Module>fix</Module><FieldSeparator>2</FieldSeparator>
+</MessageType></MessageTypes>
+"""
+
+
+@pytest.mark.parametrize(
+    ("elements", "message_type", "said"),
+    [
+        ("", "", "MessageType: is missing but required with the protocol fix"),
+        (
+            SAME_SEPARATORS,
+            "<MessageType>own</MessageType>",
+            "message type own needs a HeaderSeparator other than its FieldSeparator",
+        ),
+    ],
+)
+def test_a_transport_needs_a_message_type_that_suits(
+    tmp_path: Path, elements: str, message_type: str, said: str
+) -> None:
+    """Legacy clients cannot say which type they use, and headers have its separators."""
     element = (
-        f"<Transport><Name>x</Name><Type>tcp</Type><InetAddr>127.0.0.1:{port}</InetAddr>"
-        "<Protocol>fix</Protocol></Transport>"
+        f"<Transport><Name>x</Name><Type>tcp</Type><InetAddr>127.0.0.1:{free_port()}</InetAddr>"
+        f"<Protocol>fix</Protocol>{message_type}</Transport>"
     )
     with (
-        pytest.raises(AssertionError, match="MessageType: is missing but required"),
-        running_server(tmp_path, transports=element),
+        pytest.raises(AssertionError, match=said),
+        running_server(tmp_path, transports=element, elements=elements),
     ):
         pass

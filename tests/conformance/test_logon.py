@@ -15,6 +15,9 @@ TRANSPORTS = """
 <Transport><Name>open-tcp</Name><Type>tcp</Type><InetAddr>127.0.0.1:{open}</InetAddr>
   <Protocol>amps</Protocol><MessageType>json</MessageType>
   <Authentication><Module>amps-implicit-authentication-module</Module></Authentication></Transport>
+<Transport><Name>any-open-tcp</Name><Type>tcp</Type><InetAddr>127.0.0.1:{any_open}</InetAddr>
+  <Protocol>amps</Protocol>
+  <Authentication><Module>amps-implicit-authentication-module</Module></Authentication></Transport>
 <Transport><Name>no-tcp</Name><Type>tcp</Type><InetAddr>127.0.0.1:{closed}</InetAddr>
   <Protocol>amps</Protocol>
   <Authentication><Module>amps-default-no-authentication-module</Module></Authentication></Transport>
@@ -101,7 +104,7 @@ def test_a_message_type_must_be_named_and_exist(
 
 def test_transports_decide_on_types_logons_and_entitlements(tmp_path: Path) -> None:
     """A transport may fix the message type, and bring its own security modules."""
-    ports = {name: free_port() for name in ("nvfix", "open", "closed", "unentitled")}
+    ports = {name: free_port() for name in ("nvfix", "open", "any_open", "closed", "unentitled")}
     with running_server(tmp_path, transports=TRANSPORTS.format(**ports)):
         with RawPeer(ports["nvfix"]) as peer:
             assert peer.log_on(message_type="json")["reason"] == "invalid message type"
@@ -110,6 +113,9 @@ def test_transports_decide_on_types_logons_and_entitlements(tmp_path: Path) -> N
             assert peer.subscribe("t", "1")["status"] == "success"
             peer.publish("t", b"{}")
             assert peer.receive()[0]["sids"] == "1"
+        with RawPeer(ports["any_open"]) as peer:
+            assert peer.subscribe("t", "1")["reason"] == "invalid message type"
+            assert peer.log_on()["status"] == "success"
         with RawPeer(ports["closed"]) as peer:
             assert peer.log_on()["reason"] == "auth failure"
             assert peer.is_disconnected()

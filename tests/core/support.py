@@ -10,7 +10,7 @@ from typing import Any
 from server.engine import Engine, Settings
 from server.expressions import BUILTINS
 from server.message_types.registry import MessageTypes
-from server.security.authentication import make_authenticator
+from server.security.authentication import AcceptAll
 from server.security.entitlement import make_entitlement
 from server.session import Entrance, Link
 from tests.support.raw import frame
@@ -64,7 +64,7 @@ class SimulatedClock:
 class Core:
     """An engine, and what a test sees of it."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, require_logon: bool = True, message_type: str | None = None) -> None:
         self.log = RecordingLog()
         self.clock = SimulatedClock()
         declared = MessageTypes()
@@ -79,8 +79,8 @@ class Core:
         self.engine = Engine(settings, self.log, self.clock)
         self.entrance = Entrance(
             transport="test",
-            message_type=None,
-            authenticator=make_authenticator(None),
+            message_type=message_type,
+            authenticator=AcceptAll(require_logon, require_user_name=False, trust_user_name=True),
             entitlement=make_entitlement(None),
         )
 

@@ -49,11 +49,21 @@ def test_random_bytes(chunks: list[bytes], logged_on: bool) -> None:
     assert serves_others(core)
 
 
-@given(st.lists(st.tuples(HEADERS, st.binary(max_size=10)), max_size=8))
-def test_random_commands(commands: list[tuple[dict[str, Any], bytes]]) -> None:
-    """Commands with keys and values that they should not have."""
-    core = Core()
-    offender = core.log_on("offender")
+@given(
+    st.lists(st.tuples(HEADERS, st.binary(max_size=10)), max_size=8),
+    st.booleans(),
+    st.sampled_from([None, "json"]),
+    st.booleans(),
+)
+def test_random_commands(
+    commands: list[tuple[dict[str, Any], bytes]],
+    require_logon: bool,
+    message_type: str | None,
+    logged_on: bool,
+) -> None:
+    """Commands with keys and values that they should not have, in any state of the session."""
+    core = Core(require_logon=require_logon, message_type=message_type)
+    offender = core.log_on("offender") if logged_on else core.connect()
     for header, body in commands:
         content = json.dumps(header).encode() + body
         offender.send_bytes(struct.pack(">I", len(content)) + content)

@@ -279,6 +279,7 @@ def test_headers_are_returned(web: WebServer) -> None:
         ("headers", {"Authorization": "Basic no-base64!"}, 'Basic realm="the realm"'),
         ("headers", {"Authorization": "Digest x"}, 'Basic realm="the realm"'),
         ("headers", basic(b"no colon"), 'Basic realm="the realm"'),
+        ("headers", basic(b"not utf-8 \xff:secret"), 'Basic realm="the realm"'),
         ("nobody", basic(b"ann:secret"), 'Basic realm="the realm"'),
         ("negotiate", {}, "Negotiate"),
     ],

@@ -8,6 +8,7 @@ truncates as well.
 Source: AMPS User Guide, Logging to Files.
 """
 
+import errno
 import os
 import re
 import time
@@ -22,6 +23,15 @@ from server.events.targets.streams import GzipStream, PlainStream, Stream, compl
 
 DEFAULT_MASK: Final = "%Y-%m-%dT%H%M%S"
 """In the working directory, when a target has no FileName."""
+
+
+_HINTS: Final[Mapping[int, str]] = {
+    errno.EACCES: "let this user write the file and its directory",
+    errno.EPERM: "let this user write the file and its directory",
+    errno.ENXIO: "it is a pipe or a device that nobody serves; start its reader first",
+    errno.ENOSPC: "make room on the device, or name a file on another",
+}
+"""What to do about a log file that cannot be opened."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,7 +150,9 @@ class FileTarget(Target):
             self._format.prepare(self.path)
         # Appending in any case: an external tool may truncate the file while it is being written.
         flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | (0 if append else os.O_TRUNC)
-        self._stream = self._format.stream(os.open(self.path, flags, 0o666))
+        descriptor = os.open(self.path, flags | os.O_NONBLOCK, 0o666)  # a pipe may have no reader
+        os.set_blocking(descriptor, True)
+        self._stream = self._format.stream(descriptor)
         return self._stream
 
 
@@ -150,4 +162,4 @@ def _explain(path: str, problem: OSError) -> tuple[str, str | None]:
     directory = os.path.dirname(path) or "."
     if not os.path.isdir(directory):
         return message, f"create the directory {directory}, or name another"
-    return message, "check that the file and its directory can be written by this user"
+    return message, _HINTS.get(problem.errno or 0, "name another file")

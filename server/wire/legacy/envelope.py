@@ -10,6 +10,7 @@ declare theirs (AMPS User Guide, Out-of-Focus Messages and Event Topics).
 
 from __future__ import annotations
 
+import codecs
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
@@ -75,7 +76,8 @@ class EnvelopeDialect:
         end = message.rfind(b"</", body_start, max(last_tag, body_start))
         if end < 0 or _CLOSING.fullmatch(message, end) is None:
             raise FrameError(f"the envelope does not end after its body: {message[-64:]!r}")
-        return _in_utf8(message[body_start:end], _encoding(message))
+        body = message[body_start:end]
+        return body if body.isascii() else _in_utf8(body, _encoding(message))
 
     def embed(self, body: bytes) -> bytes:
         """A body without an XML declaration, which may stand at the start of a message only."""
@@ -203,14 +205,14 @@ def _encoding(message: bytes) -> str:
     """
     declaration = _DECLARATION.match(message)
     declared = (declaration["encoding"] if declaration else None) or b"utf-8"
+    if b"\x00" in message[:2] or message[:2] in (codecs.BOM_UTF16_BE, codecs.BOM_UTF16_LE):
+        declared = b"utf-16"  # the parser would find out, and count in other bytes
     encoding = _ENCODINGS.get(declared.lower())
     if encoding is None:
         expected = ", ".join(name.upper() for name in _ENCODINGS.values())
-        raise FrameError(f"an envelope in {declared!r}, expected one of {expected}")
+        raise FrameError(f"an envelope in {declared.decode('latin-1')}, expected one of {expected}")
     return encoding
 
 
 def _in_utf8(body: bytes, encoding: str) -> bytes:
-    if encoding != "iso-8859-1" or body.isascii():
-        return body
-    return body.decode(encoding).encode()
+    return body.decode(encoding).encode() if encoding == "iso-8859-1" else body

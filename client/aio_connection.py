@@ -1,0 +1,304 @@
+"""One connection of an asyncio client.
+
+No thread and no task stands behind it; the event loop calls `AioConnection` when bytes come. It
+owns two hard things:
+
+- Back-pressure. A stream that nobody reads must not fill the memory: when more than
+  `QUEUED_AT_MOST` messages wait in all streams together, the socket is not read until a reader
+  waits again and at most half of them are left. While a command waits for its answer, reading
+  goes on regardless, because the answer stands behind those messages. In the other direction,
+  `write` waits while the transport's write buffer is full.
+- Closing. However the connection ends, whoever waits is woken, with the reason.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import ssl
+from collections.abc import Callable
+from typing import Any
+
+from client.channels import channel_for
+from client.errors import ClientError, ConnectionLostError, TimedOutError
+from client.limits import QUEUED_AT_MOST
+from client.logon import LogonDialogue
+from client.protocol import ClientProtocol
+from client.sockets import apply_options, connect_error
+from client.uri import ServerUri
+from server.wire.header import Header
+
+
+class Waiters:
+    """Who waits for what to arrive, on whichever connection."""
+
+    def __init__(self) -> None:
+        self._waiting: dict[asyncio.Future[None], Callable[[], bool]] = {}
+
+    async def wait_until(
+        self, arrived: Callable[[], bool], timeout: float | None, what: str
+    ) -> None:
+        """Wait until something has arrived.
+
+        Raises:
+            TimedOutError: it has not arrived in time.
+        """
+        if arrived():
+            return
+        future = asyncio.get_running_loop().create_future()
+        self._waiting[future] = arrived
+        try:
+            async with asyncio.timeout(timeout):
+                await future
+        except TimeoutError:
+            raise TimedOutError(f"{what} did not come within {timeout:g} seconds") from None
+        finally:
+            del self._waiting[future]
+
+    def wake(self) -> None:
+        """Let everybody look whether what they wait for has arrived."""
+        for future, arrived in self._waiting.items():
+            if not future.done() and arrived():
+                future.set_result(None)
+
+
+class AioConnection(asyncio.Protocol):
+    """Joins a protocol to the event loop.
+
+    Args:
+        protocol: what the connection speaks.
+        uri: the server.
+        waiters: who is woken when something arrives.
+        on_end: called with the reason when the connection has ended other than by `end(None)`.
+    """
+
+    def __init__(
+        self,
+        protocol: ClientProtocol,
+        uri: ServerUri,
+        waiters: Waiters,
+        on_end: Callable[[ClientError], None] | None = None,
+    ) -> None:
+        self._protocol = protocol
+        self._waiters = waiters
+        self._on_end = on_end
+        self._channel = channel_for(uri)
+        self._loop = asyncio.get_running_loop()
+        self._transport: asyncio.Transport | None = None
+        self._ended = False
+        self._failure: ClientError | None = None
+        self._room = asyncio.Event()
+        self._room.set()
+        self._is_held_back = False
+        self._heard = 0.0
+        self._watch: asyncio.TimerHandle | None = None
+
+    # Called by the event loop
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Take note of the transport."""
+        if not isinstance(transport, asyncio.Transport):
+            raise TypeError(f"expected a stream transport, got {transport!r}")
+        self._transport = transport
+        if self._channel is not None:
+            transport.write(self._channel.open())
+
+    def data_received(self, data: bytes) -> None:
+        """Let the protocol take what came, and everybody concerned hear of it."""
+        self._heard = self._loop.time()
+        try:
+            self._take(data)
+        except ClientError as error:
+            self.end(error)
+            return
+        self.write_output()
+        self._waiters.wake()
+        self.adjust_reading()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """End, if the server or the network wants it."""
+        cause = f"the connection ended: {exc}" if exc else "the server closed the connection"
+        self.end(ConnectionLostError(cause))
+
+    def pause_writing(self) -> None:
+        """The transport's buffer is full."""
+        self._room.clear()
+
+    def resume_writing(self) -> None:
+        """There is room in the transport's buffer."""
+        self._room.set()
+
+    # Called by the client
+
+    async def opened(self) -> None:
+        """Wait until frames can be sent.
+
+        Raises:
+            ClientError: the connection ended before that.
+        """
+        channel = self._channel
+        if channel is not None:
+            await self._waiters.wait_until(
+                lambda: channel.is_open or self._ended, None, "the opening of the connection"
+            )
+        if self._failure is not None:
+            raise self._failure
+
+    async def log_on(self, dialogue: LogonDialogue, timeout: float) -> Header:
+        """Open the session; see `BlockingConnection.log_on`."""
+        while dialogue.answer is None:
+            request = dialogue.ask()
+            await self.write(timeout)
+            await self._waiters.wait_until(
+                lambda: request.done,  # noqa: B023 - called before the next round
+                timeout,
+                "the answer to logon",
+            )
+            dialogue.take_answer(request)
+        if self._failure is not None:  # behind the answer
+            raise self._failure
+        return dialogue.answer
+
+    async def write(self, timeout: float) -> None:
+        """Write what there is to write; wait if there is no room for more."""
+        self.write_output()
+        if self._room.is_set():
+            return
+        try:
+            async with asyncio.timeout(timeout):
+                await self._room.wait()
+        except TimeoutError:
+            raise TimedOutError(f"room to write did not come within {timeout:g} seconds") from None
+
+    def write_output(self) -> None:
+        """Write what there is to write, whether or not there is room for it."""
+        if self._transport is None or self._ended:
+            return
+        output, channel = self._protocol.output, self._channel
+        if channel is None:
+            if output:
+                self._transport.write(bytes(output))
+                output.clear()
+            return
+        if output and channel.is_open:
+            self._transport.write(channel.encode(bytes(output)))
+            output.clear()
+        self._transport.write(channel.take_replies())
+
+    def end(self, error: ClientError | None) -> None:
+        """Close the connection and wake whoever waits.
+
+        Args:
+            error: why; None if the client wants it so. The first reason counts.
+        """
+        if self._ended:
+            return
+        self._ended = True
+        self._failure = error
+        self._protocol.close(error)
+        if self._watch is not None:
+            self._watch.cancel()
+        if self._transport is not None:
+            self._transport.close()
+        self._room.set()
+        self._waiters.wake()
+        if error is not None and self._on_end is not None:
+            self._on_end(error)
+
+    def notice_silence(self, allowed: float) -> None:
+        """From now on, end the connection when nothing has come for so many seconds."""
+        if self._watch is not None:
+            self._watch.cancel()
+        self._heard = self._loop.time()
+        self._watch_again(allowed, allowed)
+
+    def adjust_reading(self) -> None:
+        """Hold the server back while too much waits to be read, and no longer."""
+        if self._transport is None:
+            return
+        queued, is_waiting = self._protocol.queued, self._protocol.is_waiting
+        if self._is_held_back and (is_waiting or queued <= QUEUED_AT_MOST // 2):
+            self._is_held_back = False
+            self._transport.resume_reading()
+        elif not self._is_held_back and queued > QUEUED_AT_MOST and not is_waiting:
+            self._is_held_back = True
+            self._transport.pause_reading()
+
+    def _take(self, data: bytes) -> None:
+        if self._ended:
+            return
+        if self._channel is None:
+            self._protocol.receive(data)
+            return
+        for piece in self._channel.decode(data):
+            self._protocol.receive(piece)
+
+    def _watch_again(self, delay: float, silence_allowed: float) -> None:
+        self._watch = self._loop.call_later(delay, self._look_for_silence, silence_allowed)
+
+    def _look_for_silence(self, allowed: float) -> None:
+        left = self._heard + allowed - self._loop.time()
+        if self._is_held_back:  # it is us who do not listen
+            self._watch_again(allowed, allowed)
+        elif left > 0:
+            self._watch_again(left, allowed)
+        else:
+            self.end(ConnectionLostError(f"the server was silent for {allowed:g} seconds"))
+
+
+async def open_connection(
+    make: Callable[[], AioConnection],
+    uri: ServerUri,
+    timeout: float,
+    ssl_context: ssl.SSLContext | None,
+) -> AioConnection:
+    """Connect to a server.
+
+    Args:
+        make: makes the connection for `uri`.
+        uri: the server.
+        timeout: seconds for everything.
+        ssl_context: for tcps and wss; None checks the certificate against the system's authorities.
+
+    Raises:
+        ConnectError: there is no connection to be had.
+    """
+    connection: AioConnection | None = None
+    try:
+        async with asyncio.timeout(timeout):
+            transport, connection = await _reach(make, uri, ssl_context)
+            raw_socket = transport.get_extra_info("socket")
+            if isinstance(raw_socket, socket.socket):
+                apply_options(raw_socket, uri)
+            await connection.opened()
+    except OSError as error:
+        failure = connect_error(uri, error)
+        if connection is not None:
+            connection.end(failure)
+        raise failure from None
+    except asyncio.CancelledError:
+        if connection is not None:
+            connection.end(None)
+        raise
+    return connection
+
+
+async def _reach(
+    make: Callable[[], AioConnection], uri: ServerUri, ssl_context: ssl.SSLContext | None
+) -> tuple[asyncio.Transport, AioConnection]:
+    """Try the host's addresses one by one, so that the last failure is told as it was."""
+    loop = asyncio.get_running_loop()
+    if uri.scheme == "unix":
+        return await loop.create_unix_connection(make, uri.path)
+    tls: dict[str, Any] = {}
+    if uri.is_encrypted:
+        tls["ssl"] = ssl_context or ssl.create_default_context()
+        tls["server_hostname"] = uri.host
+    found = await loop.getaddrinfo(uri.host, uri.port, type=socket.SOCK_STREAM)
+    failure = OSError(f"{uri.host} has no address")
+    for *_, address in found:
+        try:
+            return await loop.create_connection(make, str(address[0]), uri.port, **tls)
+        except OSError as error:
+            failure = error
+    raise failure

@@ -1,0 +1,284 @@
+"""An asyncio client that stays connected: `client.HAClient`, with `await`.
+
+While there is no session, one task makes the attempts to reconnect. Commands can be given
+meanwhile; they are sent with the next session, and whoever waits for them goes on waiting.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import ssl
+import uuid
+from collections.abc import Callable, Iterable
+from typing import Unpack
+
+from client.aio_commands import AsyncCommands
+from client.aio_connection import AioConnection, Waiters, open_connection
+from client.authentication import Authenticator, PasswordAuthenticator
+from client.backoff import Backoff
+from client.bookmarks import BookmarkStore
+from client.commands import AckType, LogonOptions, PublishOptions, chunks
+from client.errors import (
+    ClientError,
+    ConnectionLostError,
+    GaveUpError,
+    PublishStoreFullError,
+    TimedOutError,
+)
+from client.limits import DEFAULT_TIMEOUT, HEARTBEATS_MISSED
+from client.logon import LogonDialogue
+from client.publish_store import PublishStore
+from client.reconnection import Reconnection
+from client.recovery import RecoveringProtocol, RefusalListener
+from client.servers import Server, ServerChooser
+from client.states import ConnectionEvent, ConnectionState, StateListener
+from client.uri import ServerUri
+from server.wire.header import Header
+
+
+class AsyncHAClient(AsyncCommands):
+    """A client of whichever of several servers can be reached, for one event loop.
+
+    Arguments, methods and errors are those of `client.HAClient`.
+    """
+
+    def __init__(
+        self,
+        servers: ServerChooser | Iterable[str | ServerUri | Server],
+        name: str | None = None,
+        *,
+        backoff: Backoff | None = None,
+        heartbeat: int | None = None,
+        publish_store: PublishStore | None = None,
+        bookmark_store: BookmarkStore | None = None,
+        on_state: StateListener | None = None,
+        on_refused: RefusalListener | None = None,
+        timeout: float = DEFAULT_TIMEOUT,
+        authenticator: Authenticator | None = None,
+        ssl_context: ssl.SSLContext | None = None,
+        logon_options: LogonOptions | None = None,
+    ) -> None:
+        super().__init__(timeout)
+        self.name = name or f"client-{uuid.uuid4().hex[:12]}"
+        self.publish_store = PublishStore() if publish_store is None else publish_store
+        self.bookmark_store = bookmark_store or BookmarkStore()
+        chooser = servers if isinstance(servers, ServerChooser) else ServerChooser(servers)
+        self._plan = Reconnection(chooser, backoff or Backoff(), random.random)
+        self._heartbeat = heartbeat
+        self._on_state = on_state
+        self._on_refused = on_refused
+        self._authenticator = authenticator or PasswordAuthenticator()
+        self._ssl_context = ssl_context
+        self._logon_options = logon_options or {}
+        self._waiters = Waiters()
+        self._recovering: RecoveringProtocol | None = None
+        self._connection: AioConnection | None = None
+        self._reconnecting: asyncio.Task[None] | None = None
+        self._server: ServerUri | None = None
+        self._silence_allowed: float | None = None
+
+    # The connection
+
+    async def connect(self, *, timeout: float | None = None) -> None:
+        """Connect to one of the servers and log on."""
+        self.close()
+        protocol = RecoveringProtocol(self.publish_store, self.bookmark_store, self._on_refused)
+        self._recovering = protocol
+        self._plan.restart()
+        if self._heartbeat is not None:
+            protocol.set_heartbeat(self._heartbeat)
+            self._silence_allowed = float(self._heartbeat * HEARTBEATS_MISSED)
+        self._begin_reconnecting()
+        await self.wait_until(lambda: protocol.is_online, self._timeout_or(timeout), "a session")
+
+    def close(self) -> None:
+        """Close the connection; streams end. What is in the publish store stays there."""
+        if self._recovering is None:
+            return
+        protocol, self._recovering = self._recovering, None
+        if self._reconnecting is not None:
+            self._reconnecting.cancel()
+            self._reconnecting = None
+        protocol.close()
+        if self._connection is not None:
+            self._connection.end(None)
+            self._connection = None
+        self._waiters.wake()
+        self._tell(ConnectionState.CLOSED, self._server)
+
+    @property
+    def server(self) -> ServerUri | None:
+        """The server that the client is, or was last, connected to."""
+        return self._server
+
+    # Publishing
+
+    async def publish(
+        self, topic: str, body: bytes, *, delta: bool = False, **options: Unpack[PublishOptions]
+    ) -> None:
+        """Publish a message. It is kept and sent again until the server has persisted it."""
+        await self._wait_for_room()
+        await super().publish(topic, body, delta=delta, **options)
+
+    async def publish_all(
+        self, topic: str, bodies: Iterable[bytes], *, delta: bool = False
+    ) -> None:
+        """Publish many messages, with few writes."""
+        for chunk in chunks(bodies):
+            await self._wait_for_room()
+            await super().publish_all(topic, chunk, delta=delta)
+
+    async def confirmed_publish(
+        self,
+        topic: str,
+        body: bytes,
+        ack: AckType = "persisted",
+        *,
+        delta: bool = False,
+        timeout: float | None = None,
+        **options: Unpack[PublishOptions],
+    ) -> Header:
+        """Publish a message and wait until the server acknowledges it."""
+        await self._wait_for_room()
+        return await super().confirmed_publish(
+            topic, body, ack, delta=delta, timeout=timeout, **options
+        )
+
+    async def flush(self, *, timeout: float | None = None) -> None:
+        """Wait until all messages are persisted or refused, and all commands processed."""
+        store, last = self.publish_store, self.publish_store.last_sequence
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + self._timeout_or(timeout)
+        await self.wait_until(
+            lambda: not store.holds_up_to(last),
+            self._timeout_or(timeout),
+            f"the acknowledgement of message {last}",
+        )
+        await super().flush(timeout=max(0.0, deadline - loop.time()))
+
+    async def _wait_for_room(self) -> None:
+        store = self.publish_store
+        if not store.is_full:
+            return
+        try:
+            await self.wait_until(lambda: not store.is_full, self._timeout, "room")
+        except TimedOutError:
+            raise PublishStoreFullError(
+                f"no room in the publish store within {self._timeout:g} seconds:"
+                f" {len(store)} messages are not known to be persisted"
+            ) from None
+
+    # Staying connected
+
+    async def wait_until(
+        self, arrived: Callable[[], bool], timeout: float | None, what: str
+    ) -> None:
+        """Wait until something has arrived, on this connection or one that follows."""
+        protocol = self._recovering
+        if self._connection is not None:
+            self._connection.adjust_reading()
+        await self._waiters.wait_until(
+            lambda: arrived() or protocol is None or protocol.is_closed, timeout, what
+        )
+        if not arrived():
+            raise ConnectionLostError("not connected") if protocol is None else protocol.end_reason
+
+    @property
+    def _protocol(self) -> RecoveringProtocol:
+        if self._recovering is None:
+            raise ConnectionLostError("not connected")
+        return self._recovering
+
+    async def _write(self) -> None:
+        if self._connection is not None:
+            await self._connection.write(self._timeout)
+
+    def _notice_silence(self, allowed: float) -> None:
+        self._silence_allowed = allowed
+        if self._connection is not None:
+            self._connection.notice_silence(allowed)
+
+    def _take_end(self, connection: AioConnection, error: ClientError) -> None:
+        if self._connection is not connection:  # an attempt, whose end its maker hears of
+            return
+        self._connection = None
+        self._plan.lost()
+        self._tell(ConnectionState.DISCONNECTED, self._server, error)
+        self._begin_reconnecting()
+
+    def _begin_reconnecting(self) -> None:
+        if self._recovering is not None:
+            self._reconnecting = asyncio.get_running_loop().create_task(self._reconnect())
+            self._reconnecting.add_done_callback(self._stop_if_failed)
+
+    def _stop_if_failed(self, task: asyncio.Task[None]) -> None:
+        """Tell whoever waits that a listener or an authenticator has raised something."""
+        failure = None if task.cancelled() else task.exception()
+        if failure is not None and self._recovering is not None:
+            error = GaveUpError(f"reconnecting failed: {failure!r}")
+            error.__cause__ = failure
+            self._recovering.give_up(error)
+            self._waiters.wake()
+
+    async def _reconnect(self) -> None:
+        loop = asyncio.get_running_loop()
+        while self._connection is None:
+            try:
+                await asyncio.sleep(self._plan.due_in(loop.time()))
+            except GaveUpError as error:
+                self._protocol.give_up(error)
+                self._waiters.wake()
+                self._tell(ConnectionState.GAVE_UP, self._server, error)
+                return
+            await self._attempt()
+
+    async def _attempt(self) -> None:
+        server = self._plan.server
+        try:
+            connection = await self._log_on(server)
+        except ClientError as error:
+            self._plan.failed(asyncio.get_running_loop().time(), error)
+            self._tell(ConnectionState.DISCONNECTED, server.uri, error)
+            return
+        self._plan.succeeded()
+        if self._silence_allowed is not None:
+            connection.notice_silence(self._silence_allowed)
+        self._waiters.wake()
+        self._tell(ConnectionState.RECOVERED, server.uri)
+
+    async def _log_on(self, server: Server) -> AioConnection:
+        protocol = self._protocol
+
+        def make() -> AioConnection:
+            made = AioConnection(
+                protocol, server.uri, self._waiters, lambda error: self._take_end(made, error)
+            )
+            return made
+
+        connection = await open_connection(make, server.uri, self._timeout, self._ssl_context)
+        self._server = server.uri
+        self._tell(ConnectionState.CONNECTED, server.uri)
+        authenticator = server.authenticator or self._authenticator
+        dialogue = LogonDialogue(
+            protocol, self.name, server.uri, authenticator, self._logon_options
+        )
+        try:
+            answer = await connection.log_on(dialogue, self._timeout)
+        except ClientError as error:
+            connection.end(error)
+            raise
+        except asyncio.CancelledError:
+            connection.end(None)
+            raise
+        self._tell(ConnectionState.LOGGED_ON, server.uri)
+        protocol.logged_on(answer)
+        self._connection = connection
+        connection.write_output()
+        return connection
+
+    def _tell(
+        self, state: ConnectionState, server: ServerUri | None, error: ClientError | None = None
+    ) -> None:
+        if self._on_state is not None:
+            self._on_state(ConnectionEvent(state, server, error))

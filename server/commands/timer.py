@@ -1,0 +1,21 @@
+"""start_timer and stop_timer: old clients measure with them how long the server takes.
+
+What a timer is for is nowhere documented; the acks that a client waits for come in the order of its
+commands, which is what it takes to measure (docs/compatibility.md, Commands).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from server.commands.acks import acknowledge
+from server.wire.header import Header
+
+if TYPE_CHECKING:
+    from server.session import Session
+
+
+def handle(session: Session, header: Header, _body: bytes) -> None:
+    """Acknowledge the command."""
+    for ack in ("processed", "completed"):
+        acknowledge(session, header, ack)

@@ -1,0 +1,111 @@
+"""Clients that stay connected, with real servers that are killed and started again."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
+import pytest
+
+from client import AsyncClient, AsyncHAClient, Backoff, ConnectionEvent, ConnectionState
+from tests.client.shells import HA_SHELLS
+from tests.support.server import CONFIGURATION, RunningServer, free_port, running_configuration
+
+NewHAClient = Callable[..., AsyncHAClient]
+PATIENT = Backoff(first=0.01, longest=0.1)
+SECONDS = 30.0
+
+
+@pytest.fixture(params=HA_SHELLS)
+def new_client(request: pytest.FixtureRequest) -> NewHAClient:
+    return HA_SHELLS[request.param]
+
+
+@contextmanager
+def server_at(directory: Path, port: int) -> Iterator[RunningServer]:
+    text = CONFIGURATION.format(port=port, elements="", transports="", level="info")
+    with running_configuration(directory, text, port) as server:
+        yield server
+
+
+async def publish_elsewhere(port: int, body: bytes) -> None:
+    async with AsyncClient() as client:
+        await client.connect(f"tcp://127.0.0.1:{port}/amps/json")
+        await client.logon()
+        await client.publish("t", body)
+        await client.flush()
+
+
+def test_a_server_that_is_killed_and_started_again_is_found_again(
+    new_client: NewHAClient, tmp_path: Path
+) -> None:
+    port = free_port()
+    states: list[ConnectionState] = []
+
+    def note(event: ConnectionEvent) -> None:
+        if event.error is None:
+            states.append(event.state)
+
+    async def scenario() -> None:
+        with ExitStack() as servers:
+            killed = servers.enter_context(server_at(tmp_path, port))
+            async with new_client(
+                [f"tcp://127.0.0.1:{port}/amps/json"],
+                backoff=PATIENT,
+                heartbeat=1,
+                timeout=SECONDS,
+                on_state=note,
+            ) as client:
+                await client.connect()
+                stream = await client.subscribe("t", filter="/n > 0", sub_id="mine")
+                await client.publish("t", b'{"n":1}')
+                assert (await anext(stream)).text == '{"n":1}'
+                killed.stop(signal.SIGKILL)
+                for number in range(2, 200):  # the first of them go to a dead socket
+                    await client.publish("t", b'{"n":%d}' % number)
+                servers.enter_context(server_at(tmp_path, port))
+                await client.flush()
+                assert len(client.publish_store) == 0
+                await publish_elsewhere(port, b'{"n":0}')
+                await publish_elsewhere(port, b'{"n":1000}')
+                numbers: list[str] = []
+                while not numbers or numbers[-1] != '{"n":1000}':
+                    numbers += [message.text for message in await stream.batch(timeout=SECONDS)]
+                assert numbers == [f'{{"n":{number}}}' for number in [*range(2, 200), 1000]]
+
+    asyncio.run(scenario())
+    one = [ConnectionState.CONNECTED, ConnectionState.LOGGED_ON, ConnectionState.RECOVERED]
+    assert states == [*one, *one, ConnectionState.CLOSED]
+
+
+def test_a_second_server_takes_over_from_one_that_is_killed(
+    new_client: NewHAClient, tmp_path: Path
+) -> None:
+    ports = (free_port(), free_port())
+
+    async def scenario() -> None:
+        with ExitStack() as servers:
+            first, _ = (
+                servers.enter_context(server_at(_made(tmp_path / str(port)), port))
+                for port in ports
+            )
+            uris = [f"tcp://127.0.0.1:{port}/amps/json" for port in ports]
+            async with new_client(uris, backoff=PATIENT, timeout=SECONDS) as client:
+                await client.connect()
+                stream = await client.subscribe("t")
+                first.stop(signal.SIGKILL)
+                await client.flush()
+                assert client.server is not None
+                assert client.server.port == ports[1]
+                await publish_elsewhere(ports[1], b"{}")
+                assert (await anext(stream)).text == "{}"
+
+    asyncio.run(scenario())
+
+
+def _made(directory: Path) -> Path:
+    directory.mkdir()
+    return directory

@@ -1,0 +1,66 @@
+"""What a configuration may say is acted on, or its author is told that it is not.
+
+A new element of the schema fails here until somebody decides: it has an `effect` note, it is listed
+as not built yet, or it is added to the sections below because the program acts on it.
+"""
+
+import pytest
+
+from config_schema import schema
+from server.catalogue import UNBUILT
+
+ACTED_ON = (
+    "Authentication",
+    "ClientMaxCapacity",
+    "ClientMessageAgeLimit",
+    "ConfigCycleDetectionThreshold",
+    "ConfigIncludeCommentDefault",
+    "ConfigValidation",
+    "Entitlement",
+    "Group",
+    "Logging",
+    "MessageDiskLimit",
+    "MessageDiskPath",
+    "MessageMemoryLimit",
+    "MessageTypes",
+    "Modules",
+    "Name",
+    "ProcessName",
+    "Protocols",
+    "RegexTopicSupport",
+    "RequiredMinimumVersion",
+    "SuggestedMinimumVersion",
+    "Transports",
+    "UserDefinedFunctions",
+)
+"""Places whose content, apart from what is noted or listed as unbuilt, the program uses."""
+
+CONTAINERS = {doc.parent for doc in schema.elements().values()}
+LEAVES = sorted(
+    path.partition("/")[2]
+    for path, doc in schema.elements().items()
+    if path not in CONTAINERS and doc.effect is None
+)
+
+
+def covers(place: str, path: str) -> bool:
+    return path == place or path.startswith(f"{place}/")
+
+
+@pytest.mark.parametrize("path", LEAVES)
+def test_an_element_is_acted_on_or_its_author_is_told(path: str) -> None:
+    used = any(covers(place, path) for place in ACTED_ON)
+    told = any(covers(place, path) for place in UNBUILT)
+    assert used or told, "decide what becomes of this element"
+
+
+@pytest.mark.parametrize("place", UNBUILT)
+def test_what_is_not_built_is_a_place_of_the_schema(place: str) -> None:
+    path, _, value = place.partition("=")
+    doc = schema.elements()[f"{schema.ROOT}/{path}"]
+    assert not value or doc.type_name
+
+
+@pytest.mark.parametrize("place", ACTED_ON)
+def test_what_is_acted_on_is_a_place_of_the_schema(place: str) -> None:
+    assert f"{schema.ROOT}/{place}" in schema.elements()

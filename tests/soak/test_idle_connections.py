@@ -1,0 +1,47 @@
+"""Ten thousand connections that say nothing cost memory, and nothing else."""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+import warnings
+from pathlib import Path
+
+import pytest
+
+from tests.soak.process import open_files, raise_limit_of_connections, resident_bytes
+from tests.support.server import running_server
+
+WANTED = 10_000
+MOST_BYTES_EACH = 32 * 1024
+
+
+def test_ten_thousand_connections_stay_and_are_served(tmp_path: Path) -> None:
+    """All log on, none is dropped, the last one still gets its messages; memory stays small."""
+    count = min(WANTED, raise_limit_of_connections())
+    if count < WANTED:
+        warnings.warn(f"the limit of open files allows {count} connections only", stacklevel=1)
+    with contextlib.ExitStack() as stack:
+        server = stack.enter_context(running_server(tmp_path))
+        pid = server.process.pid
+        first = stack.enter_context(server.log_on("first"))
+        memory, files = resident_bytes(pid), open_files(pid)
+        peers = [stack.enter_context(server.log_on(f"idle-{n}")) for n in range(count)]
+        bytes_each = (resident_bytes(pid) - memory) / count
+        assert open_files(pid) == files + count
+        assert bytes_each < MOST_BYTES_EACH
+        peers[-1].subscribe("still-there", "1")
+        first.publish("still-there", b"yes")
+        assert peers[-1].receive()[1] == b"yes"
+
+
+def test_the_server_uses_all_open_files_that_it_may_have(tmp_path: Path) -> None:
+    """A login shell's soft limit is no limit: 64 files would not do for 100 connections."""
+    with pytest.MonkeyPatch.context() as patch, contextlib.ExitStack() as stack:
+        patch.setattr(
+            "tests.support.server.COMMAND",
+            ("sh", "-c", 'ulimit -S -n 64; exec "$@"', "sh", sys.executable, "-m", "server.cli"),
+        )
+        server = stack.enter_context(running_server(tmp_path))
+        for number in range(100):
+            stack.enter_context(server.log_on(f"client-{number}"))
