@@ -15,6 +15,7 @@ from collections.abc import Callable
 from typing import Final
 
 from config_schema.spec import InstanceSpec
+from server import memory
 from server.engine import Engine, Settings
 from server.events.log import EventLog
 from server.provision import message_type_modules, provision_functions, provision_message_types
@@ -90,6 +91,7 @@ class Instance:
         _allow_all_open_files()
         async with contextlib.AsyncExitStack() as opened:
             await self._open_transports(opened)
+            memory.settle()
             self._log.emit("00-0015", seconds=round(time.monotonic() - started_at))
             on_started()
             await self._stop_requested.wait()
