@@ -106,6 +106,16 @@ class SowTopic:
         self._generator: Final = generator
         self._key_sources: dict[str, KeySource] = {}
 
+    @property
+    def asks_for_context(self) -> bool:
+        """Whether drafting uses what functions may ask about the publisher."""
+        return self._preprocessing is not None or self._enrichment is not None
+
+    @property
+    def ages(self) -> bool:
+        """Whether time changes anything here, so that `next_expiry` is worth asking."""
+        return self.spec.expiration_enabled or self.spec.history is not None
+
     # ---- publishing
 
     def draft(
@@ -133,7 +143,7 @@ class SowTopic:
             key: the SOW key that the publisher gave.
             delta: the message holds only the fields that change.
             expiration: seconds that the message lives, 0 for ever; None for the topic's default.
-            correlation_id: the publisher's correlation id.
+            correlation_id: the publisher's correlation id; a delta without one keeps the record's.
             context: what functions may ask about the publisher; SOW key and topic are filled in.
 
         Returns:
@@ -151,15 +161,23 @@ class SowTopic:
                 body = self._preprocessing.apply(body, None, context)
         key = self._key_source(topic).key(body, key)
         if self._enrichment is not None or delta:
-            body = self._rewritten(body, key, topic, context or MessageContext(), delta=delta)
+            previous = self.table.get(self.table.identity(key, topic))
+            body = self._rewritten(body, key, previous, context or MessageContext(), delta=delta)
+            if delta and previous is not None:
+                correlation_id = correlation_id or previous.correlation_id
         expires = self._expires(expiration, now)
         return Record(key, body, topic, now, expires, sequence, correlation_id, bookmark)
 
     def _rewritten(
-        self, body: bytes, key: str, topic: str, context: MessageContext, *, delta: bool
+        self,
+        body: bytes,
+        key: str,
+        previous: Record | None,
+        context: MessageContext,
+        *,
+        delta: bool,
     ) -> bytes:
         """A message enriched, and merged with the record that it updates."""
-        previous = self.table.get(self.table.identity(key, topic))
         if self._enrichment is not None:
             context.sow_key, context.sow_key_hash = key, key_hash(key)
             body = self._enrichment.apply(body, previous.body if previous else None, context)

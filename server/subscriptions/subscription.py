@@ -25,6 +25,10 @@ class Subscription:
         filter: what messages must match, None for all.
         presentation: the form in which messages are wanted.
         conflater: lets messages wait for later ones with the same key; None to send them at once.
+        delta: of records that change, only the fields that differ are wanted.
+        no_empties: messages in which no field differs are not wanted.
+        tracks_focus: wants to hear of records that match no more.
+        began_with_query: its client got all records that matched when it was placed.
     """
 
     session: Session
@@ -33,6 +37,10 @@ class Subscription:
     filter: Expr | None = None
     presentation: Presentation = AS_PUBLISHED
     conflater: Conflater | None = None
+    delta: bool = False
+    no_empties: bool = False
+    tracks_focus: bool = False
+    began_with_query: bool = False
 
     def close(self) -> None:
         """Let go of what waits for it."""
