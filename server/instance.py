@@ -16,6 +16,7 @@ from functools import partial
 from typing import Final
 
 from config_schema.spec import InstanceSpec, TopicSpec
+from server import memory
 from server.engine import Engine, Settings
 from server.events.log import EventLog
 from server.provision import message_type_modules, provision_functions, provision_message_types
@@ -95,6 +96,7 @@ class Instance:
         async with contextlib.AsyncExitStack() as opened:
             self._open_topics(opened)
             await self._open_transports(opened)
+            memory.settle()
             self._log.emit("00-0015", seconds=round(time.monotonic() - started_at))
             on_started()
             await self._stop_requested.wait()
