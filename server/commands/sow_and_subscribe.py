@@ -57,23 +57,31 @@ def handle(session: Session, header: Header, _body: bytes) -> None:
             "invalid option", "option skip_n cannot be used here: subscriptions are not paginated"
         )
     before = session.subscriptions.get(header.sub_id or header.command_id or "")
+    if before is not None and before.conflater is not None:
+        before.conflater.release_all()
     subscription = subscribe.place(
         session, header, options, keys=terms.keys, began_with_query=terms.top_n is None
     )
     command = QueryCommand(session, header, terms, subscription.presentation, subscription.sub_id)
     acknowledge(session, header, "processed", sub_id=subscription.sub_id, query_id=command.query_id)
+    if before is not None:
+        _take_over(before, subscription)
     topics = records_of(session, Permission.READ_TOPIC, subscription.selector)
     remember = _remember(subscription)
     if before is None or not before.began_with_query:
         command.begin(topics, sent=remember)
         return
-    if before.conflater is not None and subscription.conflater is not None:
-        subscription.conflater.received.update(before.conflater.received)
     had = _matches(before)
     leavers = None
     if subscription.tracks_focus:
         leavers = _leavers(command, before, subscription)
     command.begin(topics, lambda record: not had(record), remember, leavers)
+
+
+def _take_over(before: Subscription, subscription: Subscription) -> None:
+    """Let a replacement know what its client has; a query of old may still be adding to that."""
+    if before.conflater is not None and subscription.conflater is not None:
+        subscription.conflater.received = before.conflater.received
 
 
 def _matches(subscription: Subscription) -> Callable[[Record], bool]:
@@ -99,9 +107,7 @@ def _remember(subscription: Subscription) -> Callable[[Record], None] | None:
         return None
 
     def remember(record: Record) -> None:
-        key = conflater.key(record.topic, record.body, record.key)
-        if key is not None:
-            conflater.received[key] = subscription.presentation.cut(record.body)
+        conflater.received[record.topic, record.key] = subscription.presentation.cut(record.body)
 
     return remember
 
@@ -136,6 +142,8 @@ def _tell_leaver(
     """Say that a record is out of focus, unless the new subscription is for it too."""
     if matches(record):
         return False
+    if subscription.conflater is not None:
+        subscription.conflater.received.pop((record.topic, record.key), None)
     message = RecordMessage(
         record.key,
         record.body,
