@@ -52,8 +52,6 @@ UNBUILT: Final[Mapping[str, str]] = {
     "TransactionLog": "the transaction log",
     "Replication": "replication",
     "Actions": "actions",
-    "SOWStatsInterval": "the topic /AMPS/SOWStats",
-    "MessageTypes/MessageType/AMPSVersionCompliance": "the topic /AMPS/SOWStats",
     "Description": "the admin interface, which shows it",
     "Environment": "the admin interface, which shows it",
     "MiniDumpDirectory": "minidumps",

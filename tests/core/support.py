@@ -84,6 +84,7 @@ class Core:
             instance_name="core",
             message_types=self.types,
             message_type_modules={name: name for name in self.types},
+            unified_fix_tags=frozenset(),
             functions=BUILTINS,
             regex_topics=True,
         )
