@@ -43,7 +43,6 @@ UNBUILT: Final[Mapping[str, str]] = {
     "Transports/Transport/Protocol=fix-session": "the fix-session protocol",
     "Protocols/Protocol/Module=fix-session": "the fix-session protocol",
     "Protocols/Protocol/TrustedAdmin": "connections trusted by the admin interface",
-    "SOW/Topic/History": "queries of past states",
     "SOW/View": "views",
     "SOW/ConflatedTopic": "conflated topics",
     "SOW/Queue": "queues",

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from server.commands import subscribe
 from server.commands.acks import acknowledge
@@ -28,6 +28,7 @@ from server.sow.record_test import RecordTest
 from server.sow.records import to_seconds
 from server.subscriptions.envelope import Envelope
 from server.subscriptions.record_delivery import MATCH, Framer, RecordMessage
+from server.wire.bookmarks import NOW
 from server.wire.header import Header
 
 if TYPE_CHECKING:
@@ -37,8 +38,6 @@ if TYPE_CHECKING:
     from server.sow.topic import SowTopic
     from server.subscriptions.subscription import Subscription
 
-_NOW: Final = "0|1|"
-
 
 def handle(session: Session, header: Header, _body: bytes) -> None:
     """Query and subscribe in one step (AMPS Command Reference, sow_and_subscribe command).
@@ -46,9 +45,9 @@ def handle(session: Session, header: Header, _body: bytes) -> None:
     Raises:
         CommandRefused: see subscribe, and sow.
     """
-    if header.bookmark not in (None, _NOW):
+    if header.bookmark not in (None, NOW):
         raise CommandRefused(
-            "invalid bookmark", f"expected {_NOW}: only a transaction log could be replayed"
+            "invalid bookmark", f"expected {NOW}: only a transaction log could be replayed"
         )
     options = split_options(header.options or "")
     terms = read_query_terms(session, header, options)
