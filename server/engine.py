@@ -16,7 +16,9 @@ from server.message_types.base import MessageType
 from server.queries.runner import SliceRunner
 from server.session import Entrance, FrameSource, Link, Session
 from server.subscriptions.outbox import Outbox, flush_all
-from server.topics.events import ClientStatus
+from server.topics.client_status import ClientStatus
+from server.topics.events import EventTypes
+from server.topics.sow_stats import SowStats
 from server.topics.stores import Stores
 from server.topics.table import TopicTable
 from server.wire.framing import FrameReader
@@ -44,6 +46,8 @@ class Settings:
         instance_name: the instance's name.
         message_types: the message types that clients may speak, by name.
         message_type_modules: the module of each of these types, by the type's name.
+        unified_fix_tags: the names of the types whose events have the FIX tags that all event
+            topics share.
         functions: what expressions may call.
         regex_topics: whether topics with regular expression characters are expressions.
     """
@@ -51,6 +55,7 @@ class Settings:
     instance_name: str
     message_types: Mapping[str, MessageType]
     message_type_modules: Mapping[str, str]
+    unified_fix_tags: frozenset[str]
     functions: Functions
     regex_topics: bool
 
@@ -62,6 +67,7 @@ class Engine:
         stores: the topics that have records.
         topics: the topics in use.
         client_status: publishes what clients do.
+        sow_stats: publishes how many records topics have.
         slices: runs queries between other work.
         waiting_outboxes: the outboxes that have something to write.
     """
@@ -72,9 +78,11 @@ class Engine:
         self.clock = clock
         self.stores = Stores(clock, log, self._announce, self.flush)
         self.topics = TopicTable(settings.message_types, settings.functions, self.stores)
-        self.client_status = ClientStatus(
-            self.topics, settings.message_types, settings.message_type_modules, clock
+        event_types = EventTypes(
+            settings.message_types, settings.message_type_modules, settings.unified_fix_tags
         )
+        self.client_status = ClientStatus(self.topics, event_types, clock)
+        self.sow_stats = SowStats(self.topics, event_types, self.stores, clock, self.flush)
         self.slices = SliceRunner(clock, self.flush)
         self.waiting_outboxes: list[Outbox] = []
         self._sessions: dict[int, Session] = {}

@@ -19,9 +19,15 @@ from config_schema.spec import InstanceSpec, TopicSpec
 from server import memory
 from server.engine import Engine, Settings
 from server.events.log import EventLog
-from server.provision import message_type_modules, provision_functions, provision_message_types
+from server.provision import (
+    message_type_modules,
+    provision_functions,
+    provision_message_types,
+    with_unified_fix_tags,
+)
 from server.provision_sow import TopicOpener
 from server.sow.commit import GroupCommit
+from server.sow.records import NANOSECONDS
 from server.transports.listener import TransportError
 from server.transports.table import TransportTable
 
@@ -64,6 +70,7 @@ class Instance:
                 instance_name=spec.name,
                 message_types=provision_message_types(spec),
                 message_type_modules=message_type_modules(spec),
+                unified_fix_tags=with_unified_fix_tags(spec),
                 functions=provision_functions(spec, log),
                 regex_topics=spec.regex_topic_support,
             ),
@@ -128,6 +135,8 @@ class Instance:
         committer = GroupCommit(partial(self._post, asyncio.get_running_loop()))
         opened.callback(committer.close)
         settings = self._engine.settings
+        if self._spec.sow_stats_interval is not None:
+            self._engine.sow_stats.start(self._spec.sow_stats_interval / NANOSECONDS)
         opener = TopicOpener(
             self._spec, settings.message_types, settings.functions, committer, self._log
         )

@@ -30,6 +30,7 @@ ACTED_ON = (
     "RegexTopicSupport",
     "RequiredMinimumVersion",
     "SOW/Topic",
+    "SOWStatsInterval",
     "SuggestedMinimumVersion",
     "Transports",
     "UserDefinedFunctions",
