@@ -44,7 +44,6 @@ UNBUILT: Final[Mapping[str, str]] = {
     "Protocols/Protocol/Module=fix-session": "the fix-session protocol",
     "Protocols/Protocol/TrustedAdmin": "connections trusted by the admin interface",
     "SOW/View": "views",
-    "SOW/ConflatedTopic": "conflated topics",
     "SOW/Queue": "queues",
     "SOW/LocalQueue": "queues",
     "SOW/GroupLocalQueue": "queues",

@@ -17,6 +17,7 @@ from server.queries.runner import SliceRunner
 from server.session import Entrance, FrameSource, Link, Session
 from server.subscriptions.outbox import Outbox, flush_all
 from server.topics.client_status import ClientStatus
+from server.topics.conflated import ConflatedTopic
 from server.topics.events import EventTypes
 from server.topics.sow_stats import SowStats
 from server.topics.stores import Stores
@@ -24,6 +25,7 @@ from server.topics.table import TopicTable
 from server.wire.framing import FrameReader
 
 if TYPE_CHECKING:
+    from config_schema.spec import ConflatedTopicSpec
     from server.sow.records import Change
     from server.subscriptions.envelope import Envelope
 
@@ -124,6 +126,21 @@ class Engine:
             query.cancel()
         for sub_id in list(session.subscriptions):
             session.end_subscription(sub_id)
+
+    def conflate(self, spec: ConflatedTopicSpec) -> None:
+        """Begin a conflated topic, unless there is nothing that it could be made from."""
+        source = self.stores.configured(spec.underlying)
+        if source is not None:
+            topic = ConflatedTopic(
+                spec,
+                source,
+                self.settings.functions,
+                self.stores,
+                self.clock,
+                self._announce,
+                self.flush,
+            )
+            self.stores.add_follower(topic, source)
 
     def _announce(
         self, message_type: str, changes: Iterable[Change], envelope: Envelope, reason: str

@@ -15,7 +15,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Final
 
-from config_schema.spec import InstanceSpec, TopicSpec
+from config_schema.spec import ConflatedTopicSpec, InstanceSpec, TopicSpec
 from server import memory
 from server.engine import Engine, Settings
 from server.events.log import EventLog
@@ -145,6 +145,8 @@ class Instance:
                 topic = opener.open(spec)
                 opened.callback(topic.close)
                 self._engine.stores.add(topic.sow, topic.commit)
+            elif isinstance(spec, ConflatedTopicSpec):
+                self._engine.conflate(spec)
 
     def _post(self, loop: asyncio.AbstractEventLoop, call: Callable[[], None]) -> None:
         """Have a helper thread's call made on the engine's thread."""

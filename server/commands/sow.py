@@ -36,7 +36,7 @@ def handle(session: Session, header: Header, _body: bytes) -> None:
         )
     check_query_options(header, options)
     terms = read_query_terms(session, header, options)
-    if any(selected.sow.spec.history is not None for selected in topics):
+    if any(selected.keeper.table.history is not None for selected in topics):
         terms = replace(terms, as_of=read_moment(header))
     command = QueryCommand(session, header, terms, read_presentation(options, session))
     acknowledge(session, header, "processed", query_id=command.query_id)

@@ -35,8 +35,8 @@ if TYPE_CHECKING:
     from server.queries.run import QueryRun
     from server.session import Session
     from server.sow.records import Record
-    from server.sow.topic import SowTopic
     from server.subscriptions.subscription import Subscription
+    from server.topics.keeper import Keeper
 
 
 def handle(session: Session, header: Header, _body: bytes) -> None:
@@ -86,15 +86,15 @@ def _take_over(before: Subscription, subscription: Subscription) -> None:
 def _matches(subscription: Subscription) -> Callable[[Record], bool]:
     """Tells whether a record is one that a subscription is for."""
     session = subscription.session
-    tests: dict[SowTopic, RecordTest] = {}
+    tests: dict[Keeper, RecordTest] = {}
 
     def matches(record: Record) -> bool:
-        sow = session.engine.stores.find(session.message_type, record.topic)
-        if sow is None or not subscription.selector.matches(record.topic):
+        keeper = session.engine.stores.find(session.message_type, record.topic)
+        if keeper is None or not subscription.selector.matches(record.topic):
             return False
-        if sow not in tests:
-            tests[sow] = RecordTest(sow.table, subscription.filter)
-        return tests[sow](record)
+        if keeper not in tests:
+            tests[keeper] = RecordTest(keeper.table, subscription.filter)
+        return tests[keeper](record)
 
     return matches
 
@@ -123,7 +123,7 @@ def _leavers(
         return [
             Part(
                 command.matching(selected, before.filter),
-                partial(_tell_leaver, run, subscription, matches, selected.sow),
+                partial(_tell_leaver, run, subscription, matches, selected.keeper),
             )
             for selected in topics
         ]
@@ -135,7 +135,7 @@ def _tell_leaver(
     run: QueryRun,
     subscription: Subscription,
     matches: Callable[[Record], bool],
-    sow: SowTopic,
+    keeper: Keeper,
     record: Record,
 ) -> bool:
     """Say that a record is out of focus, unless the new subscription is for it too."""
@@ -148,7 +148,7 @@ def _tell_leaver(
         record.body,
         None,
         Envelope(None, to_seconds(record.timestamp)),
-        subscription.session.engine.stores.differ(sow),
+        subscription.session.engine.stores.differ(keeper),
         MATCH,
         record.correlation_id,
     )

@@ -15,7 +15,7 @@ from server.security.entitlement import Permission
 from server.sow.keys import KeyRefusedError
 from server.sow.records import to_nanoseconds
 from server.sow.store import StoreError
-from server.sow.topic import Deletion
+from server.sow.topic import Deletion, SowTopic
 from server.subscriptions.envelope import Envelope
 from server.subscriptions.record_delivery import DELETED
 from server.wire.header import Header
@@ -75,7 +75,11 @@ def _delete(
     session: Session, selected: Selected, which: _Which, selector: TopicSelector
 ) -> Deletion:
     """Delete the records of one topic, and tell its subscribers."""
-    sow, stores = selected.sow, session.engine.stores
+    sow, stores = selected.keeper, session.engine.stores
+    if not isinstance(sow, SowTopic):
+        raise CommandRefused(
+            "invalid topic", f"the records of topic {sow.name!r} are made from those of another one"
+        )
     sequence = stores.next_sequence()
     now = to_nanoseconds(session.last_heard)
     try:
@@ -103,8 +107,8 @@ def _names(selected: Selected, selector: TopicSelector) -> list[str]:
     if not selector.is_regex:
         return [selector.text]
     if selected.names is None:
-        return [selected.sow.spec.name]
-    return [name for name in selected.sow.table.topics if selected.names(name)]
+        return [selected.keeper.name]
+    return [name for name in selected.keeper.table.topics if selected.names(name)]
 
 
 def _acknowledge(
@@ -124,5 +128,5 @@ def _acknowledge(
         records_deleted=sum(len(deletion.changes) for deletion in deletions),
     )
     if wants(header, "persisted"):
-        changed = [selected.sow for selected in topics]
+        changed = [one.keeper for one in topics if isinstance(one.keeper, SowTopic)]
         session.engine.stores.when_stored(changed, partial(acknowledge_late, session, header))

@@ -15,7 +15,6 @@ from server.commands.options import (
 )
 from server.commands.refusal import CommandRefused
 from server.commands.selection import read_filter, read_topic, require_topic, restricted_to
-from server.expressions import Kind, parse_identifier
 from server.security.entitlement import Permission
 from server.subscriptions.conflation import Conflater
 from server.subscriptions.subscription import Subscription
@@ -134,11 +133,10 @@ def _conflater(
     engine = session.engine
     if options.tracks_focus and terms.keys:
         for selected in engine.stores.select(session.message_type, selector):
-            keys = {parse_identifier(text, Kind.PATH).path for text in selected.sow.spec.keys}
-            if keys != set(terms.keys):
+            if set(selected.keeper.key_fields) != set(terms.keys):
                 raise option_refusal(
                     "conflation_key",
-                    f"with oof it has to be the key of topic {selected.sow.spec.name}",
+                    f"with oof it has to be the key of topic {selected.keeper.name}",
                 )
         terms = replace(terms, keys=())
     return Conflater(

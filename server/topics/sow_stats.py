@@ -67,11 +67,11 @@ class SowStats:
     def _publish(self) -> None:
         listeners = self._events.listeners()
         now = self._clock.now()
-        for sow in self._stores.topics if listeners else ():
+        for keeper in self._stores.keepers if listeners else ():
             values: dict[str, Value] = {
-                "message_type": sow.spec.message_type,
-                "topic": sow.spec.name,
-                "record_count": len(sow.table),
+                "message_type": keeper.type_name,
+                "topic": keeper.name,
+                "record_count": len(keeper.table),
                 "timestamp": iso_timestamp(now),
             }
             for listener in listeners:

@@ -12,8 +12,9 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 from server.security.entitlement import Permission
+from server.sow.topic import SowTopic
 from server.subscriptions.subscription import Subscription
-from server.topics.stored import StoredTopic
+from server.topics.stored import DerivedTopic, StoredTopic, TopicWithRecords
 from server.topics.topic import Topic
 
 if TYPE_CHECKING:
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
     from server.subscriptions.envelope import Envelope
     from server.topics.stores import Stores
 
-AnyTopic: TypeAlias = Topic | StoredTopic
+AnyTopic: TypeAlias = Topic | StoredTopic | DerivedTopic
 
 _MOST_TOPICS_KEPT: Final = 100_000
 
@@ -105,7 +106,7 @@ class TopicTable:
         """
         for change in changes:
             topic = self.find(message_type, change.topic)
-            if isinstance(topic, StoredTopic):
+            if isinstance(topic, TopicWithRecords):
                 topic.announce(change, envelope, reason)
 
     def _add(self, message_type: str, name: str) -> AnyTopic:
@@ -119,9 +120,11 @@ class TopicTable:
         return topic
 
     def _make(self, message_type: str, name: str) -> AnyTopic:
-        sow = self._stores.find(message_type, name)
-        if sow is not None:
-            return StoredTopic(sow, name, self._functions, self._stores)
+        keeper = self._stores.find(message_type, name)
+        if isinstance(keeper, SowTopic):
+            return StoredTopic(keeper, name, self._functions, self._stores)
+        if keeper is not None:
+            return DerivedTopic(keeper, name, self._functions, self._stores)
         return Topic(self._message_types[message_type], name, self._functions)
 
     def _forget_idle_topics(self) -> None:
