@@ -12,7 +12,9 @@ from typing import Protocol
 
 from server.clock import Clock
 from server.expressions import Functions
+from server.hooks import Hooks
 from server.message_types.base import MessageType
+from server.security.switches import Switches
 from server.session import Entrance, FrameSource, Link, Session
 from server.subscriptions.outbox import Outbox, flush_all
 from server.topics.events import ClientStatus
@@ -54,6 +56,8 @@ class Engine:
 
     Attributes:
         topics: the topics in use.
+        hooks: who inside the server is told of what happens.
+        switches: whether authentication and entitlement are on.
         client_status: publishes what clients do.
         waiting_outboxes: the outboxes that have something to write.
     """
@@ -63,12 +67,15 @@ class Engine:
         self.log = log
         self.clock = clock
         self.topics = TopicTable(settings.message_types, settings.functions)
+        self.hooks = Hooks()
+        self.switches = Switches()
         self.client_status = ClientStatus(
-            self.topics, settings.message_types, settings.message_type_modules, clock
+            self.topics, settings.message_types, settings.message_type_modules, clock, self.hooks
         )
         self.waiting_outboxes: list[Outbox] = []
         self._sessions: dict[int, Session] = {}
         self._connections_accepted = 0
+        self._internal_clients = 0
 
     @property
     def sessions(self) -> Collection[Session]:
@@ -98,6 +105,11 @@ class Engine:
         self.log.emit("07-0012", client=name, transport=entrance.transport, address=link.address)
         self.client_status.publish("connect", session, client_address=link.address)
         return session
+
+    def number_internal_client(self) -> int:
+        """A session number that no connection has: those of internal clients are negative."""
+        self._internal_clients += 1
+        return -self._internal_clients
 
     def forget(self, session: Session) -> None:
         """End what a session had going; it has been closed."""

@@ -266,13 +266,13 @@ class Session:
 
     def place(self, subscription: Subscription) -> None:
         """Begin a subscription, in place of one with the same id if there is any."""
-        self._remove(subscription.sub_id)
+        self.remove_subscription(subscription.sub_id)
         self.subscriptions[subscription.sub_id] = subscription
         self.engine.topics.subscribe(subscription)
 
     def end_subscription(self, sub_id: str) -> None:
         """End a subscription, if there is one with this id."""
-        subscription = self._remove(sub_id)
+        subscription = self.remove_subscription(sub_id)
         if subscription is not None:
             self.engine.log.emit("14-0002", client=self.client_name, sub_id=sub_id)
             self.engine.client_status.publish(
@@ -280,10 +280,12 @@ class Session:
                 self,
                 topic=subscription.selector.text,
                 filter=None if subscription.filter is None else to_text(subscription.filter),
+                options=subscription.options,
                 sub_id=sub_id,
             )
 
-    def _remove(self, sub_id: str) -> Subscription | None:
+    def remove_subscription(self, sub_id: str) -> Subscription | None:
+        """End a subscription, if there is one with this id, without telling anybody."""
         subscription = self.subscriptions.pop(sub_id, None)
         if subscription is not None:
             self.engine.topics.unsubscribe(subscription)

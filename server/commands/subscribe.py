@@ -17,6 +17,7 @@ from server.wire.header import Header
 if TYPE_CHECKING:
     from server.expressions.tree import Expr
     from server.session import Session
+    from server.subscriptions.delivery import Sink
 
 
 def handle(session: Session, header: Header, _body: bytes) -> None:
@@ -40,6 +41,41 @@ def place(session: Session, header: Header) -> Subscription:
     Raises:
         CommandRefused: the topic, an option or the id cannot be used, or the user may not read.
     """
+    subscription = prepare(session, header)
+    session.place(subscription)
+    session.engine.log.emit(
+        "14-0001",
+        client=session.client_name,
+        command=header.command,
+        sub_id=subscription.sub_id,
+        topic=subscription.selector.text,
+        filter=header.filter,
+        options=header.options,
+    )
+    session.engine.client_status.publish(
+        header.command,
+        session,
+        topic=subscription.selector.text,
+        filter=header.filter,
+        options=header.options,
+        sub_id=subscription.sub_id,
+        query_id=header.query_id,
+        correlation_id=header.correlation_id,
+    )
+    return subscription
+
+
+def prepare(session: Session, header: Header, sink: Sink | None = None) -> Subscription:
+    """Make the subscription that a command asks for, without placing it.
+
+    Args:
+        session: whose it is.
+        header: the command.
+        sink: takes the messages instead of the session's connection.
+
+    Raises:
+        CommandRefused: the topic, an option or the id cannot be used, or the user may not read.
+    """
     engine = session.engine
     message_type = engine.settings.message_types[session.message_type]
     options = read_subscribe_options(header, message_type, pretty=session.options.pretty)
@@ -57,30 +93,16 @@ def place(session: Session, header: Header) -> Subscription:
         conflater = Conflater(
             options.conflation, message_type, engine.clock, session.is_behind, engine.flush
         )
-    subscription = Subscription(
-        session, sub_id, selector, _filter(session, header), options.presentation, conflater
-    )
-    session.place(subscription)
-    engine.log.emit(
-        "14-0001",
-        client=session.client_name,
-        command=header.command,
-        sub_id=sub_id,
-        topic=selector.text,
-        filter=header.filter,
-        options=header.options,
-    )
-    engine.client_status.publish(
-        header.command,
+    return Subscription(
         session,
-        topic=selector.text,
-        filter=header.filter,
-        options=header.options,
-        sub_id=sub_id,
-        query_id=header.query_id,
-        correlation_id=header.correlation_id,
+        sub_id,
+        selector,
+        _filter(session, header),
+        options.presentation,
+        conflater,
+        sink,
+        header.options,
     )
-    return subscription
 
 
 def _selector(session: Session, header: Header, *, literal: bool) -> TopicSelector:

@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from server.expressions.tree import Expr
     from server.session import Session
     from server.subscriptions.conflation import Conflater
+    from server.subscriptions.delivery import Sink
     from server.topics.names import TopicSelector
 
 
@@ -25,6 +26,8 @@ class Subscription:
         filter: what messages must match, None for all.
         presentation: the form in which messages are wanted.
         conflater: lets messages wait for later ones with the same key; None to send them at once.
+        sink: takes the messages of a client inside the server; None for a client's connection.
+        options: the options of the command, as sent.
     """
 
     session: Session
@@ -33,6 +36,8 @@ class Subscription:
     filter: Expr | None = None
     presentation: Presentation = AS_PUBLISHED
     conflater: Conflater | None = None
+    sink: Sink | None = None
+    options: str | None = None
 
     def close(self) -> None:
         """Let go of what waits for it."""

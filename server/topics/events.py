@@ -16,6 +16,7 @@ from server.subscriptions.envelope import Envelope, iso_timestamp
 
 if TYPE_CHECKING:
     from server.clock import Clock
+    from server.hooks import Hooks
     from server.message_types.base import MessageType
     from server.session import Session
     from server.topics.table import TopicTable
@@ -53,6 +54,7 @@ class ClientStatus:
         message_types: the types that events are built in.
         modules: the module of each of these types, by the type's name: it decides on field names.
         clock: tells when.
+        hooks: told of the same.
     """
 
     def __init__(
@@ -61,7 +63,9 @@ class ClientStatus:
         message_types: Mapping[str, MessageType],
         modules: Mapping[str, str],
         clock: Clock,
+        hooks: Hooks,
     ) -> None:
+        self._hooks = hooks
         self._topics = topics
         self._clock = clock
         self._types = [
@@ -78,6 +82,7 @@ class ClientStatus:
             session: the client.
             **details: further fields, by their names in JSON.
         """
+        self._hooks.tell(event, session, details)
         listening = [
             (topic, message_type, module)
             for message_type, module in self._types

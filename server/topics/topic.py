@@ -12,7 +12,13 @@ from typing import TYPE_CHECKING, Final
 
 from server.expressions.context import NO_CONTEXT
 from server.subscriptions.conflation import ConflatedDelivery
-from server.subscriptions.delivery import Delivery, DirectDelivery, TracedDelivery
+from server.subscriptions.delivery import (
+    Delivery,
+    DirectDelivery,
+    SinkDelivery,
+    TracedDelivery,
+    WatchedDelivery,
+)
 from server.subscriptions.envelope import Envelope
 from server.subscriptions.matching import Filter, FilterSet
 from server.subscriptions.presentation import Presentation
@@ -131,21 +137,27 @@ class Topic:
 
     def _deliveries(self, subscriptions: Iterable[Subscription]) -> list[Delivery]:
         """Group subscriptions that can share a delivery: equal in connection and presentation."""
-        conflated: list[Delivery] = []
+        apart: list[Delivery] = []
         groups: dict[tuple[int, Presentation], list[Subscription]] = {}
         for subscription in subscriptions:
             if subscription.conflater is not None:
                 delivery = self._delivery_for([subscription])
-                conflated.append(ConflatedDelivery(subscription.conflater, self.name, delivery))
+                apart.append(ConflatedDelivery(subscription.conflater, self.name, delivery))
+            elif subscription.sink is not None:
+                apart.append(self._delivery_for([subscription]))
             else:
                 key = subscription.session.number, subscription.presentation
                 groups.setdefault(key, []).append(subscription)
-        return [self._delivery_for(group) for group in groups.values()] + conflated
+        return [self._delivery_for(group) for group in groups.values()] + apart
 
     def _delivery_for(self, group: Sequence[Subscription]) -> Delivery:
-        session = group[0].session
+        first, session = group[0], group[0].session
+        if first.sink is not None:
+            return SinkDelivery(first.sink, self.name, first.presentation)
         sub_ids = [subscription.sub_id for subscription in group]
-        delivery = DirectDelivery(session.outbox, self.name, sub_ids, group[0].presentation)
+        delivery: Delivery = DirectDelivery(session.outbox, self.name, sub_ids, first.presentation)
+        if watchers := session.engine.hooks.delivery_watchers(self.message_type.name, self.name):
+            delivery = WatchedDelivery(delivery, watchers, session, self.name)
         if not session.engine.log.enabled("17-0001"):
             return delivery
         emit, client = session.engine.log.emit, session.client_name
