@@ -15,12 +15,11 @@ from server.internal_client import InternalClient
 from server.subscriptions.envelope import iso_timestamp
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from actions.module import Runnable
     from actions.services import Services
     from config_schema.spec import Options
     from server.subscriptions.envelope import Envelope
+    from server.subscriptions.record_delivery import RecordMessage
     from server.subscriptions.subscription import Subscription
 
 
@@ -41,20 +40,11 @@ class OnPublishMessage(Trigger):
         if (self.options.get("MessageSource") or "all").strip().lower() == "replicated":
             return
 
-        def take(topic: str, bodies: Sequence[bytes], envelope: Envelope) -> None:
-            common = {
-                "AMPS_BOOKMARK": b"",
-                "AMPS_TIMESTAMP": to_bytes(iso_timestamp(envelope.received)),
-                "AMPS_CLIENT_NAME": to_bytes(envelope.client_name),
-            }
-            for body in bodies:
-                action.post(message_variables(topic, body) | common)
-
         get = self.options.get
         self._client = InternalClient(services.engine, action.title, get("MessageType") or "")
         try:
             self._subscription = self._client.subscribe(
-                get("Topic") or "", take, get("Filter"), get("Options")
+                get("Topic") or "", _Publishes(action), get("Filter"), get("Options")
             )
         except CommandRefused as refusal:
             raise ProvisionFailed(str(refusal)) from None
@@ -63,3 +53,28 @@ class OnPublishMessage(Trigger):
         """Unsubscribe."""
         if self._client is not None and self._subscription is not None:
             self._client.unsubscribe(self._subscription)
+
+
+class _Publishes:
+    """Takes messages for an action; see `Sink`."""
+
+    def __init__(self, action: Runnable) -> None:
+        self._action = action
+
+    def take(self, topic: str, body: bytes, envelope: Envelope) -> None:
+        """A message was published."""
+        self._action.post(
+            message_variables(topic, body)
+            | {
+                "AMPS_BOOKMARK": b"",
+                "AMPS_TIMESTAMP": to_bytes(iso_timestamp(envelope.received)),
+                "AMPS_CLIENT_NAME": to_bytes(envelope.client_name),
+            }
+        )
+
+    def take_record(self, topic: str, body: bytes, message: RecordMessage) -> None:
+        """A message was published to a topic with records."""
+        self.take(topic, body, message.envelope)
+
+    def take_leaving(self, topic: str, body: bytes, message: RecordMessage) -> None:
+        """A record matches no more, which is no publish."""

@@ -24,7 +24,7 @@ from client.errors import ClientError, ConnectionLostError, TimedOutError
 from client.limits import QUEUED_AT_MOST
 from client.logon import LogonDialogue
 from client.protocol import ClientProtocol
-from client.sockets import apply_options, connect_error
+from client.sockets import apply_options, connect_error, no_connection
 from client.uri import ServerUri
 from server.wire.header import Header
 
@@ -82,6 +82,7 @@ class AioConnection(asyncio.Protocol):
         self._protocol = protocol
         self._waiters = waiters
         self._on_end = on_end
+        self._uri = uri
         self._channel = channel_for(uri)
         self._loop = asyncio.get_running_loop()
         self._transport: asyncio.Transport | None = None
@@ -134,7 +135,7 @@ class AioConnection(asyncio.Protocol):
         """Wait until frames can be sent.
 
         Raises:
-            ClientError: the connection ended before that.
+            ConnectError: the connection ended before that.
         """
         channel = self._channel
         if channel is not None:
@@ -142,7 +143,7 @@ class AioConnection(asyncio.Protocol):
                 lambda: channel.is_open or self._ended, None, "the opening of the connection"
             )
         if self._failure is not None:
-            raise self._failure
+            raise no_connection(self._uri, self._failure)
 
     async def log_on(self, dialogue: LogonDialogue, timeout: float) -> Header:
         """Open the session; see `BlockingConnection.log_on`."""

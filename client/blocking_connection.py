@@ -18,7 +18,7 @@ from client.channels import Channel, channel_for
 from client.errors import ClientError, ConnectionLostError, ProtocolError, TimedOutError
 from client.logon import LogonDialogue
 from client.protocol import ClientProtocol
-from client.sockets import open_socket
+from client.sockets import no_connection, open_socket
 from client.uri import ServerUri
 from server.wire.header import Header
 
@@ -53,7 +53,7 @@ class BlockingConnection:
         self._heard = time.monotonic()
         self._silence_allowed: float | None = None
         if self._channel is not None:
-            self._open_channel(self._channel, timeout)
+            self._open_channel(self._channel, uri, timeout)
 
     def log_on(self, dialogue: LogonDialogue, timeout: float) -> Header:
         """Open the session.
@@ -152,13 +152,14 @@ class BlockingConnection:
         for piece in self._channel.decode(data):
             self._protocol.receive(piece)
 
-    def _open_channel(self, channel: Channel, timeout: float) -> None:
+    def _open_channel(self, channel: Channel, uri: ServerUri, timeout: float) -> None:
         self._encoded += channel.open()
         try:
-            self.wait_until(lambda: channel.is_open, timeout, "the opening of the connection")
+            self.wait_until(lambda: channel.is_open, timeout, "its answer")
         except ClientError as error:
-            self.close(error)
-            raise
+            failure = no_connection(uri, error)
+            self.close(failure)
+            raise failure from None
 
     def _pending(self) -> bytearray:
         """What waits to be sent, as it goes to the socket."""

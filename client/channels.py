@@ -20,7 +20,7 @@ from websockets.http11 import Response
 from websockets.protocol import OPEN
 from websockets.uri import parse_uri
 
-from client.errors import ConnectError, ProtocolError
+from client.errors import ProtocolError
 from client.uri import ServerUri
 from server.wire.compression import Compression
 from server.wire.framing import MAXIMUM_FRAME, FrameError
@@ -51,8 +51,7 @@ class Channel(Protocol):
         """Turn what was read into frames, cut anywhere.
 
         Raises:
-            ConnectError: the server does not agree to the channel.
-            ProtocolError: the bytes are none that belong to the channel.
+            ProtocolError: the bytes do not belong to the channel.
         """
 
     def take_replies(self) -> bytes:
@@ -102,7 +101,6 @@ class WebsocketChannel:
 
     def __init__(self, uri: ServerUri) -> None:
         self.is_open = False
-        self._address = uri.address
         self._authorization = _basic(uri)
         self._fragments = bytearray()
         self._protocol = WebsocketProtocol(
@@ -148,10 +146,7 @@ class WebsocketChannel:
                     yield _LENGTH.pack(len(self._fragments)) + self._fragments
                     self._fragments.clear()
         if protocol.handshake_exc is not None:
-            raise ConnectError(
-                f"Unable to connect to AMPS at {self._address}: no websocket:"
-                f" {protocol.handshake_exc}"
-            )
+            raise ProtocolError(f"no websocket: {protocol.handshake_exc}")
         if protocol.parser_exc is not None:
             raise ProtocolError(f"the server broke the websocket protocol: {protocol.parser_exc}")
 

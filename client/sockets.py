@@ -6,7 +6,7 @@ import socket
 import ssl
 from typing import Final
 
-from client.errors import ConnectError
+from client.errors import ClientError, ConnectError
 from client.uri import ServerUri
 
 _LEVEL_AND_NAME: Final = {
@@ -79,7 +79,16 @@ def apply_options(connection: socket.socket, uri: ServerUri) -> None:
 
 def connect_error(uri: ServerUri, error: OSError) -> ConnectError:
     """Say in one sentence why there is no connection."""
-    return ConnectError(f"Unable to connect to AMPS at {uri.address}: {_cause(error)}")
+    return _unable(uri, _cause(error))
+
+
+def no_connection(uri: ServerUri, error: ClientError) -> ConnectError:
+    """Say in one sentence why a connection did not survive its opening."""
+    return error if isinstance(error, ConnectError) else _unable(uri, str(error))
+
+
+def _unable(uri: ServerUri, cause: str) -> ConnectError:
+    return ConnectError(f"Unable to connect to AMPS at {uri.address}: {cause}")
 
 
 def _cause(error: OSError) -> str:

@@ -62,6 +62,7 @@ class Node:
         attributes: its attributes by name.
         children: its elements in file order; comments are not among them.
         location: where it was written, in whichever file that was.
+        synonym: the name it was written under, where that is an old name for `tag`.
     """
 
     tag: str
@@ -69,6 +70,12 @@ class Node:
     attributes: Mapping[str, str]
     children: tuple["Node", ...]
     location: Location
+    synonym: str | None = None
+
+    @property
+    def written(self) -> str:
+        """The name under which its author knows it."""
+        return self.synonym or self.tag
 
     def find(self, tag: str) -> "Node | None":
         """Return the first child called `tag`, or None."""

@@ -76,7 +76,7 @@ def validate(document: Document, problems: Problems) -> Node:
             node, _label(root, node), "the configuration is used without checking its structure"
         )
         return root
-    tree = _to_element(root, schema.ROOT)
+    tree = _to_element(root, schema.ROOT, schema.ROOT)
     for violation in islice(_violations(tree), MAX_VIOLATIONS):
         problems.error(*violation)
     _remark(tree, problems)
@@ -84,10 +84,11 @@ def validate(document: Document, problems: Problems) -> Node:
 
 
 class _Element(Element):
-    """An element as xmlschema takes it, which knows the node it stands for and its path."""
+    """An element as xmlschema takes it, which knows its node, its path, and what to call it."""
 
     node: Node
     path: str
+    label: str
 
 
 class _Violation(NamedTuple):
@@ -104,7 +105,8 @@ def _canonical(node: Node, path: str) -> Node:
     children = []
     for child in node.children:
         tag = names.get(child.tag, child.tag)
-        children.append(replace(_canonical(child, f"{path}/{tag}"), tag=tag))
+        synonym = child.tag if tag != child.tag else None
+        children.append(replace(_canonical(child, f"{path}/{tag}"), tag=tag, synonym=synonym))
     return replace(node, children=tuple(children))
 
 
@@ -135,12 +137,15 @@ def _version(text: str) -> list[int]:
     return numbers
 
 
-def _to_element(node: Node, path: str) -> _Element:
+def _to_element(node: Node, path: str, label: str) -> _Element:
     element = _Element(node.tag, dict(node.attributes))
     element.text = node.text
     element.node = node
     element.path = path
-    element.extend(_to_element(child, f"{path}/{child.tag}") for child in node.children)
+    element.label = label
+    element.extend(
+        _to_element(child, f"{path}/{child.tag}", _label(node, child)) for child in node.children
+    )
     return element
 
 
@@ -150,6 +155,8 @@ def _violations(tree: _Element) -> Iterator[_Violation]:
         element = error.elem
         if not isinstance(element, _Element):
             raise TypeError(f"a violation without its element: {error.reason}")
+        if element.path not in schema.elements():
+            continue  # where any element is tolerated, that may be another AMPSConfig
         kind = (element, type(error), type(error.validator))
         if kind not in explained:
             explained.add(kind)
@@ -182,11 +189,13 @@ def _wrong_children(element: _Element) -> Iterator[_Violation]:
             hint = suggest.for_element(child.tag, element.path)
             yield _Violation(child, label, "unknown element", hint)
         elif doc and not doc.repeatable and earlier is not child:
-            yield _Violation(child, label, f"given twice: it is already at {earlier.location}")
+            name = "" if earlier.written == child.written else f" as {earlier.written}"
+            found = f"it is already at {earlier.location}{name}"
+            yield _Violation(child, label, f"given twice: {found}")
     for name, doc in listed.items():
         if doc.required and name not in first:
             expected = f": expected {_content(doc)}"
-            label = f"{element.node.tag}/{name}"
+            label = f"{element.node.written}/{name}"
             yield _Violation(element.node, label, f"is missing but required{expected}")
 
 
@@ -247,9 +256,7 @@ def _remark(element: _Element, problems: Problems) -> None:
 
 
 def _violation(element: _Element, message: str, hint: str | None = None) -> _Violation:
-    doc = schema.elements()[element.path]
-    parent = doc.parent.rpartition("/")[2]
-    return _Violation(element.node, f"{parent}/{doc.name}" if parent else doc.name, message, hint)
+    return _Violation(element.node, element.label, message, hint)
 
 
 def _others(path: str) -> schema.Others:
@@ -258,4 +265,4 @@ def _others(path: str) -> schema.Others:
 
 
 def _label(parent: Node, child: Node) -> str:
-    return f"{parent.tag}/{child.tag}"
+    return f"{parent.written}/{child.written}"

@@ -25,7 +25,7 @@ from config_schema.catalogue import (
     ValueKind,
 )
 from config_schema.spec import FunctionSpec, ModuleSpec
-from server.expressions import Kind, check
+from server.expressions import check
 from server.expressions.functions.builtin import BUILTINS
 from server.expressions.functions.registry import Function, Functions
 from server.expressions.functions.times import LEGACY_MODULE, legacy
@@ -56,7 +56,7 @@ UNBUILT: Final[Mapping[str, str]] = {
     "Transports/Transport/Protocol=fix-session": "the fix-session protocol",
     "Protocols/Protocol/Module=fix-session": "the fix-session protocol",
     "Protocols/Protocol/TrustedAdmin": "connections trusted by the admin interface",
-    "SOW/Topic": "the State of the World",
+    "SOW/Topic/History": "queries of past states",
     "SOW/View": "views",
     "SOW/ConflatedTopic": "conflated topics",
     "SOW/Queue": "queues",
@@ -208,7 +208,7 @@ class ProgramCatalogue:
 
     def check_expression(self, text: str, kind: ExpressionKind) -> str | None:
         """Return None if `text` is a good expression of this kind, else what is wrong."""
-        return check(text, Kind(kind.value), self._functions)
+        return check(text, kind, self._functions)
 
     def check_function_name(self, name: str) -> str | None:
         """Return None if expressions can call a function by this name, else what is wrong."""

@@ -6,20 +6,26 @@ settings. Transports feed sessions and, when a turn's input is used up, have the
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from server.clock import Clock
 from server.expressions import Functions
 from server.hooks import Hooks
 from server.message_types.base import MessageType
+from server.queries.runner import SliceRunner
 from server.security.switches import Switches
 from server.session import Entrance, FrameSource, Link, Session
 from server.subscriptions.outbox import Outbox, flush_all
 from server.topics.events import ClientStatus
+from server.topics.stores import Stores
 from server.topics.table import TopicTable
 from server.wire.framing import FrameReader
+
+if TYPE_CHECKING:
+    from server.sow.records import Change
+    from server.subscriptions.envelope import Envelope
 
 
 class Log(Protocol):
@@ -55,10 +61,12 @@ class Engine:
     """Sessions and topics of one instance.
 
     Attributes:
+        stores: the topics that have records.
         topics: the topics in use.
         hooks: who inside the server is told of what happens.
         switches: whether authentication and entitlement are on.
         client_status: publishes what clients do.
+        slices: runs queries between other work.
         waiting_outboxes: the outboxes that have something to write.
     """
 
@@ -66,12 +74,14 @@ class Engine:
         self.settings = settings
         self.log = log
         self.clock = clock
-        self.topics = TopicTable(settings.message_types, settings.functions)
+        self.stores = Stores(clock, log, self._announce, self.flush)
+        self.topics = TopicTable(settings.message_types, settings.functions, self.stores)
         self.hooks = Hooks()
         self.switches = Switches()
         self.client_status = ClientStatus(
             self.topics, settings.message_types, settings.message_type_modules, clock, self.hooks
         )
+        self.slices = SliceRunner(clock, self.flush)
         self.waiting_outboxes: list[Outbox] = []
         self._sessions: dict[int, Session] = {}
         self._connections_accepted = 0
@@ -114,8 +124,15 @@ class Engine:
     def forget(self, session: Session) -> None:
         """End what a session had going; it has been closed."""
         self._sessions.pop(session.number, None)
+        for query in list(session.queries):
+            query.cancel()
         for sub_id in list(session.subscriptions):
             session.end_subscription(sub_id)
+
+    def _announce(
+        self, message_type: str, changes: Iterable[Change], envelope: Envelope, reason: str
+    ) -> None:
+        self.topics.announce(message_type, changes, envelope, reason)
 
     def flush(self) -> None:
         """Let everything leave that is waiting in outboxes."""

@@ -16,12 +16,14 @@ from pathlib import Path
 
 from actions.runner import ActionError, Actions
 from actions.services import Services
-from config_schema.spec import InstanceSpec
+from config_schema.spec import InstanceSpec, TopicSpec
 from server.engine import Engine, Settings
 from server.events.log import EventLog
 from server.file_watch import FileWatch
 from server.minidump import write_minidump
 from server.provision import message_type_modules, provision_functions, provision_message_types
+from server.provision_sow import TopicOpener
+from server.sow.commit import GroupCommit
 from server.transports.listener import TransportError
 from server.transports.table import TransportTable
 
@@ -89,6 +91,7 @@ class Instance:
 
         Raises:
             StartError: a part cannot be started; all others have been stopped again.
+            ProvisionError: a file or module of a topic cannot be used; likewise.
         """
         started_at = time.monotonic()
         loop = asyncio.get_running_loop()
@@ -96,6 +99,7 @@ class Instance:
         _allow_all_open_files()
         async with contextlib.AsyncExitStack() as opened:
             self._watch_files(opened)
+            self._open_topics(opened)
             self._provision_actions(opened)
             await self._open_transports(opened)
             await self._actions.start()
@@ -147,6 +151,33 @@ class Instance:
             self._actions.provision()
         except ActionError as error:
             raise StartError(str(error)) from None
+
+    def _open_topics(self, opened: contextlib.AsyncExitStack) -> None:
+        """Recover the topics with records; they take part from now on.
+
+        Raises:
+            ProvisionError: a file or a key generator cannot be used.
+        """
+        committer = GroupCommit(partial(self._post, asyncio.get_running_loop()))
+        opened.callback(committer.close)
+        settings = self._engine.settings
+        opener = TopicOpener(
+            self._spec, settings.message_types, settings.functions, committer, self._log
+        )
+        for spec in self._spec.sow:
+            if isinstance(spec, TopicSpec):
+                topic = opener.open(spec)
+                opened.callback(topic.close)
+                self._engine.stores.add(topic.sow, topic.commit)
+
+    def _post(self, loop: asyncio.AbstractEventLoop, call: Callable[[], None]) -> None:
+        """Have a helper thread's call made on the engine's thread."""
+
+        def make() -> None:
+            call()
+            self._engine.flush()
+
+        loop.call_soon_threadsafe(make)
 
     async def _open_transports(self, opened: contextlib.AsyncExitStack) -> None:
         opened.push_async_callback(self._transports.close)

@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from server.commands.dispatch import AFTER_LOGON
+from server.commands.options import split_options
 from server.commands.subscribe import prepare
 from server.security.authentication import make_authenticator
 from server.security.entitlement import make_entitlement
@@ -19,7 +20,7 @@ from server.wire.header import Header
 
 if TYPE_CHECKING:
     from server.engine import Engine
-    from server.subscriptions.delivery import Sink
+    from server.subscriptions.sink import Sink
     from server.subscriptions.subscription import Subscription
 
 
@@ -62,7 +63,7 @@ class InternalClient:
     def subscribe(
         self, topic: str, sink: Sink, filter_text: str | None, options: str | None
     ) -> Subscription:
-        """Subscribe.
+        """Subscribe; a client of this kind has one subscription at most.
 
         Args:
             topic: a topic or a regular expression over topics.
@@ -76,7 +77,8 @@ class InternalClient:
         header = Header(
             command="subscribe", topic=topic, short_filter=filter_text, short_options=options
         )
-        subscription = prepare(self._session, header, sink)
+        chosen = split_options(options or "")
+        subscription = prepare(self._session, header, chosen, sink=sink)
         self._session.place(subscription)
         return subscription
 

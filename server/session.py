@@ -29,6 +29,7 @@ from server.filters.base import IncomingCommand, TransportFilter, Verdict
 from server.security.entitlement import Permission
 from server.subscriptions.envelope import Envelope
 from server.subscriptions.outbox import Outbox
+from server.subscriptions.rejection import Rejection
 from server.subscriptions.subscription import Subscription
 from server.wire.framing import Frame, FrameError, frame
 from server.wire.header import (
@@ -41,9 +42,10 @@ from server.wire.header import (
 
 if TYPE_CHECKING:
     from server.engine import Engine
+    from server.queries.run import QueryRun
     from server.security.authentication import Authenticator
     from server.security.entitlement import Entitlement
-    from server.topics.topic import Topic
+    from server.topics.table import AnyTopic
 
 _MOST_HEADERS_REMEMBERED: Final = 1024
 _LONGEST_HEADER_REMEMBERED: Final = 512
@@ -114,11 +116,16 @@ class _PlainPublish:
 
     Attributes:
         topic: where bodies with this header go.
-        acks: makes the acks that it asks for, None if it asks for none.
+        ack_types: the types of ack that it asks for.
+        acks: makes those that can be sent at once, None if there are none.
+        late_acks: makes those that wait until messages are on stable storage, None if there are
+            none.
     """
 
-    topic: Topic
+    topic: AnyTopic
+    ack_types: Sequence[str]
     acks: SequencedAcks | None
+    late_acks: SequencedAcks | None
 
 
 class Session:
@@ -139,6 +146,7 @@ class Session:
         message_type: the name of the connection's message type; empty before the logon.
         user: the authenticated user's name.
         subscriptions: the connection's subscriptions by id.
+        queries: the connection's queries that have not sent all their results yet.
         outbox: what is on its way to the peer.
         is_behind: whether the peer has not read everything yet.
     """
@@ -165,6 +173,7 @@ class Session:
         self.message_type = ""
         self.user = ""
         self.subscriptions: dict[str, Subscription] = {}
+        self.queries: list[QueryRun] = []
         self.outbox = Outbox(engine.waiting_outboxes, link.send)
         self.pulse = Pulse(self, 0)
         self.last_heard = engine.clock.now()
@@ -255,7 +264,7 @@ class Session:
         """Whether the user may read from, or write to, a topic."""
         return self.entrance.entitlement.allows(self.user, permission, topic)
 
-    def find_topic(self, name: str) -> Topic:
+    def find_topic(self, name: str) -> AnyTopic:
         """Find a topic of the connection's message type."""
         return self.engine.topics.find(self.message_type, name)
 
@@ -284,8 +293,15 @@ class Session:
                 sub_id=sub_id,
             )
 
+    def cancel_query(self, query_id: str) -> None:
+        """End the queries with this id, if any are under way."""
+        for query in [query for query in self.queries if query.query_id == query_id]:
+            query.cancel()
+
     def remove_subscription(self, sub_id: str) -> Subscription | None:
         """End a subscription, if there is one with this id, without telling anybody."""
+        for query in [query for query in self.queries if query.sub_id == sub_id]:
+            query.cancel()
         subscription = self.subscriptions.pop(sub_id, None)
         if subscription is not None:
             self.engine.topics.unsubscribe(subscription)
@@ -293,7 +309,7 @@ class Session:
         return subscription
 
     def remember_plain_publish(
-        self, header: bytes, sequence: int | None, topic: Topic, acks: Sequence[str]
+        self, header: bytes, sequence: int | None, topic: AnyTopic, acks: Sequence[str]
     ) -> None:
         """From now on, take frames with this header for messages to a topic.
 
@@ -315,7 +331,14 @@ class Session:
         self._drop_forgotten_topics()
         if len(self._plain_publishes) >= _MOST_HEADERS_REMEMBERED:
             self._plain_publishes.clear()
-        self._plain_publishes[key] = _PlainPublish(topic, SequencedAcks(acks) if acks else None)
+        late = [ack for ack in acks if ack == "persisted" and topic.keeps_messages]
+        prompt = [ack for ack in acks if ack not in late]
+        self._plain_publishes[key] = _PlainPublish(
+            topic,
+            acks,
+            SequencedAcks(prompt) if prompt else None,
+            SequencedAcks(late) if late else None,
+        )
 
     def _obey(self, frames: Iterable[Frame]) -> None:
         self._drop_forgotten_topics()
@@ -342,7 +365,7 @@ class Session:
                 envelope = Envelope(self, self.last_heard)
                 continue
             bodies.append(body)
-            if known.acks is not None:
+            if known.ack_types:
                 sequences.append(digits)
         if run is not None:
             self._publish(run, bodies, sequences, envelope)
@@ -351,12 +374,38 @@ class Session:
         self,
         run: _PlainPublish,
         bodies: Sequence[bytes],
-        sequences: Iterable[bytes],
+        sequences: Sequence[bytes],
         envelope: Envelope,
     ) -> None:
-        run.topic.publish(bodies, envelope)
+        rejections = run.topic.publish(bodies, envelope)
+        if rejections:
+            sequences = self._reject(run, rejections, sequences)
         if run.acks is not None:
             self.outbox.write(run.acks.encode(sequences))
+        if run.late_acks is not None and sequences:
+            acks = run.late_acks.encode(sequences)
+            run.topic.when_stored(lambda: self._send_late(acks))
+
+    def _reject(
+        self, run: _PlainPublish, rejections: Iterable[Rejection], sequences: Sequence[bytes]
+    ) -> Sequence[bytes]:
+        """Say which messages of a run were not published; gives the sequences of the others."""
+        accepted = dict(enumerate(sequences))
+        for rejection in rejections:
+            digits = accepted.pop(rejection.position, None)
+            header = Header(
+                command="publish",
+                topic=run.topic.name,
+                acks=",".join(run.ack_types) or None,
+                sequence=None if digits is None else int(digits),
+            )
+            dispatch.refuse(self, header, rejection.reason, rejection.detail)
+        return list(accepted.values())
+
+    def _send_late(self, acks: bytes) -> None:
+        """Send what had to wait for stable storage, unless the peer has gone meanwhile."""
+        if self.is_open:
+            self.outbox.write(acks)
 
     def _drop_forgotten_topics(self) -> None:
         """Let go of topics that the table has forgotten: they have no subscribers any more."""

@@ -281,10 +281,11 @@ class Reader:
     def _subject(self, tag: str | None) -> tuple[Node, str]:
         if tag is None:
             return self.node, self.label
-        return self.node.find(tag) or self.node, f"{self.node.tag}/{tag}"
+        child = self.node.find(tag)
+        return child or self.node, f"{self.node.written}/{child.written if child else tag}"
 
     def _reader(self, node: Node) -> "Reader":
-        return Reader(node, f"{self.node.tag}/{node.tag}", self.report, self.catalogue)
+        return Reader(node, f"{self.node.written}/{node.written}", self.report, self.catalogue)
 
     _Value = TypeVar("_Value")
 

@@ -68,7 +68,12 @@ def acknowledge(session: Session, header: Header, ack: str, **keys: str | int | 
         keys: further attributes of the ack's header.
     """
     if wants(header, ack):
-        _send(session, header, ack, "success", keys)
+        session.send(success(header, ack, **keys))
+
+
+def success(header: Header, ack: str, **keys: str | int | None) -> Header:
+    """The header of a successful ack. See `acknowledge`."""
+    return _ack(header, ack, "success", keys)
 
 
 def acks_among(header: Header, possible: Iterable[str]) -> tuple[str, ...]:
@@ -87,20 +92,17 @@ def fail(session: Session, header: Header, ack: str, reason: str, detail: str) -
         detail: what is wrong and what was expected.
     """
     if wants(header, ack):
-        _send(session, header, ack, "failure", {"reason": reason, "detail": detail})
+        keys = {"reason": reason, "detail": detail, "sequence": header.sequence}
+        session.send(_ack(header, ack, "failure", keys))
 
 
-def _send(
-    session: Session, header: Header, ack: str, status: str, keys: dict[str, str | int | None]
-) -> None:
-    session.send(
-        Header(
-            command="ack",
-            command_id=header.command_id,
-            acks=ack,
-            status=status,
-            **keys,  # type: ignore[arg-type]  # callers pass attributes of Header
-        )
+def _ack(header: Header, ack: str, status: str, keys: dict[str, str | int | None]) -> Header:
+    return Header(
+        command="ack",
+        command_id=header.command_id,
+        acks=ack,
+        status=status,
+        **keys,  # type: ignore[arg-type]  # callers pass attributes of Header
     )
 
 

@@ -107,10 +107,11 @@ def _execute_after_logon(
         raise _unknown(header)
     acknowledge(session, header, "received")
     handler(session, header, body)
-    if exact_header is not None and handler is publish.handle and publish.is_plain(session, header):
+    if exact_header is not None and handler is publish.handle:
         topic = session.find_topic(header.topic or "")
-        acks = acks_among(header, publish.ACKS)
-        session.remember_plain_publish(exact_header, header.sequence, topic, acks)
+        if publish.is_plain(session, header, topic):
+            acks = acks_among(header, publish.ACKS)
+            session.remember_plain_publish(exact_header, header.sequence, topic, acks)
 
 
 def _unknown(header: Header) -> CommandRefused:

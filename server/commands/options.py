@@ -11,7 +11,7 @@ Source: AMPS Command Reference, Options Field of the subscribe and delta_subscri
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
@@ -26,6 +26,7 @@ from server.wire.header import Header
 
 if TYPE_CHECKING:
     from server.message_types.base import MessageType, Path
+    from server.session import Session
 
 _OPTION: Final = re.compile(
     r"\s*(?P<name>[^,=\[\]]+?)\s*(?:=\s*(?P<value>\[[^\]]*\]|[^,]*))?\s*(?:,|$)"
@@ -35,6 +36,11 @@ _NANOSECONDS: Final = 1e9
 HONOURED: Final = frozenset(
     {"conflation", "conflation_key", "non_regex_topic", "replace", "select", "timestamp"}
 )
+HONOURED_WITH_RECORDS: Final = HONOURED | {"no_empties", "no_sowkey", "oof"}
+HONOURED_BY_QUERIES: Final = frozenset(
+    {"no_sowkey", "non_regex_topic", "select", "skip_n", "timestamp", "top_n"}
+)
+QUERYING: Final = frozenset({"sow_and_subscribe", "sow_and_delta_subscribe"})
 
 WITHOUT_EFFECT: Final[Mapping[str, str]] = {
     "none": "it is the same as no option",
@@ -43,21 +49,32 @@ WITHOUT_EFFECT: Final[Mapping[str, str]] = {
     "max_backlog": "only queues have a backlog",
     "no_empties": "without a record to compare with, no message is empty",
     "no_sowkey": "messages of topics without records have no SOW key",
-    "send_empties": "without a record to compare with, no message is empty",
-    "send_keys": "without a record to compare with, messages are sent whole",
+    "send_empties": "empty messages are sent unless no_empties is given",
+    "send_keys": "a message always has the fields that its SOW key is made from",
 }
-"""Options that ask for what is the case anyway on a topic that keeps nothing, and why."""
+"""Options that ask for what is the case anyway, and why."""
+
+WITHOUT_EFFECT_ON_QUERIES: Final[Mapping[str, str]] = {
+    "none": "it is the same as no option",
+    "oof": "a query alone does not follow records",
+    "replace": "a query alone has no subscription that could take the place of another",
+    "send_keys": "a record always has the fields that its SOW key is made from",
+}
 
 REFUSED: Final[Mapping[str, str]] = {
     "bookmark_not_found": "only subscriptions that replay from a transaction log take it",
     "fully_durable": "only subscriptions that replay from a transaction log take it",
-    "grouping": "only topics that keep records can be aggregated",
-    "oof": "only topics that keep records know which of them go out of focus",
+    "grouping": "queries and subscriptions are not aggregated",
     "pause": "only subscriptions that replay from a transaction log can be paused",
-    "projection": "only topics that keep records can be aggregated",
+    "projection": "queries and subscriptions are not aggregated",
     "rate": "only subscriptions that replay from a transaction log have a rate",
     "rate_max_gap": "only subscriptions that replay from a transaction log have a rate",
     "resume": "only subscriptions that replay from a transaction log can be paused",
+}
+"""Options that cannot be honoured, and why."""
+
+REFUSED_WITHOUT_RECORDS: Final[Mapping[str, str]] = {
+    "oof": "only topics that keep records know which of them go out of focus",
     "skip_n": "only topics that keep records can be paged through",
     "top_n": "only topics that keep records can be paged through",
 }
@@ -83,15 +100,17 @@ class SubscribeOptions:
 
     Attributes:
         replace: take the place of the subscription with the same id.
-        literal_topic: take the topic's name as it stands.
         presentation: the form in which messages are wanted.
         conflation: how messages with the same key are merged, None for not at all.
+        tracks_focus: say which records match no more.
+        no_empties: send no message in which no field differs.
     """
 
     replace: bool
-    literal_topic: bool
     presentation: Presentation
     conflation: ConflationTerms | None
+    tracks_focus: bool
+    no_empties: bool
 
 
 def read_logon_options(header: Header) -> LogonOptions:
@@ -107,38 +126,73 @@ def read_logon_options(header: Header) -> LogonOptions:
     try:
         seconds = 1.0 if interval is None else parse_interval(interval) / _NANOSECONDS
     except UnitError as error:
-        raise _refusal("ack_conflation", str(error)) from None
+        raise option_refusal("ack_conflation", str(error)) from None
     return LogonOptions(seconds, pretty=options.get("pretty", "false").lower() == "true")
 
 
 def read_subscribe_options(
-    header: Header, message_type: MessageType, *, pretty: bool
+    header: Header, options: Mapping[str, str], session: Session, *, with_records: bool
 ) -> SubscribeOptions:
-    """Read the options of a subscribe command.
+    """Read the options of a subscribe command, or one that queries as well.
 
     Args:
         header: the command's header.
-        message_type: the message type of the connection.
-        pretty: whether the connection wants binary bodies in a form that people can read.
+        options: its options, split.
+        session: the connection that sent it.
+        with_records: whether topics with records may be meant.
 
     Raises:
         CommandRefused: an option is unknown, malformed or cannot be honoured.
     """
-    options = split_options(header.options or "")
-    for name in options:
-        if name in REFUSED:
-            raise _refusal(name, REFUSED[name])
-        if name not in HONOURED and name not in WITHOUT_EFFECT:
-            raise _refusal(name, f"it is no option of {header.command}")
+    honoured = HONOURED_WITH_RECORDS if with_records else HONOURED
+    if with_records and header.command in QUERYING:
+        honoured |= HONOURED_BY_QUERIES
+    refused = REFUSED if with_records else {**REFUSED, **REFUSED_WITHOUT_RECORDS}
+    _check(header, options, honoured, WITHOUT_EFFECT, refused)
     return SubscribeOptions(
         replace="replace" in options,
-        literal_topic="non_regex_topic" in options,
-        presentation=Presentation(
-            select=_select_list(options, message_type),
-            timestamp="timestamp" in options,
-            pretty=pretty_printer(message_type) if pretty else None,
-        ),
-        conflation=_conflation(options),
+        presentation=read_presentation(options, session),
+        conflation=_conflation(options, keys_needed=not with_records),
+        tracks_focus="oof" in options,
+        no_empties="no_empties" in options,
+    )
+
+
+def check_query_options(header: Header, options: Mapping[str, str]) -> None:
+    """Check the options of a sow command.
+
+    Raises:
+        CommandRefused: an option is unknown or cannot be honoured.
+    """
+    _check(header, options, HONOURED_BY_QUERIES, WITHOUT_EFFECT_ON_QUERIES, REFUSED)
+
+
+def _check(
+    header: Header,
+    options: Mapping[str, str],
+    honoured: Collection[str],
+    without_effect: Collection[str],
+    refused: Mapping[str, str],
+) -> None:
+    for name in options:
+        if name in refused:
+            raise option_refusal(name, refused[name])
+        if name not in honoured and name not in without_effect:
+            raise option_refusal(name, f"it is no option of {header.command}")
+
+
+def read_presentation(options: Mapping[str, str], session: Session) -> Presentation:
+    """Read in which form messages are wanted.
+
+    Raises:
+        CommandRefused: the select list cannot be used.
+    """
+    message_type = session.engine.settings.message_types[session.message_type]
+    return Presentation(
+        select=_select_list(options, message_type),
+        timestamp="timestamp" in options,
+        sow_key="no_sowkey" not in options,
+        pretty=pretty_printer(message_type) if session.options.pretty else None,
     )
 
 
@@ -166,31 +220,31 @@ def _select_list(options: Mapping[str, str], message_type: MessageType) -> Selec
     if text is None:
         return None
     if not message_type.capabilities.select:
-        raise _refusal("select", f"messages of type {message_type.name} have no select lists")
+        raise option_refusal("select", f"messages of type {message_type.name} have no select lists")
     try:
         return SelectList(text, parse_selection(_unbracketed("select", text)), message_type)
     except SelectionError as error:
-        raise _refusal("select", str(error)) from None
+        raise option_refusal("select", str(error)) from None
 
 
-def _conflation(options: Mapping[str, str]) -> ConflationTerms | None:
+def _conflation(options: Mapping[str, str], *, keys_needed: bool) -> ConflationTerms | None:
     interval = options.get("conflation", "none").lower()
     if interval == "none":
         if "conflation_key" in options:
-            raise _refusal("conflation_key", "it goes with the option conflation only")
+            raise option_refusal("conflation_key", "it goes with the option conflation only")
         return None
     keys = _unbracketed("conflation_key", options.get("conflation_key", "[]"))
-    if not keys:
-        raise _refusal(
+    if not keys and keys_needed:
+        raise option_refusal(
             "conflation", "a topic that keeps no records needs conflation_key=[...] with it"
         )
-    paths = tuple(_path(key.strip()) for key in keys.split(","))
+    paths = tuple(_path(key.strip()) for key in keys.split(",")) if keys else ()
     if interval == "auto":
         return ConflationTerms(AUTOMATIC_INTERVAL, automatic=True, keys=paths)
     try:
         seconds = parse_interval(interval) / _NANOSECONDS
     except UnitError as error:
-        raise _refusal("conflation", str(error)) from None
+        raise option_refusal("conflation", str(error)) from None
     return ConflationTerms(seconds, automatic=False, keys=paths)
 
 
@@ -198,14 +252,15 @@ def _path(text: str) -> Path:
     try:
         return parse_path(text)
     except PathError as error:
-        raise _refusal("conflation_key", str(error)) from None
+        raise option_refusal("conflation_key", str(error)) from None
 
 
 def _unbracketed(name: str, text: str) -> str:
     if not (text.startswith("[") and text.endswith("]")):
-        raise _refusal(name, f"expected a list in brackets and not {text!r}")
+        raise option_refusal(name, f"expected a list in brackets and not {text!r}")
     return text[1:-1].strip()
 
 
-def _refusal(name: str, why: str) -> CommandRefused:
+def option_refusal(name: str, why: str) -> CommandRefused:
+    """The refusal of a command for one of its options."""
     return CommandRefused("invalid option", f"option {name} cannot be used here: {why}")

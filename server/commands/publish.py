@@ -1,7 +1,8 @@
 """publish and delta_publish: a message enters the instance.
 
-A delta published to a topic that keeps no records is a message like any other (AMPS Command
-Reference, delta_publish command).
+A topic with records stores the message, or of a delta what it makes of the record; a message that
+cannot be stored is refused. A delta published to a topic that keeps no records is a message like
+any other (AMPS Command Reference, delta_publish command).
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from server.wire.header import Header
 
 if TYPE_CHECKING:
     from server.session import Session
+    from server.topics.table import AnyTopic
 
 _RESERVED_TOPICS: Final = "/AMPS"
 _TOPIC_FOR_NOBODY: Final = "/AMPS/devnull"
@@ -38,17 +40,35 @@ def handle(session: Session, header: Header, body: bytes) -> None:
             "invalid topic", f"topics that begin with {_RESERVED_TOPICS} are the server's own"
         )
     session.require(Permission.WRITE_TOPIC, topic)
-    envelope = Envelope(session, session.last_heard, header.correlation_id)
-    session.find_topic(topic).publish([body], envelope)
+    envelope = Envelope(
+        session,
+        session.last_heard,
+        header.correlation_id,
+        header.sow_key,
+        header.expiration,
+        delta=header.command == "delta_publish",
+    )
+    target = session.find_topic(topic)
+    for rejection in target.publish([body], envelope):
+        raise CommandRefused(rejection.reason, rejection.detail)
     if header.acks is not None:
-        for ack in ACKS:
+        for ack in ("processed", "completed"):
             acknowledge(session, header, ack, sequence=header.sequence)
+        if wants(header, "persisted"):
+            target.when_stored(lambda: _acknowledge_late(session, header))
 
 
-def is_plain(session: Session, header: Header) -> bool:
+def _acknowledge_late(session: Session, header: Header) -> None:
+    """Say that a message is on stable storage, unless its publisher has gone meanwhile."""
+    if session.is_open:
+        acknowledge(session, header, "persisted", sequence=header.sequence)
+
+
+def is_plain(session: Session, header: Header, topic: AnyTopic) -> bool:
     """Whether a publish asked for nothing but the delivery of its body, and acks by sequence."""
     return (
         (header.acks is None or _acks_are_plain(header))
+        and not (topic.keeps_messages and header.command == "delta_publish")
         and header.correlation_id is None
         and header.expiration is None
         and header.sow_key is None

@@ -1,13 +1,15 @@
-"""sow: the records of a topic.
-
-No topic keeps records yet, so there is nothing to query; the hook for those that will is here.
-"""
+"""sow: the records of a topic, or of all topics that match a pattern, at this moment."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from server.commands.acks import acknowledge
+from server.commands.options import check_query_options, read_presentation, split_options
+from server.commands.query import QueryCommand
+from server.commands.query_terms import read_query_terms
 from server.commands.refusal import CommandRefused
+from server.commands.selection import read_topic, records_of, require_topic
 from server.security.entitlement import Permission
 from server.wire.header import Header
 
@@ -19,8 +21,18 @@ def handle(session: Session, header: Header, _body: bytes) -> None:
     """Query records (AMPS Command Reference, sow command).
 
     Raises:
-        CommandRefused: the topic keeps no records.
+        CommandRefused: the topic keeps no records, or a part of the command cannot be used.
     """
-    topic = header.topic or ""
-    session.require(Permission.READ_TOPIC, topic)
-    raise CommandRefused("invalid topic", f"topic {topic!r} keeps no records that could be queried")
+    options = split_options(header.options or "")
+    selector = read_topic(session, header, options)
+    require_topic(session, Permission.READ_TOPIC, selector)
+    topics = records_of(session, Permission.READ_TOPIC, selector)
+    if not topics and not selector.is_regex:
+        raise CommandRefused(
+            "invalid topic", f"topic {selector.text!r} keeps no records that could be queried"
+        )
+    check_query_options(header, options)
+    terms = read_query_terms(session, header, options)
+    command = QueryCommand(session, header, terms, read_presentation(options, session))
+    acknowledge(session, header, "processed", query_id=command.query_id)
+    command.begin(topics)

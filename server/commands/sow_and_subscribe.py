@@ -1,32 +1,151 @@
 """sow_and_subscribe and sow_and_delta_subscribe: the records of a topic, and what changes after.
 
-On a topic that keeps no records the query gives an empty group, and the subscription is like any
-other (AMPS User Guide, Query and Subscribe).
+Query and subscription begin at the same moment: the subscription is placed, and the query sees the
+state of that moment. What changes while results are on their way waits behind them in the client's
+stream. On a topic that keeps no records the query gives an empty group (AMPS User Guide, Query and
+Subscribe).
+
+A replacement queries again, and sends the records that the client does not have from the
+subscription before; of those that it has, it is told which ones match no more.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Final
 
 from server.commands import subscribe
 from server.commands.acks import acknowledge
+from server.commands.options import split_options
+from server.commands.query import QueryCommand
+from server.commands.query_terms import read_query_terms
+from server.commands.refusal import CommandRefused
+from server.commands.selection import records_of
+from server.queries.run import Part
+from server.security.entitlement import Permission
+from server.sow.record_test import RecordTest
+from server.sow.records import to_seconds
+from server.subscriptions.envelope import Envelope
+from server.subscriptions.record_delivery import MATCH, Framer, RecordMessage
 from server.wire.header import Header
 
 if TYPE_CHECKING:
+    from server.queries.run import QueryRun
     from server.session import Session
+    from server.sow.records import Record
+    from server.sow.topic import SowTopic
+    from server.subscriptions.subscription import Subscription
+
+_NOW: Final = "0|1|"
 
 
 def handle(session: Session, header: Header, _body: bytes) -> None:
     """Query and subscribe in one step (AMPS Command Reference, sow_and_subscribe command).
 
     Raises:
-        CommandRefused: see subscribe.
+        CommandRefused: see subscribe, and sow.
     """
-    subscription = subscribe.place(session, header)
-    query_id = header.query_id or header.command_id or subscription.sub_id
-    keys = {"sub_id": subscription.sub_id, "query_id": query_id}
-    acknowledge(session, header, "processed", **keys)
-    session.send(Header(command="group_begin", query_id=query_id))
-    session.send(Header(command="group_end", query_id=query_id))
-    acknowledge(session, header, "completed", **keys)
-    acknowledge(session, header, "stats", matches=0, topic_matches=0, records_returned=0, **keys)
+    if header.bookmark not in (None, _NOW):
+        raise CommandRefused(
+            "invalid bookmark", f"expected {_NOW}: only a transaction log could be replayed"
+        )
+    options = split_options(header.options or "")
+    terms = read_query_terms(session, header, options)
+    if terms.top_n is not None and ("skip_n" in options or header.skip_n is not None):
+        raise CommandRefused(
+            "invalid option", "option skip_n cannot be used here: subscriptions are not paginated"
+        )
+    before = session.subscriptions.get(header.sub_id or header.command_id or "")
+    subscription = subscribe.place(
+        session, header, options, keys=terms.keys, began_with_query=terms.top_n is None
+    )
+    command = QueryCommand(session, header, terms, subscription.presentation, subscription.sub_id)
+    acknowledge(session, header, "processed", sub_id=subscription.sub_id, query_id=command.query_id)
+    topics = records_of(session, Permission.READ_TOPIC, subscription.selector)
+    remember = _remember(subscription)
+    if before is None or not before.began_with_query:
+        command.begin(topics, sent=remember)
+        return
+    if before.conflater is not None and subscription.conflater is not None:
+        subscription.conflater.received.update(before.conflater.received)
+    had = _matches(before)
+    leavers = None
+    if subscription.tracks_focus:
+        leavers = _leavers(command, before, subscription)
+    command.begin(topics, lambda record: not had(record), remember, leavers)
+
+
+def _matches(subscription: Subscription) -> Callable[[Record], bool]:
+    """Tells whether a record is one that a subscription is for."""
+    session = subscription.session
+    tests: dict[SowTopic, RecordTest] = {}
+
+    def matches(record: Record) -> bool:
+        sow = session.engine.stores.find(session.message_type, record.topic)
+        if sow is None or not subscription.selector.matches(record.topic):
+            return False
+        if sow not in tests:
+            tests[sow] = RecordTest(sow.table, subscription.filter)
+        return tests[sow](record)
+
+    return matches
+
+
+def _remember(subscription: Subscription) -> Callable[[Record], None] | None:
+    """Keeps what the client has, where that is needed when a record goes out of focus."""
+    conflater = subscription.conflater
+    if conflater is None or not subscription.tracks_focus:
+        return None
+
+    def remember(record: Record) -> None:
+        key = conflater.key(record.topic, record.body, record.key)
+        if key is not None:
+            conflater.received[key] = subscription.presentation.cut(record.body)
+
+    return remember
+
+
+def _leavers(
+    command: QueryCommand, before: Subscription, subscription: Subscription
+) -> Callable[[QueryRun], Sequence[Part]]:
+    """Queries of the records that only the replaced subscription was for."""
+    session = subscription.session
+    matches = _matches(subscription)
+    topics = records_of(session, Permission.READ_TOPIC, before.selector)
+
+    def queries(run: QueryRun) -> Sequence[Part]:
+        return [
+            Part(
+                command.matching(selected, before.filter),
+                partial(_tell_leaver, run, subscription, matches, selected.sow),
+            )
+            for selected in topics
+        ]
+
+    return queries
+
+
+def _tell_leaver(
+    run: QueryRun,
+    subscription: Subscription,
+    matches: Callable[[Record], bool],
+    sow: SowTopic,
+    record: Record,
+) -> bool:
+    """Say that a record is out of focus, unless the new subscription is for it too."""
+    if matches(record):
+        return False
+    message = RecordMessage(
+        record.key,
+        record.body,
+        None,
+        Envelope(None, to_seconds(record.timestamp)),
+        subscription.session.engine.stores.differ(sow),
+        MATCH,
+        record.correlation_id,
+    )
+    sub_ids, presentation = [subscription.sub_id], subscription.presentation
+    framer = Framer(run.place, "oof", record.topic, sub_ids, presentation, None)
+    framer.write(message, presentation.cut(record.body))
+    return False

@@ -2,22 +2,31 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING, Final
 
 from server.commands.acks import acknowledge
-from server.commands.options import read_subscribe_options
+from server.commands.options import (
+    SubscribeOptions,
+    option_refusal,
+    read_subscribe_options,
+    split_options,
+)
 from server.commands.refusal import CommandRefused
-from server.expressions import ExpressionError, Kind, parse
+from server.commands.selection import read_filter, read_topic, require_topic, restricted_to
+from server.expressions import Kind, parse_identifier
 from server.security.entitlement import Permission
 from server.subscriptions.conflation import Conflater
 from server.subscriptions.subscription import Subscription
-from server.topics.names import TopicError, TopicSelector, select_topics
 from server.wire.header import Header
 
 if TYPE_CHECKING:
-    from server.expressions.tree import Expr
     from server.session import Session
-    from server.subscriptions.delivery import Sink
+    from server.subscriptions.sink import Sink
+    from server.topics.names import TopicSelector
+
+_DELTA: Final = frozenset({"delta_subscribe", "sow_and_delta_subscribe"})
 
 
 def handle(session: Session, header: Header, _body: bytes) -> None:
@@ -29,19 +38,40 @@ def handle(session: Session, header: Header, _body: bytes) -> None:
     Raises:
         CommandRefused: the topic, an option or the id cannot be used, or the user may not read.
     """
-    subscription = place(session, header)
+    if header.top_n is not None and header.bookmark is None:
+        raise CommandRefused("invalid option", "top_n is for subscriptions with a bookmark")
+    if header.bookmark is not None and header.command in _DELTA:
+        raise CommandRefused(
+            "invalid command", "a replay from a bookmark sends whole messages, not deltas"
+        )
+    options = split_options(header.options or "")
+    subscription = place(session, header, options)
     acknowledge(session, header, "processed", sub_id=subscription.sub_id)
     if header.bookmark is not None:
         acknowledge(session, header, "completed", sub_id=subscription.sub_id)
 
 
-def place(session: Session, header: Header) -> Subscription:
+def place(
+    session: Session,
+    header: Header,
+    options: Mapping[str, str],
+    *,
+    keys: tuple[str, ...] | None = None,
+    began_with_query: bool = False,
+) -> Subscription:
     """Place or replace the subscription that a command asks for.
+
+    Args:
+        session: the connection that sent the command.
+        header: the command's header.
+        options: its options, split.
+        keys: the SOW keys of the records that it is for, None for all.
+        began_with_query: the client gets all records that match now.
 
     Raises:
         CommandRefused: the topic, an option or the id cannot be used, or the user may not read.
     """
-    subscription = prepare(session, header)
+    subscription = prepare(session, header, options, keys=keys, began_with_query=began_with_query)
     session.place(subscription)
     session.engine.log.emit(
         "14-0001",
@@ -65,64 +95,83 @@ def place(session: Session, header: Header) -> Subscription:
     return subscription
 
 
-def prepare(session: Session, header: Header, sink: Sink | None = None) -> Subscription:
+def prepare(
+    session: Session,
+    header: Header,
+    options: Mapping[str, str],
+    *,
+    keys: tuple[str, ...] | None = None,
+    began_with_query: bool = False,
+    sink: Sink | None = None,
+) -> Subscription:
     """Make the subscription that a command asks for, without placing it.
 
     Args:
         session: whose it is.
-        header: the command.
+        header: the command's header.
+        options: its options, split.
+        keys: the SOW keys of the records that it is for, None for all.
+        began_with_query: the client gets all records that match now.
         sink: takes the messages instead of the session's connection.
 
     Raises:
         CommandRefused: the topic, an option or the id cannot be used, or the user may not read.
     """
-    engine = session.engine
-    message_type = engine.settings.message_types[session.message_type]
-    options = read_subscribe_options(header, message_type, pretty=session.options.pretty)
-    if header.top_n is not None and header.bookmark is None:
-        raise CommandRefused("invalid option", "top_n is for subscriptions with a bookmark")
-    selector = _selector(session, header, literal=options.literal_topic)
+    selector = read_topic(session, header, options)
+    with_records = selector.is_regex or has_records(session, selector)
+    wanted = read_subscribe_options(header, options, session, with_records=with_records)
+    require_topic(session, Permission.READ_TOPIC, selector)
     sub_id = header.sub_id or header.command_id or session.make_sub_id()
-    if sub_id in session.subscriptions and not options.replace:
+    if sub_id in session.subscriptions and not wanted.replace:
         raise CommandRefused(
             "subscription already exists",
             f"this connection has a subscription {sub_id!r} already; option replace changes it",
-        )
-    conflater = None
-    if options.conflation is not None:
-        conflater = Conflater(
-            options.conflation, message_type, engine.clock, session.is_behind, engine.flush
         )
     return Subscription(
         session,
         sub_id,
         selector,
-        _filter(session, header),
-        options.presentation,
-        conflater,
-        sink,
-        header.options,
+        restricted_to(read_filter(session, header), keys),
+        wanted.presentation,
+        _conflater(session, selector, wanted),
+        delta=header.command in _DELTA,
+        no_empties=wanted.no_empties,
+        tracks_focus=wanted.tracks_focus,
+        began_with_query=began_with_query,
+        sink=sink,
+        options=header.options,
     )
 
 
-def _selector(session: Session, header: Header, *, literal: bool) -> TopicSelector:
-    try:
-        selector = select_topics(
-            header.topic or "", literal=literal or not session.engine.settings.regex_topics
-        )
-    except TopicError as error:
-        reason = "bad regex topic" if header.topic else "invalid topic"
-        raise CommandRefused(reason, str(error)) from None
-    if not selector.is_regex:
-        session.require(Permission.READ_TOPIC, selector.text)
-    return selector
+def has_records(session: Session, selector: TopicSelector) -> bool:
+    """Whether a command is about any topic that keeps records."""
+    return bool(session.engine.stores.select(session.message_type, selector))
 
 
-def _filter(session: Session, header: Header) -> Expr | None:
-    text = header.filter
-    if text is None or not text.strip():
+def _conflater(
+    session: Session, selector: TopicSelector, options: SubscribeOptions
+) -> Conflater | None:
+    """What lets the messages of a subscription wait, if it asked for that.
+
+    The SOW key tells records apart; fields that are the topic's keys do the same.
+    """
+    terms = options.conflation
+    if terms is None:
         return None
-    try:
-        return parse(text, Kind.FILTER, session.engine.settings.functions)
-    except ExpressionError as error:
-        raise CommandRefused("bad filter", str(error)) from None
+    engine = session.engine
+    if options.tracks_focus and terms.keys:
+        for selected in engine.stores.select(session.message_type, selector):
+            keys = {parse_identifier(text, Kind.PATH).path for text in selected.sow.spec.keys}
+            if keys != set(terms.keys):
+                raise option_refusal(
+                    "conflation_key",
+                    f"with oof it has to be the key of topic {selected.sow.spec.name}",
+                )
+        terms = replace(terms, keys=())
+    return Conflater(
+        terms,
+        engine.settings.message_types[session.message_type],
+        engine.clock,
+        session.is_behind,
+        engine.flush,
+    )

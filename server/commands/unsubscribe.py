@@ -27,6 +27,8 @@ def handle(session: Session, header: Header, _body: bytes) -> None:
         )
     for sub_id in _ids(header.sub_id, session):
         session.end_subscription(sub_id)
+    for query_id in (header.query_id or "").split(","):
+        session.cancel_query(query_id.strip())
     acknowledge(session, header, "processed")
 
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Protocol, Self, TypeAlias
 
 from server.subscriptions.envelope import Envelope
 
@@ -25,6 +25,9 @@ if TYPE_CHECKING:
 AUTOMATIC_INTERVAL: Final = 0.1
 """Seconds between two looks at whether a client keeps up, where the interval is `auto`."""
 
+Key: TypeAlias = tuple[str, str]
+"""What tells the messages of a subscription apart: the topic, and the values of the key fields."""
+
 
 @dataclass(frozen=True, slots=True)
 class ConflationTerms:
@@ -33,7 +36,7 @@ class ConflationTerms:
     Attributes:
         interval: seconds.
         automatic: whether the interval is stretched while the client does not keep up.
-        keys: the fields that tell messages apart.
+        keys: the fields that tell messages apart; without any it is the SOW key.
     """
 
     interval: float
@@ -41,12 +44,14 @@ class ConflationTerms:
     keys: tuple[Path, ...]
 
 
-@dataclass(slots=True)
-class _Pending:
-    due: float
-    body: bytes
-    envelope: Envelope
-    delivery: Delivery
+class Pending(Protocol):
+    """A message that waits for its interval to pass."""
+
+    def absorb(self, later: Self) -> None:
+        """Become what a later message with the same key makes of it."""
+
+    def release(self) -> None:
+        """Leave for the client."""
 
 
 class Conflater:
@@ -58,6 +63,10 @@ class Conflater:
         clock: tells when.
         is_behind: whether the client has unread data.
         flush: called after messages have been delivered.
+
+    Attributes:
+        received: what the client has, by key, of records that it is to be told about when they go
+            out of focus.
     """
 
     def __init__(
@@ -68,32 +77,28 @@ class Conflater:
         is_behind: Callable[[], bool],
         flush: Callable[[], None],
     ) -> None:
+        self.received: dict[Key, bytes] = {}
         self._terms = terms
-        self._extract: Extractor = message_type.extractor(terms.keys)
+        self._extract: Extractor | None = message_type.extractor(terms.keys) if terms.keys else None
         self._clock = clock
         self._is_behind = is_behind
         self._flush = flush
-        self._pending: dict[tuple[str, str], _Pending] = {}
+        self._pending: dict[Key, tuple[float, Pending]] = {}
         self._cancel: Callable[[], None] | None = None
 
-    def take(self, topic: str, body: bytes, envelope: Envelope, delivery: Delivery) -> None:
-        """Let a message wait, in place of an earlier one with the same key.
+    def key(self, topic: str, body: bytes, sow_key: str | None) -> Key | None:
+        """What a message is conflated by; None if there is nothing that could tell it apart."""
+        if self._extract is not None:
+            return topic, repr(self._extract(body))
+        return None if sow_key is None else (topic, sow_key)
 
-        Args:
-            topic: the message's topic.
-            body: its body.
-            envelope: what is known of it; that of the first message of a key is kept, so that a
-                timestamp tells since when the subscriber has been waiting.
-            delivery: delivers it when the time has come.
-        """
-        key = topic, repr(self._extract(body))
+    def take(self, key: Key, message: Pending) -> None:
+        """Let a message wait, or an earlier one with the same key absorb it."""
         waiting = self._pending.get(key)
         if waiting is not None:
-            waiting.body = body
-            waiting.delivery = delivery
+            waiting[1].absorb(message)
             return
-        due = self._clock.now() + self._terms.interval
-        self._pending[key] = _Pending(due, body, envelope, delivery)
+        self._pending[key] = self._clock.now() + self._terms.interval, message
         if self._cancel is None:
             self._cancel = self._clock.call_later(self._terms.interval, self._deliver_due)
 
@@ -111,13 +116,37 @@ class Conflater:
             self._cancel = self._clock.call_later(self._terms.interval, self._deliver_due)
             return
         while self._pending:
-            key, first = next(iter(self._pending.items()))
-            if first.due > now:
-                self._cancel = self._clock.call_later(first.due - now, self._deliver_due)
+            key, (due, first) = next(iter(self._pending.items()))
+            if due > now:
+                self._cancel = self._clock.call_later(due - now, self._deliver_due)
                 break
             del self._pending[key]
-            first.delivery.deliver((first.body,), first.envelope)
+            first.release()
         self._flush()
+
+
+class _PendingMessage:
+    """A message of a topic that keeps nothing: the last body counts.
+
+    The envelope of the first one is kept, so that a timestamp tells since when the subscriber has
+    been waiting.
+    """
+
+    __slots__ = ("_body", "_delivery", "_envelope")
+
+    def __init__(self, body: bytes, envelope: Envelope, delivery: Delivery) -> None:
+        self._body = body
+        self._envelope = envelope
+        self._delivery = delivery
+
+    def absorb(self, later: Self) -> None:
+        """See `Pending.absorb`."""
+        self._body = later._body
+        self._delivery = later._delivery
+
+    def release(self) -> None:
+        """See `Pending.release`."""
+        self._delivery.deliver((self._body,), self._envelope)
 
 
 class ConflatedDelivery:
@@ -137,6 +166,10 @@ class ConflatedDelivery:
         self._delivery = delivery
 
     def deliver(self, bodies: Sequence[bytes], envelope: Envelope) -> None:
-        """Let messages wait."""
+        """Let messages wait; those that no key tells apart leave at once."""
         for body in bodies:
-            self._conflater.take(self._topic, body, envelope, self._delivery)
+            key = self._conflater.key(self._topic, body, None)
+            if key is None:
+                self._delivery.deliver((body,), envelope)
+            else:
+                self._conflater.take(key, _PendingMessage(body, envelope, self._delivery))

@@ -9,20 +9,13 @@ message is the body's length and, rarely, a few more keys.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import Final, Protocol
 
 from server.subscriptions.envelope import Envelope
 from server.subscriptions.outbox import Outbox
 from server.subscriptions.presentation import Presentation
 from server.wire.framing import frame_head
 from server.wire.header import json_text
-
-if TYPE_CHECKING:
-    from server.hooks import DeliveryWatcher
-    from server.session import Session
-
-Sink = Callable[[str, Sequence[bytes], Envelope], None]
-"""Takes messages inside the server: their topic, their bodies, and what they have in common."""
 
 _MOST_HEADS_KEPT: Final = 1024
 
@@ -128,55 +121,3 @@ class TracedDelivery:
         self._delivery.deliver(bodies, envelope)
         for body in bodies:
             self._trace(body)
-
-
-class WatchedDelivery:
-    """A delivery that somebody inside the server is told of.
-
-    Args:
-        delivery: delivers the messages.
-        watchers: are told.
-        client: to whom the messages go.
-        topic: the topic's name.
-    """
-
-    __slots__ = ("_client", "_delivery", "_topic", "_watchers")
-
-    def __init__(
-        self,
-        delivery: Delivery,
-        watchers: Sequence[DeliveryWatcher],
-        client: Session,
-        topic: str,
-    ) -> None:
-        self._delivery = delivery
-        self._watchers = watchers
-        self._client = client
-        self._topic = topic
-
-    def deliver(self, bodies: Sequence[bytes], envelope: Envelope) -> None:
-        """Deliver, and tell."""
-        self._delivery.deliver(bodies, envelope)
-        for watcher in self._watchers:
-            watcher(self._client, self._topic, bodies, envelope)
-
-
-class SinkDelivery:
-    """Hands messages to somebody inside the server.
-
-    Args:
-        sink: takes them.
-        topic: the topic's name.
-        presentation: the form in which they are wanted.
-    """
-
-    __slots__ = ("_presentation", "_sink", "_topic")
-
-    def __init__(self, sink: Sink, topic: str, presentation: Presentation) -> None:
-        self._sink = sink
-        self._topic = topic
-        self._presentation = presentation
-
-    def deliver(self, bodies: Sequence[bytes], envelope: Envelope) -> None:
-        """Hand messages over."""
-        self._sink(self._topic, self._presentation.present(bodies), envelope)

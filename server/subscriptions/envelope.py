@@ -13,35 +13,54 @@ if TYPE_CHECKING:
 
 
 class Envelope:
-    """Where messages come from, and the header keys that follow from that.
+    """Where messages come from, what their publisher said about them, and the header keys for it.
 
     Args:
         publisher: the connection that they came from; None for messages of the server's own.
-        now: when they were received, in seconds since 1970.
-        correlation_id: the publisher's mark on them.
-
-    Attributes:
         received: when they were received, in seconds since 1970.
         correlation_id: the publisher's mark on them.
+        sow_key: the SOW key that the publisher gave.
+        expiration: how long they are to live, in seconds, 0 for ever; None for the topic's default.
+        delta: whether they hold only the fields that change.
+
+    Attributes:
         keys: header keys that all of them carry, as JSON text, each with its leading comma.
     """
 
-    __slots__ = ("_publisher", "correlation_id", "keys", "received")
+    __slots__ = (
+        "correlation_id",
+        "delta",
+        "expiration",
+        "keys",
+        "publisher",
+        "received",
+        "sow_key",
+    )
 
     def __init__(
-        self, publisher: Session | None, now: float, correlation_id: str | None = None
+        self,
+        publisher: Session | None,
+        received: float,
+        correlation_id: str | None = None,
+        sow_key: str | None = None,
+        expiration: int | None = None,
+        *,
+        delta: bool = False,
     ) -> None:
-        self._publisher = publisher
-        self.received = now
+        self.publisher = publisher
+        self.received = received
         self.correlation_id = correlation_id
-        self.keys = b"" if correlation_id is None else b',"x":' + json_text(correlation_id)
+        self.sow_key = sow_key
+        self.expiration = expiration
+        self.delta = delta
+        self.keys = correlation_key(correlation_id)
         if publisher is not None and publisher.user:
             self.keys += b',"user_id":' + json_text(publisher.user)
 
     @property
     def client_name(self) -> str:
         """The name of the client that published; empty for the server itself."""
-        return "" if self._publisher is None else self._publisher.client_name
+        return "" if self.publisher is None else self.publisher.client_name
 
     @property
     def timestamp_key(self) -> bytes:
@@ -54,14 +73,23 @@ class Envelope:
         context.topic_name = topic
         context.message_size = len(body)
         context.correlation_id = self.correlation_id
-        publisher = self._publisher
+        self.describe_publisher(context)
+        return context
+
+    def describe_publisher(self, context: MessageContext) -> None:
+        """Set what filters may ask about whoever published a message."""
+        publisher = self.publisher
         if publisher is not None:
             context.client_name = publisher.client_name
             context.client_version = publisher.client_version
             context.user = publisher.user
             context.connection_name = publisher.connection_name
             context.remote_address = publisher.address
-        return context
+
+
+def correlation_key(correlation_id: str | None) -> bytes:
+    """The header key for a correlation id, as JSON text with a leading comma; empty for none."""
+    return b',"x":' + json_text(correlation_id) if correlation_id else b""
 
 
 def iso_timestamp(seconds: float) -> str:

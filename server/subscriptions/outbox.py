@@ -4,6 +4,12 @@ Everything that a turn of the event loop has for a connection is collected here 
 write. An outbox that gets its first bytes puts itself on the engine's list of outboxes to flush, so
 that a flush costs as much as there are connections with something to say.
 
+The results of a query take many turns, and must arrive before whatever is written after the query
+began (AMPS User Guide, Overview of SOW Queries). For them a `Reservation` is made: a place in the
+stream that is filled bit by bit, while what is written meanwhile waits behind it.
+
+    leaving now | reservation, filling | behind it | next reservation | behind that
+
 A write is a system call, which costs more than everything else about a short message. While a
 publisher has more to say than one read can take, and what it says goes to many connections in
 crumbs, holding them back for the next read makes a write of several; `is_worth_flushing` tells.
@@ -12,7 +18,8 @@ What is held is bounded by a few kilobytes a connection, and leaves when there i
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections import deque
+from collections.abc import Callable, Iterable
 from typing import Final
 
 _FEW_OUTBOXES: Final = 64
@@ -28,28 +35,93 @@ class Outbox:
         sink: takes the collected bytes; the connection's write.
     """
 
-    __slots__ = ("_chunks", "_sink", "_waiting", "size")
+    __slots__ = ("_last", "_ready", "_reservations", "_sink", "_waiting")
 
     def __init__(self, waiting: list[Outbox], sink: Callable[[bytes], None]) -> None:
         self._waiting = waiting
         self._sink = sink
-        self._chunks: list[bytes] = []
-        self.size = 0
+        self._ready: list[bytes] = []
+        self._last = self._ready  # where bytes join the stream; never empty behind a reservation
+        self._reservations: deque[Reservation] = deque()
 
     def write(self, data: bytes) -> None:
         """Add bytes to what leaves with the next flush."""
-        if not self._chunks:
+        if not self._last:
             self._waiting.append(self)
-        self._chunks.append(data)
-        self.size += len(data)
+        self._last.append(data)
 
     def flush(self) -> None:
-        """Hand everything collected to the connection, in one piece."""
-        chunks = self._chunks
+        """Hand everything that may leave to the connection, in one piece."""
+        chunks = self._ready
         data = chunks[0] if len(chunks) == 1 else b"".join(chunks)
         chunks.clear()
-        self.size = 0
         self._sink(data)
+
+    @property
+    def size(self) -> int:
+        """Bytes that leave with the next flush."""
+        return sum(map(len, self._ready))
+
+    def reserve(self) -> Reservation:
+        """Reserve the place in the stream that has been reached."""
+        reservation = Reservation(self)
+        self._reservations.append(reservation)
+        self._last = reservation.behind
+        return reservation
+
+    def fill(self, reservation: Reservation, data: bytes) -> None:
+        """Add bytes at a reserved place."""
+        if reservation is self._reservations[0]:
+            self._leave((data,))
+        else:
+            reservation.own.append(data)
+
+    def release(self, reservation: Reservation) -> None:
+        """Let leave what waits behind a place that will not be filled any further."""
+        reservation.is_open = False
+        while self._reservations and not self._reservations[0].is_open:
+            first = self._reservations.popleft()
+            self._leave(first.behind)
+            if self._reservations:
+                self._leave(self._reservations[0].own)
+                self._reservations[0].own.clear()
+        if not self._reservations:
+            self._last = self._ready
+
+    def _leave(self, chunks: Iterable[bytes]) -> None:
+        """Let bytes leave with the next flush."""
+        for chunk in chunks:
+            if chunk:
+                if not self._ready:
+                    self._waiting.append(self)
+                self._ready.append(chunk)
+
+
+class Reservation:
+    """A place in the stream of a connection. See `Outbox.reserve`.
+
+    Attributes:
+        own: bytes of this place, while another reservation is before it.
+        behind: bytes that come after this place.
+        is_open: whether more may come at this place.
+    """
+
+    __slots__ = ("_outbox", "behind", "is_open", "own")
+
+    def __init__(self, outbox: Outbox) -> None:
+        self._outbox = outbox
+        self.own: list[bytes] = []
+        self.behind: list[bytes] = [b""]  # not empty: these bytes are not ready to leave
+        self.is_open = True
+
+    def write(self, data: bytes) -> None:
+        """Add bytes at this place."""
+        self._outbox.fill(self, data)
+
+    def close(self) -> None:
+        """Let leave what waits behind; harmless if it has been done."""
+        if self.is_open:
+            self._outbox.release(self)
 
 
 def flush_all(waiting: list[Outbox]) -> None:

@@ -49,11 +49,13 @@ class Presentation:
     Attributes:
         select: the fields that the body is cut down to, None for all of it.
         timestamp: whether the header says when the server received the message.
+        sow_key: whether the header has the SOW key, of messages that have one.
         pretty: makes the body readable, None to leave it as it is.
     """
 
     select: SelectList | None = None
     timestamp: bool = False
+    sow_key: bool = True
     pretty: Callable[[bytes], bytes] | None = None
 
     @property
@@ -63,12 +65,16 @@ class Presentation:
 
     def present(self, bodies: Sequence[bytes]) -> Sequence[bytes]:
         """The bodies in the form that is wanted."""
-        if self.select is not None:
-            bodies = [self.select.apply(body) for body in bodies]
-        if self.pretty is not None:
-            bodies = [self.pretty(body) for body in bodies]
-        return bodies
+        return [self.finish(self.cut(body)) for body in bodies]
+
+    def cut(self, body: bytes) -> bytes:
+        """The fields of a body that are wanted."""
+        return body if self.select is None else self.select.apply(body)
+
+    def finish(self, body: bytes) -> bytes:
+        """A body that holds what is wanted, written as it is wanted."""
+        return body if self.pretty is None else self.pretty(body)
 
 
 AS_PUBLISHED = Presentation()
-"""The form that most subscribers want: bodies verbatim."""
+"""The form that most subscribers want: bodies verbatim, with the SOW key where there is one."""

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from server.expressions.tree import Expr
     from server.session import Session
     from server.subscriptions.conflation import Conflater
-    from server.subscriptions.delivery import Sink
+    from server.subscriptions.sink import Sink
     from server.topics.names import TopicSelector
 
 
@@ -26,6 +26,10 @@ class Subscription:
         filter: what messages must match, None for all.
         presentation: the form in which messages are wanted.
         conflater: lets messages wait for later ones with the same key; None to send them at once.
+        delta: of records that change, only the fields that differ are wanted.
+        no_empties: messages in which no field differs are not wanted.
+        tracks_focus: wants to hear of records that match no more.
+        began_with_query: its client got all records that matched when it was placed.
         sink: takes the messages of a client inside the server; None for a client's connection.
         options: the options of the command, as sent.
     """
@@ -36,6 +40,10 @@ class Subscription:
     filter: Expr | None = None
     presentation: Presentation = AS_PUBLISHED
     conflater: Conflater | None = None
+    delta: bool = False
+    no_empties: bool = False
+    tracks_focus: bool = False
+    began_with_query: bool = False
     sink: Sink | None = None
     options: str | None = None
 

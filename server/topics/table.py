@@ -8,16 +8,22 @@ many of them they are forgotten, which `generation` tells those who hold on to t
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Final
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 from server.security.entitlement import Permission
 from server.subscriptions.subscription import Subscription
+from server.topics.stored import StoredTopic
 from server.topics.topic import Topic
 
 if TYPE_CHECKING:
     from server.expressions import Functions
     from server.message_types.base import MessageType
+    from server.sow.records import Change
+    from server.subscriptions.envelope import Envelope
+    from server.topics.stores import Stores
+
+AnyTopic: TypeAlias = Topic | StoredTopic
 
 _MOST_TOPICS_KEPT: Final = 100_000
 
@@ -28,6 +34,7 @@ class TopicTable:
     Args:
         message_types: the types that topics are scoped to, by name.
         functions: what filters may call.
+        stores: the topics that have records.
         most_kept: how many topics there may be before idle ones are forgotten.
 
     Attributes:
@@ -39,19 +46,21 @@ class TopicTable:
         self,
         message_types: Mapping[str, MessageType],
         functions: Functions,
+        stores: Stores,
         most_kept: int = _MOST_TOPICS_KEPT,
     ) -> None:
         self.generation = 0
         self._message_types = message_types
         self._functions = functions
+        self._stores = stores
         self._most_kept = most_kept
-        self._topics: dict[tuple[str, str], Topic] = {}
+        self._topics: dict[tuple[str, str], AnyTopic] = {}
         self._regex_subscriptions: dict[str, list[Subscription]] = {}
 
     def __len__(self) -> int:
         return len(self._topics)
 
-    def find(self, message_type: str, name: str) -> Topic:
+    def find(self, message_type: str, name: str) -> AnyTopic:
         """Find a topic, making it if need be."""
         topic = self._topics.get((message_type, name))
         return topic if topic is not None else self._add(message_type, name)
@@ -82,7 +91,7 @@ class TopicTable:
         """Have everybody who holds on to topics ask for them, and for permission, once more."""
         self.generation += 1
 
-    def _matching(self, subscription: Subscription) -> list[Topic]:
+    def _matching(self, subscription: Subscription) -> list[AnyTopic]:
         message_type = subscription.session.message_type
         matches = subscription.selector.matches
         return [
@@ -91,15 +100,37 @@ class TopicTable:
             if topic.message_type.name == message_type and matches(topic.name)
         ]
 
-    def _add(self, message_type: str, name: str) -> Topic:
+    def announce(
+        self, message_type: str, changes: Iterable[Change], envelope: Envelope, reason: str
+    ) -> None:
+        """Tell subscribers about changes of records that did not come from a publish.
+
+        Args:
+            message_type: the type of the topics concerned.
+            changes: what happened to records.
+            envelope: where that comes from.
+            reason: why those hear of it whose subscription matches no more.
+        """
+        for change in changes:
+            topic = self.find(message_type, change.topic)
+            if isinstance(topic, StoredTopic):
+                topic.announce(change, envelope, reason)
+
+    def _add(self, message_type: str, name: str) -> AnyTopic:
         if len(self._topics) >= self._most_kept:
             self._forget_idle_topics()
-        topic = Topic(self._message_types[message_type], name, self._functions)
+        topic = self._make(message_type, name)
         self._topics[message_type, name] = topic
         for subscription in self._regex_subscriptions.get(message_type, ()):
             if subscription.selector.matches(name):
                 _attach_if_entitled(topic, subscription)
         return topic
+
+    def _make(self, message_type: str, name: str) -> AnyTopic:
+        sow = self._stores.find(message_type, name)
+        if sow is not None:
+            return StoredTopic(sow, name, self._functions, self._stores)
+        return Topic(self._message_types[message_type], name, self._functions)
 
     def _forget_idle_topics(self) -> None:
         """Forget topics that can be made again as they were: all without literal subscriptions."""
@@ -110,7 +141,7 @@ class TopicTable:
         self.generation += 1
 
 
-def _attach_if_entitled(topic: Topic, subscription: Subscription) -> None:
+def _attach_if_entitled(topic: AnyTopic, subscription: Subscription) -> None:
     """Attach a subscription to one of the topics that its regular expression matches.
 
     Which of them the user may read is asked topic by topic (AMPS User Guide, Entitlement, Regular

@@ -7,21 +7,18 @@ that a message matches; the deliveries for each such set are kept from one messa
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Final
 
 from server.expressions.context import NO_CONTEXT
+from server.subscriptions.audience import Audience
 from server.subscriptions.conflation import ConflatedDelivery
-from server.subscriptions.delivery import (
-    Delivery,
-    DirectDelivery,
-    SinkDelivery,
-    TracedDelivery,
-    WatchedDelivery,
-)
+from server.subscriptions.delivery import Delivery, DirectDelivery, TracedDelivery
 from server.subscriptions.envelope import Envelope
-from server.subscriptions.matching import Filter, FilterSet
+from server.subscriptions.matching import Filter
 from server.subscriptions.presentation import Presentation
+from server.subscriptions.rejection import Rejection
+from server.subscriptions.sink import SinkDelivery, WatchedDelivery
 from server.subscriptions.subscription import Subscription
 
 if TYPE_CHECKING:
@@ -31,8 +28,8 @@ if TYPE_CHECKING:
 _MOST_MATCHES_KEPT: Final = 16_384
 
 
-class Topic:
-    """One topic of one message type.
+class Topic(Audience):
+    """One topic of one message type; it is nothing but its audience.
 
     Args:
         message_type: the type that it is scoped to.
@@ -40,56 +37,29 @@ class Topic:
         functions: what filters may call.
     """
 
-    __slots__ = (
-        "_filtered",
-        "_filters",
-        "_subscriptions",
-        "_to_all",
-        "_to_matching",
-        "message_type",
-        "name",
-    )
+    __slots__ = ("_filtered", "_to_all", "_to_matching")
+
+    keeps_messages = False
+    """Whether messages go on stable storage."""
 
     def __init__(self, message_type: MessageType, name: str, functions: Functions) -> None:
-        self.message_type = message_type
-        self.name = name
-        self._subscriptions: dict[Subscription, Filter | None] = {}
-        self._filters = FilterSet(message_type, functions)
+        super().__init__(message_type, name, functions)
         self._to_all: list[Delivery] | None = []  # None when subscriptions have changed
         self._to_matching: dict[tuple[Filter, ...], list[Delivery]] = {}
         self._filtered: list[Subscription] = []  # of connections that have any filter here
 
-    @property
-    def has_literal_subscription(self) -> bool:
-        """Whether somebody subscribed to this very topic, and not to a pattern that it matches."""
-        return any(not subscription.selector.is_regex for subscription in self._subscriptions)
-
-    def attach(self, subscription: Subscription) -> None:
-        """Deliver messages to a subscription from now on."""
-        expr = subscription.filter
-        self._subscriptions[subscription] = None if expr is None else self._filters.add(expr)
+    def _changed(self) -> None:
         self._to_all = None
 
-    def detach(self, subscription: Subscription) -> None:
-        """Deliver no more messages to a subscription, if it is attached."""
-        if subscription not in self._subscriptions:
-            return
-        filter_ = self._subscriptions.pop(subscription)
-        if filter_ is not None:
-            self._filters.remove(filter_)
-        self._to_all = None
-
-    @property
-    def has_subscriptions(self) -> bool:
-        """Whether a message could go to anybody."""
-        return bool(self._subscriptions)
-
-    def publish(self, bodies: Sequence[bytes], envelope: Envelope) -> None:
+    def publish(self, bodies: Sequence[bytes], envelope: Envelope) -> Sequence[Rejection]:
         """Deliver messages to every subscription that they match.
 
         Args:
             bodies: the bodies of one or more messages, in order.
             envelope: what they have in common.
+
+        Returns:
+            What was not published; here that is nothing.
         """
         to_all = self._to_all
         if to_all is None:
@@ -98,6 +68,11 @@ class Topic:
             delivery.deliver(bodies, envelope)
         if self._filters:
             self._publish_filtered(bodies, envelope)
+        return ()
+
+    def when_stored(self, then: Callable[[], None]) -> None:
+        """Call back at once: there is nothing to be stored."""
+        then()
 
     def _publish_filtered(self, bodies: Sequence[bytes], envelope: Envelope) -> None:
         match, known = self._filters.match, self._to_matching
@@ -114,16 +89,9 @@ class Topic:
                 delivery.deliver((body,), envelope)
 
     def _prepare(self) -> list[Delivery]:
-        filtering = {
-            subscription.session.number
-            for subscription, filter_ in self._subscriptions.items()
-            if filter_ is not None
-        }
-        self._filtered = [one for one in self._subscriptions if one.session.number in filtering]
+        unfiltered, self._filtered = self._by_connection()
         self._to_matching.clear()
-        self._to_all = self._deliveries(
-            one for one in self._subscriptions if one.session.number not in filtering
-        )
+        self._to_all = self._deliveries(unfiltered)
         return self._to_all
 
     def _prepare_for(self, matched: tuple[Filter, ...]) -> list[Delivery]:
@@ -137,18 +105,16 @@ class Topic:
 
     def _deliveries(self, subscriptions: Iterable[Subscription]) -> list[Delivery]:
         """Group subscriptions that can share a delivery: equal in connection and presentation."""
-        apart: list[Delivery] = []
+        conflated: list[Delivery] = []
         groups: dict[tuple[int, Presentation], list[Subscription]] = {}
         for subscription in subscriptions:
             if subscription.conflater is not None:
                 delivery = self._delivery_for([subscription])
-                apart.append(ConflatedDelivery(subscription.conflater, self.name, delivery))
-            elif subscription.sink is not None:
-                apart.append(self._delivery_for([subscription]))
+                conflated.append(ConflatedDelivery(subscription.conflater, self.name, delivery))
             else:
                 key = subscription.session.number, subscription.presentation
                 groups.setdefault(key, []).append(subscription)
-        return [self._delivery_for(group) for group in groups.values()] + apart
+        return [self._delivery_for(group) for group in groups.values()] + conflated
 
     def _delivery_for(self, group: Sequence[Subscription]) -> Delivery:
         first, session = group[0], group[0].session

@@ -6,7 +6,8 @@
 `FrameReader` takes whatever a socket had and hands out complete frames, many at once. It finds
 the end of a header by its first closing brace, which is right for every header that has no brace
 within a string; the few others are found out when the header is decoded, and
-`split_at_header_end` divides them with care.
+`split_at_header_end` divides them with care. Most publishers repeat one header: once it has come
+twice, a frame that begins with it needs no search, and shares the header, whose hash is known.
 """
 
 from __future__ import annotations
@@ -78,6 +79,8 @@ class FrameReader:
     def _split(self, chunk: bytes) -> list[Frame]:
         frames: list[Frame] = []
         append, find, length_at, limit = frames.append, chunk.find, _LENGTH.unpack_from, self._limit
+        begins = chunk.startswith
+        header, header_length, repeats = b"", 0, False  # of the frame before
         size = len(chunk)
         position = 0
         while size - position >= 4:
@@ -93,13 +96,19 @@ class FrameReader:
             if end > size:
                 self._wait_for(end - size, chunk, position)
                 return frames
-            body_start = find(b"}", start, end) + 1
-            if body_start == 0 or chunk[start] != _OPENING_BRACE:
-                self.error = FrameError(
-                    f"a frame without a header: {chunk[start : min(end, start + 32)]!r}"
-                )
-                return frames
-            append((chunk[start:body_start], chunk[body_start:end]))
+            if repeats and begins(header, start, end):
+                body_start = start + header_length
+            else:
+                body_start = find(b"}", start, end) + 1
+                if body_start == 0 or chunk[start] != _OPENING_BRACE:
+                    self.error = FrameError(
+                        f"a frame without a header: {chunk[start : min(end, start + 32)]!r}"
+                    )
+                    return frames
+                found = chunk[start:body_start]
+                repeats = found == header
+                header, header_length = found, len(found)
+            append((header, chunk[body_start:end]))
             position = end
         if position < size:
             self._wait_for(4 - (size - position), chunk, position)

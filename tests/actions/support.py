@@ -104,6 +104,15 @@ class Bench:
         """Run the first action once."""
         self.run(lambda: self.actions[0].post(values))
 
+    def post_all(self, events: Sequence[dict[str, bytes]]) -> None:
+        """Have the first action run for several events that come at once."""
+
+        def post() -> None:
+            for values in events:
+                self.actions[0].post(values)
+
+        self.run(post)
+
     def echoes(self) -> list[str]:
         """What actions have echoed."""
         return [

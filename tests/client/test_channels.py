@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import socket
 import ssl
+import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -115,12 +116,30 @@ def test_a_server_that_agrees_to_no_websocket_is_told(new_client: NewClient, way
     asyncio.run(scenario())
 
 
-@pytest.mark.parametrize("answer", [b"HTTP/1.1 200 OK\r\n\r\n", b"\x00\x00\x00\x02{}\r\n\r\n"])
+@pytest.mark.parametrize(
+    "answer", [b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n", b"\x00\x00\x00\x02{}\r\n\r\n"]
+)
 def test_a_peer_that_speaks_something_else_is_no_websocket(answer: bytes) -> None:
     channel = WebsocketChannel(parse_uri("ws://h:1/amps"))
     channel.open()
-    with pytest.raises(ConnectError, match="at h:1: no websocket"):
+    with pytest.raises(ProtocolError, match="no websocket"):
         list(channel.decode(answer))
+
+
+def test_a_server_that_hangs_up_instead_of_answering_is_told(new_client: NewClient) -> None:
+    async def scenario() -> None:
+        with socket.create_server(("127.0.0.1", 0)) as listener:
+            port = listener.getsockname()[1]
+
+            def hang_up() -> None:
+                listener.accept()[0].close()
+
+            threading.Thread(target=hang_up, daemon=True).start()
+            async with new_client() as client:
+                with pytest.raises(ConnectError, match=f"Unable to connect to AMPS at .*:{port}"):
+                    await client.connect(f"ws://127.0.0.1:{port}/amps")
+
+    asyncio.run(scenario())
 
 
 def test_a_unix_socket_that_is_not_there_is_told(new_client: NewClient, tmp_path: Path) -> None:

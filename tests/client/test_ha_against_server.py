@@ -10,7 +10,16 @@ from pathlib import Path
 
 import pytest
 
-from client import AsyncClient, AsyncHAClient, Backoff, ConnectionEvent, ConnectionState
+from client import (
+    AsyncClient,
+    AsyncHAClient,
+    Backoff,
+    CommandError,
+    ConnectionEvent,
+    ConnectionState,
+    InvalidTopicError,
+    StoredMessage,
+)
 from tests.client.shells import HA_SHELLS
 from tests.support.server import CONFIGURATION, RunningServer, free_port, running_configuration
 
@@ -104,6 +113,34 @@ def test_a_second_server_takes_over_from_one_that_is_killed(
                 assert (await anext(stream)).text == "{}"
 
     asyncio.run(scenario())
+
+
+def test_messages_that_the_server_refuses_are_told_one_by_one(
+    new_client: NewHAClient, tmp_path: Path
+) -> None:
+    port = free_port()
+    told: list[tuple[int, bytes, str]] = []
+
+    def note(message: StoredMessage, error: CommandError) -> None:
+        told.append((message.sequence, message.body, error.reason))
+
+    async def scenario() -> None:
+        uri = f"tcp://127.0.0.1:{port}/amps/json"
+        with server_at(tmp_path, port):
+            async with new_client([uri], timeout=SECONDS, on_refused=note) as client:
+                await client.connect()
+                for topic in ("t", "/AMPS/mine", "t"):
+                    await client.publish(topic, topic.encode())
+                with pytest.raises(InvalidTopicError):
+                    await client.confirmed_publish("/AMPS/mine", b"confirmed")
+                await client.flush()
+                assert len(client.publish_store) == 0
+
+    asyncio.run(scenario())
+    assert told == [
+        (2, b"/AMPS/mine", "invalid topic"),
+        (4, b"confirmed", "invalid topic"),
+    ]
 
 
 def _made(directory: Path) -> Path:

@@ -259,7 +259,7 @@ def test_every_synonym_of_the_schema_is_renamed(path: str, file: Path) -> None:
 def test_an_element_and_its_synonym_are_the_same_element(file: Path) -> None:
     _, problems = check(file, instance(TOPIC.format("<Topic>u</Topic>")))
     assert problems == [
-        "amps.xml:3: error: Topic/Name: given twice: it is already at amps.xml:3",
+        "amps.xml:3: error: Topic/Topic: given twice: it is already at amps.xml:3 as Name",
     ]
 
 

@@ -91,6 +91,45 @@ def test_what_is_published_is_printed_by_a_subscriber(
     assert (subscriber.returncode, complaint_bytes) == (130, b"")
 
 
+def test_every_tag_of_a_format_is_filled_in_as_far_as_the_server_says_it(
+    server: RunningServer, at: list[str]
+) -> None:
+    tags = "{command}|{data}|{length}|{topic}|{timestamp}|{bookmark}{correlation_id}{expiration}"
+    rest = "{lease_period}{sowkey}"
+    subscriber = start("subscribe", *at, "-topic", "tagged", "-format", tags + rest, "-delta")
+    assert subscriber.stdout is not None
+    assert server.logs("tagged")
+    assert spark("publish", *at, "-topic", "tagged", "-delta", data=b'{"id":1}\n')[0] == 0
+    line = subscriber.stdout.readline().decode()
+    assert re.fullmatch(r'publish\|{"id":1}\|8\|tagged\|\d{8}T\d{6}\.\d+Z\|\n', line)
+    subscriber.kill()
+    subscriber.communicate()
+
+
+def test_compressed_connections_carry_the_same(server: RunningServer, at: list[str]) -> None:
+    at = [*at, "-uriopts", "compression=zlib&tcp_nodelay=true"]
+    subscriber = start("subscribe", *at, "-topic", "pressed", "-filter", "/id > 1", "-backlog", "2")
+    assert subscriber.stdout is not None
+    assert server.logs("pressed")
+    data = b'{"id":1}\x01{"id":2}'
+    assert spark("publish", *at, "-topic", "pressed", "-delimiter", "1", data=data)[0] == 0
+    assert subscriber.stdout.readline() == b'{"id":2}\n'
+    subscriber.kill()
+    subscriber.communicate()
+
+
+def test_a_unix_socket_is_named_by_its_path(tmp_path: Path) -> None:
+    path = tmp_path / "amps.sock"
+    transport = (
+        "<Transport><Name>local</Name><Type>amps-unix</Type>"
+        f"<Protocol>amps</Protocol><FileName>{path}</FileName></Transport>"
+    )
+    with running_server(tmp_path, transports=transport):
+        code, said, _ = spark("ping", "-urischeme", "unix", "-server", str(path), "-type", "json")
+    line = f"Successfully connected to unix://{getpass.getuser()}@{path}?message_type=json\n"
+    assert (code, said) == (0, line)
+
+
 def test_nothing_to_publish_is_no_mistake(at: list[str]) -> None:
     code, said, _ = spark("publish", *at, "-topic", "chaos")
     assert (code, said) == (0, "total messages published: 0 (0.00/s)\n")
@@ -261,7 +300,7 @@ COMPLAINTS = [
     (["help", "xyz"], 2, "unknown command xyz; known are ping, publish"),
     (["ping", "-sever", "h:1"], 2, "spark ping: unknown option -sever; did you mean -server?"),
     (["ping", "-server", "h"], 1, "expected host:port"),
-    (["ping", "-server", "h:1", "-urischeme", "protected"], 1, "tcp:// or tcps://"),
+    (["ping", "-server", "h:1", "-urischeme", "protected"], 1, "tcp://, tcps://"),
     (["ping", "-server", "h:1", "-authenticator", "com.x.Factory"], 2, "module:factory"),
     (["ping", "-server", "h:1", "-authenticator", "os:nothing"], 2, "has no attribute"),
     (["ping", "-server", "h:1", "-authenticator", "os:getpid"], 2, "no client.Authenticator"),

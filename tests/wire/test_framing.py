@@ -28,7 +28,8 @@ def cut(stream: bytes, cuts: list[int]) -> list[bytes]:
 def test_frames_survive_any_cutting(
     messages: list[tuple[dict[str, str], bytes]], cuts: list[int]
 ) -> None:
-    """Headers with braces and quotes in their strings, bodies of any bytes, cuts anywhere."""
+    """Headers with braces and quotes in their strings, repeated; any bodies, cuts anywhere."""
+    messages = [(header, body[:end]) for header, body in messages for end in (None, None, 1, 0)]
     stream = b"".join(frame(json.dumps(header).encode(), body) for header, body in messages)
     reader = FrameReader()
     frames = [one for piece in cut(stream, cuts) for one in reader.feed(piece)]

@@ -27,7 +27,7 @@ def connect(settings: Settings, server: str) -> Client:
 
     Args:
         settings: the command line.
-        server: host:port, perhaps with user:password@ before it.
+        server: host:port or the path of a socket, perhaps with user:password@ before it.
 
     Raises:
         UsageError: the options make no usable connection.
@@ -38,7 +38,7 @@ def connect(settings: Settings, server: str) -> Client:
     client = Client(
         f"spark-{getpass.getuser()}-{uuid.uuid4().hex[:12]}",
         authenticator=_authenticator(settings.authenticator),
-        ssl_context=_ssl_context() if uri.scheme == "tcps" else None,
+        ssl_context=_ssl_context() if uri.is_encrypted else None,
     )
     client.connect(uri)
     try:
@@ -66,7 +66,11 @@ def server_uri(settings: Settings, server: str) -> ServerUri:
     scheme = settings.urischeme or ("tcps" if settings.secure else "tcp")
     user = "" if "@" in server else f"{getpass.getuser()}@"
     path = f"/amps/{settings.type}" if settings.type else "/amps"
-    query = f"?{settings.uriopts}" if settings.uriopts else ""
+    parameters = [settings.uriopts] if settings.uriopts else []
+    if scheme == "unix":  # the path is that of the socket
+        path = ""
+        parameters += [f"message_type={settings.type}"] if settings.type else []
+    query = f"?{'&'.join(parameters)}" if parameters else ""
     return parse_uri(f"{scheme}://{user}{server}{path}{query}")
 
 

@@ -157,8 +157,13 @@ OPTIONS: Final[Mapping[str, Option]] = {
     "type": Option(
         ("message type, such as json; needed where the", "transport accepts more than one")
     ),
-    "uriopts": Option(("connection parameters, such as tcp_nodelay=true",)),
-    "urischeme": Option(("URI scheme, tcp or tcps; it overrides -secure",)),
+    "uriopts": Option(("connection parameters, such as tcp_nodelay=true", "or compression=zlib")),
+    "urischeme": Option(
+        (
+            "URI scheme: tcp, tcps, ws, wss, or unix, where",
+            "-server is the path of a socket; it overrides -secure",
+        )
+    ),
 }
 
 _SYNONYMS: Final = {"prot": "proto"}

@@ -1,0 +1,118 @@
+"""Begins queries: what sow and the commands that query and subscribe have in common."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from itertools import count
+from typing import TYPE_CHECKING
+
+from server.commands.acks import success, wants
+from server.queries.run import Part, QueryRun, ResultForm, Totals
+from server.sow.query import QuerySpec
+from server.sow.records import to_nanoseconds
+
+if TYPE_CHECKING:
+    from server.commands.query_terms import QueryTerms
+    from server.expressions.tree import Expr
+    from server.session import Session
+    from server.sow.query import Query
+    from server.sow.records import Record
+    from server.subscriptions.presentation import Presentation
+    from server.topics.stores import Selected
+    from server.wire.header import Header
+
+
+class QueryCommand:
+    """A query command about to begin.
+
+    Args:
+        session: the connection that sent it.
+        header: its header.
+        terms: what it asks for.
+        presentation: the form in which records are wanted.
+        sub_id: the subscription that goes with it, None for a query alone.
+
+    Attributes:
+        query_id: the id that its results carry.
+    """
+
+    def __init__(
+        self,
+        session: Session,
+        header: Header,
+        terms: QueryTerms,
+        presentation: Presentation,
+        sub_id: str | None = None,
+    ) -> None:
+        self._session = session
+        self._header = header
+        self._terms = terms
+        self._presentation = presentation
+        self._sub_id = sub_id
+        self._now = to_nanoseconds(session.engine.clock.now())
+        self.query_id = header.query_id or header.command_id or sub_id or ""
+
+    def begin(
+        self,
+        topics: Sequence[Selected],
+        wanted: Callable[[Record], bool] | None = None,
+        sent: Callable[[Record], None] | None = None,
+        leavers: Callable[[QueryRun], Sequence[Part]] | None = None,
+    ) -> None:
+        """Begin to send results.
+
+        Args:
+            topics: what is queried, in the order of the results.
+            wanted: whether to send a record that was found; None to send all.
+            sent: told of every record that is sent.
+            leavers: makes queries of what the client is to hear of after the results.
+        """
+        form = ResultForm(self.query_id, self._terms.batch_size, self._presentation)
+        run = QueryRun(self._session, form, self._sub_id)
+        chosen = self._chosen(len(topics))
+
+        def take(record: Record) -> bool:
+            if (wanted is not None and not wanted(record)) or not chosen():
+                return False
+            run.batches.add(record)
+            if sent is not None:
+                sent(record)
+            return True
+
+        results = [Part(self._query(selected, len(topics)), take) for selected in topics]
+        run.begin(results, leavers(run) if leavers is not None else (), self._acks)
+
+    def matching(self, selected: Selected, filter_: Expr | None) -> Query:
+        """A query of the same moment for all records that match another filter."""
+        return selected.sow.query(QuerySpec(filter=filter_, topics=selected.names), self._now)
+
+    def _query(self, selected: Selected, topics: int) -> Query:
+        terms = self._terms
+        top_n, skip_n = terms.top_n, terms.skip_n
+        if topics > 1 and top_n is not None:
+            top_n, skip_n = top_n + skip_n, 0  # the rest is decided for all topics together
+        spec = QuerySpec(
+            filter=terms.filter,
+            keys=terms.keys,
+            order_by=terms.order_by,
+            top_n=top_n,
+            skip_n=skip_n,
+            topics=selected.names,
+        )
+        return selected.sow.query(spec, self._now)
+
+    def _chosen(self, topics: int) -> Callable[[], bool]:
+        """Tells of each record of several topics whether it is among those between skip and top."""
+        terms = self._terms
+        if topics <= 1 or terms.top_n is None:
+            return lambda: True
+        wanted = range(terms.skip_n, terms.skip_n + terms.top_n)
+        position = count()
+        return lambda: next(position) in wanted
+
+    def _acks(self, totals: Totals) -> Iterable[Header]:
+        keys = {"query_id": self.query_id, "sub_id": self._sub_id}
+        if wants(self._header, "completed"):
+            yield success(self._header, "completed", **keys)
+        if wants(self._header, "stats"):
+            yield success(self._header, "stats", **keys, **totals._asdict())

@@ -1,0 +1,101 @@
+"""What a query asks for: the parts that sow and the commands that query and subscribe share.
+
+Sources: AMPS User Guide, Managing Result Sets; AMPS Command Reference, sow command.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from server.commands.options import option_refusal
+from server.commands.refusal import CommandRefused
+from server.commands.selection import read_filter
+from server.expressions import ExpressionError, parse_order_by
+
+if TYPE_CHECKING:
+    from server.expressions.tree import Expr, OrderTerm
+    from server.session import Session
+    from server.wire.header import Header
+
+_LARGEST_BATCH: Final = 10_000
+
+
+@dataclass(frozen=True, slots=True)
+class QueryTerms:
+    """Which records are wanted, how many, and in which order.
+
+    Attributes:
+        filter: the content filter, None for all records.
+        keys: the SOW keys of the records, None for any.
+        order_by: the order; none if empty.
+        top_n: how many records at most, None for all.
+        skip_n: how many of the first to leave out.
+        batch_size: how many records to send in one frame.
+    """
+
+    filter: Expr | None
+    keys: tuple[str, ...] | None
+    order_by: tuple[OrderTerm, ...]
+    top_n: int | None
+    skip_n: int
+    batch_size: int
+
+
+def read_query_terms(session: Session, header: Header, options: Mapping[str, str]) -> QueryTerms:
+    """Read what a query asks for.
+
+    Args:
+        session: the connection that sent it.
+        header: the command's header.
+        options: its options, split.
+
+    Raises:
+        CommandRefused: a part of it cannot be used.
+    """
+    top_n = _count("top_n", options, header.top_n)
+    skip_n = _count("skip_n", options, header.skip_n)
+    if skip_n is not None and top_n is None:
+        raise option_refusal("skip_n", "it goes with top_n only")
+    batch_size = 1 if header.batch_size is None else header.batch_size
+    if not 1 <= batch_size <= _LARGEST_BATCH:
+        raise CommandRefused(
+            "invalid batch size", f"{batch_size} records: expected 1 to {_LARGEST_BATCH}"
+        )
+    return QueryTerms(
+        read_filter(session, header),
+        read_keys(header),
+        _order_by(header),
+        top_n,
+        skip_n or 0,
+        batch_size,
+    )
+
+
+def read_keys(header: Header) -> tuple[str, ...] | None:
+    """The SOW keys that a command names; None if it names none."""
+    if not header.sow_keys:
+        return None
+    return tuple(key for text in header.sow_keys.split(",") if (key := text.strip()))
+
+
+def _count(name: str, options: Mapping[str, str], given: int | None) -> int | None:
+    """A number that stands among the options, or in a header of its own."""
+    text = options.get(name)
+    if text is not None:
+        if not (text.isascii() and text.isdigit()):
+            raise option_refusal(name, f"expected a number of records and not {text!r}")
+        return int(text)
+    if given is not None and given < 0:
+        raise option_refusal(name, f"expected a number of records and not {given}")
+    return given
+
+
+def _order_by(header: Header) -> tuple[OrderTerm, ...]:
+    if not header.order_by or not header.order_by.strip():
+        return ()
+    try:
+        return parse_order_by(header.order_by)
+    except ExpressionError as error:
+        raise CommandRefused("invalid orderby", str(error)) from None

@@ -1,0 +1,78 @@
+"""Which messages or records a command is about: topics and content filter."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from server.commands.refusal import CommandRefused
+from server.expressions import ExpressionError, Kind, conjuncts, parse
+from server.expressions.tree import And, Call, In, Literal
+from server.security.entitlement import Permission
+from server.topics.names import TopicError, TopicSelector, select_topics
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from server.expressions.tree import Expr
+    from server.session import Session
+    from server.topics.stores import Selected
+    from server.wire.header import Header
+
+
+def read_topic(session: Session, header: Header, options: Mapping[str, str]) -> TopicSelector:
+    """Read which topics a command is about.
+
+    Raises:
+        CommandRefused: the topic is missing, or is no valid regular expression.
+    """
+    literal = "non_regex_topic" in options or not session.engine.settings.regex_topics
+    try:
+        return select_topics(header.topic or "", literal=literal)
+    except TopicError as error:
+        reason = "bad regex topic" if header.topic else "invalid topic"
+        raise CommandRefused(reason, str(error)) from None
+
+
+def read_filter(session: Session, header: Header) -> Expr | None:
+    """Read a command's content filter; None if it has none.
+
+    Raises:
+        CommandRefused: it is no valid filter.
+    """
+    text = header.filter
+    if text is None or not text.strip():
+        return None
+    try:
+        return parse(text, Kind.FILTER, session.engine.settings.functions)
+    except ExpressionError as error:
+        raise CommandRefused("bad filter", str(error)) from None
+
+
+def restricted_to(filter_: Expr | None, keys: Iterable[str] | None) -> Expr | None:
+    """A filter that lets only the records with some SOW keys through; None for all keys."""
+    if keys is None:
+        return filter_
+    test = In(Call("SOW_KEY", ()), tuple(map(Literal, keys)))
+    return test if filter_ is None else And((test, *conjuncts(filter_)))
+
+
+def require_topic(session: Session, permission: Permission, selector: TopicSelector) -> None:
+    """Refuse the command at hand unless the user may do this to the topic that it names.
+
+    Of the topics that a regular expression matches, those that the user may not touch are passed
+    over.
+
+    Raises:
+        CommandRefused: the user may not.
+    """
+    if not selector.is_regex:
+        session.require(permission, selector.text)
+
+
+def records_of(session: Session, permission: Permission, selector: TopicSelector) -> list[Selected]:
+    """The topics with records that a command is about, and that the user may touch."""
+    return [
+        selected
+        for selected in session.engine.stores.select(session.message_type, selector)
+        if not selector.is_regex or session.may(permission, selected.sow.spec.name)
+    ]

@@ -1,0 +1,142 @@
+"""Opens the topics with records: files, key generators, indexes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+from server.provision import ProvisionError
+from server.sow.chain_file import DamagedChainFileError
+from server.sow.chaining import ChainingKeys
+from server.sow.commit import GroupCommit
+from server.sow.file_store import open_store
+from server.sow.key_errors import KeyModuleError
+from server.sow.key_modules import create_key_generator
+from server.sow.memory_store import MemoryStore
+from server.sow.slab_file import FileInUseError
+from server.sow.topic import SowTopic
+
+if TYPE_CHECKING:
+    from config_schema.spec import InstanceSpec, TopicSpec
+    from server.engine import Log
+    from server.expressions import Functions
+    from server.message_types.base import MessageType
+    from server.sow.keys import KeySource
+    from server.sow.store import RecordStore
+    from server.topics.stores import Commit
+
+
+class OpenTopic(NamedTuple):
+    """A topic with records, ready for use.
+
+    Attributes:
+        sow: the topic.
+        commit: asks for everything so far to be put on stable storage.
+        close: lets go of its files.
+    """
+
+    sow: SowTopic
+    commit: Commit
+    close: Callable[[], None]
+
+
+class TopicOpener:
+    """Opens the topics of one instance.
+
+    Args:
+        spec: the instance.
+        message_types: its message types, by name.
+        functions: what expressions may call.
+        committer: the thread that synchronises files.
+        log: where recovery is described, and failures to synchronise.
+    """
+
+    def __init__(
+        self,
+        spec: InstanceSpec,
+        message_types: Mapping[str, MessageType],
+        functions: Functions,
+        committer: GroupCommit,
+        log: Log,
+    ) -> None:
+        self._libraries = {module.name: module.library for module in spec.modules}
+        self._message_types = message_types
+        self._functions = functions
+        self._committer = committer
+        self._log = log
+
+    def open(self, spec: TopicSpec) -> OpenTopic:
+        """Open one topic, and recover its records.
+
+        Raises:
+            ProvisionError: a file or module cannot be used.
+        """
+        message_type = self._message_types[spec.message_type]
+        generator = self._generator(spec, message_type)
+        store = self._store(spec)
+        sow = SowTopic(spec, message_type, store, self._functions, generator)
+        for _ in sow.table.build_indexes():
+            pass
+        if isinstance(generator, ChainingKeys):
+
+            def close() -> None:
+                store.close()
+                generator.file.close()
+
+            commit = partial(self._commit_with_chains, spec, store, generator)
+            return OpenTopic(sow, commit, close)
+        return OpenTopic(sow, store.commit, store.close)
+
+    def _generator(self, spec: TopicSpec, message_type: MessageType) -> KeySource | None:
+        use = spec.key_generator
+        if use is None:
+            return None
+        options: dict[str, Sequence[str]] = {
+            option.name: use.options.all(option.name) for option in use.options
+        }
+        library = self._libraries.get(use.module, use.module)
+        try:
+            return create_key_generator(library, spec.name, message_type, options)
+        except (KeyModuleError, DamagedChainFileError, OSError) as error:
+            raise ProvisionError(use, f"key generator {use.module}: {error}") from None
+
+    def _store(self, spec: TopicSpec) -> RecordStore:
+        if spec.file_name is None:
+            return MemoryStore()
+        failed = partial(self._not_synchronised, spec)
+        try:
+            store, recovery = open_store(
+                Path(spec.file_name),
+                self._committer,
+                failed,
+                topic=spec.name,
+                pattern=spec.pattern is not None,
+                slab_size=spec.slab_size,
+                initial_slabs=spec.initial_slab_count,
+            )
+        except (FileInUseError, OSError) as error:
+            raise ProvisionError(spec, f"SOW topic {spec.name}: {error}") from None
+        about = {"topic": spec.name, "message_type": spec.message_type}
+        if recovery.damage is not None:
+            self._log.emit("15-0009", **about, damage=recovery.damage, path=recovery.set_aside)
+        if recovery.lost_bytes:
+            self._log.emit("15-0010", **about, lost_bytes=recovery.lost_bytes)
+        self._log.emit("15-0008", **about, records=recovery.records)
+        return store
+
+    def _commit_with_chains(
+        self,
+        spec: TopicSpec,
+        store: RecordStore,
+        generator: ChainingKeys,
+        then: Callable[[], None] | None = None,
+    ) -> None:
+        """Commit the chains of ids first: records must not have keys that nobody can make again."""
+        generator.file.commit(
+            self._committer, lambda: store.commit(then), partial(self._not_synchronised, spec)
+        )
+
+    def _not_synchronised(self, spec: TopicSpec, error: OSError) -> None:
+        self._log.emit("15-0012", topic=spec.name, reason=error)

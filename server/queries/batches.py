@@ -1,0 +1,75 @@
+"""The frames that records of a query are sent in.
+
+A frame holds up to as many records as the client asked for, of one topic: a header with what is
+common to them, then each record's own header and body. A frame leaves when it is full.
+
+Source: AMPS Command Reference, sow: Content from Server.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from server.sow.records import to_seconds
+from server.subscriptions.envelope import correlation_key, iso_timestamp
+from server.wire.framing import frame
+from server.wire.header import json_text
+
+if TYPE_CHECKING:
+    from server.sow.records import Record
+    from server.subscriptions.presentation import Presentation
+
+
+class BatchWriter:
+    """Frames the records of one query.
+
+    Args:
+        query_id: the query's id.
+        batch_size: how many records a frame holds at most.
+        presentation: the form in which they are wanted.
+        send: takes the frames.
+    """
+
+    __slots__ = ("_batch_size", "_presentation", "_query_id", "_records", "_send", "_topic")
+
+    def __init__(
+        self,
+        query_id: str,
+        batch_size: int,
+        presentation: Presentation,
+        send: Callable[[bytes], None],
+    ) -> None:
+        self._query_id = json_text(query_id)
+        self._batch_size = batch_size
+        self._presentation = presentation
+        self._send = send
+        self._topic = ""
+        self._records: list[bytes] = []
+
+    def add(self, record: Record) -> None:
+        """Add a record to the frame at hand."""
+        if record.topic != self._topic:
+            self.finish()
+            self._topic = record.topic
+        presentation = self._presentation
+        body = presentation.finish(presentation.cut(record.body))
+        timestamp = b""
+        if presentation.timestamp:
+            timestamp = b',"ts":"%b"' % iso_timestamp(to_seconds(record.timestamp)).encode()
+        header = b'"l":%d%b%b}' % (len(body), correlation_key(record.correlation_id), timestamp)
+        key = b'"k":%b,' % json_text(record.key) if presentation.sow_key else b""
+        self._records.append(b"{%b%b%b" % (key, header, body))
+        if len(self._records) == self._batch_size:
+            self.finish()
+
+    def finish(self) -> None:
+        """Send what is there."""
+        if self._records:
+            header = b'{"c":"sow","query_id":%b,"t":%b,"bs":%d}' % (
+                self._query_id,
+                json_text(self._topic),
+                len(self._records),
+            )
+            self._send(frame(header, b"".join(self._records)))
+            self._records.clear()

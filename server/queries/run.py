@@ -1,0 +1,154 @@
+"""One query command under way.
+
+The query sees the state at the moment of the command, however long it takes: all its parts, one for
+each topic, are opened at once. Its results stand in the client's stream where the command stood;
+what else is sent to the client waits behind them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, NamedTuple
+
+from server.queries.batches import BatchWriter
+from server.subscriptions.outbox import Reservation
+from server.wire.framing import frame
+from server.wire.header import Header, encode_header
+
+if TYPE_CHECKING:
+    from server.session import Session
+    from server.sow.query import Query
+    from server.sow.records import Record
+    from server.subscriptions.presentation import Presentation
+
+
+class Totals(NamedTuple):
+    """What a query came to.
+
+    Attributes:
+        topic_matches: the records that were tested.
+        matches: those that match.
+        records_returned: those that were sent.
+    """
+
+    topic_matches: int
+    matches: int
+    records_returned: int
+
+
+class Part(NamedTuple):
+    """A query of one topic.
+
+    Attributes:
+        query: the query.
+        take: what is done with a record that it finds; whether that was to send it as a result.
+    """
+
+    query: Query
+    take: Callable[[Record], bool]
+
+
+class ResultForm(NamedTuple):
+    """How results are sent.
+
+    Attributes:
+        query_id: the id that all frames carry.
+        batch_size: how many records a frame holds at most.
+        presentation: the form in which records are wanted.
+    """
+
+    query_id: str
+    batch_size: int
+    presentation: Presentation
+
+
+class QueryRun:
+    """A query command from its beginning to the end of its results.
+
+    Args:
+        session: the connection that asked.
+        form: how results are sent.
+        sub_id: the subscription that goes with it, None for a query alone.
+
+    Attributes:
+        query_id: its id.
+        sub_id: see above.
+        place: its place in the client's stream.
+        batches: frames records.
+    """
+
+    def __init__(self, session: Session, form: ResultForm, sub_id: str | None) -> None:
+        self.query_id = form.query_id
+        self.sub_id = sub_id
+        self.place: Reservation = session.outbox.reserve()
+        self.batches = BatchWriter(
+            form.query_id, form.batch_size, form.presentation, self.place.write
+        )
+        self._session = session
+        self._results: Sequence[Part] = ()
+        self._leavers: Sequence[Part] = ()
+        self._slices: Iterator[None] = iter(())
+        self._on_end: Callable[[Totals], Iterable[Header]] = _no_headers
+
+    def begin(
+        self,
+        results: Sequence[Part],
+        leavers: Sequence[Part],
+        on_end: Callable[[Totals], Iterable[Header]],
+    ) -> None:
+        """Begin to send results.
+
+        Args:
+            results: the queries, in the order of their results.
+            leavers: queries of what the client is to hear of after the results.
+            on_end: gives the headers to be sent in the end.
+        """
+        self._results = results
+        self._leavers = leavers
+        self._on_end = on_end
+        self._slices = self._run()
+        self._session.queries.append(self)
+        self._session.engine.slices.start(self)
+
+    def step(self) -> bool:
+        """See `Sliced.step`."""
+        return self.place.is_open and next(self._slices, self) is None
+
+    def cancel(self) -> None:
+        """End without sending more."""
+        for part in (*self._results, *self._leavers):
+            part.query.close()
+        self.place.close()
+        self._session.queries.remove(self)
+
+    def _run(self) -> Iterator[None]:
+        self.send(Header(command="group_begin", query_id=self.query_id))
+        sent = 0
+        for query, take in self._results:
+            for records in query:
+                sent += sum(map(take, records))
+                yield
+        self.batches.finish()
+        self.send(Header(command="group_end", query_id=self.query_id))
+        for query, take in self._leavers:
+            for records in query:
+                for record in records:
+                    take(record)
+                yield
+        queries = [part.query for part in self._results]
+        totals = Totals(
+            sum(query.topic_matches for query in queries),
+            sum(query.matches for query in queries),
+            sent,
+        )
+        for header in self._on_end(totals):
+            self.send(header)
+        self.cancel()
+
+    def send(self, header: Header) -> None:
+        """Send a message that is nothing but a header, at the query's place."""
+        self.place.write(frame(encode_header(header)))
+
+
+def _no_headers(_totals: Totals) -> Iterable[Header]:
+    return ()

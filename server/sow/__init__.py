@@ -1,0 +1,40 @@
+"""The State of the World: the last value of every key, stored, indexed, queried and expired.
+
+Nothing here knows sessions, sockets or clocks. All calls come from the engine's thread; the time
+comes as nanoseconds since 1970 (`records.to_nanoseconds`). What other parts use:
+
+    topic.SowTopic(spec, message_type, store, functions, generator)
+        .draft(body, now, sequence, bookmark=, topic=, key=, delta=, ...) -> Record
+        .apply(record) -> Change               after the journal, from replication, from a replay
+        .publish(body, now, sequence, ...) -> Change                            both at once
+        .find_keys(keys, topics), .find_body(body, topic) -> list[Record]
+        .remove(records, sequence, now) -> list[Change]
+        .remove_matching(filter, sequence, now, topics) -> Deletion(changes, matches, topic_matches)
+        .next_expiry() -> int | None, .expire(now, sequence, limit) -> list[Change]
+        .query(spec, now) -> Query, .compact() -> Iterator[None]
+    table.RecordTable(store, message_type, options)
+        the same records without a `<Topic>`: what views and conflated topics are built on
+        .put(record) -> Change, .remove(identity, sequence, now) -> Change | None
+        .get(identity), .counters, .build_indexes() -> Iterator[None]
+    query.Query(table, query.QuerySpec(filter, keys, order_by, top_n, skip_n, topics, as_of), now)
+        an iterator of lists of records, each step a short slice; .matches, .topic_matches,
+        .returned; .close()
+    records.Record, records.Change(key, topic, previous, record)
+    memory_store.MemoryStore()                      transient topics, views, conflated topics
+    file_store.open_store(path, committer, failed, topic=, pattern=, slab_size=, initial_slabs=)
+        -> FileStore, Recovery(records, lost_bytes, damage, set_aside)
+        .commit(then)       calls back when everything so far is on stable storage
+        .last_sequence      where the replay of a journal goes on
+        .statistics, .close()
+    commit.GroupCommit(post, synchronise)           one thread for all files of an instance
+    key_modules.create_key_generator(library, topic, message_type, options) -> keys.KeySource
+
+Errors that are for the publisher: `keys.KeyRefusedError`, `store.StoreError`, and the message
+types' `BodyError`. Errors of a start: `slab_file.FileInUseError`, `key_errors.KeyModuleError`,
+`chain_file.DamagedChainFileError`, OSError.
+
+From the bottom up: `slab_format` (bytes), `slab_file` (maps), `slab_scan` and `slab_log` (reading
+and writing the log), `store` (the contract) with `memory_store` and `file_store`; `hash_index`,
+`memo_index`, `history`, `expiry`, `snapshot`; `table`; `candidates`, `record_test`, `ordering` and
+`query`; `keys`, `chaining`, `enrichment`; `topic`.
+"""

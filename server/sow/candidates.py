@@ -1,0 +1,60 @@
+"""Which records a query has to look at, where SOW keys or a hash index say so.
+
+Source: AMPS User Guide, Indexing SOW Topics.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from itertools import product
+
+from server.expressions.tree import Expr
+from server.sow.hash_index import key_texts, texts_by_field, wanted_by
+from server.sow.table import RecordTable
+
+
+def candidates(
+    table: RecordTable,
+    expr: Expr | None,
+    keys: Sequence[str] | None,
+    topics: Callable[[str], bool] | None,
+    *,
+    past: bool,
+) -> list[int] | None:
+    """The rows that may match, in ascending order; None if all rows have to be tested.
+
+    Args:
+        table: what is queried.
+        expr: the filter.
+        keys: the SOW keys that are asked for, None for all.
+        topics: the logical topics that are asked for, None for all.
+        past: past states are asked for, which are in no hash index.
+    """
+    if keys is not None:
+        return _rows(table, table.identities(keys, topics), past=past)
+    if expr is None or past:
+        return None
+    restricted = texts_by_field(expr)
+    if not restricted:
+        return None
+    if table.key_hash is not None and not table.options.pattern:
+        wanted = wanted_by(table.options.key_fields, restricted)
+        if wanted is not None:
+            values = product(*(key_texts(texts) for texts in wanted))
+            return _rows(table, {table.key_hash.of_values(each) for each in values}, past=False)
+    for index in table.hash_indexes:
+        wanted = wanted_by(index.fields, restricted)
+        if wanted is not None:
+            return sorted(index.candidates(wanted))
+    return None
+
+
+def _rows(table: RecordTable, identities: Iterable[str], *, past: bool) -> list[int]:
+    rows: list[int] = []
+    for identity in identities:
+        row = table.store.row(identity)
+        if row is not None:
+            rows.append(row)
+        if past and table.history is not None:
+            rows.extend(table.history.rows(identity))
+    return sorted(rows)

@@ -1,0 +1,116 @@
+"""The chaining key generator's file: which ids belong to which chain.
+
+The file begins with a 16-byte header: the text `AMPCHAIN`, the version of the format (1) as a
+32-bit integer, and four zero bytes. Entries follow, each 8-byte header and an id:
+
+    offset  size  content
+    0       4     CRC-32C of everything after it
+    4       4     length of the id in bytes
+    8       8     the chain's SOW key, an unsigned integer
+    16            the id, UTF-8
+
+All integers are little-endian. Entries are only appended, in one write each. An entry that is not
+whole at the end of the file is what a crash left of an append, and is cut off; anywhere else it is
+damage, and the file is refused.
+"""
+
+from __future__ import annotations
+
+import os
+import struct
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Final
+
+import google_crc32c
+
+from server.expressions.octets import from_octets, to_octets
+from server.sow.commit import GroupCommit, Job
+
+VERSION: Final = 1
+_HEADER: Final = struct.Struct("<8sII")
+_MAGIC: Final = b"AMPCHAIN"
+_CHECKSUM: Final = struct.Struct("<I")
+_ENTRY: Final = struct.Struct("<IIQ")
+_TAIL: Final = struct.Struct("<IQ")
+
+
+class DamagedChainFileError(Exception):
+    """The file's content is not what was written. The text says where."""
+
+
+class ChainFile:
+    """Appends ids to a file, and reads them back at a start.
+
+    Args:
+        path: the file; it is created if it does not exist.
+
+    Raises:
+        DamagedChainFileError: the file is damaged, or is no chain file.
+        OSError: the file cannot be opened.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path: Final = path
+        content = path.read_bytes() if path.exists() else b""
+        if len(content) < _HEADER.size:  # nothing, or what a crash left of the first write
+            content = _HEADER.pack(_MAGIC, VERSION, 0)
+            path.write_bytes(content)
+        self._entries, end = _read(path, content)
+        self._descriptor: Final = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC)
+        os.ftruncate(self._descriptor, end)
+
+    def load(self) -> Iterator[tuple[str, int]]:
+        """The ids and keys that the file held when it was opened; can be asked once."""
+        entries, self._entries = self._entries, []
+        return iter(entries)
+
+    def append(self, chained_id: str, key: int) -> None:
+        """Add an id to a chain.
+
+        Raises:
+            OSError: it cannot be written.
+        """
+        octets = to_octets(chained_id)
+        content = _TAIL.pack(len(octets), key) + octets
+        os.write(self._descriptor, _CHECKSUM.pack(google_crc32c.value(content)) + content)
+
+    def commit(
+        self,
+        committer: GroupCommit,
+        then: Callable[[], None],
+        failed: Callable[[OSError], None],
+    ) -> None:
+        """Ask for all entries so far to be put on stable storage, as a topic's file is.
+
+        Args:
+            committer: the thread that synchronises files.
+            then: called on the engine's thread once they are.
+            failed: called instead if the file cannot be synchronised.
+        """
+        committer.submit(Job(self._descriptor, lambda: None, lambda _: then(), failed))
+
+    def close(self) -> None:
+        """Put the file on stable storage and close it."""
+        os.fdatasync(self._descriptor)
+        os.close(self._descriptor)
+
+
+def _read(path: Path, content: bytes) -> tuple[list[tuple[str, int]], int]:
+    magic, version, _ = _HEADER.unpack_from(content)
+    if magic != _MAGIC or version != VERSION:
+        raise DamagedChainFileError(
+            f"{path} does not begin as a file of chained ids, version {VERSION}, does"
+        )
+    entries: list[tuple[str, int]] = []
+    position = _HEADER.size
+    while position + _ENTRY.size <= len(content):
+        checksum, length, key = _ENTRY.unpack_from(content, position)
+        end = position + _ENTRY.size + length
+        if end > len(content):
+            break
+        if checksum != google_crc32c.value(content[position + _CHECKSUM.size : end]):
+            raise DamagedChainFileError(f"{path} fails its checksum at byte {position}")
+        entries.append((from_octets(content[position + _ENTRY.size : end]), key))
+        position = end
+    return entries, position

@@ -1,0 +1,145 @@
+"""The chaining key generator: all messages of a chain of ids get the key of the chain's first.
+
+A message's *primary* field holds its own id, *secondary* fields those of messages that it follows.
+All ids that are known to belong together form a chain:
+
+    {"id": 1}                a new chain; its key is made from 1
+    {"id": 2, "parent": 1}   2 joins the chain of 1
+    {"id": 3, "parent": 2}   so does 3
+    {"id": 2}                known: the same chain
+
+An id in a secondary field that is not known counts as if it had been a message of its own: it heads
+a new chain, unless another id of the message is in a chain already; then it joins that. A message
+whose ids are in different chains has no key.
+
+With validation, an unknown secondary id beside a known primary one is refused as well: had its own
+message come first, there would have been two chains to be joined.
+
+Source: AMPS User Guide, Chaining Key Generator.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Final, NamedTuple
+
+from server.expressions import semantics
+from server.expressions.octets import from_octets
+from server.message_types.base import MessageType, Path, Value
+from server.message_types.paths import PathError, parse_path
+from server.sow.chain_file import ChainFile
+from server.sow.key_errors import KeyModuleError
+from server.sow.keys import KeyHash, KeyRefusedError
+
+_BOOLEANS: Final = {"true": True, "1": True, "false": False, "0": False}
+
+
+class ChainingOptions(NamedTuple):
+    """The generator's options.
+
+    Attributes:
+        primary: the field of a message's own id.
+        secondary: the fields of ids that it follows.
+        file_name: the file that keeps the chains.
+        validation: refuse messages that seem to have come in the wrong order.
+    """
+
+    primary: Path
+    secondary: tuple[Path, ...]
+    file_name: str
+    validation: bool
+
+
+def chaining_options(options: Mapping[str, Sequence[str]]) -> ChainingOptions:
+    """Read the options.
+
+    Raises:
+        KeyModuleError: one is missing, unknown or wrong.
+    """
+    known = ("Key", "Primary", "Secondary", "FileName", "Validation")
+    for name in options:
+        if name not in known:
+            raise KeyModuleError(name, f"unknown option, expected one of {', '.join(known)}")
+    primaries = list(options.get("Primary", ()))
+    others = [*options.get("Key", ()), *options.get("Secondary", ())]
+    if not primaries and options.get("Key"):
+        primaries = [others.pop(0)]
+    if len(primaries) != 1:
+        raise KeyModuleError("Primary", "expected one primary field: a Primary, or the first Key")
+    if not others:
+        raise KeyModuleError("Secondary", "expected at least one secondary field")
+    file_names = options.get("FileName", ())
+    if len(file_names) != 1 or not file_names[0]:
+        raise KeyModuleError("FileName", "expected one file, which keeps the chains")
+    validation = options.get("Validation", ("false",))[-1].lower()
+    if validation not in _BOOLEANS:
+        raise KeyModuleError("Validation", f"expected true or false, not {validation!r}")
+    return ChainingOptions(
+        _path("Primary", primaries[0]),
+        tuple(_path("Secondary", text) for text in others),
+        file_names[0],
+        _BOOLEANS[validation],
+    )
+
+
+def _path(option: str, text: str) -> Path:
+    try:
+        return parse_path(text)
+    except PathError as error:
+        raise KeyModuleError(option, str(error)) from None
+
+
+class ChainingKeys:
+    """The key source of one topic.
+
+    Args:
+        domain: the topic's name.
+        message_type: the topic's message type.
+        options: the fields, and whether to validate.
+        file: keeps the chains.
+    """
+
+    def __init__(
+        self, domain: str, message_type: MessageType, options: ChainingOptions, file: ChainFile
+    ) -> None:
+        self._hash: Final = KeyHash(domain)
+        self._extract: Final = message_type.extractor((options.primary, *options.secondary))
+        self._validation: Final = options.validation
+        self.file: Final = file
+        self._keys = {chained_id: str(key) for chained_id, key in file.load()}
+
+    def key(self, body: bytes, given: str | None) -> str:  # noqa: ARG002 - keys are generated
+        """See `KeySource.key`."""
+        values = self._extract(body)
+        primary = _id(values[0])
+        secondary = [text for value in values[1:] if (text := _id(value)) is not None]
+        ids = secondary if primary is None else [primary, *secondary]
+        if not ids:
+            return self._hash.of_values([None])
+        keys = {key for text in ids if (key := self._keys.get(text)) is not None}
+        if len(keys) > 1:
+            raise KeyRefusedError(
+                f"the ids {', '.join(ids)} of the message belong to different chains"
+            )
+        if self._validation and primary in self._keys:
+            for text in secondary:
+                if text not in self._keys:
+                    raise KeyRefusedError(
+                        f"the message chains {primary} to {text}, which has not been seen although "
+                        f"{primary} has: they seem to have come in the wrong order"
+                    )
+        key = keys.pop() if keys else self._hash.of_text(secondary[0] if secondary else ids[0])
+        for text in ids:
+            if text not in self._keys:
+                self.file.append(text, int(key))
+                self._keys[text] = key
+        return key
+
+    def close(self) -> None:
+        """Let go of the file."""
+        self.file.close()
+
+
+def _id(value: Value) -> str | None:
+    octets = semantics.octets(value)
+    return None if octets is None else from_octets(octets)

@@ -1,0 +1,107 @@
+"""Group commit: one thread puts what was written on stable storage, and tells the engine.
+
+The engine writes through memory maps, which costs no system call, and never waits for a disk. Each
+turn it asks for a commit; while the thread is busy with one, further requests gather and share the
+next.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable
+from queue import SimpleQueue
+from typing import Final, NamedTuple, TypeAlias
+
+Post: TypeAlias = Callable[[Callable[[], None]], None]
+"""Has a function called on the engine's thread, soon."""
+
+
+class Job(NamedTuple):
+    """One file to be committed.
+
+    Attributes:
+        descriptor: the file.
+        written: called on the helper thread after the file has been synchronised, to note in the
+            file how far it got.
+        done: called on the engine's thread after that, with the number of the synchronisation:
+            jobs that shared one have the same, and only the last of them was `written`.
+        failed: called on the engine's thread instead if the file could not be synchronised.
+    """
+
+    descriptor: int
+    written: Callable[[], None]
+    done: Callable[[int], None]
+    failed: Callable[[OSError], None]
+
+
+class GroupCommit:
+    """The helper thread, shared by all files of an instance.
+
+    Args:
+        post: passes calls back to the engine's thread.
+        synchronise: puts a file's content on stable storage.
+    """
+
+    def __init__(self, post: Post, synchronise: Callable[[int], None] = os.fdatasync) -> None:
+        self._post: Final = post
+        self._synchronise: Final = synchronise
+        self._round = 0
+        self._jobs: SimpleQueue[Job | threading.Event | None] = SimpleQueue()
+        self._thread = threading.Thread(target=self._work, name="sow-commit", daemon=True)
+        self._thread.start()
+
+    def submit(self, job: Job) -> None:
+        """Commit a file soon."""
+        self._jobs.put(job)
+
+    def settle(self) -> None:
+        """Wait until everything submitted so far has been dealt with."""
+        reached = threading.Event()
+        self._jobs.put(reached)
+        reached.wait()
+
+    def close(self) -> None:
+        """Finish what was submitted, then end the thread."""
+        self._jobs.put(None)
+        self._thread.join()
+
+    def _work(self) -> None:
+        open_for_jobs = True
+        while open_for_jobs:
+            gathered = [self._jobs.get()]
+            while not self._jobs.empty():
+                gathered.append(self._jobs.get())
+            for jobs in _by_file([item for item in gathered if isinstance(item, Job)]):
+                self._commit(jobs)
+            for item in gathered:
+                if isinstance(item, threading.Event):
+                    item.set()
+            open_for_jobs = None not in gathered
+
+    def _commit(self, jobs: list[Job]) -> None:
+        try:
+            self._synchronise(jobs[0].descriptor)
+        except OSError as error:
+            failure = error
+
+            def tell() -> None:
+                for job in jobs:
+                    job.failed(failure)
+        else:
+            jobs[-1].written()
+            self._round += 1
+            number = self._round
+
+            def tell() -> None:
+                for job in jobs:
+                    job.done(number)
+
+        self._post(tell)
+
+
+def _by_file(jobs: list[Job]) -> list[list[Job]]:
+    files: dict[int, list[Job]] = {}
+    for job in jobs:
+        files.setdefault(job.descriptor, []).append(job)
+    return list(files.values())

@@ -1,0 +1,388 @@
+"""Records in a file of their own: what a persistent topic has.
+
+In memory are, for each record, its identity and where its entry is in the file; the records
+themselves are read through memory maps, so that the operating system keeps in memory those in use.
+At a start the whole log is read once and applied, entry by entry, as it was written.
+
+A killed process loses nothing that was applied: what was written through a memory map is the
+operating system's to keep. What a power failure may take is everything after the last commit.
+"""
+
+from __future__ import annotations
+
+import threading
+from array import array
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from server.sow import slab_format as form
+from server.sow.commit import GroupCommit
+from server.sow.records import Record
+from server.sow.slab_file import DamagedFileError, SlabFile
+from server.sow.slab_format import Kind, padded
+from server.sow.slab_log import SlabLog
+from server.sow.slab_scan import scan
+from server.sow.store import Statistics, StoreError, Superseded, identity_of
+
+_FREE: Final = -1
+
+_RECORD: Final = int(Kind.RECORD)
+"""A plain number, which compares faster."""
+
+_SPARE_SLABS: Final = 2
+"""Slabs that a log may have beyond twice its live bytes before cleaning begins."""
+_CLEANED_PER_APPENDED: Final = 2
+"""Bytes to clean for each byte appended: with half of the log live, this keeps pace."""
+_COMPACTION_SLICE: Final = 1 << 18
+"""Bytes to clean in one slice of a compaction."""
+
+
+class Recovery(NamedTuple):
+    """What was found when a file was opened.
+
+    Attributes:
+        records: how many records there are.
+        lost_bytes: bytes that a crash left unfinished, after the last whole entry.
+        damage: what is wrong with the file that was found, None if it is good.
+        set_aside: where that file is now.
+    """
+
+    records: int
+    lost_bytes: int
+    damage: str | None = None
+    set_aside: Path | None = None
+
+
+class FileStore:
+    """A `RecordStore` in a memory-mapped file. See `open_store`.
+
+    Args:
+        file: the file, open for writing.
+        committer: the thread that synchronises files.
+        failed: told, on the engine's thread, when the file cannot be synchronised.
+        topic: the topic of the records, which then need not name it.
+        pattern: whether records of several topics are in the file.
+
+    Attributes:
+        lost_bytes: bytes that a crash left unfinished.
+
+    Raises:
+        DamagedFileError: the file fails a checksum.
+    """
+
+    def __init__(
+        self,
+        file: SlabFile,
+        committer: GroupCommit,
+        failed: Callable[[OSError], None],
+        *,
+        topic: str,
+        pattern: bool,
+    ) -> None:
+        self._file: Final = file
+        self._topic: Final = topic
+        self._pattern: Final = pattern
+        self._rows: dict[str, int] = {}
+        self._locations = array("q")
+        self._free: list[int] = []
+        self._past_rows: dict[int, int] = {}  # number -> row
+        self._past_numbers: dict[int, int] = {}  # row -> number
+        self._next_number = 1
+        self._live_bytes = 0
+        self._record_bytes = 0
+        self._sequence = file.commit_point.sequence
+        found = scan(file, self._apply)
+        self.lost_bytes: Final = found.lost
+        self._log = SlabLog(file, found, committer, failed, topic)
+        self._log.sequence = self._sequence
+        self._cleaned_at = 0
+
+    # ---- recovery
+
+    def _apply(self, location: int, data: bytes) -> None:
+        """Apply one entry of the log; the checksum is right."""
+        _, _, _, kind, topics, keys, _, _, sequence, _, _, number = form.ENTRY.unpack_from(data)
+        if sequence > self._sequence:
+            self._sequence = sequence
+        start = form.ENTRY.size
+        key = data[start + topics : start + topics + keys].decode("utf-8", "surrogateescape")
+        if self._pattern:
+            topic = data[start : start + topics].decode("utf-8", "surrogateescape")
+            identity = f"{topic or self._topic}\0{key}"
+        else:
+            identity = key
+        if kind == _RECORD:
+            self._place(identity, location, padded(len(data)))
+        elif kind == Kind.DELETED:
+            if identity in self._rows:
+                self._forget(self._rows.pop(identity))
+        elif kind == Kind.DROPPED:
+            if number in self._past_rows:
+                self._forget_past(self._past_rows[number])
+        elif kind in (Kind.PAST, Kind.PAST_DELETED):
+            self._place_past(number, location, padded(len(data)))
+            self._next_number = max(self._next_number, number + 1)
+        else:
+            raise DamagedFileError(f"{self._file.path} has an entry of unknown kind {kind}")
+
+    # ---- reading
+
+    @property
+    def rows(self) -> int:
+        """See `RecordStore.rows`."""
+        return len(self._locations)
+
+    @property
+    def last_sequence(self) -> int:
+        """See `RecordStore.last_sequence`."""
+        return self._log.sequence
+
+    @property
+    def statistics(self) -> Statistics:
+        """See `RecordStore.statistics`."""
+        return Statistics(
+            records=len(self._rows) + len(self._past_rows),
+            stored_bytes=self._live_bytes,
+            allocated_bytes=form.PAGE + self._log.slabs * self._log.slab_size,
+            slab_size=self._log.slab_size,
+            slabs=self._log.slabs,
+            path=str(self._file.path),
+        )
+
+    def __len__(self) -> int:
+        """See `RecordStore.__len__`."""
+        return len(self._rows)
+
+    def row(self, identity: str) -> int | None:
+        """See `RecordStore.row`."""
+        return self._rows.get(identity)
+
+    def record(self, row: int) -> Record:
+        """See `RecordStore.record`."""
+        return self._read(self._locations[row])
+
+    def _read(self, location: int) -> Record:
+        return form.decode_record(self._file.read(location), self._topic)
+
+    def bodies(self, rows: Sequence[int]) -> list[bytes]:
+        """See `RecordStore.bodies`."""
+        locations, read = self._locations, self._file.read
+        unpack_from, fixed = form.ENTRY.unpack_from, form.ENTRY.size
+        found: list[bytes] = []
+        for row in rows:
+            data = read(locations[row])
+            _, _, _, _, topics, keys, correlations, bookmarks, *_ = unpack_from(data)
+            found.append(data[fixed + topics + keys + correlations + bookmarks :])
+        return found
+
+    def identities(self) -> Iterator[tuple[str, int]]:
+        """See `RecordStore.identities`."""
+        return iter(self._rows.items())
+
+    def past(self) -> Iterator[tuple[int, Superseded]]:
+        """See `RecordStore.past`."""
+        for row in list(self._past_rows.values()):
+            data = self._file.read(self._locations[row])
+            record = form.decode_record(data, self._topic)
+            kind = form.entry_kind(data)
+            identity = identity_of(record, pattern=self._pattern)
+            yield row, Superseded(identity, record, kind == Kind.PAST_DELETED)
+
+    # ---- writing
+
+    def put(self, identity: str, record: Record) -> int:
+        """See `RecordStore.put`."""
+        location, room = self._log.append(Kind.RECORD, record)
+        row = self._place(identity, location, room)
+        self._clean()
+        return row
+
+    def delete(self, identity: str, sequence: int) -> int:
+        """See `RecordStore.delete`."""
+        row = self._rows[identity]
+        gone = self._read(self._locations[row])
+        self._log.append(
+            Kind.DELETED, gone._replace(body=b"", sequence=sequence, correlation_id="", bookmark="")
+        )
+        del self._rows[identity]
+        self._forget(row)
+        self._clean()
+        return row
+
+    def keep(self, past: Superseded) -> int:
+        """See `RecordStore.keep`."""
+        number = self._next_number
+        kind = Kind.PAST_DELETED if past.deleted else Kind.PAST
+        location, room = self._log.append(kind, past.record, number)
+        self._next_number += 1
+        row = self._place_past(number, location, room)
+        self._clean()
+        return row
+
+    def drop(self, row: int) -> None:
+        """See `RecordStore.drop`."""
+        self._log.append(Kind.DROPPED, Record("", b"", self._topic), self._past_numbers[row])
+        self._forget_past(row)
+        self._clean()
+
+    def _place(self, identity: str, location: int, room: int) -> int:
+        row = self._rows.get(identity)
+        if row is None:
+            row = self._rows[identity] = self._new_row(location)
+        else:
+            self._live_bytes -= self._file.room(self._locations[row])
+            self._locations[row] = location
+        self._live_bytes += room
+        return row
+
+    def _place_past(self, number: int, location: int, room: int) -> int:
+        row = self._past_rows.get(number)
+        if row is None:
+            row = self._past_rows[number] = self._new_row(location)
+            self._past_numbers[row] = number
+        else:
+            self._live_bytes -= self._file.room(self._locations[row])
+            self._locations[row] = location
+        self._live_bytes += room
+        return row
+
+    def _new_row(self, location: int) -> int:
+        if self._free:
+            row = self._free.pop()
+            self._locations[row] = location
+            return row
+        self._locations.append(location)
+        return len(self._locations) - 1
+
+    def _forget(self, row: int) -> None:
+        self._live_bytes -= self._file.room(self._locations[row])
+        self._locations[row] = _FREE
+        self._free.append(row)
+
+    def _forget_past(self, row: int) -> None:
+        del self._past_rows[self._past_numbers.pop(row)]
+        self._forget(row)
+
+    # ---- stable storage
+
+    def commit(self, then: Callable[[], None] | None = None) -> None:
+        """See `RecordStore.commit`."""
+        self._log.commit(then)
+
+    def close(self) -> None:
+        """See `RecordStore.close`."""
+        self._log.close()
+
+    # ---- cleaning
+
+    def _clean(self) -> None:
+        """Clean a little, in proportion to what was appended, if much of the log is superseded."""
+        log = self._log
+        if log.log_bytes <= 2 * self._live_bytes + _SPARE_SLABS * log.slab_size:
+            self._cleaned_at = log.appended_bytes
+            return
+        self._clean_bytes((log.appended_bytes - self._cleaned_at) * _CLEANED_PER_APPENDED)
+        self._cleaned_at = log.appended_bytes
+
+    def _clean_bytes(self, amount: int) -> bool:
+        """Clean at least so many bytes of the oldest slabs; False if nothing is left to clean."""
+        log = self._log
+        while amount > 0:
+            found = log.oldest()
+            if found is None:
+                return False
+            location, data = found
+            room = padded(len(data))
+            try:
+                self._move(location, data)
+            except StoreError:
+                return False  # no room to move to; what has been cleaned stays cleaned
+            log.cleaned(room)
+            amount -= room
+        return True
+
+    def _move(self, location: int, data: bytes) -> None:
+        """Append an entry anew if it still counts; the row stays."""
+        kind = form.entry_kind(data)
+        number = form.entry_number(data)
+        record = form.decode_record(data, self._topic)
+        if kind == Kind.RECORD:
+            row = self._rows.get(identity_of(record, pattern=self._pattern))
+        elif kind in (Kind.PAST, Kind.PAST_DELETED):
+            row = self._past_rows.get(number)
+        else:
+            return
+        if row is not None and self._locations[row] == location:
+            self._locations[row], _ = self._log.append(Kind(kind), record, number)
+
+    def compact(self) -> Iterator[None]:
+        """See `RecordStore.compact`.
+
+        The first pass moves all records out of the oldest slabs; slabs at the beginning of the file
+        are then free, and the second pass moves the records there.
+        """
+        log = self._log
+        for _ in range(2):
+            log.begin_slab()
+            last = log.head_epoch
+            while log.tail_epoch < last and self._clean_bytes(_COMPACTION_SLICE):
+                yield
+            for _ in range(2):
+                completed = threading.Event()
+                log.commit(completed.set)
+                while not completed.is_set():
+                    yield
+            log.shrink()
+
+
+def open_store(
+    path: Path,
+    committer: GroupCommit,
+    failed: Callable[[OSError], None],
+    *,
+    topic: str,
+    pattern: bool = False,
+    slab_size: int,
+    initial_slabs: int = 1,
+) -> tuple[FileStore, Recovery]:
+    """Open a topic's file, or create it. A damaged one is renamed and an empty one takes its place.
+
+    Args:
+        path: the file; its directory has to exist.
+        committer: the thread that synchronises files.
+        failed: told, on the engine's thread, when the file cannot be synchronised.
+        topic: the name of the topic.
+        pattern: whether it holds many logical topics.
+        slab_size: bytes of a slab, for a new file.
+        initial_slabs: slabs of a new file.
+
+    Raises:
+        FileInUseError: another process has the file open.
+        OSError: the file cannot be opened, created or renamed.
+    """
+
+    def open_once() -> FileStore:
+        file = SlabFile(path, slab_size, initial_slabs)
+        try:
+            return FileStore(file, committer, failed, topic=topic, pattern=pattern)
+        except BaseException:
+            file.close()
+            raise
+
+    try:
+        store = open_once()
+    except DamagedFileError as error:
+        set_aside = _set_aside(path)
+        store = open_once()
+        return store, Recovery(0, 0, str(error), set_aside)
+    return store, Recovery(len(store), store.lost_bytes)
+
+
+def _set_aside(path: Path) -> Path:
+    """Rename a damaged file to a name that is free."""
+    number = 1
+    while (aside := path.with_name(f"{path.name}.damaged-{number}")).exists():
+        number += 1
+    path.rename(aside)
+    return aside

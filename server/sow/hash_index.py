@@ -1,0 +1,165 @@
+"""Hash indexes: the records that have exactly some values in some fields.
+
+An index answers with a superset: whoever asks tests the whole filter on what it gives. It is only
+asked for texts. Since a text and a number compare as numbers, a number is filed as such, and a text
+that is a number finds both. Values that may equal a text in yet other ways (arrays, numbers beyond
+what a double holds exactly) are *odd*, and always among the candidates.
+
+Source: AMPS User Guide, Indexing SOW Topics.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import product
+from typing import Final, TypeAlias
+
+from server.expressions.numerals import numeral
+from server.expressions.semantics import EXACT_LIMIT
+from server.expressions.tree import Comparison, Expr, Identifier, In, Literal, conjuncts
+from server.message_types.base import Extractor, MessageType, Path, Value
+
+Scalar: TypeAlias = str | int | float
+Wanted: TypeAlias = tuple[tuple[str, ...], ...]
+"""For each field of an index the texts that it may have."""
+
+MAX_COMBINATIONS: Final = 10_000
+"""More look-ups than this are not worth it."""
+
+
+class HashIndex:
+    """One index.
+
+    Args:
+        fields: its fields.
+        message_type: the topic's message type.
+    """
+
+    __slots__ = ("_extract", "_filed", "_found", "_odd", "fields")
+
+    def __init__(self, fields: Sequence[Path], message_type: MessageType) -> None:
+        self.fields: Final = tuple(fields)
+        self._extract: Final[Extractor] = message_type.extractor(fields)
+        self._found: dict[tuple[Scalar, ...], int | set[int]] = {}
+        self._filed: dict[int, tuple[Scalar, ...]] = {}
+        self._odd: set[int] = set()
+
+    def put(self, row: int, body: bytes) -> None:
+        """File a row under the values of its body."""
+        values = self._extract(body)
+        filed = self._filed.get(row)
+        if filed is not None:
+            if filed == values:
+                return
+            self.remove(row)
+        elif row in self._odd:
+            self._odd.discard(row)
+        if any(value is None or value == "" for value in values):
+            return  # NULL equals no text
+        if any(_is_odd(value) for value in values):
+            self._odd.add(row)
+            return
+        self._filed[row] = values  # type: ignore[assignment]  # no NULLs and arrays: see above
+        found = self._found.get(values)  # type: ignore[arg-type]
+        if found is None:
+            self._found[values] = row  # type: ignore[index]
+        elif isinstance(found, set):
+            found.add(row)
+        else:
+            self._found[values] = {found, row}  # type: ignore[index]
+
+    def remove(self, row: int) -> None:
+        """Forget a row."""
+        self._odd.discard(row)
+        values = self._filed.pop(row, None)
+        if values is None:
+            return
+        found = self._found[values]
+        if isinstance(found, set):
+            found.discard(row)
+            if len(found) > 1:
+                return
+            if found:
+                self._found[values] = found.pop()
+                return
+        del self._found[values]
+
+    def candidates(self, wanted: Wanted) -> set[int]:
+        """Rows that may have one of the texts in each field."""
+        rows = set(self._odd)
+        for values in product(*(_alternatives(texts) for texts in wanted)):
+            found = self._found.get(values)
+            if isinstance(found, set):
+                rows |= found
+            elif found is not None:
+                rows.add(found)
+        return rows
+
+
+def _is_odd(value: Value) -> bool:
+    if isinstance(value, str):
+        return False
+    return isinstance(value, list) or not (abs(value) < EXACT_LIMIT if value is not None else False)
+
+
+def _alternatives(texts: Iterable[str]) -> Iterator[Scalar]:
+    for text in texts:
+        yield text
+        number = numeral(text)
+        if number is not None:
+            yield number
+
+
+def key_texts(texts: Iterable[str]) -> tuple[str, ...]:
+    """The texts that the fields of generated keys may have had where they equal one of these.
+
+    A number is equal to any text that stands for it, but only made a key with one of its own.
+    """
+    spelled: dict[str, None] = {}
+    for text in texts:
+        spelled[text] = None
+        number = numeral(text)
+        if number is not None:
+            spelled[repr(float(number))] = None
+            if float(number).is_integer() and abs(number) < EXACT_LIMIT:
+                spelled[str(int(number))] = None
+            spelled[str(number)] = None
+    return tuple(spelled)
+
+
+def texts_by_field(expr: Expr) -> Mapping[Path, tuple[str, ...]]:
+    """The fields that a filter restricts to certain texts, by `=` or `IN`."""
+    restricted: dict[Path, tuple[str, ...]] = {}
+    for term in conjuncts(expr):
+        field, items = _restriction(term)
+        texts = tuple(
+            item.value
+            for item in items
+            if isinstance(item, Literal) and isinstance(item.value, str)
+        )
+        if field is not None and items and len(texts) == len(items):
+            restricted.setdefault(field.path, texts)
+    return restricted
+
+
+def _restriction(term: Expr) -> tuple[Identifier | None, tuple[Expr, ...]]:
+    match term:
+        case Comparison(operator="=", left=Identifier() as field, right=other):
+            return field, (other,)
+        case Comparison(operator="=", left=other, right=Identifier() as field):
+            return field, (other,)
+        case In(operand=Identifier() as field, items=items):
+            return field, items
+        case _:
+            return None, ()
+
+
+def wanted_by(fields: Sequence[Path], restricted: Mapping[Path, tuple[str, ...]]) -> Wanted | None:
+    """What a filter wants of an index's fields; None if it leaves one open, or wants too much."""
+    if not fields or any(field not in restricted for field in fields):
+        return None
+    wanted = tuple(restricted[field] for field in fields)
+    combinations = 1
+    for texts in wanted:
+        combinations *= len(texts)
+    return wanted if combinations <= MAX_COMBINATIONS else None

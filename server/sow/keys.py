@@ -1,0 +1,114 @@
+"""SOW keys: which record a message is about.
+
+A generated key is a 64-bit checksum (XXH3) over the key domain and the values of the key fields,
+written in decimal. The same domain and values always give the same key, on any instance; nothing
+else may be read from it.
+
+Source: AMPS User Guide, Understanding SOW Keys.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final, Protocol
+
+import xxhash
+
+from server.expressions import semantics
+from server.expressions.octets import to_octets
+from server.message_types.base import Extractor, MessageType, Path, Value
+
+NO_KEY: Final = "18446744073709551615"
+"""The key of all messages that come without one, to a topic that leaves keys to its publishers."""
+
+
+class KeyRefusedError(Exception):
+    """No SOW key can be made for a message, which is therefore not processed."""
+
+
+class KeySource(Protocol):
+    """Says which record a message is about."""
+
+    def key(self, body: bytes, given: str | None) -> str:
+        """The SOW key of a message.
+
+        Args:
+            body: the message, preprocessed.
+            given: the key that the publisher gave, if any.
+
+        Raises:
+            KeyRefusedError: the message must not be processed.
+        """
+
+
+class KeyHash:
+    """Makes keys for one key domain out of values.
+
+    Args:
+        domain: the key domain, by default the topic's name.
+    """
+
+    __slots__ = ("_start",)
+
+    def __init__(self, domain: str) -> None:
+        self._start: Final = to_octets(domain) + b"\0"
+
+    def of_values(self, values: Sequence[Value]) -> str:
+        """The key for the values of the key fields; values count as texts, NULL as no text.
+
+        Each value but the last is preceded by its length, so that different values never make the
+        same text.
+        """
+        *leading, last = values
+        parts = [self._start]
+        for value in leading:
+            octets = semantics.octets(value)
+            parts.append(b"-;" if octets is None else b"%d;%b" % (len(octets), octets))
+        octets = semantics.octets(last)
+        parts.append(b"-" if octets is None else b"=" + octets)
+        return str(xxhash.xxh3_64_intdigest(b"".join(parts)))
+
+    def of_text(self, text: str) -> str:
+        """The key for a single value that is a text; what `of_values` gives for it."""
+        return str(xxhash.xxh3_64_intdigest(self._start + b"=" + to_octets(text)))
+
+
+class FieldKeys:
+    """Keys from fields of the message; what a publisher gives is of no account.
+
+    A message without any of the fields is not refused: its NULLs make a key like other values do,
+    so that all such messages share one record.
+    """
+
+    __slots__ = ("_extract", "_hash", "_single")
+
+    def __init__(self, domain: str, message_type: MessageType, fields: Sequence[Path]) -> None:
+        self._hash = KeyHash(domain)
+        self._extract: Extractor = message_type.extractor(fields)
+        self._single = len(fields) == 1
+
+    def key(self, body: bytes, given: str | None) -> str:  # noqa: ARG002 - see above
+        """See `KeySource.key`."""
+        values = self._extract(body)
+        if self._single:
+            value = values[0]
+            if value.__class__ is str and value:
+                return self._hash.of_text(value)
+        return self._hash.of_values(values)
+
+
+class PublisherKeys:
+    """Keys that publishers give, which are handed on as they are."""
+
+    def key(self, body: bytes, given: str | None) -> str:  # noqa: ARG002 - the body says nothing
+        """See `KeySource.key`."""
+        return given or NO_KEY
+
+
+def key_hash(key: str) -> int:
+    """A SOW key as an unsigned 64-bit integer: itself if it is one, else a checksum of its text."""
+    if key.isascii() and key.isdigit() and len(key) <= len(NO_KEY):
+        number = int(key)
+        if number <= int(NO_KEY) and str(number) == key:
+            return number
+    return xxhash.xxh3_64_intdigest(to_octets(key))

@@ -1,0 +1,198 @@
+"""Memo indexes: the values of fields in columns, so that a query need not parse any record.
+
+Rows are divided into blocks. For each field that was ever asked for, a block has a column, made
+when it is first needed. A change of a record only notes its row in the block's list of changes; the
+next query that needs the block brings its columns up to date, by reading the rows that changed
+since. So a publish costs the same however many fields are indexed.
+
+Source: AMPS User Guide, Indexing SOW Topics.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from server.expressions.columns import Column, NumberColumn, TextColumn, column_of
+from server.expressions.octets import to_octets
+from server.message_types.base import Extractor, MessageType, Path, Value
+from server.sow.store import RecordStore
+
+BLOCK: Final = 4096
+"""Rows of a block: few enough to be parsed without holding anybody up."""
+
+
+class _Block:
+    """The columns of some rows.
+
+    Attributes:
+        changes: rows (offsets in the block) in the order in which they changed.
+        columns: field -> column, and the number of changes that it includes.
+    """
+
+    __slots__ = ("changes", "columns")
+
+    def __init__(self) -> None:
+        self.changes: list[int] = []
+        self.columns: dict[Path, tuple[Column, int]] = {}
+
+
+class MemoIndexes:
+    """All memo indexes of a topic.
+
+    Args:
+        store: where the records are.
+        used: for each row, 0 if no record is there.
+        message_type: the topic's message type.
+    """
+
+    def __init__(self, store: RecordStore, used: bytearray, message_type: MessageType) -> None:
+        self._store = store
+        self._used = used
+        self._type = message_type
+        self._blocks: list[_Block] = []
+        self._extractors: dict[tuple[Path, ...], Extractor] = {}
+        self.fields: dict[Path, None] = {}
+
+    def changed(self, row: int) -> None:
+        """A row got another record, or lost the one it had."""
+        index, offset = divmod(row, BLOCK)
+        if index < len(self._blocks):
+            block = self._blocks[index]
+            if block.columns:
+                block.changes.append(offset)
+                if len(block.changes) > 2 * BLOCK:
+                    block.changes.clear()
+                    block.columns.clear()
+
+    def is_warm(self, index: int, fields: Sequence[Path]) -> bool:
+        """Whether a block has columns for all of these fields, if perhaps not up to date."""
+        if not fields:
+            return True
+        if index >= len(self._blocks):
+            return False
+        columns = self._blocks[index].columns
+        return all(field in columns for field in fields)
+
+    def columns(self, index: int, fields: Sequence[Path]) -> list[Column]:
+        """The columns of a block, up to date; NULL where no record is.
+
+        Args:
+            index: which block.
+            fields: the fields wanted.
+
+        Returns:
+            A column for each field, all as long as the block has rows.
+        """
+        while len(self._blocks) <= index:
+            self._blocks.append(_Block())
+        self.fields.update(dict.fromkeys(fields))
+        block = self._blocks[index]
+        first = index * BLOCK
+        length = min(BLOCK, self._store.rows - first)
+        missing = tuple(field for field in dict.fromkeys(fields) if field not in block.columns)
+        if missing:
+            made = self._read(first, range(length), missing)
+            for field, values in zip(missing, made, strict=True):
+                block.columns[field] = column_of(values), len(block.changes)
+        for field in fields:
+            column, seen = block.columns[field]
+            if seen < len(block.changes) or len(column) < length:
+                block.columns[field] = (
+                    self._updated(first, column, field, block.changes[seen:], length),
+                    len(block.changes),
+                )
+        if all(seen == len(block.changes) for _, seen in block.columns.values()):
+            block.changes.clear()
+            block.columns = {field: (column, 0) for field, (column, _) in block.columns.items()}
+        return [block.columns[field][0] for field in fields]
+
+    def _updated(
+        self, first: int, column: Column, field: Path, changes: Sequence[int], length: int
+    ) -> Column:
+        had = len(column)
+        changed = sorted({offset for offset in changes if offset < had})
+        if changed:
+            (values,) = self._read(first, changed, (field,))
+            column = _replaced(column, changed, values)
+        if had < length:
+            (values,) = self._read(first, range(had, length), (field,))
+            column = _extended(column, values)
+        return column
+
+    def _read(
+        self, first: int, offsets: Sequence[int], fields: tuple[Path, ...]
+    ) -> Sequence[Sequence[Value]]:
+        """Read fields of rows: for each field its values, NULL where no record is."""
+        extract = self._extractors.get(fields)
+        if extract is None:
+            extract = self._extractors[fields] = self._type.extractor(fields)
+        used = self._used
+        there = [first + offset for offset in offsets if used[first + offset]]
+        values = [extract(body) for body in self._store.bodies(there)]
+        if len(there) < len(offsets):
+            rows = iter(values)
+            nulls = (None,) * len(fields)
+            values = [next(rows) if used[first + offset] else nulls for offset in offsets]
+        return list(zip(*values, strict=True)) if values else [()] * len(fields)
+
+
+def _replaced(column: Column, offsets: Sequence[int], values: Sequence[Value]) -> Column:
+    """A column with other values in some places."""
+    if isinstance(column, TextColumn) and all(
+        value is None or type(value) is str for value in values
+    ):
+        octets = [
+            to_octets(value) if isinstance(value, str) and value else None for value in values
+        ]
+        mask = np.zeros(len(column), np.bool_)
+        mask[offsets] = True
+        return TextColumn(
+            pc.replace_with_mask(column.values, pa.array(mask), pa.array(octets, pa.binary()))
+        )
+    if isinstance(column, NumberColumn):
+        part = column_of(values)
+        if isinstance(part, NumberColumn) and part.values.dtype == column.values.dtype:
+            return _numbers_replaced(column, offsets, part)
+    whole = column.to_values()
+    for offset, value in zip(offsets, values, strict=True):
+        whole[offset] = value
+    return column_of(whole)
+
+
+def _numbers_replaced(
+    column: NumberColumn, offsets: Sequence[int], part: NumberColumn
+) -> NumberColumn:
+    numbers = column.values.copy()
+    numbers[offsets] = part.values
+    valid = integers = None
+    if column.valid is not None or part.valid is not None:
+        valid = column.present().copy()
+        valid[offsets] = part.present()
+    if column.integers is not None or part.integers is not None:
+        nowhere = np.zeros(len(column), np.bool_)
+        integers = nowhere if column.integers is None else column.integers.copy()
+        integers[offsets] = False if part.integers is None else part.integers
+    return NumberColumn(numbers, valid, integers)
+
+
+def _extended(column: Column, values: Sequence[Value]) -> Column:
+    """A column with further values at its end."""
+    part = column_of(values)
+    if isinstance(column, TextColumn) and isinstance(part, TextColumn):
+        return TextColumn(pa.concat_arrays([column.values, part.values]))
+    if (
+        isinstance(column, NumberColumn)
+        and isinstance(part, NumberColumn)
+        and column.values.dtype == part.values.dtype
+        and column.integers is part.integers is None
+    ):
+        valid = None
+        if column.valid is not None or part.valid is not None:
+            valid = np.concatenate([column.present(), part.present()])
+        return NumberColumn(np.concatenate([column.values, part.values]), valid)
+    return column_of([*column.to_values(), *values])

@@ -1,0 +1,124 @@
+"""Records in memory: what a transient topic has, and views and conflated topics."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import TypeAlias
+
+from server.sow.records import Record
+from server.sow.store import Statistics, Superseded
+
+_Fields: TypeAlias = tuple[object, ...]
+
+
+class MemoryStore:
+    """A `RecordStore` that is gone when the process ends; committing it does nothing."""
+
+    __slots__ = ("_free", "_past", "_records", "_rows", "_sequence", "_stored_bytes")
+
+    def __init__(self) -> None:
+        # Plain tuples: other than those of a class, the garbage collector leaves them alone.
+        self._records: list[_Fields | None] = []
+        self._rows: dict[str, int] = {}
+        self._past: dict[int, Superseded] = {}
+        self._free: list[int] = []
+        self._sequence = 0
+        self._stored_bytes = 0
+
+    @property
+    def rows(self) -> int:
+        """See `RecordStore.rows`."""
+        return len(self._records)
+
+    @property
+    def last_sequence(self) -> int:
+        """See `RecordStore.last_sequence`."""
+        return self._sequence
+
+    @property
+    def statistics(self) -> Statistics:
+        """See `RecordStore.statistics`."""
+        stored = self._stored_bytes
+        return Statistics(len(self._rows) + len(self._past), stored, stored)
+
+    def __len__(self) -> int:
+        """See `RecordStore.__len__`."""
+        return len(self._rows)
+
+    def row(self, identity: str) -> int | None:
+        """See `RecordStore.row`."""
+        return self._rows.get(identity)
+
+    def record(self, row: int) -> Record:
+        """See `RecordStore.record`."""
+        fields = self._records[row]
+        if fields is None:
+            raise KeyError(row)
+        return Record._make(fields)
+
+    def bodies(self, rows: Sequence[int]) -> list[bytes]:
+        """See `RecordStore.bodies`."""
+        return [self.record(row).body for row in rows]
+
+    def identities(self) -> Iterator[tuple[str, int]]:
+        """See `RecordStore.identities`."""
+        return iter(self._rows.items())
+
+    def put(self, identity: str, record: Record) -> int:
+        """See `RecordStore.put`."""
+        row = self._rows.get(identity)
+        if row is None:
+            row = self._rows[identity] = self._add(record)
+        else:
+            self._stored_bytes += len(record.body) - len(self.record(row).body)
+            self._records[row] = tuple(record)
+        self._sequence = max(self._sequence, record.sequence)
+        return row
+
+    def delete(self, identity: str, sequence: int) -> int:
+        """See `RecordStore.delete`."""
+        row = self._rows.pop(identity)
+        self._remove(row)
+        self._sequence = max(self._sequence, sequence)
+        return row
+
+    def keep(self, past: Superseded) -> int:
+        """See `RecordStore.keep`."""
+        row = self._add(past.record)
+        self._past[row] = past
+        return row
+
+    def drop(self, row: int) -> None:
+        """See `RecordStore.drop`."""
+        del self._past[row]
+        self._remove(row)
+
+    def past(self) -> Iterator[tuple[int, Superseded]]:
+        """See `RecordStore.past`."""
+        return iter(self._past.items())
+
+    def commit(self, then: Callable[[], None] | None = None) -> None:
+        """See `RecordStore.commit`."""
+        if then is not None:
+            then()
+
+    def compact(self) -> Iterator[None]:
+        """See `RecordStore.compact`."""
+        return iter(())
+
+    def close(self) -> None:
+        """See `RecordStore.close`."""
+
+    def _add(self, record: Record) -> int:
+        self._stored_bytes += len(record.body)
+        if self._free:
+            row = self._free.pop()
+            self._records[row] = tuple(record)
+            return row
+        self._records.append(tuple(record))
+        return len(self._records) - 1
+
+    def _remove(self, row: int) -> None:
+        self._stored_bytes -= len(self.record(row).body)
+        self._records[row] = None
+        self._free.append(row)

@@ -1,0 +1,254 @@
+"""Queries: which records match, as of the moment at which the query began.
+
+A query is run in slices, each short enough not to hold up publishing, and changes may be made
+between them. The state that it sees is kept by a `Snapshot`: a row that has changed since is judged
+by the record saved for it.
+
+Where the records to be tested are known from SOW keys or a hash index, only those are read. All
+other queries pass through the memo indexes block by block and test whole columns at once.
+
+Sources: AMPS User Guide, Querying the State of the World; Indexing SOW Topics.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import groupby, islice
+from typing import Final, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from server.expressions.compile_columns import ColumnFilter, Rows
+from server.expressions.tree import Expr, OrderTerm
+from server.sow.candidates import candidates
+from server.sow.memo_index import BLOCK
+from server.sow.ordering import Ordering, Placed, Ranking
+from server.sow.record_context import Contexts
+from server.sow.record_test import RecordTest
+from server.sow.records import Record
+from server.sow.table import RecordTable
+
+_READ_AT_ONCE: Final = 1000
+"""Records that are read one by one in a slice."""
+_WARM_BLOCKS: Final = 8
+"""Blocks in a slice, if none of their records has to be parsed."""
+
+
+@dataclass(frozen=True, slots=True)
+class QuerySpec:
+    """What is asked.
+
+    Attributes:
+        filter: the content filter, None for none.
+        keys: SOW keys to which the query is restricted, None for no restriction.
+        order_by: the order of the results; none if empty.
+        top_n: how many records are returned at most, None for all.
+        skip_n: how many matching records are passed over first.
+        topics: whether a logical topic is asked for, of a topic with a Pattern; None for all.
+        as_of: the moment whose state is asked for, in nanoseconds since 1970; None for now. Without
+            history it is ignored.
+    """
+
+    filter: Expr | None = None
+    keys: tuple[str, ...] | None = None
+    order_by: tuple[OrderTerm, ...] = ()
+    top_n: int | None = None
+    skip_n: int = 0
+    topics: Callable[[str], bool] | None = None
+    as_of: int | None = None
+
+
+class _Piece(NamedTuple):
+    """What a slice of the work has found.
+
+    Attributes:
+        rows: matching rows whose records are as they were when the query began.
+        saved: matching records of rows that have changed since, with their rows.
+    """
+
+    rows: list[int]
+    saved: list[tuple[int, Record]]
+
+
+class Query(Iterator[list[Record]]):
+    """A query under way: each step does a slice of the work and gives the records found in it.
+
+    A step may find nothing, and the next something. Close a query that is not run to its end.
+
+    Args:
+        table: what is queried.
+        spec: what is asked.
+        now: the time, in nanoseconds since 1970.
+
+    Attributes:
+        topic_matches: the records that were there to be tested.
+        matches: the records that match so far; all of them when the query has ended.
+        returned: the records given so far.
+    """
+
+    def __init__(self, table: RecordTable, spec: QuerySpec, now: int) -> None:
+        table.counters.queries += 1
+        self._table: Final = table
+        self._spec: Final = spec
+        self._expr: Final = spec.filter
+        self._historical: Final = spec.as_of is not None and table.history is not None
+        self._candidates: Final = candidates(
+            table, self._expr, spec.keys, spec.topics, past=self._historical
+        )
+        whole = spec.topics is None and not self._historical
+        self._mask: Final = (
+            None
+            if whole and self._candidates is not None
+            else table.mask(spec.topics, spec.as_of if self._historical else None, now)
+        )
+        self._test: Final = RecordTest(table, self._expr)
+        self._ordering: Final = Ordering(spec.order_by) if spec.order_by else None
+        last = None if spec.top_n is None else spec.skip_n + spec.top_n
+        self._last: Final = last
+        self._ranking: Final = Ranking(last)
+        self._snapshot: Final = table.open_snapshot(keep_all=self._ordering is not None)
+        self.topic_matches: Final = (
+            len(table) if self._mask is None else int(np.count_nonzero(self._mask))
+        )
+        self.matches = 0
+        self.returned = 0
+        self._steps: Final[Generator[list[Record], None, None]] = self._run()
+
+    def __next__(self) -> list[Record]:
+        """Do a slice of the work.
+
+        Returns:
+            Records, perhaps none.
+
+        Raises:
+            StopIteration: everything has been given.
+        """
+        return next(self._steps)
+
+    def close(self) -> None:
+        """End the query; harmless if it has ended."""
+        self._steps.close()
+        self._table.close_snapshot(self._snapshot)
+
+    def _run(self) -> Generator[list[Record], None, None]:
+        try:
+            pieces = self._scan() if self._candidates is None else self._look_up(self._candidates)
+            for piece in pieces:
+                self.matches += len(piece.rows) + len(piece.saved)
+                if self._ordering is None:
+                    yield self._wanted(piece)
+                else:
+                    self._ranking.add(self._placed(piece, self._ordering))
+                    yield []
+            if self._ordering is not None:
+                yield from self._ordered()
+        finally:
+            self._table.close_snapshot(self._snapshot)
+
+    # ---- which rows match
+
+    def _look_up(self, rows: Sequence[int]) -> Iterator[_Piece]:
+        """Test the records of some rows, one by one."""
+        mask = self._mask
+        for start in range(0, len(rows), _READ_AT_ONCE):
+            some = [
+                (row, record)
+                for row in rows[start : start + _READ_AT_ONCE]
+                if (mask is None or mask[row]) and self._test(record := self._at(row))
+            ]
+            yield _Piece([], some)
+
+    def _scan(self) -> Iterator[_Piece]:
+        """Test all records, block by block."""
+        assert self._mask is not None  # noqa: S101 - for the type checker
+        column_filter = None
+        if self._expr is not None:
+            column_filter = ColumnFilter(self._expr, self._table.options.functions)
+        blocks = 0
+        piece = _Piece([], [])
+        for block in range((len(self._mask) + BLOCK - 1) // BLOCK):
+            was_warm = self._table.memo.is_warm(block, self._test.fields)
+            mask = self._mask[block * BLOCK : (block + 1) * BLOCK].copy()
+            self._scan_block(block, mask, column_filter, piece)
+            blocks += 1
+            if not was_warm or blocks == _WARM_BLOCKS or len(piece.rows) >= _READ_AT_ONCE:
+                yield piece
+                blocks, piece = 0, _Piece([], [])
+            self._snapshot.passed((block + 1) * BLOCK)
+        yield piece
+
+    def _scan_block(
+        self,
+        block: int,
+        mask: NDArray[np.bool_],
+        column_filter: ColumnFilter | None,
+        piece: _Piece,
+    ) -> None:
+        """Add the matching rows of a block, of those in the mask, to a piece."""
+        first = block * BLOCK
+        for row, record in self._snapshot.saved(block).items():
+            if mask[row - first]:
+                mask[row - first] = False
+                if record is not None and self._test(record):
+                    piece.saved.append((row, record))
+        if column_filter is not None and mask.any():
+            mask = self._matching(block, mask, column_filter)
+        piece.rows.extend((first + np.flatnonzero(mask)).tolist())
+
+    def _matching(
+        self, block: int, mask: NDArray[np.bool_], column_filter: ColumnFilter
+    ) -> NDArray[np.bool_]:
+        """Which rows of a block match, of those in the mask."""
+        columns = self._table.memo.columns(block, self._test.fields)
+        everything = Rows(columns, len(columns[0]) if columns else len(mask))
+        if not self._test.wants_context:
+            return column_filter(everything)[: len(mask)] & mask
+        offsets = np.flatnonzero(mask)
+        rows = (offsets + block * BLOCK).tolist()
+        some = Rows(
+            everything.take(offsets).columns,
+            len(rows),
+            Contexts(rows, self._table.store.record),
+        )
+        mask[offsets] = column_filter(some)
+        return mask
+
+    def _at(self, row: int) -> Record:
+        """The record that was in a row when the query began."""
+        saved = self._snapshot.saved(row // BLOCK).get(row)
+        return self._table.store.record(row) if saved is None else saved
+
+    # ---- which records are returned
+
+    def _wanted(self, piece: _Piece) -> list[Record]:
+        """Of records in no particular order, those between `skip_n` and `top_n`."""
+        read = self._table.store.record
+        before = self.matches - len(piece.rows) - len(piece.saved)
+        start = max(0, self._spec.skip_n - before)
+        end = None if self._last is None else max(0, self._last - before)
+        saved_start = max(0, start - len(piece.rows))
+        saved_end = None if end is None else max(0, end - len(piece.rows))
+        records = [read(row) for row in piece.rows[start:end]]
+        records += [record for _, record in piece.saved[saved_start:saved_end]]
+        self.returned += len(records)
+        return records
+
+    def _placed(self, piece: _Piece, ordering: Ordering) -> list[Placed]:
+        """Matching rows with what they are sorted by."""
+        extract = self._table.extractor(ordering.fields)
+        placed = [Placed(ordering.key(extract(record.body)), row) for row, record in piece.saved]
+        for block, rows in groupby(piece.rows, lambda row: row // BLOCK):
+            some = list(rows)
+            offsets = np.array(some) - block * BLOCK
+            columns = self._table.memo.columns(block, ordering.fields)
+            values = zip(*(column.take(offsets).to_values() for column in columns), strict=True)
+            placed += map(Placed, map(ordering.key, values), some)
+        return placed
+
+    def _ordered(self) -> Iterator[list[Record]]:
+        rows = islice(self._ranking.rows(), self._spec.skip_n, None)
+        while some := list(islice(rows, _READ_AT_ONCE)):
+            self.returned += len(some)
+            yield [self._at(row) for row in some]

@@ -1,0 +1,68 @@
+"""A filter asked of one record at a time: of candidates, and of records that changed meanwhile."""
+
+from __future__ import annotations
+
+from typing import Final, TypeAlias
+
+from server.expressions import semantics
+from server.expressions.compile_message import Predicate, compile_filter
+from server.expressions.context import NO_CONTEXT
+from server.expressions.tree import Expr, conjuncts, paths
+from server.message_types.base import Extractor, Path
+from server.sow.hash_index import texts_by_field
+from server.sow.record_context import asks_for_context, context_of
+from server.sow.records import Record
+from server.sow.table import RecordTable
+
+_Texts: TypeAlias = tuple[tuple[str, ...], ...]
+
+
+class RecordTest:
+    """A filter; None matches everything.
+
+    A filter that only says which texts some fields have, as point queries do, is asked directly: to
+    compile it would take much longer than to find the one record.
+
+    Args:
+        table: where the records are.
+        expr: the filter.
+
+    Attributes:
+        fields: the fields that it reads.
+        wants_context: it asks for more than the fields of a record.
+    """
+
+    def __init__(self, table: RecordTable, expr: Expr | None) -> None:
+        self._expr = expr
+        self._table = table
+        self._extract: Extractor | None = None
+        self._predicate: Predicate | None = None
+        self._texts: _Texts | None = None
+        self.fields: Final[tuple[Path, ...]] = () if expr is None else paths(expr)
+        self.wants_context: Final = expr is not None and asks_for_context(
+            expr, table.options.functions
+        )
+
+    def __call__(self, record: Record) -> bool:
+        """Whether a record matches."""
+        if self._expr is None:
+            return True
+        if self._extract is None:
+            self._prepare(self._expr)
+            assert self._extract is not None  # noqa: S101 - for the type checker
+        values = self._extract(record.body)
+        if self._texts is not None:
+            return all(
+                value in texts or semantics.is_in(value, texts) is True
+                for value, texts in zip(values, self._texts, strict=True)
+            )
+        assert self._predicate is not None  # noqa: S101 - for the type checker
+        return self._predicate(values, context_of(record) if self.wants_context else NO_CONTEXT)
+
+    def _prepare(self, expr: Expr) -> None:
+        self._extract = self._table.extractor(self.fields)
+        restricted = texts_by_field(expr)
+        if len(restricted) == len(conjuncts(expr)):
+            self._texts = tuple(restricted[field] for field in self.fields)
+        else:
+            self._predicate = compile_filter(expr, self._table.options.functions)

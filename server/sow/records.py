@@ -1,0 +1,57 @@
+"""What a SOW topic holds, and what happens to it."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+NANOSECONDS = 1_000_000_000
+
+
+class Record(NamedTuple):
+    """One record: the current state of one key, or a past one.
+
+    Attributes:
+        key: the SOW key as clients see it.
+        body: the message.
+        topic: the logical topic; for a topic with a Pattern the one that was published to.
+        timestamp: when it was last updated, in nanoseconds since 1970.
+        expires: when it expires, in nanoseconds since 1970; 0 for never.
+        sequence: the place of the update in the instance's order of changes.
+        correlation_id: the publisher's correlation id, "" for none.
+        bookmark: the update's bookmark (publisher and its sequence), "" for none.
+    """
+
+    key: str
+    body: bytes
+    topic: str
+    timestamp: int = 0
+    expires: int = 0
+    sequence: int = 0
+    correlation_id: str = ""
+    bookmark: str = ""
+
+
+class Change(NamedTuple):
+    """What a command did to one record.
+
+    Attributes:
+        key: the SOW key.
+        topic: the logical topic.
+        previous: the record before, None if there was none.
+        record: the record now, None if it is gone.
+    """
+
+    key: str
+    topic: str
+    previous: Record | None
+    record: Record | None
+
+
+def to_nanoseconds(seconds: float) -> int:
+    """The clock's seconds as a record keeps them."""
+    return int(seconds * NANOSECONDS)
+
+
+def to_seconds(nanoseconds: int) -> float:
+    """A record's time as the clock tells it."""
+    return nanoseconds / NANOSECONDS

@@ -1,0 +1,199 @@
+"""A SOW file as slabs of memory: creating, locking, mapping, growing and shrinking it.
+
+Every slab is a memory map of its own, so that the file grows without moving what is mapped. Room is
+allocated on disk before it is mapped: a full disk is an error here, not a signal later.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import mmap
+import os
+from pathlib import Path
+from typing import Final
+
+from server.sow import slab_format as form
+from server.sow.slab_format import PAGE, CommitPoint, SlabHeader
+from server.sow.store import StoreError
+
+
+class DamagedFileError(Exception):
+    """A file's content is not what was written. The text says what is wrong, and where."""
+
+
+class FileInUseError(Exception):
+    """Another process has the file open."""
+
+
+class SlabFile:
+    """An open SOW file.
+
+    Args:
+        path: the file; its directory has to exist.
+        slab_size: bytes of a slab, used if the file is created.
+        initial_slabs: slabs that a new file has.
+        writable: open for writing, and lock against other writers; else the file has to exist.
+
+    Attributes:
+        slab_size: bytes of a slab.
+        slabs: the slabs' maps, in file order; None for one beyond the end.
+
+    Raises:
+        DamagedFileError: the file's header is not one of a SOW file, or of a later version.
+        FileInUseError: it is being written by another process.
+        OSError: the file cannot be opened or created.
+    """
+
+    def __init__(
+        self,
+        path: Path,
+        slab_size: int = 0,
+        initial_slabs: int = 1,
+        *,
+        writable: bool = True,
+    ) -> None:
+        self.path: Final = path
+        self._writable = writable
+        self.descriptor: Final = os.open(
+            path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC if writable else os.O_RDONLY, 0o644
+        )
+        self.slabs: list[mmap.mmap] = []
+        try:
+            if writable:
+                self._lock()
+            self._open(slab_size, initial_slabs)
+        except BaseException:
+            os.close(self.descriptor)
+            raise
+
+    def _lock(self) -> None:
+        try:
+            fcntl.flock(self.descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise FileInUseError(
+                f"{self.path} is in use by another process: two instances cannot share a SOW file"
+            ) from None
+
+    def _open(self, slab_size: int, initial_slabs: int) -> None:
+        size = os.fstat(self.descriptor).st_size
+        fresh = size < PAGE  # a file cut short before its first page was complete holds nothing
+        if fresh and not self._writable:
+            raise DamagedFileError(f"{self.path} is not a SOW file: it has {size} bytes")
+        if fresh:
+            self._create(slab_size)
+            size = PAGE
+        self._header = mmap.mmap(self.descriptor, PAGE, access=self._access)
+        described = form.unpack_file_header(self._header[:64])
+        if described is None:
+            raise DamagedFileError(f"the first page of {self.path} is not that of a SOW file")
+        version, self.slab_size = described
+        if version != form.VERSION:
+            raise DamagedFileError(
+                f"{self.path} has version {version} of the format, expected {form.VERSION}"
+            )
+        for index in range((size - PAGE) // self.slab_size):
+            self.slabs.append(self._map(index))
+        if fresh:
+            for _ in range(initial_slabs):
+                self.grow()
+
+    def _create(self, slab_size: int) -> None:
+        """Write the first page in one go, after nothing or less than a page."""
+        header = form.pack_file_header((max(slab_size, PAGE) + PAGE - 1) // PAGE * PAGE)
+        os.ftruncate(self.descriptor, 0)
+        os.pwrite(self.descriptor, header.ljust(PAGE, b"\0"), 0)
+        os.fsync(self.descriptor)
+        directory = os.open(self.path.parent, os.O_RDONLY)
+        try:
+            os.fsync(directory)
+        finally:
+            os.close(directory)
+
+    @property
+    def _access(self) -> int:
+        return mmap.ACCESS_WRITE if self._writable else mmap.ACCESS_READ
+
+    def _map(self, index: int) -> mmap.mmap:
+        return mmap.mmap(
+            self.descriptor,
+            self.slab_size,
+            access=self._access,
+            offset=PAGE + index * self.slab_size,
+        )
+
+    def grow(self) -> int:
+        """Add a slab at the end.
+
+        Returns:
+            Its index.
+
+        Raises:
+            StoreError: the file system has no room.
+        """
+        index = len(self.slabs)
+        try:
+            os.posix_fallocate(self.descriptor, PAGE + index * self.slab_size, self.slab_size)
+            self.slabs.append(self._map(index))
+        except OSError as error:
+            raise StoreError(f"{self.path} cannot grow: {error.strerror}") from error
+        return index
+
+    def shrink(self, count: int) -> None:
+        """Cut the file to its first `count` slabs."""
+        for slab in self.slabs[count:]:
+            slab.close()
+        del self.slabs[count:]
+        os.ftruncate(self.descriptor, PAGE + count * self.slab_size)
+
+    @property
+    def commit_point(self) -> CommitPoint:
+        """The latest commit point."""
+        return max(
+            form.unpack_commit_slot(self._header[slot : slot + 512]) for slot in form.COMMIT_SLOTS
+        )
+
+    def write_commit_point(self, point: CommitPoint) -> None:
+        """Note a commit point over the older of the two that the file has."""
+        older, _ = sorted(
+            form.COMMIT_SLOTS,
+            key=lambda slot: form.unpack_commit_slot(self._header[slot : slot + 512]),
+        )
+        content = form.pack_commit(point)
+        self._header[older : older + len(content)] = content
+
+    def header(self, index: int) -> SlabHeader | None:
+        """Read a slab's header; None if it is blank or damaged."""
+        return form.unpack_slab_header(self.slabs[index][: form.FIRST_ENTRY])
+
+    def write_header(self, index: int, header: SlabHeader | None) -> None:
+        """Write a slab's header; None blanks it."""
+        content = form.pack_slab_header(header) if header else bytes(form.FIRST_ENTRY)
+        self.slabs[index][: len(content)] = content
+
+    def read(self, location: int) -> bytes:
+        """The bytes of an entry, without padding.
+
+        Args:
+            location: the slab's index times the slab size, plus the position within the slab.
+        """
+        index, position = divmod(location, self.slab_size)
+        slab = self.slabs[index]
+        length = int.from_bytes(slab[position + 4 : position + 8], "little")
+        return slab[position : position + length]
+
+    def room(self, location: int) -> int:
+        """The room that an entry takes, padding included."""
+        index, position = divmod(location, self.slab_size)
+        slab = self.slabs[index]
+        return form.padded(int.from_bytes(slab[position + 4 : position + 8], "little"))
+
+    def synchronise(self) -> None:
+        """Wait until everything is on stable storage."""
+        os.fdatasync(self.descriptor)
+
+    def close(self) -> None:
+        """Let go of the file."""
+        for slab in self.slabs:
+            slab.close()
+        self._header.close()
+        os.close(self.descriptor)

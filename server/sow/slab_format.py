@@ -1,0 +1,181 @@
+"""The bytes of a SOW file: what docs/formats/sow.md describes, and nothing else.
+
+All integers are little-endian. Checksums are CRC-32C over what follows them.
+"""
+
+from __future__ import annotations
+
+import struct
+from enum import IntEnum
+from typing import Any, Final, NamedTuple
+
+import google_crc32c
+
+from server.sow.records import Record
+
+MAGIC: Final = b"AMPERSOW"
+VERSION: Final = 1
+FORMAT_NAME: Final = f"amperage-sow-v{VERSION}"
+
+PAGE: Final = 4096
+"""Size of the file header, and what slab sizes are multiples of."""
+COMMIT_SLOTS: Final = (1024, 2048)
+"""Where in the file header the two commit points are, so that one is whole whatever happens."""
+FIRST_ENTRY: Final = 64
+"""Where in a slab the entries begin."""
+ALIGNMENT: Final = 8
+MAX_TEXT: Final = 0xFFFF
+"""Bytes that a key, topic, correlation id or bookmark may have."""
+
+_FILE: Final = struct.Struct("<8sIIQ")  # magic, version, 0, slab size
+_COMMIT: Final = struct.Struct("<QQQQQ")
+_SLAB: Final = struct.Struct("<4sIQQQQQ")  # magic, 0, then the fields of SlabHeader
+_SLAB_MAGIC: Final = b"SLAB"
+_CHECKSUM: Final = struct.Struct("<I")
+ENTRY: Final = struct.Struct("<IIIBxHHHH2xQQQQ")
+"""Checksum, length, epoch, kind, lengths of topic, key, correlation id and bookmark, sequence,
+timestamp, expiration, number."""
+ENTRY_HEAD: Final = struct.Struct("<III")
+"""The first three of these."""
+ENTRY_TAIL: Final = struct.Struct("<IIBxHHHH2xQQQQ")
+"""All but the checksum."""
+
+_KIND_AT: Final = 12
+
+crc32c = google_crc32c.value
+
+
+class Kind(IntEnum):
+    """What an entry of the log says."""
+
+    RECORD = 1
+    DELETED = 2
+    PAST = 3
+    PAST_DELETED = 4
+    DROPPED = 5
+
+
+class CommitPoint(NamedTuple):
+    """Up to where the log is known to be on stable storage.
+
+    Attributes:
+        number: counts commits; the highest valid one holds.
+        epoch: the slab being written.
+        position: the end of its entries.
+        tail: the epoch of the oldest slab that still counts.
+        sequence: the highest sequence of any change.
+    """
+
+    number: int = 0
+    epoch: int = 0
+    position: int = 0
+    tail: int = 0
+    sequence: int = 0
+
+
+class SlabHeader(NamedTuple):
+    """What stands at the beginning of a slab.
+
+    Attributes:
+        epoch: the slab's place in the log; never used twice in a file.
+        previous: the epoch of the slab before it in the log, 0 for none.
+        previous_end: where that slab's entries end.
+        tail: the epoch of the oldest slab that counted when this one was begun.
+        sequence: the highest sequence of any change before this slab.
+    """
+
+    epoch: int
+    previous: int
+    previous_end: int
+    tail: int
+    sequence: int
+
+
+def padded(length: int) -> int:
+    """The room that an entry takes."""
+    return (length + ALIGNMENT - 1) & -ALIGNMENT
+
+
+def _sealed(content: bytes) -> bytes:
+    return _CHECKSUM.pack(crc32c(content)) + content
+
+
+def _opened(data: bytes, layout: struct.Struct) -> tuple[Any, ...] | None:
+    end = _CHECKSUM.size + layout.size
+    if len(data) < end or _CHECKSUM.unpack_from(data)[0] != crc32c(data[_CHECKSUM.size : end]):
+        return None
+    return layout.unpack_from(data, _CHECKSUM.size)
+
+
+def pack_file_header(slab_size: int) -> bytes:
+    """The beginning of a file."""
+    return _sealed(_FILE.pack(MAGIC, VERSION, 0, slab_size))
+
+
+def unpack_file_header(data: bytes) -> tuple[int, int] | None:
+    """Read version and slab size; None if this is no header, or a damaged one."""
+    fields = _opened(data, _FILE)
+    if fields is None or fields[0] != MAGIC:
+        return None
+    return fields[1], fields[3]
+
+
+def pack_commit(point: CommitPoint) -> bytes:
+    """A commit point for one of the two slots."""
+    return _sealed(_COMMIT.pack(*point))
+
+
+def unpack_commit_slot(data: bytes) -> CommitPoint:
+    """Read a commit point; all zeros if there is none, or a damaged one."""
+    fields = _opened(data, _COMMIT)
+    return CommitPoint() if fields is None else CommitPoint(*fields)
+
+
+def pack_slab_header(header: SlabHeader) -> bytes:
+    """The beginning of a slab."""
+    return _sealed(_SLAB.pack(_SLAB_MAGIC, 0, *header))
+
+
+def unpack_slab_header(data: bytes) -> SlabHeader | None:
+    """Read the beginning of a slab; None if it is blank or damaged."""
+    fields = _opened(data, _SLAB)
+    if fields is None or fields[0] != _SLAB_MAGIC:
+        return None
+    return SlabHeader(*fields[2:])
+
+
+def decode_record(data: bytes, topic: str) -> Record:
+    """The record of an entry: the record itself, a past state, or the key of a deleted record.
+
+    Args:
+        data: the whole entry, without padding, known to be good.
+        topic: the topic of records that name none.
+    """
+    _, _, _, _, topics, keys, correlations, bookmarks, sequence, timestamp, expires, _ = (
+        ENTRY.unpack_from(data)
+    )
+    start = ENTRY.size
+    if topics:
+        topic = data[start : start + topics].decode("utf-8", "surrogateescape")
+        start += topics
+    key = data[start : start + keys].decode("utf-8", "surrogateescape")
+    start += keys
+    correlation_id = bookmark = ""
+    if correlations:
+        correlation_id = data[start : start + correlations].decode("utf-8", "surrogateescape")
+        start += correlations
+    if bookmarks:
+        bookmark = data[start : start + bookmarks].decode("utf-8", "surrogateescape")
+        start += bookmarks
+    return Record(key, data[start:], topic, timestamp, expires, sequence, correlation_id, bookmark)
+
+
+def entry_kind(data: bytes) -> int:
+    """The kind of an entry."""
+    return data[_KIND_AT]
+
+
+def entry_number(data: bytes) -> int:
+    """The number of the past state that an entry is about, 0 if it is about none."""
+    number: int = ENTRY.unpack_from(data)[-1]
+    return number

@@ -1,0 +1,293 @@
+"""A log in a file of slabs, whose oldest slabs are cleaned and used again.
+
+Entries are only ever appended, at the *head*. What a later entry supersedes stays where it is until
+its slab, being the oldest, is cleaned: entries that still count are appended anew, and the slab is
+free. Since it is always the oldest slab that is cleaned, nothing older is left that a deletion
+would have to hide, so deletions need not be kept for ever.
+
+A freed slab may still be needed by a recovery: until the commit point that says so is itself on
+stable storage, that is, until one more commit has completed. It is not written to before.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from typing import Final, NamedTuple
+
+from server.expressions.octets import to_octets
+from server.sow import slab_format as form
+from server.sow.commit import GroupCommit, Job
+from server.sow.records import Record
+from server.sow.slab_file import SlabFile
+from server.sow.slab_format import ENTRY_TAIL, FIRST_ENTRY, CommitPoint, Kind, SlabHeader
+from server.sow.slab_scan import LogEnd
+from server.sow.store import StoreError
+
+
+class _Slab(NamedTuple):
+    place: int
+    epoch: int
+    end: int
+
+
+class SlabLog:
+    """Appends entries, cleans slabs, commits.
+
+    Args:
+        file: the file, open for writing.
+        found: what `scan` found in it.
+        committer: the thread that synchronises files.
+        failed: told when the file cannot be synchronised.
+        topic: the topic that entries need not name.
+
+    Attributes:
+        sequence: the highest sequence of any change.
+        appended_bytes: bytes appended since the file was opened.
+    """
+
+    def __init__(
+        self,
+        file: SlabFile,
+        found: LogEnd,
+        committer: GroupCommit,
+        failed: Callable[[OSError], None],
+        topic: str,
+    ) -> None:
+        self._file: Final = file
+        self._committer: Final = committer
+        self._failed: Final = failed
+        self._topic: Final = topic
+        self.slab_size: Final = file.slab_size
+        self.sequence = 0
+        self.appended_bytes = 0
+        self._sealed = deque(
+            _Slab(link.place, link.header.epoch, link.end or FIRST_ENTRY) for link in found.links
+        )
+        self._next_epoch = found.highest_epoch + 1
+        used = {slab.place for slab in self._sealed}
+        for index in range(len(file.slabs)):
+            if index not in used and file.header(index) is not None:
+                file.write_header(index, None)
+        self._free = [index for index in range(len(file.slabs)) if index not in used]
+        self._freed: list[tuple[int, int]] = []  # epoch and index
+        self._head: _Slab | None = None
+        self._position = 0
+        self._slab = file.slabs[0] if file.slabs else None
+        self._clean_position = FIRST_ENTRY
+        point = file.commit_point
+        self._commits = point.number
+        self._synchronisation = 0
+        self._stable_tail = self._noted_tail = point.tail
+
+    # ---- appending
+
+    @property
+    def log_bytes(self) -> int:
+        """Bytes of the slabs that hold the log."""
+        return (len(self._sealed) + (self._head is not None)) * self.slab_size
+
+    @property
+    def slabs(self) -> int:
+        """Slabs that the file has."""
+        return len(self._file.slabs)
+
+    def append(self, kind: Kind, record: Record, number: int = 0) -> tuple[int, int]:
+        """Write an entry.
+
+        Returns:
+            Its location and the room that it takes.
+
+        Raises:
+            StoreError: it is too large, or there is no room. Nothing has been written.
+        """
+        key = to_octets(record.key)
+        topic = b"" if record.topic == self._topic else _octets(record.topic)
+        correlation_id = _octets(record.correlation_id)
+        bookmark = _octets(record.bookmark)
+        body = record.body
+        length = (
+            form.ENTRY.size
+            + len(topic) + len(key) + len(correlation_id) + len(bookmark) + len(body)
+        )  # fmt: skip
+        room = (length + 7) & -8
+        position = self._position
+        if self._head is None or position + room > self.slab_size:
+            self._check_size(length, topic, key, correlation_id, bookmark)
+            self.begin_slab()
+            position = self._position
+        elif length - len(body) > form.MAX_TEXT:
+            self._check_size(length, topic, key, correlation_id, bookmark)
+        head = self._head
+        slab = self._slab
+        assert head is not None and slab is not None  # noqa: S101, PT018 - for the type checker
+        content = b"".join(
+            (
+                ENTRY_TAIL.pack(
+                    length, head.epoch & 0xFFFFFFFF, kind,
+                    len(topic), len(key), len(correlation_id), len(bookmark),
+                    record.sequence, record.timestamp, record.expires, number,
+                ),
+                topic, key, correlation_id, bookmark, body,
+            )
+        )  # fmt: skip
+        # The checksum comes last: until it is there, the entry is not.
+        slab[position + 4 : position + length] = content
+        slab[position : position + 4] = form.crc32c(content).to_bytes(4, "little")
+        self._position = position + room
+        self.appended_bytes += room
+        if record.sequence > self.sequence:
+            self.sequence = record.sequence
+        return head.place * self.slab_size + position, room
+
+    def _check_size(self, length: int, *texts: bytes) -> None:
+        if any(len(text) > form.MAX_TEXT for text in texts):
+            raise StoreError(
+                f"a SOW key, topic, correlation id or bookmark has more than {form.MAX_TEXT} bytes"
+            )
+        if length > self.slab_size - FIRST_ENTRY:
+            raise StoreError(
+                f"the record has {length} bytes with its header, more than the SlabSize of "
+                f"{self.slab_size} bytes allows"
+            )
+
+    def begin_slab(self) -> None:
+        """Continue the log in another slab: the first in the file that is free.
+
+        Raises:
+            StoreError: there is no room for one.
+        """
+        if self._free:
+            index = min(self._free)
+            self._free.remove(index)
+        else:
+            index = self._file.grow()
+        if self._head is not None:
+            self._sealed.append(self._head._replace(end=self._position))
+        last = self._sealed[-1] if self._sealed else None
+        epoch = self._next_epoch
+        self._next_epoch += 1
+        self._file.write_header(
+            index,
+            SlabHeader(
+                epoch,
+                last.epoch if last else 0,
+                last.end if last else 0,
+                self.tail_epoch or epoch,
+                self.sequence,
+            ),
+        )
+        self._head = _Slab(index, epoch, 0)
+        self._slab = self._file.slabs[index]
+        self._position = FIRST_ENTRY
+        self.commit()
+
+    # ---- cleaning
+
+    @property
+    def tail_epoch(self) -> int:
+        """The epoch of the oldest slab of the log, 0 if it has none."""
+        if self._sealed:
+            return self._sealed[0].epoch
+        return self._head.epoch if self._head else 0
+
+    @property
+    def head_epoch(self) -> int:
+        """The epoch that the next entry is written under, at least."""
+        return self._head.epoch if self._head else self._next_epoch
+
+    def oldest(self) -> tuple[int, bytes] | None:
+        """The next entry to clean, with its location; None when only the newest slab is left.
+
+        Whoever asks appends the entry anew if it still counts, then calls `cleaned`.
+        """
+        while len(self._sealed) > (self._head is None):  # some slab has to carry on the chain
+            slab = self._sealed[0]
+            if self._clean_position < slab.end:
+                location = slab.place * self.slab_size + self._clean_position
+                return location, self._file.read(location)
+            self._sealed.popleft()
+            self._freed.append((slab.epoch, slab.place))
+            self._clean_position = FIRST_ENTRY
+        return None
+
+    def cleaned(self, room: int) -> None:
+        """Go on after an entry that took so much room."""
+        self._clean_position += room
+
+    # ---- stable storage
+
+    def commit(self, then: Callable[[], None] | None = None) -> None:
+        """Ask for a commit of everything appended so far; `then` is called when it is done."""
+        self._commits += 1
+        head = self._head or (self._sealed[-1] if self._sealed else None)
+        point = CommitPoint(
+            self._commits,
+            head.epoch if head else 0,
+            (self._position if self._head else head.end) if head else 0,
+            self.tail_epoch,
+            self.sequence,
+        )
+
+        def done(synchronisation: int) -> None:
+            self._release(synchronisation, point)
+            if then is not None:
+                then()
+
+        self._committer.submit(
+            Job(
+                self._file.descriptor,
+                lambda: self._file.write_commit_point(point),
+                done,
+                self._failed,
+            )
+        )
+
+    def _release(self, synchronisation: int, point: CommitPoint) -> None:
+        """Use slabs again that no recovery will read.
+
+        A synchronisation makes stable what was noted after the one before it, so it is the tail of
+        an earlier commit point that counts.
+        """
+        if synchronisation != self._synchronisation:
+            self._synchronisation = synchronisation
+            self._stable_tail = self._noted_tail
+        self._noted_tail = point.tail
+        still: list[tuple[int, int]] = []
+        for epoch, index in self._freed:
+            if epoch < self._stable_tail:
+                self._free.append(index)
+            else:
+                still.append((epoch, index))
+        self._freed = still
+
+    @property
+    def waiting_slabs(self) -> int:
+        """Slabs that are free once further commits have completed."""
+        return len(self._freed)
+
+    def shrink(self) -> int:
+        """Give free slabs at the end of the file back to the file system.
+
+        Returns:
+            How many slabs the file has left.
+        """
+        free = set(self._free)
+        count = len(self._file.slabs)
+        while count and count - 1 in free:
+            count -= 1
+        if count < len(self._file.slabs):
+            self._file.shrink(count)
+            self._free = [index for index in self._free if index < count]
+        return count
+
+    def close(self) -> None:
+        """Commit, wait for that, and close the file."""
+        self.commit()
+        self._committer.settle()
+        self._file.synchronise()
+        self._file.close()
+
+
+def _octets(text: str) -> bytes:
+    return to_octets(text) if text else b""

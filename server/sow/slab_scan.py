@@ -1,0 +1,132 @@
+"""Reading a SOW file's log from its oldest slab to its end: at a start, and for the dump tool.
+
+The log is a chain of slabs, each of which names its predecessor and says where that one's entries
+end. An entry that cannot be read is *damage* if it lies before the commit point, for then it was on
+stable storage. After the commit point it is where a crash ended the log: nothing that follows it
+has been promised to anybody, and all of it is left out: the records are those of one moment.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import NamedTuple
+
+from server.sow import slab_format as form
+from server.sow.slab_file import DamagedFileError, SlabFile
+from server.sow.slab_format import ENTRY, ENTRY_HEAD, FIRST_ENTRY, SlabHeader, padded
+
+
+class ChainLink(NamedTuple):
+    """One slab of the log.
+
+    Attributes:
+        place: the slab's index in the file.
+        header: its header.
+        end: where its entries end, None if it is the last and that has to be found out.
+    """
+
+    place: int
+    header: SlabHeader
+    end: int | None
+
+
+class LogEnd(NamedTuple):
+    """Where a log ends.
+
+    Attributes:
+        links: the slabs that belong to it, oldest first, all with their ends.
+        highest_epoch: the highest epoch that any slab of the file bears.
+        lost: bytes after the end that a crash left unfinished.
+    """
+
+    links: list[ChainLink]
+    highest_epoch: int
+    lost: int
+
+
+def chain(file: SlabFile) -> tuple[list[ChainLink], int]:
+    """Find the slabs of the log, oldest first, and the highest epoch in the file.
+
+    Raises:
+        DamagedFileError: a slab that was committed is missing.
+    """
+    point = file.commit_point
+    by_epoch: dict[int, tuple[int, SlabHeader]] = {}
+    successors: dict[int, SlabHeader] = {}
+    for index in range(len(file.slabs)):
+        header = file.header(index)
+        if header is None or header.previous >= header.epoch:
+            continue
+        by_epoch[header.epoch] = (index, header)
+        rival = successors.get(header.previous)
+        if rival is None or rival.epoch < header.epoch:
+            successors[header.previous] = header
+    if not by_epoch:
+        if point.epoch:
+            raise DamagedFileError(f"all slabs of {file.path} have lost their headers")
+        return [], 0
+    first = point.tail or min(by_epoch)
+    links: list[ChainLink] = []
+    epoch: int | None = first
+    while epoch is not None:
+        if epoch not in by_epoch:
+            raise DamagedFileError(f"the header of slab {epoch} of {file.path} is not readable")
+        index, header = by_epoch[epoch]
+        following = successors.get(epoch)
+        links.append(ChainLink(index, header, following.previous_end if following else None))
+        epoch = following.epoch if following else None
+    if links[-1].header.epoch < point.epoch:
+        raise DamagedFileError(
+            f"the slab after {links[-1].header.epoch} of {file.path} has lost its header"
+        )
+    return links, max(by_epoch)
+
+
+def scan(file: SlabFile, take: Callable[[int, bytes], None]) -> LogEnd:
+    """Read the whole log.
+
+    Args:
+        file: the file.
+        take: called with the location and the bytes of each entry, in the order they were written.
+
+    Raises:
+        DamagedFileError: an entry that was committed cannot be read.
+    """
+    links, highest = chain(file)
+    point = file.commit_point
+    whole: list[ChainLink] = []
+    for link in links:
+        base = link.place * file.slab_size
+        position = FIRST_ENTRY
+        for start, data in entries(file, link):
+            take(base + start, data)
+            position = start + padded(len(data))
+        whole.append(link._replace(end=position))
+        if link.end is None or position < link.end:
+            epoch = link.header.epoch
+            if (epoch, position) < (point.epoch, point.position):
+                raise DamagedFileError(
+                    f"{file.path} fails its checksum at byte "
+                    f"{form.PAGE + base + position}, which had been written completely"
+                )
+            lost = (link.end or position) - position
+            return LogEnd(whole, highest, lost)
+    return LogEnd(whole, highest, 0)
+
+
+def entries(file: SlabFile, link: ChainLink) -> Iterator[tuple[int, bytes]]:
+    """The entries of a slab up to the first that is not whole, with their positions."""
+    slab = file.slabs[link.place]
+    epoch = link.header.epoch & 0xFFFFFFFF
+    end = file.slab_size if link.end is None else link.end
+    position = FIRST_ENTRY
+    unpack_from, crc32c, header_size = ENTRY_HEAD.unpack_from, form.crc32c, ENTRY.size
+    while position + header_size <= end:
+        checksum, length, its_epoch = unpack_from(slab, position)
+        if its_epoch != epoch or length < header_size or position + length > end:
+            return
+        data = slab[position : position + length]
+        if checksum != crc32c(data[4:]):
+            return
+        yield position, data
+        position += padded(length)

@@ -1,0 +1,51 @@
+"""What a query sees while records change: the state at its start.
+
+A query reads the topic piece by piece, and publishes go on between the pieces. Before a row that a
+query has yet to read is changed, its record is saved for the query; changing it once more saves
+nothing. Rows that came after the start are beyond the query's end, or saved as empty.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+from server.sow.memo_index import BLOCK
+from server.sow.records import Record
+
+_NOTHING: Final[Mapping[int, Record | None]] = {}
+
+
+class Snapshot:
+    """The saved records of one query.
+
+    Args:
+        rows: how many rows there were at the start.
+        keep_all: the query comes back to rows that it has passed.
+
+    Attributes:
+        position: rows before this one have been read; they are not saved unless `keep_all`.
+    """
+
+    __slots__ = ("_keep_all", "_saved", "position", "rows")
+
+    def __init__(self, rows: int, *, keep_all: bool) -> None:
+        self.rows: Final = rows
+        self.position = 0
+        self._keep_all = keep_all
+        self._saved: dict[int, dict[int, Record | None]] = {}
+
+    def changing(self, row: int, record: Record | None) -> None:
+        """A row is about to change, or has just changed, from `record`; None if it was empty."""
+        if row < self.rows and (self._keep_all or row >= self.position):
+            self._saved.setdefault(row // BLOCK, {}).setdefault(row, record)
+
+    def saved(self, block: int) -> Mapping[int, Record | None]:
+        """The saved records of a block's rows."""
+        return self._saved.get(block, _NOTHING)
+
+    def passed(self, position: int) -> None:
+        """Rows before a position have been read."""
+        if not self._keep_all:
+            self._saved.pop((position - 1) // BLOCK, None)
+        self.position = position

@@ -1,0 +1,151 @@
+"""The contract of a record store: rows of records, found by identity, that can be made durable.
+
+A store numbers its records: a *row* is a small integer that stays with a record from its first
+version to its deletion, and is then given to another. Columns and snapshots are arrays over rows.
+
+An *identity* is the text that tells records apart: the SOW key, or the topic and the key in a topic
+with a Pattern (see `identity_of`).
+
+All calls come from the engine's thread. Two implementations pass the same suite of tests:
+`MemoryStore` and `FileStore`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import NamedTuple, Protocol
+
+from server.sow.records import Record
+
+
+class StoreError(Exception):
+    """A change cannot be stored. The text is for whoever sent it; the store is as it was before."""
+
+
+class Superseded(NamedTuple):
+    """A past state of a record, kept for historical queries.
+
+    Attributes:
+        identity: the identity of the record that it was a state of.
+        record: the state; its body is empty if `deleted`.
+        deleted: the record was deleted at `record.timestamp`.
+    """
+
+    identity: str
+    record: Record
+    deleted: bool
+
+
+class Statistics(NamedTuple):
+    """How much a store holds; zeros where a store has no such thing.
+
+    Attributes:
+        records: current records and past states.
+        stored_bytes: bytes of the records, with their headers.
+        allocated_bytes: bytes that the store occupies.
+        slab_size: bytes of one slab.
+        slabs: slabs allocated.
+        path: the file.
+    """
+
+    records: int
+    stored_bytes: int
+    allocated_bytes: int
+    slab_size: int = 0
+    slabs: int = 0
+    path: str = ""
+
+
+class RecordStore(Protocol):
+    """Where a topic's records are."""
+
+    @property
+    def rows(self) -> int:
+        """One more than the highest row in use so far."""
+
+    @property
+    def last_sequence(self) -> int:
+        """The highest sequence of any change that the store has seen, deletions included."""
+
+    @property
+    def statistics(self) -> Statistics:
+        """How much the store holds."""
+
+    def __len__(self) -> int:
+        """The number of records, past states not counted."""
+
+    def row(self, identity: str) -> int | None:
+        """Find a record; None if there is none."""
+
+    def record(self, row: int) -> Record:
+        """Read a row that is in use."""
+
+    def bodies(self, rows: Sequence[int]) -> list[bytes]:
+        """Read the bodies of rows that are in use."""
+
+    def identities(self) -> Iterator[tuple[str, int]]:
+        """Every record's identity and row; the store must not change meanwhile."""
+
+    def put(self, identity: str, record: Record) -> int:
+        """Insert or replace a record.
+
+        Returns:
+            Its row.
+
+        Raises:
+            StoreError: there is no room, or the record is larger than the store takes.
+        """
+
+    def delete(self, identity: str, sequence: int) -> int:
+        """Remove a record that exists.
+
+        Returns:
+            The row that it had.
+
+        Raises:
+            StoreError: there is no room to write that down.
+        """
+
+    def keep(self, past: Superseded) -> int:
+        """Store a past state in a row of its own, which no identity finds.
+
+        Raises:
+            StoreError: as for `put`.
+        """
+
+    def drop(self, row: int) -> None:
+        """Remove a past state.
+
+        Raises:
+            StoreError: there is no room to write that down.
+        """
+
+    def past(self) -> Iterator[tuple[int, Superseded]]:
+        """Every past state with its row."""
+
+    def commit(self, then: Callable[[], None] | None = None) -> None:
+        """Ask for all changes so far to be put on stable storage; does not wait.
+
+        Args:
+            then: called on the engine's thread once they are.
+        """
+
+    def compact(self) -> Iterator[None]:
+        """Give unused space back, in slices between which records may change.
+
+        Raises:
+            StoreError: there is no room to work in.
+        """
+
+    def close(self) -> None:
+        """Commit, wait for that, and let go of all resources."""
+
+
+def identity_of(record: Record, *, pattern: bool) -> str:
+    """What tells a record apart within its store.
+
+    Args:
+        record: the record.
+        pattern: whether the store holds many logical topics.
+    """
+    return f"{record.topic}\0{record.key}" if pattern else record.key

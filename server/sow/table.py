@@ -1,0 +1,299 @@
+"""Records with their indexes, open to queries: for SOW topics, views, conflated topics."""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from server.expressions.functions.builtin import BUILTINS
+from server.expressions.functions.registry import Functions
+from server.message_types.base import Extractor, MessageType, Path
+from server.sow.expiry import ExpiryQueue
+from server.sow.hash_index import HashIndex
+from server.sow.history import History
+from server.sow.keys import KeyHash
+from server.sow.memo_index import BLOCK, MemoIndexes
+from server.sow.records import Change, Record
+from server.sow.snapshot import Snapshot
+from server.sow.store import RecordStore, identity_of
+
+FREE: Final = 0
+CURRENT: Final = 1
+PAST: Final = 2
+
+_KEPT_EXTRACTORS: Final = 256
+
+
+@dataclass(frozen=True, slots=True)
+class TableOptions:
+    """What a table does beyond keeping records.
+
+    Attributes:
+        hash_indexes: the fields of each hash index.
+        memo_fields: fields that are indexed before anybody asks for them.
+        key_fields: the fields that SOW keys are made from, if queries may find records by them.
+        key_domain: the key domain, where there are `key_fields`.
+        pattern: the table holds records of many logical topics.
+        expiration: records expire at their stamps.
+        window: how long past states are kept, in nanoseconds; None for no history.
+        granularity: the least time between past states, in nanoseconds.
+        functions: implementations of the functions that expressions call.
+    """
+
+    hash_indexes: tuple[tuple[Path, ...], ...] = ()
+    memo_fields: tuple[Path, ...] = ()
+    key_fields: tuple[Path, ...] = ()
+    key_domain: str = ""
+    pattern: bool = False
+    expiration: bool = False
+    window: int | None = None
+    granularity: int = 0
+    functions: Functions = BUILTINS
+
+
+@dataclass(slots=True)
+class Counters:
+    """What has been done since the start."""
+
+    inserts: int = 0
+    updates: int = 0
+    deletes: int = 0
+    queries: int = 0
+
+
+class RecordTable:
+    """A store, and everything that has to follow its changes.
+
+    Args:
+        store: the records.
+        message_type: the type of their bodies.
+        options: see `TableOptions`.
+
+    Attributes:
+        counters: for the statistics.
+    """
+
+    def __init__(
+        self, store: RecordStore, message_type: MessageType, options: TableOptions
+    ) -> None:
+        self.store: Final = store
+        self.message_type: Final = message_type
+        self.options: Final = options
+        self.counters = Counters()
+        self.key_hash: Final = KeyHash(options.key_domain) if options.key_fields else None
+        self.states = bytearray(store.rows)
+        self.memo: Final = MemoIndexes(store, self.states, message_type)
+        self.hash_indexes: Final = [
+            HashIndex(fields, message_type) for fields in options.hash_indexes
+        ]
+        self._extractors: Final = lru_cache(maxsize=_KEPT_EXTRACTORS)(message_type.extractor)
+        self.topics: list[str] = []
+        self._topic_numbers: dict[str, int] = {}
+        self._topic_of_row = array("I", bytes(4 * store.rows))
+        self._snapshots: list[Snapshot] = []
+        self._recover()
+        self.history: Final = (
+            None if options.window is None else History(store, options.window, options.granularity)
+        )
+        self._expiry: Final = (
+            ExpiryQueue((row, store.record(row).expires) for _, row in store.identities())
+            if options.expiration
+            else None
+        )
+
+    def _recover(self) -> None:
+        for row, _ in self.store.past():
+            self.states[row] = PAST
+        for identity, row in self.store.identities():
+            self.states[row] = CURRENT
+            if self.options.pattern:
+                self._topic_of_row[row] = self._topic_number(identity.partition("\0")[0])
+        for index in self.hash_indexes:
+            for _, row in self.store.identities():
+                index.put(row, self.store.record(row).body)
+
+    def __len__(self) -> int:
+        """How many records there are."""
+        return len(self.store)
+
+    def extractor(self, fields: tuple[Path, ...]) -> Extractor:
+        """A function that reads fields of bodies; the last ones made are kept."""
+        return self._extractors(fields)
+
+    # ---- single records
+
+    def identity(self, key: str, topic: str) -> str:
+        """What tells a record apart, from its key and logical topic."""
+        return f"{topic}\0{key}" if self.options.pattern else key
+
+    def get(self, identity: str) -> Record | None:
+        """Find a record."""
+        row = self.store.row(identity)
+        return None if row is None else self.store.record(row)
+
+    def put(self, record: Record) -> Change:
+        """Insert or replace a record.
+
+        Raises:
+            StoreError: it cannot be stored; nothing has changed.
+        """
+        store = self.store
+        identity = identity_of(record, pattern=self.options.pattern)
+        row = store.row(identity)
+        previous = None if row is None else store.record(row)
+        row = store.put(identity, record)
+        if previous is None:
+            self.counters.inserts += 1
+            self._occupy(row, CURRENT)
+            if self.options.pattern:
+                self._topic_of_row[row] = self._topic_number(record.topic)
+        else:
+            self.counters.updates += 1
+        self._changed(row, previous)
+        for index in self.hash_indexes:
+            index.put(row, record.body)
+        if self._expiry is not None:
+            self._expiry.set(row, record.expires)
+        if self.history is not None:
+            for past in self.history.updated(identity, row, record, previous):
+                self._occupy(past, PAST)
+                self._changed(past, None)
+            self._trim(record.timestamp)
+        return Change(record.key, record.topic, previous, record)
+
+    def remove(self, identity: str, sequence: int, moment: int) -> Change | None:
+        """Delete a record.
+
+        Args:
+            identity: which one.
+            sequence: the deletion's place in the instance's order of changes.
+            moment: when, in nanoseconds since 1970.
+
+        Returns:
+            None if there is no such record.
+
+        Raises:
+            StoreError: the deletion cannot be stored; nothing has changed.
+        """
+        previous = self.get(identity)
+        if previous is None:
+            return None
+        row = self.store.delete(identity, sequence)
+        self.counters.deletes += 1
+        self.states[row] = FREE
+        self._changed(row, previous)
+        for index in self.hash_indexes:
+            index.remove(row)
+        if self._expiry is not None:
+            self._expiry.set(row, 0)
+        if self.history is not None:
+            for past in self.history.deleted(identity, row, previous, moment):
+                self._occupy(past, PAST)
+                self._changed(past, None)
+            self._trim(moment)
+        return Change(previous.key, previous.topic, previous, None)
+
+    def _occupy(self, row: int, state: int) -> None:
+        if row == len(self.states):
+            self.states.append(state)
+            self._topic_of_row.append(0)
+        else:
+            self.states[row] = state
+
+    def _changed(self, row: int, previous: Record | None) -> None:
+        self.memo.changed(row)
+        for snapshot in self._snapshots:
+            snapshot.changing(row, previous)
+
+    def _topic_number(self, topic: str) -> int:
+        number = self._topic_numbers.get(topic)
+        if number is None:
+            number = self._topic_numbers[topic] = len(self.topics)
+            self.topics.append(topic)
+        return number
+
+    # ---- time
+
+    def next_expiry(self) -> int | None:
+        """When `due` or `trim` have something to do next, in nanoseconds since 1970."""
+        moments = [
+            moment
+            for moment in (
+                self._expiry.next() if self._expiry is not None else None,
+                self.history.next_trim() if self.history is not None else None,
+            )
+            if moment is not None
+        ]
+        return min(moments, default=None)
+
+    def due(self, now: int) -> Record | None:
+        """A record that has expired, None if there is none."""
+        row = self._expiry.due(now) if self._expiry is not None else None
+        return None if row is None else self.store.record(row)
+
+    def _trim(self, now: int) -> None:
+        """Drop past states that are older than the window."""
+        if self.history is not None:
+            for row in self.history.trim(now):
+                self._changed(row, self.store.record(row))
+                self.states[row] = FREE
+
+    def trim(self, now: int) -> None:
+        """Drop past states that are older than the window; for topics that are not published to."""
+        self._trim(now)
+
+    def build_indexes(self) -> Iterator[None]:
+        """Make the configured memo indexes of the records that there are, in slices."""
+        if self.options.memo_fields:
+            for block in range((self.store.rows + BLOCK - 1) // BLOCK):
+                self.memo.columns(block, self.options.memo_fields)
+                yield
+
+    # ---- for queries
+
+    def open_snapshot(self, *, keep_all: bool) -> Snapshot:
+        """Begin to save what changes."""
+        snapshot = Snapshot(self.store.rows, keep_all=keep_all)
+        self._snapshots.append(snapshot)
+        return snapshot
+
+    def close_snapshot(self, snapshot: Snapshot) -> None:
+        """Stop saving; harmless if that has been done."""
+        if snapshot in self._snapshots:
+            self._snapshots.remove(snapshot)
+
+    def mask(
+        self, chosen: Callable[[str], bool] | None, moment: int | None, now: int
+    ) -> NDArray[np.bool_]:
+        """For each row whether it is a record of some topics, now or as of a moment.
+
+        Args:
+            chosen: whether a logical topic is asked for; None for all.
+            moment: the moment, in nanoseconds since 1970; None for now.
+            now: the time of the query, in nanoseconds since 1970.
+        """
+        states = np.frombuffer(bytes(self.states), np.uint8)
+        if moment is None or self.history is None:
+            mask: NDArray[np.bool_] = states == CURRENT
+        else:
+            standing = self.history.standing(moment, now)
+            mask = np.zeros(len(states), np.bool_) if standing is None else standing
+        if chosen is not None and self.options.pattern:
+            wanted = [number for number, topic in enumerate(self.topics) if chosen(topic)]
+            mask &= np.isin(np.array(self._topic_of_row, np.uint32), wanted)
+        return mask
+
+    def identities(
+        self, keys: Iterable[str], chosen: Callable[[str], bool] | None
+    ) -> Sequence[str]:
+        """The identities that records of some keys, and some logical topics, would have."""
+        if not self.options.pattern:
+            return list(dict.fromkeys(keys))
+        topics = self.topics if chosen is None else [name for name in self.topics if chosen(name)]
+        return [self.identity(key, topic) for key in dict.fromkeys(keys) for topic in topics]

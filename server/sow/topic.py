@@ -1,0 +1,366 @@
+"""A SOW topic as the engine sees it: what publishing to it and deleting from it come to.
+
+A publish goes through these steps (AMPS User Guide, SOW Update and Enrichment Processing):
+
+    preprocessing -> SOW key -> enrichment -> delta merge      `draft`: nothing has changed yet
+    the engine writes the result to the journal
+    -> the record store and all indexes                        `apply`
+
+What is stored, journalled and sent on is the result, not the message as it came.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Final, NamedTuple
+
+from config_schema.spec.sow import TopicSpec
+from server.expressions import Kind, parse_field, parse_identifier
+from server.expressions.context import MessageContext
+from server.expressions.functions.registry import Functions
+from server.expressions.tree import Expr
+from server.message_types.base import MessageType, Path
+from server.sow.enrichment import FieldStage
+from server.sow.keys import FieldKeys, KeySource, PublisherKeys, key_hash
+from server.sow.query import Query, QuerySpec
+from server.sow.records import NANOSECONDS, Change, Record
+from server.sow.store import RecordStore
+from server.sow.table import RecordTable, TableOptions
+
+
+class Deletion(NamedTuple):
+    """What a delete by filter did.
+
+    Attributes:
+        changes: the records that are gone.
+        matches: how many records matched.
+        topic_matches: how many records were tested.
+    """
+
+    changes: list[Change]
+    matches: int
+    topic_matches: int
+
+
+def _path(text: str) -> Path:
+    return parse_identifier(text, Kind.PATH).path
+
+
+def table_options(spec: TopicSpec, functions: Functions) -> TableOptions:
+    """How a topic's records are indexed and how long they live."""
+    keys = tuple(_path(text) for text in spec.keys)
+    enriched = {
+        parse_field(text, Kind.ENRICHMENT, functions).destination for text in spec.enrichment
+    }
+    findable = not any(_overlap(key, field) for key in keys for field in enriched)
+    return TableOptions(
+        hash_indexes=tuple(tuple(_path(text) for text in index) for index in spec.hash_indexes),
+        memo_fields=tuple(_path(text) for text in spec.indexes),
+        key_fields=keys if findable and spec.key_generator is None else (),
+        key_domain=spec.key_domain,
+        pattern=spec.pattern is not None,
+        expiration=spec.expiration_enabled,
+        window=spec.history.window if spec.history else None,
+        granularity=spec.history.granularity if spec.history else 0,
+        functions=functions,
+    )
+
+
+def _overlap(one: Path, other: Path) -> bool:
+    shorter = min(len(one), len(other))
+    return one[:shorter] == other[:shorter]
+
+
+class SowTopic:
+    """One `<Topic>` of the configuration.
+
+    Args:
+        spec: its description.
+        message_type: its message type.
+        store: its records.
+        functions: implementations of the functions that its fields call.
+        generator: its key generator, if it has one.
+
+    Attributes:
+        table: its records and indexes.
+    """
+
+    def __init__(
+        self,
+        spec: TopicSpec,
+        message_type: MessageType,
+        store: RecordStore,
+        functions: Functions,
+        generator: KeySource | None = None,
+    ) -> None:
+        self.spec: Final = spec
+        self.table: Final = RecordTable(store, message_type, table_options(spec, functions))
+        self._type: Final = message_type
+        self._preprocessing: Final = _stage(
+            spec.preprocessing, Kind.PREPROCESSING, message_type, functions
+        )
+        self._enrichment: Final = _stage(spec.enrichment, Kind.ENRICHMENT, message_type, functions)
+        self._generator: Final = generator
+        self._key_sources: dict[str, KeySource] = {}
+
+    @property
+    def asks_for_context(self) -> bool:
+        """Whether drafting uses what functions may ask about the publisher."""
+        return self._preprocessing is not None or self._enrichment is not None
+
+    @property
+    def ages(self) -> bool:
+        """Whether time changes anything here, so that `next_expiry` is worth asking."""
+        return self.spec.expiration_enabled or self.spec.history is not None
+
+    # ---- publishing
+
+    def draft(
+        self,
+        body: bytes,
+        now: int,
+        sequence: int = 0,
+        *,
+        bookmark: str = "",
+        topic: str | None = None,
+        key: str | None = None,
+        delta: bool = False,
+        expiration: int | None = None,
+        correlation_id: str = "",
+        context: MessageContext | None = None,
+    ) -> Record:
+        """Work out what a publish comes to. Nothing is changed, but that a chain learns new ids.
+
+        Args:
+            body: the message.
+            now: the time in nanoseconds since 1970.
+            sequence: the publish's place in the instance's order of changes, if known already.
+            bookmark: its bookmark, if known already.
+            topic: the topic published to, for a topic with a Pattern.
+            key: the SOW key that the publisher gave.
+            delta: the message holds only the fields that change.
+            expiration: seconds that the message lives, 0 for ever; None for the topic's default.
+            correlation_id: the publisher's correlation id; a delta without one keeps the record's.
+            context: what functions may ask about the publisher; SOW key and topic are filled in.
+
+        Returns:
+            The record to be stored.
+
+        Raises:
+            BodyError: the message has to be rewritten, and cannot be parsed.
+            KeyRefusedError: the message has no SOW key.
+        """
+        topic = topic or self.spec.name
+        if self._preprocessing is not None or self._enrichment is not None:
+            context = context or MessageContext()
+            context.topic_name = topic
+            if self._preprocessing is not None:
+                body = self._preprocessing.apply(body, None, context)
+        key = self._key_source(topic).key(body, key)
+        if self._enrichment is not None or delta:
+            previous = self.table.get(self.table.identity(key, topic))
+            body = self._rewritten(body, key, previous, context or MessageContext(), delta=delta)
+            if delta and previous is not None:
+                correlation_id = correlation_id or previous.correlation_id
+        expires = self._expires(expiration, now)
+        return Record(key, body, topic, now, expires, sequence, correlation_id, bookmark)
+
+    def _rewritten(
+        self,
+        body: bytes,
+        key: str,
+        previous: Record | None,
+        context: MessageContext,
+        *,
+        delta: bool,
+    ) -> bytes:
+        """A message enriched, and merged with the record that it updates."""
+        if self._enrichment is not None:
+            context.sow_key, context.sow_key_hash = key, key_hash(key)
+            body = self._enrichment.apply(body, previous.body if previous else None, context)
+        if delta and previous is not None and self._type.capabilities.delta:
+            body = self._type.merge(previous.body, body)
+        return body
+
+    def apply(self, record: Record) -> Change:
+        """Store a record: one that was drafted, journalled, or received over replication as it is.
+
+        Args:
+            record: the record with its sequence and bookmark.
+
+        Raises:
+            StoreError: it cannot be stored; nothing has changed.
+        """
+        return self.table.put(record)
+
+    def publish(
+        self,
+        body: bytes,
+        now: int,
+        sequence: int,
+        *,
+        bookmark: str = "",
+        topic: str | None = None,
+        key: str | None = None,
+        delta: bool = False,
+        expiration: int | None = None,
+        correlation_id: str = "",
+        context: MessageContext | None = None,
+    ) -> Change:
+        """Draft and apply at once, for a topic that is not journalled. See `draft`.
+
+        Raises:
+            BodyError: the message has to be rewritten, and cannot be parsed.
+            KeyRefusedError: the message has no SOW key.
+            StoreError: it cannot be stored; nothing has changed.
+        """
+        record = self.draft(
+            body,
+            now,
+            sequence,
+            bookmark=bookmark,
+            topic=topic,
+            key=key,
+            delta=delta,
+            expiration=expiration,
+            correlation_id=correlation_id,
+            context=context,
+        )
+        return self.apply(record)
+
+    def _key_source(self, topic: str) -> KeySource:
+        """Where keys come from; by default the key domain is the logical topic."""
+        domain = topic if self.spec.key_domain == self.spec.name else self.spec.key_domain
+        source = self._key_sources.get(domain)
+        if source is None:
+            if self._generator is not None:
+                source = self._generator
+            elif self.spec.keys:
+                source = FieldKeys(domain, self._type, [_path(text) for text in self.spec.keys])
+            else:
+                source = PublisherKeys()
+            if domain == self.spec.name or len(self._key_sources) < _KEPT_SOURCES:
+                self._key_sources[domain] = source
+        return source
+
+    def _expires(self, expiration: int | None, now: int) -> int:
+        if expiration is not None:
+            return now + expiration * NANOSECONDS if expiration else 0
+        if self.spec.expiration_enabled and self.spec.expiration:
+            return now + self.spec.expiration
+        return 0
+
+    # ---- deleting
+
+    def find_keys(
+        self, keys: Sequence[str], topics: Callable[[str], bool] | None = None
+    ) -> list[Record]:
+        """The records of some SOW keys.
+
+        Args:
+            keys: the keys.
+            topics: which logical topics are meant, for a topic with a Pattern; None for all.
+        """
+        found = map(self.table.get, self.table.identities(keys, topics))
+        return [record for record in found if record is not None]
+
+    def find_body(self, body: bytes, topic: str | None = None) -> list[Record]:
+        """The record that a publish of `body` would update, if there is one.
+
+        Raises:
+            BodyError: the message has to be preprocessed, and cannot be parsed.
+            KeyRefusedError: the message has no SOW key.
+        """
+        topic = topic or self.spec.name
+        if self._preprocessing is not None:
+            body = self._preprocessing.apply(body, None, MessageContext())
+        key = self._key_source(topic).key(body, None)
+        record = self.table.get(self.table.identity(key, topic))
+        return [] if record is None else [record]
+
+    def remove(self, records: Sequence[Record], sequence: int, now: int) -> list[Change]:
+        """Delete records; those that are gone already are passed over.
+
+        Args:
+            records: which ones.
+            sequence: the deletion's place in the instance's order of changes.
+            now: the time in nanoseconds since 1970.
+
+        Raises:
+            StoreError: a deletion cannot be stored; those before it have been made.
+        """
+        identity, remove = self.table.identity, self.table.remove
+        changes = (remove(identity(record.key, record.topic), sequence, now) for record in records)
+        return [change for change in changes if change is not None]
+
+    def remove_matching(
+        self,
+        filter_: Expr,
+        sequence: int,
+        now: int,
+        topics: Callable[[str], bool] | None = None,
+    ) -> Deletion:
+        """Delete the records that match a filter, all at once. See `remove`.
+
+        Raises:
+            StoreError: a deletion cannot be stored; those before it have been made.
+        """
+        query = self.query(QuerySpec(filter=filter_, topics=topics), now)
+        found = [record for slice_ in query for record in slice_]
+        changes = self.remove(found, sequence, now)
+        return Deletion(changes, query.matches, query.topic_matches)
+
+    # ---- time
+
+    def next_expiry(self) -> int | None:
+        """When `expire` has something to do next, in nanoseconds since 1970; None for never."""
+        return self.table.next_expiry()
+
+    def expire(self, now: int, sequence: int, limit: int = 1000) -> list[Change]:
+        """Remove what has expired. Called at the start too, for what expired meanwhile.
+
+        Args:
+            now: the time in nanoseconds since 1970.
+            sequence: the removals' place in the instance's order of changes.
+            limit: how many records to remove at most; ask `next_expiry` whether more are due.
+
+        Raises:
+            StoreError: a removal cannot be stored; those before it have been made.
+        """
+        changes: list[Change] = []
+        while len(changes) < limit and (record := self.table.due(now)) is not None:
+            changes += self.remove([record], sequence, now)
+        self.table.trim(now)
+        return changes
+
+    # ---- reading and maintenance
+
+    def query(self, spec: QuerySpec, now: int) -> Query:
+        """Begin a query of the state at this moment.
+
+        Args:
+            spec: what is asked.
+            now: the time in nanoseconds since 1970.
+        """
+        return Query(self.table, spec, now)
+
+    def compact(self) -> Iterator[None]:
+        """Give unused space back, in slices between which the topic can be used.
+
+        Raises:
+            StoreError: there is no room to work in.
+        """
+        return self.table.store.compact()
+
+
+_KEPT_SOURCES: Final = 1024
+"""Key domains of logical topics that are kept prepared."""
+
+
+def _stage(
+    fields: Sequence[str], kind: Kind, message_type: MessageType, functions: Functions
+) -> FieldStage | None:
+    if not fields:
+        return None
+    parsed = [parse_field(text, kind, functions) for text in fields]
+    return FieldStage(parsed, message_type, functions)

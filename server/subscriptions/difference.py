@@ -1,0 +1,61 @@
+"""What delta subscribers get of a record: its key fields and the fields that differ.
+
+Source: AMPS User Guide, Receiving Only Updated Fields.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Final
+
+from server.message_types.base import BodyError
+from server.message_types.paths import format_path
+from server.message_types.selection import parse_selection
+
+if TYPE_CHECKING:
+    from server.message_types.base import MessageType, Path
+
+
+class Differ:
+    """Makes deltas for the records of one topic.
+
+    Args:
+        message_type: the topic's message type.
+        keys: the fields that tell its records apart.
+    """
+
+    __slots__ = ("_keys", "_only_keys", "_type")
+
+    def __init__(self, message_type: MessageType, keys: Sequence[Path]) -> None:
+        self._type: Final = message_type
+        self._keys: Final = tuple(keys)
+        directives = ["-/", *(f"+{format_path(key)}" for key in keys)]
+        self._only_keys: Final = parse_selection(",".join(directives))
+
+    @property
+    def works(self) -> bool:
+        """Whether the message type has deltas; if not, delta subscribers get whole messages."""
+        return self._type.capabilities.delta
+
+    def difference(self, previous: bytes, current: bytes) -> bytes | None:
+        """The fields that differ, with the key fields; None if none differs."""
+        try:
+            return self._type.differ(previous, current, self._keys)
+        except BodyError:
+            return current
+
+    def keys_of(self, body: bytes) -> bytes:
+        """The key fields alone: the message that says that nothing differs."""
+        if not self._type.capabilities.select:
+            return body
+        try:
+            return self._type.select(body, self._only_keys)
+        except BodyError:
+            return body
+
+    def merge(self, earlier: bytes, later: bytes) -> bytes:
+        """Two deltas, one after the other, as one."""
+        try:
+            return self._type.merge(earlier, later)
+        except BodyError:
+            return later

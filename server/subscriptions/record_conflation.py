@@ -1,0 +1,113 @@
+"""Conflation of changes of records.
+
+A later publish takes the place of one that waits, or is merged with it if both are deltas. A record
+that goes out of focus while a publish waits is reported with the state that the client has; if it
+has none, nothing is sent. One that comes back into focus in the same interval never left.
+
+Source: AMPS User Guide, Out-of-Focus Messages and Conflated Topics.
+"""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import TYPE_CHECKING, Self
+
+if TYPE_CHECKING:
+    from server.subscriptions.conflation import Conflater, Key
+    from server.subscriptions.envelope import Envelope
+    from server.subscriptions.record_delivery import RecordFramer, RecordMessage
+    from server.subscriptions.subscription import Subscription
+
+
+class Form(Enum):
+    """What a subscription is to be sent about a change."""
+
+    WHOLE = "the record"
+    DELTA = "what is different"
+    LEAVING = "that it is out of focus"
+
+
+class ConflatedRecordDelivery:
+    """Hands changes of records to a subscription's conflater.
+
+    Args:
+        subscription: the subscription, which has a conflater.
+        conflater: that conflater.
+        topic: the topic's name.
+        form: what the subscription is sent.
+        publish: sends records and deltas.
+        leave: says that a record is out of focus.
+    """
+
+    __slots__ = ("conflater", "form", "leave", "publish", "subscription", "topic")
+
+    def __init__(
+        self,
+        subscription: Subscription,
+        conflater: Conflater,
+        topic: str,
+        form: Form,
+        publish: RecordFramer,
+        leave: RecordFramer,
+    ) -> None:
+        self.subscription = subscription
+        self.conflater = conflater
+        self.topic = topic
+        self.form = form
+        self.publish = publish
+        self.leave = leave
+
+    def deliver(self, message: RecordMessage) -> None:
+        """See `RecordDelivery.deliver`."""
+        body = b""
+        presentation = self.subscription.presentation
+        if self.form is Form.WHOLE:
+            body = presentation.cut(message.body)
+        elif self.form is Form.DELTA:
+            delta = message.delta(presentation)
+            if delta is None and self.subscription.no_empties:
+                return
+            body = message.only_keys(presentation) if delta is None else delta
+        key = self.conflater.key(self.topic, message.body, message.key) or (self.topic, message.key)
+        self.conflater.take(key, _PendingRecord(self, key, message, body))
+
+
+class _PendingRecord:
+    """What waits to be said about one record."""
+
+    __slots__ = ("_body", "_delivery", "_form", "_key", "_message", "_received")
+
+    def __init__(
+        self, delivery: ConflatedRecordDelivery, key: Key, message: RecordMessage, body: bytes
+    ) -> None:
+        self._delivery = delivery
+        self._form = delivery.form
+        self._key = key
+        self._message = message
+        self._body = body
+        self._received: Envelope = message.envelope
+
+    def absorb(self, later: Self) -> None:
+        """See `Pending.absorb`."""
+        if later._form is not Form.DELTA or self._form is Form.LEAVING:
+            self._form = later._form
+            self._body = later._body
+        elif self._form is Form.DELTA:
+            self._body = later._message.merge_deltas(self._body, later._body)
+        else:
+            self._body = later._delivery.subscription.presentation.cut(later._message.body)
+        self._message = later._message
+        self._delivery = later._delivery
+
+    def release(self) -> None:
+        """See `Pending.release`."""
+        subscription, conflater = self._delivery.subscription, self._delivery.conflater
+        if self._form is Form.LEAVING:
+            known = conflater.received.pop(self._key, None)
+            if known is not None:
+                self._delivery.leave.write(self._message, known, self._received)
+            return
+        if subscription.tracks_focus:
+            whole = subscription.presentation.cut(self._message.body)
+            conflater.received[self._key] = whole
+        self._delivery.publish.write(self._message, self._body, self._received)

@@ -1,0 +1,217 @@
+"""How changes of records are framed for one connection.
+
+A subscriber whose subscription matches the new state of a record gets it as a `publish`, whole or
+as a delta; one whose subscription matched the old state only gets an `oof`. Both carry the SOW key.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Final, Protocol
+
+from server.subscriptions.envelope import correlation_key
+from server.subscriptions.presentation import Presentation
+from server.wire.framing import frame
+from server.wire.header import json_text
+
+if TYPE_CHECKING:
+    from server.subscriptions.difference import Differ
+    from server.subscriptions.envelope import Envelope
+
+MATCH: Final = "match"
+DELETED: Final = "deleted"
+EXPIRED: Final = "expired"
+"""Why a record is out of focus (AMPS User Guide, Out-of-Focus Reason Codes)."""
+
+Trace = Callable[[str, bytes], None]
+"""Writes a command and a body to the log."""
+
+
+class RecordMessage:
+    """One change of a record, as its subscribers see it; what several need is made once.
+
+    Args:
+        key: the SOW key.
+        body: the record's new state; of one that is gone, its last.
+        previous: the state before, None for a new record.
+        envelope: where the change comes from.
+        differ: makes deltas.
+        reason: why those hear of it whose subscription matches no more.
+        correlation_id: the publisher's mark on the record.
+    """
+
+    __slots__ = (
+        "_delta",
+        "_differ",
+        "body",
+        "envelope",
+        "key",
+        "key_header",
+        "keys",
+        "previous",
+        "reason",
+    )
+
+    def __init__(
+        self,
+        key: str,
+        body: bytes,
+        previous: bytes | None,
+        envelope: Envelope,
+        differ: Differ,
+        reason: str,
+        correlation_id: str,
+    ) -> None:
+        self.key = key
+        self.body = body
+        self.previous = previous
+        self.envelope = envelope
+        self.reason = reason
+        self.key_header = b',"k":' + json_text(key)
+        self.keys = (
+            envelope.keys
+            if correlation_id == (envelope.correlation_id or "")
+            else correlation_key(correlation_id)
+        )
+        self._differ = differ
+        self._delta: list[bytes | None] | None = None
+
+    def delta(self, presentation: Presentation) -> bytes | None:
+        """The fields that differ, of those that a presentation lets through; None if none does."""
+        if self.previous is None:
+            return presentation.cut(self.body)
+        if presentation.select is not None:
+            before, now = presentation.cut(self.previous), presentation.cut(self.body)
+            return self._differ.difference(before, now)
+        if self._delta is None:
+            self._delta = [self._differ.difference(self.previous, self.body)]
+        return self._delta[0]
+
+    def only_keys(self, presentation: Presentation) -> bytes:
+        """The body that says that no field differs."""
+        return self._differ.keys_of(presentation.cut(self.body))
+
+    def merge_deltas(self, earlier: bytes, later: bytes) -> bytes:
+        """Two deltas of the record, one after the other, as one."""
+        return self._differ.merge(earlier, later)
+
+
+class RecordDelivery(Protocol):
+    """Takes changes for whoever it was made for."""
+
+    def deliver(self, message: RecordMessage) -> None:
+        """Take a change."""
+
+
+class Writer(Protocol):
+    """Takes bytes for a connection: its outbox, or a place reserved there."""
+
+    def write(self, data: bytes) -> None:
+        """Take bytes."""
+
+
+class RecordFramer(Protocol):
+    """Takes bodies about records for whoever it was made for."""
+
+    @property
+    def presentation(self) -> Presentation:
+        """The form in which they are wanted."""
+
+    def write(self, message: RecordMessage, body: bytes, received: Envelope | None = None) -> None:
+        """Take a body about a record.
+
+        Args:
+            message: what became of the record.
+            body: the body, with the fields that are wanted.
+            received: the envelope whose timestamp counts; None for the message's own.
+        """
+
+
+class Framer:
+    """Puts messages about records into a connection's outbox.
+
+    Args:
+        outbox: takes bytes for the connection.
+        command: `p` or `oof`.
+        topic: the topic's name as subscribers see it.
+        sub_ids: the ids of the subscriptions that the messages are for.
+        presentation: the form that these subscriptions want.
+        trace: writes what is sent to the log, for logs that ask for it.
+    """
+
+    __slots__ = ("_command", "_left", "_outbox", "_right", "_trace", "presentation")
+
+    def __init__(
+        self,
+        outbox: Writer,
+        command: str,
+        topic: str,
+        sub_ids: Sequence[str],
+        presentation: Presentation,
+        trace: Trace | None,
+    ) -> None:
+        self.presentation = presentation
+        self._outbox = outbox
+        self._command = command
+        self._left = b'{"c":%b,"t":%b' % (json_text(command), json_text(topic))
+        self._right = b',"sids":%b}' % json_text(",".join(sub_ids))
+        self._trace = trace
+
+    def write(self, message: RecordMessage, body: bytes, received: Envelope | None = None) -> None:
+        """Send a body about a record.
+
+        Args:
+            message: what became of the record.
+            body: the body, with the fields that are wanted.
+            received: the envelope whose timestamp counts; None for the message's own.
+        """
+        presentation = self.presentation
+        body = presentation.finish(body)
+        header = b'%b%b%b,"l":%d%b%b%b' % (
+            self._left,
+            message.key_header if presentation.sow_key else b"",
+            b"" if self._command == "p" else b',"reason":"%b"' % message.reason.encode(),
+            len(body),
+            message.keys,
+            (received or message.envelope).timestamp_key if presentation.timestamp else b"",
+            self._right,
+        )
+        self._outbox.write(frame(header, body))
+        if self._trace is not None:
+            self._trace(self._command, body)
+
+
+class WholeDelivery:
+    """Sends whole records: their new state, or the one that is out of focus."""
+
+    __slots__ = ("_framer",)
+
+    def __init__(self, framer: RecordFramer) -> None:
+        self._framer = framer
+
+    def deliver(self, message: RecordMessage) -> None:
+        """See `RecordDelivery.deliver`."""
+        self._framer.write(message, self._framer.presentation.cut(message.body))
+
+
+class DeltaDelivery:
+    """Sends what is different.
+
+    Args:
+        changed: for messages in which fields differ.
+        unchanged: for messages in which none does; None if nobody wants these.
+    """
+
+    __slots__ = ("_changed", "_unchanged")
+
+    def __init__(self, changed: RecordFramer, unchanged: RecordFramer | None) -> None:
+        self._changed = changed
+        self._unchanged = unchanged
+
+    def deliver(self, message: RecordMessage) -> None:
+        """See `RecordDelivery.deliver`."""
+        delta = message.delta(self._changed.presentation)
+        if delta is not None:
+            self._changed.write(message, delta)
+        elif self._unchanged is not None:
+            self._unchanged.write(message, message.only_keys(self._unchanged.presentation))

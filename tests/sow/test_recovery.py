@@ -1,0 +1,260 @@
+"""A SOW file after a kill, after a power failure, and after damage."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from itertools import islice
+from pathlib import Path
+
+import pytest
+
+from server.sow import slab_format as form
+from server.sow.file_store import FileStore
+from server.sow.slab_file import FileInUseError
+from tests.sow.model import apply_to_store, model_after, state_of, steps
+from tests.sow.support import Disk
+
+SLAB = 4096 * 4
+
+
+@pytest.fixture
+def disk(tmp_path: Path) -> Iterator[Disk]:
+    opened = Disk(tmp_path)
+    yield opened
+    opened.close()
+
+
+def fill(store: FileStore, disk: Disk, seed: int, count: int, commit_every: int = 50) -> None:
+    for step in islice(steps(seed), count):
+        apply_to_store(store, step)
+        if step.sequence % commit_every == 0:
+            store.commit()
+            disk.settle()
+
+
+# ---- kill
+
+
+def child(directory: str, seed: int) -> None:
+    """Make changes until killed; say after each how many have been made."""
+    disk = Disk(Path(directory))
+    store, _ = disk.open(slab_size=SLAB)
+    done = store.last_sequence
+    for step in steps(seed):
+        if step.sequence <= done:
+            continue
+        apply_to_store(store, step)
+        os.write(1, b"%d\n" % step.sequence)
+        if step.sequence % 20 == 0:
+            store.commit()
+            while disk._calls:
+                disk._calls.pop(0)()
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_whatever_a_killed_process_had_applied_is_there(tmp_path: Path, seed: int) -> None:
+    source = random.Random(seed)
+    for _ in range(3):  # killed, continued, and killed again
+        command = f"from tests.sow.test_recovery import child; child({str(tmp_path)!r}, {seed})"
+        process = subprocess.Popen([sys.executable, "-c", command], stdout=subprocess.PIPE)
+        assert process.stdout is not None
+        first = process.stdout.readline()
+        assert first
+        time.sleep(source.random() * 0.2)
+        process.send_signal(signal.SIGKILL)
+        reported = int(process.stdout.read().split()[-1])
+        process.wait()
+        process.stdout.close()
+        disk = Disk(tmp_path)
+        store, recovery = disk.open()
+        assert recovery.damage is None
+        reached = store.last_sequence
+        # A deletion of what is not there leaves no trace, so the last sequence may be an older one.
+        assert state_of(store) in (model_after(seed, reported), model_after(seed, reported + 1))
+        assert reached <= reported + 1
+        store.close()
+        disk.close()
+
+
+# ---- power failure
+
+
+class Sectors:
+    """What is on stable storage: the file as it was at the last synchronisation."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.stable = b""
+        self.stable_sequence = 0
+        self.sequence = 0
+
+    def synchronise(self, _: int) -> None:
+        self.stable_sequence = self.sequence
+        self.stable = self.path.read_bytes()
+
+    def after_failure(self, source: random.Random) -> bytes:
+        """Some sectors written since have reached the disk, and some have not."""
+        now = self.path.read_bytes()
+        old = self.stable[: len(now)].ljust(len(now), b"\0")
+        kept = source.random()
+        return b"".join(
+            now[start : start + 512] if source.random() < kept else old[start : start + 512]
+            for start in range(0, len(now), 512)
+        )
+
+
+@pytest.mark.parametrize("seed", range(25))
+def test_after_a_power_failure_the_state_is_one_that_was_since_the_last_commit(
+    tmp_path: Path, seed: int
+) -> None:
+    source = random.Random(seed)
+    sectors = Sectors(tmp_path / "t.sow")
+    disk = Disk(tmp_path, sectors.synchronise)
+    store, _ = disk.open(slab_size=SLAB)
+    started = 0
+    committed = 0
+    for step in islice(steps(seed), source.randrange(200, 1500)):
+        apply_to_store(store, step)
+        sectors.sequence = step.sequence
+        if source.random() < 0.05:
+            store.commit()
+            disk.settle()
+            committed = step.sequence
+        started = step.sequence
+    disk.settle()
+    content = sectors.after_failure(source)
+    stable = max(sectors.stable_sequence, committed)
+    store.close()
+    disk.close()
+    (tmp_path / "t.sow").write_bytes(content)
+    disk = Disk(tmp_path)
+    store, recovery = disk.open()
+    assert recovery.damage is None, recovery
+    state = state_of(store)
+    assert state in [model_after(seed, sequence) for sequence in range(stable, started + 1)]
+    fill(store, disk, seed + 1, 300)  # and it goes on from there
+    expected = state_of(store)
+    store.close()
+    store, recovery = disk.open()
+    assert recovery.damage is None
+    assert state_of(store) == expected
+    store.close()
+    disk.close()
+
+
+# ---- damage
+
+
+def test_a_damaged_file_is_set_aside_and_reported(disk: Disk, tmp_path: Path) -> None:
+    path = tmp_path / "t.sow"
+    for number in (1, 2):
+        store, _ = disk.open(slab_size=1 << 20)
+        fill(store, disk, 1, 200)
+        store.close()
+        content = bytearray(path.read_bytes())
+        content[form.PAGE + form.FIRST_ENTRY + 70] ^= 1
+        path.write_bytes(content)
+        store, recovery = disk.open(slab_size=1 << 20)
+        assert recovery.damage is not None
+        assert "fails its checksum at byte 4160" in recovery.damage
+        assert recovery.set_aside == tmp_path / f"t.sow.damaged-{number}"
+        assert recovery.set_aside.read_bytes() == content
+        assert len(store) == 0
+        store.close()
+
+
+@pytest.mark.parametrize(
+    ("content", "expected"),
+    [
+        (b"something else" * 1000, "not that of a SOW file"),
+        (form.pack_file_header(SLAB)[:10].ljust(8192, b"\0"), "not that of a SOW file"),
+    ],
+)
+def test_what_is_no_sow_file_is_set_aside(
+    disk: Disk, tmp_path: Path, content: bytes, expected: str
+) -> None:
+    (tmp_path / "t.sow").write_bytes(content)
+    store, recovery = disk.open()
+    assert recovery.damage is not None
+    assert expected in recovery.damage
+    assert (tmp_path / "t.sow.damaged-1").read_bytes() == content
+    store.close()
+
+
+def test_a_file_that_was_cut_short_before_its_first_page_is_begun_again(
+    disk: Disk, tmp_path: Path
+) -> None:
+    (tmp_path / "t.sow").write_bytes(b"AMP")
+    store, recovery = disk.open()
+    assert recovery == (0, 0, None, None)
+    store.close()
+
+
+def test_a_file_is_open_once(disk: Disk) -> None:
+    store, _ = disk.open()
+    with pytest.raises(FileInUseError, match="two instances cannot share"):
+        disk.open()
+    store.close()
+
+
+def test_any_damage_to_what_was_committed_is_noticed(tmp_path: Path) -> None:
+    """Flipped bits either do not matter, because they hit what no longer counts, or reported."""
+    disk = Disk(tmp_path)
+    store, _ = disk.open(slab_size=SLAB)
+    fill(store, disk, 3, 400)
+    expected = state_of(store)
+    store.close()
+    path = tmp_path / "t.sow"
+    good = path.read_bytes()
+    source = random.Random(5)
+    noticed = 0
+    for _ in range(150):
+        content = bytearray(good)
+        for _ in range(source.choice((1, 1, 4))):
+            content[source.randrange(len(content))] ^= 1 << source.randrange(8)
+        path.write_bytes(content)
+        store, recovery = disk.open()
+        if recovery.damage is None:
+            assert state_of(store) == expected
+        else:
+            noticed += 1
+        store.close()
+    assert noticed > 10
+    disk.close()
+
+
+def test_a_file_cut_short_is_noticed(disk: Disk, tmp_path: Path) -> None:
+    store, _ = disk.open(slab_size=SLAB)
+    fill(store, disk, 4, 300)
+    store.close()
+    path = tmp_path / "t.sow"
+    good = path.read_bytes()
+    for length in (form.PAGE, form.PAGE + SLAB, len(good) // 2):
+        path.write_bytes(good[:length])
+        store, recovery = disk.open()
+        assert recovery.damage is not None
+        store.close()
+
+
+def test_random_content_is_never_more_than_damage(disk: Disk, tmp_path: Path) -> None:
+    source = random.Random(6)
+    for _ in range(30):
+        header = form.pack_file_header(SLAB).ljust(form.PAGE, b"\0")
+        slabs = b"".join(
+            form.pack_slab_header(
+                form.SlabHeader(
+                    source.randrange(4), source.randrange(4), source.randrange(SLAB), 0, 0
+                )
+            )
+            + source.randbytes(SLAB - 64)
+            for _ in range(3)
+        )
+        (tmp_path / "t.sow").write_bytes(header + slabs)
+        store, _ = disk.open()
+        store.close()
