@@ -7,11 +7,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from actions.module import ProvisionFailed, Step, StepFailed
+from actions.clients_inside import client_of
+from actions.context import Template
+from actions.module import Step, StepFailed
 from actions.options import quantity, required
 from config_schema.units import parse_bool
 from server.commands.refusal import CommandRefused
-from server.internal_client import InternalClient
 
 if TYPE_CHECKING:
     from actions.context import Context
@@ -20,40 +21,34 @@ if TYPE_CHECKING:
 
 
 class DoPublishMessage(Step):
-    """Publishes a message.
-
-    UpdateOnly concerns topics that keep records, of which there are none yet.
-    """
+    """Publishes a message."""
 
     def __init__(self, options: Options) -> None:
         super().__init__(options)
         self._topic = required(options, "Topic")
         self._data = required(options, "Data")
-        self._delta = required(options, "Delta")
+        self._delta = Template(options.get("Delta") or "false")
+        self._update_only = Template(options.get("UpdateOnly") or "false")
 
     def provision(self, services: Services) -> None:
         """Become a client."""
-        message_type = self.options.get("MessageType") or ""
-        if message_type not in services.engine.settings.message_types:
-            raise ProvisionFailed(f"there is no message type {message_type!r}")
-        self._client = InternalClient(
-            services.engine, "amps-action-do-publish-message", message_type
-        )
+        self._client = client_of(services, self.options, "amps-action-do-publish-message")
         self._services = services
 
     async def run(self, context: Context) -> None:
         """Publish.
 
         Raises:
-            StepFailed: the topic cannot be published to.
+            StepFailed: the topic cannot be published to, or has no record to be updated.
         """
-        command = "publish"
-        if self.options.get("Delta") and quantity("Delta", self._delta, context, parse_bool):
-            command = "delta_publish"
+        is_delta = quantity("Delta", self._delta, context, parse_bool)
+        update_only = quantity("UpdateOnly", self._update_only, context, parse_bool)
         topic, body = self._topic.expand_text(context), self._data.expand(context)
+        if is_delta and update_only and not self._client.has_record_of(topic, body):
+            raise StepFailed(f"topic {topic!r} has no record that this would update")
         self._services.running = context
         try:
-            self._client.publish(topic, body, command)
+            self._client.publish(topic, body, "delta_publish" if is_delta else "publish")
         except CommandRefused as refusal:
             raise StepFailed(str(refusal)) from None
         finally:

@@ -44,6 +44,7 @@ class RecordMessage:
         "_delta",
         "_differ",
         "body",
+        "correlation_id",
         "envelope",
         "key",
         "key_header",
@@ -67,6 +68,7 @@ class RecordMessage:
         self.previous = previous
         self.envelope = envelope
         self.reason = reason
+        self.correlation_id = correlation_id
         self.key_header = b',"k":' + json_text(key)
         self.keys = (
             envelope.keys
