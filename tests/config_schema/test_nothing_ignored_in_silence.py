@@ -32,6 +32,7 @@ ACTED_ON = (
     "Protocols",
     "RegexTopicSupport",
     "RequiredMinimumVersion",
+    "SOW/Topic",
     "SuggestedMinimumVersion",
     "Transports",
     "UserDefinedFunctions",
