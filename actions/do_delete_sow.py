@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from actions.clients_inside import client_of
+from actions.expressions import ExpressionText
 from actions.module import Step, StepFailed
 from actions.options import required
 from server.commands.refusal import CommandRefused
@@ -21,7 +22,7 @@ class DoDeleteSow(Step):
     def __init__(self, options: Options) -> None:
         super().__init__(options)
         self._topic = required(options, "Topic")
-        self._filter = required(options, "Filter")
+        self._filter = ExpressionText(options.get("Filter") or "")
 
     def provision(self, services: Services) -> None:
         """Become a client."""
@@ -35,7 +36,7 @@ class DoDeleteSow(Step):
         """
         try:
             self._client.delete_records(
-                self._topic.expand_text(context), self._filter.expand_text(context)
+                self._topic.expand_text(context), self._filter.fill_in(context)
             )
         except CommandRefused as refusal:
             raise StepFailed(str(refusal)) from None

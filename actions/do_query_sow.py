@@ -6,6 +6,7 @@ import asyncio
 from typing import TYPE_CHECKING, ClassVar
 
 from actions.clients_inside import client_of
+from actions.expressions import ExpressionText
 from actions.module import Step, StepFailed
 from actions.options import optional, required
 from server.commands.refusal import CommandRefused
@@ -27,7 +28,7 @@ class DoQuerySow(Step):
     def __init__(self, options: Options) -> None:
         super().__init__(options)
         self._topic = required(options, "Topic")
-        self._filter = required(options, "Filter")
+        self._filter = ExpressionText(options.get("Filter") or "")
         self._default = optional(options, "DefaultData")
         self._order_by = optional(options, "OrderBy")
         self._command_options = optional(options, "Options")
@@ -47,7 +48,7 @@ class DoQuerySow(Step):
         try:
             slices = self._client.first_record(
                 self._topic.expand_text(context),
-                self._filter.expand_text(context),
+                self._filter.fill_in(context),
                 None if order_by is None else order_by.expand_text(context),
                 None if options is None else options.expand_text(context),
             )

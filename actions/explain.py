@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Final
 
 from actions.catalogue import ACTION_MODULES
@@ -70,5 +70,7 @@ def _firings(use: ModuleUse, now: datetime) -> Iterator[str]:
         except OverflowError:
             yield "            never fires again"
             return
-        shown = moment.astimezone(now.tzinfo)
+        shown = moment.astimezone(UTC).astimezone(
+            now.tzinfo
+        )  # a time that is left out is not shown
         yield f"            fires {shown:%A %Y-%m-%d %H:%M:%S %Z}"

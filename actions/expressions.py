@@ -2,7 +2,8 @@
 
 The variables are filled in before the text is parsed (AMPS User Guide, Based on an Expression). A
 value is data all the same, whatever is in it: inside a string it is escaped, so that it cannot end
-the string; outside, a number stands for itself and anything else becomes a string.
+the string; outside, a number stands for itself and anything else becomes a string. Only where a
+variable is all there is, its value is the expression: that is what its author asks for.
 """
 
 from __future__ import annotations
@@ -28,6 +29,39 @@ _QUOTE: Final = "'"
 _SCAN: Final = re.compile(r"(?<!\w)[rR]['\"]|\\.|.", re.DOTALL)
 
 
+class ExpressionText:
+    """An expression with variables.
+
+    Args:
+        text: the expression.
+    """
+
+    def __init__(self, text: str) -> None:
+        template = Template(text)
+        self._is_variable = [before for before, _ in template.parts] == [""] and not template.tail
+        string = ""
+        pieces = []
+        for before, name in template.parts:
+            string = _string_at_end(before, string)
+            pieces.append((before, name, string))
+        self._pieces = tuple(pieces)
+        self._tail = template.tail
+
+    def fill_in(self, context: Context) -> str:
+        """The expression with the values of its variables.
+
+        Raises:
+            StepFailed: a value cannot stand where it would have to.
+        """
+        pieces: list[str] = []
+        for before, name, string in self._pieces:
+            value = to_text(context[name])
+            if self._is_variable:
+                return value
+            pieces += (before, _within(value, string) if string else _alone(value))
+        return "".join([*pieces, self._tail])
+
+
 class ExpressionTemplate(Generic[_Compiled]):
     """An expression with variables, compiled for each set of values that it is asked for.
 
@@ -38,14 +72,7 @@ class ExpressionTemplate(Generic[_Compiled]):
     """
 
     def __init__(self, text: str, compiled: Callable[[str], _Compiled]) -> None:
-        template = Template(text)
-        string = ""
-        pieces = []
-        for before, name in template.parts:
-            string = _string_at_end(before, string)
-            pieces.append((before, name, string))
-        self._pieces = tuple(pieces)
-        self._tail = template.tail
+        self._text = ExpressionText(text)
         self._compiled = lru_cache(_MOST_KEPT)(compiled)
 
     def fill_in(self, context: Context) -> _Compiled:
@@ -54,13 +81,8 @@ class ExpressionTemplate(Generic[_Compiled]):
         Raises:
             StepFailed: with these values it cannot be parsed.
         """
-        pieces: list[str] = []
-        for before, name, string in self._pieces:
-            value = to_text(context[name])
-            pieces += (before, _within(value, string) if string else _alone(value))
-        text = "".join([*pieces, self._tail])
         try:
-            return self._compiled(text)
+            return self._compiled(self._text.fill_in(context))
         except ExpressionError as error:
             raise StepFailed(str(error)) from None
 

@@ -145,6 +145,9 @@ def test_a_value_cannot_leave_a_raw_string(value: str) -> None:
         ('"{{X}}" == "unassign"', "unassign", True),
         ("'a{{X}}b' = 'ab'", "", True),
         ("OR'{{X}}' = 'x'", "x", None),
+        ("{{X}}", "1 = 1", True),
+        ("{{X}}", "1 = 2", False),
+        ("({{X}})", "1 = 1", False),
     ],
 )
 def test_conditions(condition: str, value: str, expected: bool | None) -> None:

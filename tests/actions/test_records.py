@@ -259,6 +259,15 @@ def test_deleting_and_compacting() -> None:
     assert (len(sow.table), bench.echoes()) == (1, ["done"])
 
 
+def test_a_value_cannot_widen_a_filter() -> None:
+    bench, peer = with_records()
+    put(peer, 1, "a")
+    bench.add(None, ("amps-action-do-delete-sow", {**ORDERS, "Filter": "/s = '{{X}}'"}))
+    bench.perform(X=b"' OR 1=1 OR '")
+    (sow,) = bench.core.engine.stores.topics
+    assert len(sow.table) == 1
+
+
 def test_a_delta_may_be_for_updates_only() -> None:
     bench, peer = with_records()
     put(peer, 1, "a")
