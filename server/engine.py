@@ -18,7 +18,9 @@ from server.queries.runner import SliceRunner
 from server.security.switches import Switches
 from server.session import Entrance, FrameSource, Link, Session
 from server.subscriptions.outbox import Outbox, flush_all
-from server.topics.events import ClientStatus
+from server.topics.client_status import ClientStatus
+from server.topics.events import EventTypes
+from server.topics.sow_stats import SowStats
 from server.topics.stores import Stores
 from server.topics.table import TopicTable
 from server.wire.framing import FrameReader
@@ -46,6 +48,8 @@ class Settings:
         instance_name: the instance's name.
         message_types: the message types that clients may speak, by name.
         message_type_modules: the module of each of these types, by the type's name.
+        unified_fix_tags: the names of the types whose events have the FIX tags that all event
+            topics share.
         functions: what expressions may call.
         regex_topics: whether topics with regular expression characters are expressions.
     """
@@ -53,6 +57,7 @@ class Settings:
     instance_name: str
     message_types: Mapping[str, MessageType]
     message_type_modules: Mapping[str, str]
+    unified_fix_tags: frozenset[str]
     functions: Functions
     regex_topics: bool
 
@@ -66,6 +71,7 @@ class Engine:
         hooks: who inside the server is told of what happens.
         switches: whether authentication and entitlement are on.
         client_status: publishes what clients do.
+        sow_stats: publishes how many records topics have.
         slices: runs queries between other work.
         waiting_outboxes: the outboxes that have something to write.
     """
@@ -78,9 +84,11 @@ class Engine:
         self.topics = TopicTable(settings.message_types, settings.functions, self.stores)
         self.hooks = Hooks()
         self.switches = Switches()
-        self.client_status = ClientStatus(
-            self.topics, settings.message_types, settings.message_type_modules, clock, self.hooks
+        event_types = EventTypes(
+            settings.message_types, settings.message_type_modules, settings.unified_fix_tags
         )
+        self.client_status = ClientStatus(self.topics, event_types, clock, self.hooks)
+        self.sow_stats = SowStats(self.topics, event_types, self.stores, clock, self.flush)
         self.slices = SliceRunner(clock, self.flush)
         self.waiting_outboxes: list[Outbox] = []
         self._sessions: dict[int, Session] = {}

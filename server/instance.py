@@ -17,13 +17,20 @@ from pathlib import Path
 from actions.runner import ActionError, Actions
 from actions.services import Services
 from config_schema.spec import InstanceSpec, TopicSpec
+from server import memory
 from server.engine import Engine, Settings
 from server.events.log import EventLog
 from server.file_watch import FileWatch
 from server.minidump import write_minidump
-from server.provision import message_type_modules, provision_functions, provision_message_types
+from server.provision import (
+    message_type_modules,
+    provision_functions,
+    provision_message_types,
+    with_unified_fix_tags,
+)
 from server.provision_sow import TopicOpener
 from server.sow.commit import GroupCommit
+from server.sow.records import NANOSECONDS
 from server.transports.listener import TransportError
 from server.transports.table import TransportTable
 
@@ -67,6 +74,7 @@ class Instance:
                 instance_name=spec.name,
                 message_types=provision_message_types(spec),
                 message_type_modules=message_type_modules(spec),
+                unified_fix_tags=with_unified_fix_tags(spec),
                 functions=provision_functions(spec, log),
                 regex_topics=spec.regex_topic_support,
             ),
@@ -103,6 +111,7 @@ class Instance:
             self._provision_actions(opened)
             await self._open_transports(opened)
             await self._actions.start()
+            memory.settle()
             self._log.emit("00-0015", seconds=round(time.monotonic() - started_at))
             on_started()
             await self._stop_requested.wait()
@@ -161,6 +170,8 @@ class Instance:
         committer = GroupCommit(partial(self._post, asyncio.get_running_loop()))
         opened.callback(committer.close)
         settings = self._engine.settings
+        if self._spec.sow_stats_interval is not None:
+            self._engine.sow_stats.start(self._spec.sow_stats_interval / NANOSECONDS)
         opener = TopicOpener(
             self._spec, settings.message_types, settings.functions, committer, self._log
         )

@@ -281,6 +281,8 @@ class Session:
 
     def end_subscription(self, sub_id: str) -> None:
         """End a subscription, if there is one with this id."""
+        for query in [query for query in self.queries if query.sub_id == sub_id]:
+            query.cancel()
         subscription = self.remove_subscription(sub_id)
         if subscription is not None:
             self.engine.log.emit("14-0002", client=self.client_name, sub_id=sub_id)
@@ -300,8 +302,6 @@ class Session:
 
     def remove_subscription(self, sub_id: str) -> Subscription | None:
         """End a subscription, if there is one with this id, without telling anybody."""
-        for query in [query for query in self.queries if query.sub_id == sub_id]:
-            query.cancel()
         subscription = self.subscriptions.pop(sub_id, None)
         if subscription is not None:
             self.engine.topics.unsubscribe(subscription)

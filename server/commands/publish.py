@@ -7,9 +7,10 @@ any other (AMPS Command Reference, delta_publish command).
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
-from server.commands.acks import acknowledge, wants
+from server.commands.acks import acknowledge, acknowledge_late, wants
 from server.commands.refusal import CommandRefused
 from server.security.entitlement import Permission
 from server.subscriptions.envelope import Envelope
@@ -55,13 +56,7 @@ def handle(session: Session, header: Header, body: bytes) -> None:
         for ack in ("processed", "completed"):
             acknowledge(session, header, ack, sequence=header.sequence)
         if wants(header, "persisted"):
-            target.when_stored(lambda: _acknowledge_late(session, header))
-
-
-def _acknowledge_late(session: Session, header: Header) -> None:
-    """Say that a message is on stable storage, unless its publisher has gone meanwhile."""
-    if session.is_open:
-        acknowledge(session, header, "persisted", sequence=header.sequence)
+            target.when_stored(partial(acknowledge_late, session, header))
 
 
 def is_plain(session: Session, header: Header, topic: AnyTopic) -> bool:

@@ -98,6 +98,7 @@ class QueryCommand:
             top_n=top_n,
             skip_n=skip_n,
             topics=selected.names,
+            as_of=terms.as_of,
         )
         return selected.sow.query(spec, self._now)
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from server.commands import subscribe
 from server.commands.acks import acknowledge
@@ -28,6 +28,7 @@ from server.sow.record_test import RecordTest
 from server.sow.records import to_seconds
 from server.subscriptions.envelope import Envelope
 from server.subscriptions.record_delivery import MATCH, Framer, RecordMessage
+from server.wire.bookmarks import NOW
 from server.wire.header import Header
 
 if TYPE_CHECKING:
@@ -37,8 +38,6 @@ if TYPE_CHECKING:
     from server.sow.topic import SowTopic
     from server.subscriptions.subscription import Subscription
 
-_NOW: Final = "0|1|"
-
 
 def handle(session: Session, header: Header, _body: bytes) -> None:
     """Query and subscribe in one step (AMPS Command Reference, sow_and_subscribe command).
@@ -46,9 +45,9 @@ def handle(session: Session, header: Header, _body: bytes) -> None:
     Raises:
         CommandRefused: see subscribe, and sow.
     """
-    if header.bookmark not in (None, _NOW):
+    if header.bookmark not in (None, NOW):
         raise CommandRefused(
-            "invalid bookmark", f"expected {_NOW}: only a transaction log could be replayed"
+            "invalid bookmark", f"expected {NOW}: only a transaction log could be replayed"
         )
     options = split_options(header.options or "")
     terms = read_query_terms(session, header, options)
@@ -57,23 +56,31 @@ def handle(session: Session, header: Header, _body: bytes) -> None:
             "invalid option", "option skip_n cannot be used here: subscriptions are not paginated"
         )
     before = session.subscriptions.get(header.sub_id or header.command_id or "")
+    if before is not None and before.conflater is not None:
+        before.conflater.release_all()
     subscription = subscribe.place(
         session, header, options, keys=terms.keys, began_with_query=terms.top_n is None
     )
     command = QueryCommand(session, header, terms, subscription.presentation, subscription.sub_id)
     acknowledge(session, header, "processed", sub_id=subscription.sub_id, query_id=command.query_id)
+    if before is not None:
+        _take_over(before, subscription)
     topics = records_of(session, Permission.READ_TOPIC, subscription.selector)
     remember = _remember(subscription)
     if before is None or not before.began_with_query:
         command.begin(topics, sent=remember)
         return
-    if before.conflater is not None and subscription.conflater is not None:
-        subscription.conflater.received.update(before.conflater.received)
     had = _matches(before)
     leavers = None
     if subscription.tracks_focus:
         leavers = _leavers(command, before, subscription)
     command.begin(topics, lambda record: not had(record), remember, leavers)
+
+
+def _take_over(before: Subscription, subscription: Subscription) -> None:
+    """Let a replacement know what its client has; a query of old may still be adding to that."""
+    if before.conflater is not None and subscription.conflater is not None:
+        subscription.conflater.received = before.conflater.received
 
 
 def _matches(subscription: Subscription) -> Callable[[Record], bool]:
@@ -99,9 +106,7 @@ def _remember(subscription: Subscription) -> Callable[[Record], None] | None:
         return None
 
     def remember(record: Record) -> None:
-        key = conflater.key(record.topic, record.body, record.key)
-        if key is not None:
-            conflater.received[key] = subscription.presentation.cut(record.body)
+        conflater.received[record.topic, record.key] = subscription.presentation.cut(record.body)
 
     return remember
 
@@ -136,6 +141,8 @@ def _tell_leaver(
     """Say that a record is out of focus, unless the new subscription is for it too."""
     if matches(record):
         return False
+    if subscription.conflater is not None:
+        subscription.conflater.received.pop((record.topic, record.key), None)
     message = RecordMessage(
         record.key,
         record.body,

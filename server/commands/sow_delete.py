@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from functools import partial
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from server.commands.acks import acknowledge, wants
+from server.commands.acks import acknowledge, acknowledge_late, wants
 from server.commands.query_terms import read_keys
 from server.commands.refusal import CommandRefused
 from server.commands.selection import read_filter, read_topic, records_of, require_topic
@@ -124,10 +125,4 @@ def _acknowledge(
     )
     if wants(header, "persisted"):
         changed = [selected.sow for selected in topics]
-        session.engine.stores.when_stored(changed, lambda: _acknowledge_late(session, header))
-
-
-def _acknowledge_late(session: Session, header: Header) -> None:
-    """Say that the deletion is on stable storage, unless the client has gone meanwhile."""
-    if session.is_open:
-        acknowledge(session, header, "persisted", sequence=header.sequence)
+        session.engine.stores.when_stored(changed, partial(acknowledge_late, session, header))

@@ -33,6 +33,7 @@ ACTED_ON = (
     "RegexTopicSupport",
     "RequiredMinimumVersion",
     "SOW/Topic",
+    "SOWStatsInterval",
     "SuggestedMinimumVersion",
     "Transports",
     "UserDefinedFunctions",
