@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
-from datetime import UTC, datetime
 from types import ModuleType
 from typing import Final, Literal
 
 from actions.catalogue import ACTION_MODULES
+from actions.local_zone import local_zone
+from actions.registry import CONDITIONS, STEPS, TRIGGERS
 from actions.schedule import ScheduleError, parse_crontab, parse_every
 from config_schema.catalogue import (
     AtLeast,
@@ -36,6 +37,18 @@ from server.message_types import custom as message_types
 from server.security.authentication import AUTHENTICATION_MODULES
 from server.security.entitlement import ENTITLEMENT_MODULES
 
+_BUILT: Final = {
+    ModuleKind.ON: TRIGGERS.keys(),
+    ModuleKind.DO: STEPS.keys(),
+    ModuleKind.IF: CONDITIONS.keys(),
+}
+_UNBUILT_ACTION_MODULES: Final = {
+    f"Actions/Action/{kind.value}/Module={name}": f"the action module {name}"
+    for kind, modules in ACTION_MODULES.items()
+    for name in modules
+    if name not in _BUILT[kind]
+}
+
 UNBUILT: Final[Mapping[str, str]] = {
     "Admin": "the admin interface",
     "Transports/Transport/Type=amps-replication": "replication",
@@ -43,28 +56,19 @@ UNBUILT: Final[Mapping[str, str]] = {
     "Transports/Transport/Protocol=fix-session": "the fix-session protocol",
     "Protocols/Protocol/Module=fix-session": "the fix-session protocol",
     "Protocols/Protocol/TrustedAdmin": "connections trusted by the admin interface",
-    "SOW/Topic/History": "queries of past states",
     "SOW/View": "views",
-    "SOW/ConflatedTopic": "conflated topics",
     "SOW/Queue": "queues",
     "SOW/LocalQueue": "queues",
     "SOW/GroupLocalQueue": "queues",
     "Replication": "replication",
-    "Actions": "actions",
-    "SOWStatsInterval": "the topic /AMPS/SOWStats",
-    "MessageTypes/MessageType/AMPSVersionCompliance": "the topic /AMPS/SOWStats",
+    **_UNBUILT_ACTION_MODULES,
     "Description": "the admin interface, which shows it",
     "Environment": "the admin interface, which shows it",
-    "MiniDumpDirectory": "minidumps",
-    "MiniDumpFileMask": "minidumps",
     "Tuning/Admin": "the statistics database",
     "Tuning/Queue": "queues",
     "Tuning/Replication": "replication",
 }
 """Place in the configuration -> feature, for the located warning that it is not available yet."""
-
-LOCAL_ZONE: Final = datetime.now().astimezone().tzinfo or UTC
-"""The time zone of schedules that name none."""
 
 _OPTION_HELP: Final = {
     "AllowSpoofing": "take the user name that the client gives for its own",
@@ -240,7 +244,7 @@ class ProgramCatalogue:
         """Return None if `text` is a schedule of this form, else what is wrong."""
         parse = parse_every if form == "Every" else parse_crontab
         try:
-            parse(text, LOCAL_ZONE)
+            parse(text, local_zone())
         except ScheduleError as error:
             return str(error)
         return None

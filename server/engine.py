@@ -12,16 +12,22 @@ from typing import TYPE_CHECKING, Protocol
 
 from server.clock import Clock
 from server.expressions import Functions
+from server.hooks import Hooks
 from server.message_types.base import MessageType
 from server.queries.runner import SliceRunner
+from server.security.switches import Switches
 from server.session import Entrance, FrameSource, Link, Session
 from server.subscriptions.outbox import Outbox, flush_all
-from server.topics.events import ClientStatus
+from server.topics.client_status import ClientStatus
+from server.topics.conflated import ConflatedTopic
+from server.topics.events import EventTypes
+from server.topics.sow_stats import SowStats
 from server.topics.stores import Stores
 from server.topics.table import TopicTable
 from server.wire.framing import FrameReader
 
 if TYPE_CHECKING:
+    from config_schema.spec import ConflatedTopicSpec
     from server.sow.records import Change
     from server.subscriptions.envelope import Envelope
     from server.topics.transaction_log import TransactionLog
@@ -45,6 +51,8 @@ class Settings:
         instance_name: the instance's name.
         message_types: the message types that clients may speak, by name.
         message_type_modules: the module of each of these types, by the type's name.
+        unified_fix_tags: the names of the types whose events have the FIX tags that all event
+            topics share.
         functions: what expressions may call.
         regex_topics: whether topics with regular expression characters are expressions.
     """
@@ -52,6 +60,7 @@ class Settings:
     instance_name: str
     message_types: Mapping[str, MessageType]
     message_type_modules: Mapping[str, str]
+    unified_fix_tags: frozenset[str]
     functions: Functions
     regex_topics: bool
 
@@ -62,7 +71,10 @@ class Engine:
     Attributes:
         stores: the topics that have records.
         topics: the topics in use.
+        hooks: who inside the server is told of what happens.
+        switches: whether authentication and entitlement are on.
         client_status: publishes what clients do.
+        sow_stats: publishes how many records topics have.
         slices: runs queries between other work.
         transaction_log: records what is published; None if there is none.
         waiting_outboxes: the outboxes that have something to write.
@@ -74,15 +86,20 @@ class Engine:
         self.clock = clock
         self.stores = Stores(clock, log, self._announce, self.flush)
         self.topics = TopicTable(settings.message_types, settings.functions, self.stores)
-        self.client_status = ClientStatus(
-            self.topics, settings.message_types, settings.message_type_modules, clock
+        self.hooks = Hooks()
+        self.switches = Switches()
+        event_types = EventTypes(
+            settings.message_types, settings.message_type_modules, settings.unified_fix_tags
         )
+        self.client_status = ClientStatus(self.topics, event_types, clock, self.hooks)
+        self.sow_stats = SowStats(self.topics, event_types, self.stores, clock, self.flush)
         self.slices = SliceRunner(clock, self.flush)
         self.waiting_outboxes: list[Outbox] = []
         self.transaction_log: TransactionLog | None = None
         self._sessions: dict[int, Session] = {}
         self._clients: dict[str, Session] = {}
         self._connections_accepted = 0
+        self._internal_clients = 0
 
     @property
     def sessions(self) -> Collection[Session]:
@@ -125,6 +142,11 @@ class Engine:
         """Take note of a session's client name."""
         self._clients[session.client_name] = session
 
+    def number_internal_client(self) -> int:
+        """A session number that no connection has: those of internal clients are negative."""
+        self._internal_clients += 1
+        return -self._internal_clients
+
     def forget(self, session: Session) -> None:
         """End what a session had going; it has been closed."""
         self._sessions.pop(session.number, None)
@@ -134,6 +156,21 @@ class Engine:
             query.cancel()
         for sub_id in list(session.subscriptions):
             session.end_subscription(sub_id)
+
+    def conflate(self, spec: ConflatedTopicSpec) -> None:
+        """Begin a conflated topic, unless there is nothing that it could be made from."""
+        source = self.stores.configured(spec.underlying)
+        if source is not None:
+            topic = ConflatedTopic(
+                spec,
+                source,
+                self.settings.functions,
+                self.stores,
+                self.clock,
+                self._announce,
+                self.flush,
+            )
+            self.stores.add_follower(topic, source)
 
     def _announce(
         self, message_type: str, changes: Iterable[Change], envelope: Envelope, reason: str

@@ -22,6 +22,7 @@ from server.message_types.base import MessageType, MessageTypeError
 from server.message_types.registry import BUILT_IN, DECLARED, MessageTypes
 
 _COMPLIANCE_OPTION: Final = "AMPSVersionCompliance"
+_UNIFIED_SINCE: Final = 5
 
 
 class ProvisionError(Exception):
@@ -51,6 +52,18 @@ def message_type_modules(spec: InstanceSpec) -> Mapping[str, str]:
     """The module of each message type that clients of an instance may speak, by the type's name."""
     configured = {message_type.name: message_type.module for message_type in spec.message_types}
     return {name: name for name in DECLARED} | configured
+
+
+def with_unified_fix_tags(spec: InstanceSpec) -> frozenset[str]:
+    """The names of the message types whose events have the tags that all event topics share.
+
+    Source: AMPS User Guide, SOW Statistics Events.
+    """
+    return frozenset(
+        message_type.name
+        for message_type in spec.message_types
+        if message_type.version_compliance >= _UNIFIED_SINCE
+    )
 
 
 def provision_functions(spec: InstanceSpec, log: EventLog) -> Functions:

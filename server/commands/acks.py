@@ -71,6 +71,12 @@ def acknowledge(session: Session, header: Header, ack: str, **keys: str | int | 
         session.send(success(header, ack, **keys))
 
 
+def acknowledge_late(session: Session, header: Header) -> None:
+    """Say that something is on stable storage, unless the client has gone meanwhile."""
+    if session.is_open:
+        session.send(success(header, "persisted", sequence=header.sequence))
+
+
 def success(header: Header, ack: str, **keys: str | int | None) -> Header:
     """The header of a successful ack. See `acknowledge`."""
     return _ack(header, ack, "success", keys)

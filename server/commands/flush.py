@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING
 
 from server.commands.acks import acknowledge, wants
@@ -17,14 +18,20 @@ def handle(session: Session, header: Header, _body: bytes) -> None:
     """Answer once all earlier commands of the connection are done.
 
     Commands of a connection are carried out in order, so by now they are (AMPS Command Reference,
-    flush command).
+    flush command). What they published to topics with records is on stable storage when the ack of
+    type persisted comes.
     """
     for ack in ("processed", "completed"):
         acknowledge(session, header, ack)
     if wants(header, "persisted"):
-        log = session.engine.transaction_log
-        acknowledge_stored(session, header, _at_once if log is None else log.when_durable)
+        acknowledge_stored(session, header, partial(_when_stored, session))
 
 
-def _at_once(then: Callable[[], None]) -> None:
-    then()
+def _when_stored(session: Session, then: Callable[[], None]) -> None:
+    """Call back when all that has been published so far is on stable storage."""
+    stores, log = session.engine.stores, session.engine.transaction_log
+    if log is None:
+        stores.when_stored(stores.topics, then)
+    else:
+        unrecorded = [sow for sow in stores.topics if not stores.is_journaled(sow)]
+        stores.when_stored(unrecorded, partial(log.when_durable, then))

@@ -32,6 +32,7 @@ def handle(session: Session, header: Header, _body: bytes) -> None:
     log = session.engine.transaction_log
     last_sequence = 0 if log is None else log.last_sequence(client_name)
     session.log_on(client_name, message_type, header.version or "", options)
+    session.engine.logged_on(session)
     session.engine.log.emit(
         "1F-0004",
         connection=session.connection_name,

@@ -7,9 +7,10 @@ any other (AMPS Command Reference, delta_publish command).
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
-from server.commands.acks import acknowledge, wants
+from server.commands.acks import acknowledge, acknowledge_late, wants
 from server.commands.refusal import CommandRefused
 from server.security.entitlement import Permission
 from server.subscriptions.envelope import Envelope
@@ -68,13 +69,8 @@ def acknowledge_stored(session: Session, header: Header, when_stored: WhenStored
         header: its header.
         when_stored: tells when that is.
     """
-
-    def acknowledge_late() -> None:
-        if session.is_open:
-            acknowledge(session, header, "persisted", sequence=header.sequence)
-
     if session.engine.transaction_log is None:
-        when_stored(acknowledge_late)
+        when_stored(partial(acknowledge_late, session, header))
     else:
         session.persisted_acks.succeeded(header, when_stored)
 

@@ -84,7 +84,7 @@ class QueryCommand:
 
     def matching(self, selected: Selected, filter_: Expr | None) -> Query:
         """A query of the same moment for all records that match another filter."""
-        return selected.sow.query(QuerySpec(filter=filter_, topics=selected.names), self._now)
+        return selected.keeper.query(QuerySpec(filter=filter_, topics=selected.names), self._now)
 
     def _query(self, selected: Selected, topics: int) -> Query:
         terms = self._terms
@@ -98,8 +98,9 @@ class QueryCommand:
             top_n=top_n,
             skip_n=skip_n,
             topics=selected.names,
+            as_of=terms.as_of,
         )
-        return selected.sow.query(spec, self._now)
+        return selected.keeper.query(spec, self._now)
 
     def _chosen(self, topics: int) -> Callable[[], bool]:
         """Tells of each record of several topics whether it is among those between skip and top."""

@@ -74,5 +74,5 @@ def records_of(session: Session, permission: Permission, selector: TopicSelector
     return [
         selected
         for selected in session.engine.stores.select(session.message_type, selector)
-        if not selector.is_regex or session.may(permission, selected.sow.spec.name)
+        if not selector.is_regex or session.may(permission, selected.keeper.name)
     ]

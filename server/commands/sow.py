@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from server.commands.acks import acknowledge
 from server.commands.options import check_query_options, read_presentation, split_options
 from server.commands.query import QueryCommand
-from server.commands.query_terms import read_query_terms
+from server.commands.query_terms import read_moment, read_query_terms
 from server.commands.refusal import CommandRefused
 from server.commands.selection import read_topic, records_of, require_topic
 from server.security.entitlement import Permission
@@ -19,6 +20,8 @@ if TYPE_CHECKING:
 
 def handle(session: Session, header: Header, _body: bytes) -> None:
     """Query records (AMPS Command Reference, sow command).
+
+    A bookmark asks for a past state; topics without History pass over it.
 
     Raises:
         CommandRefused: the topic keeps no records, or a part of the command cannot be used.
@@ -33,6 +36,8 @@ def handle(session: Session, header: Header, _body: bytes) -> None:
         )
     check_query_options(header, options)
     terms = read_query_terms(session, header, options)
+    if any(selected.keeper.table.history is not None for selected in topics):
+        terms = replace(terms, as_of=read_moment(header))
     command = QueryCommand(session, header, terms, read_presentation(options, session))
     acknowledge(session, header, "processed", query_id=command.query_id)
     command.begin(topics)

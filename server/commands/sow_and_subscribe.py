@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from server.commands import subscribe
 from server.commands.acks import acknowledge
@@ -28,16 +28,15 @@ from server.sow.record_test import RecordTest
 from server.sow.records import to_seconds
 from server.subscriptions.envelope import Envelope
 from server.subscriptions.record_delivery import MATCH, Framer, RecordMessage
+from server.wire.bookmarks import NOW
 from server.wire.header import Header
 
 if TYPE_CHECKING:
     from server.queries.run import QueryRun
     from server.session import Session
     from server.sow.records import Record
-    from server.sow.topic import SowTopic
     from server.subscriptions.subscription import Subscription
-
-_NOW: Final = "0|1|"
+    from server.topics.keeper import Keeper
 
 
 def handle(session: Session, header: Header, _body: bytes) -> None:
@@ -46,9 +45,9 @@ def handle(session: Session, header: Header, _body: bytes) -> None:
     Raises:
         CommandRefused: see subscribe, and sow.
     """
-    if header.bookmark not in (None, _NOW):
+    if header.bookmark not in (None, NOW):
         raise CommandRefused(
-            "invalid bookmark", f"expected {_NOW}: only a transaction log could be replayed"
+            "invalid bookmark", f"expected {NOW}: only a transaction log could be replayed"
         )
     options = split_options(header.options or "")
     terms = read_query_terms(session, header, options)
@@ -57,18 +56,20 @@ def handle(session: Session, header: Header, _body: bytes) -> None:
             "invalid option", "option skip_n cannot be used here: subscriptions are not paginated"
         )
     before = session.subscriptions.get(header.sub_id or header.command_id or "")
+    if before is not None and before.conflater is not None:
+        before.conflater.release_all()
     subscription = subscribe.place(
         session, header, options, keys=terms.keys, began_with_query=terms.top_n is None
     )
     command = QueryCommand(session, header, terms, subscription.presentation, subscription.sub_id)
     acknowledge(session, header, "processed", sub_id=subscription.sub_id, query_id=command.query_id)
+    if before is not None:
+        _take_over(before, subscription)
     topics = records_of(session, Permission.READ_TOPIC, subscription.selector)
     remember = _remember(subscription)
     if before is None or not before.began_with_query:
         command.begin(topics, sent=remember)
         return
-    if before.conflater is not None and subscription.conflater is not None:
-        subscription.conflater.received.update(before.conflater.received)
     had = _matches(before)
     leavers = None
     if subscription.tracks_focus:
@@ -76,18 +77,24 @@ def handle(session: Session, header: Header, _body: bytes) -> None:
     command.begin(topics, lambda record: not had(record), remember, leavers)
 
 
+def _take_over(before: Subscription, subscription: Subscription) -> None:
+    """Let a replacement know what its client has; a query of old may still be adding to that."""
+    if before.conflater is not None and subscription.conflater is not None:
+        subscription.conflater.received = before.conflater.received
+
+
 def _matches(subscription: Subscription) -> Callable[[Record], bool]:
     """Tells whether a record is one that a subscription is for."""
     session = subscription.session
-    tests: dict[SowTopic, RecordTest] = {}
+    tests: dict[Keeper, RecordTest] = {}
 
     def matches(record: Record) -> bool:
-        sow = session.engine.stores.find(session.message_type, record.topic)
-        if sow is None or not subscription.selector.matches(record.topic):
+        keeper = session.engine.stores.find(session.message_type, record.topic)
+        if keeper is None or not subscription.selector.matches(record.topic):
             return False
-        if sow not in tests:
-            tests[sow] = RecordTest(sow.table, subscription.filter)
-        return tests[sow](record)
+        if keeper not in tests:
+            tests[keeper] = RecordTest(keeper.table, subscription.filter)
+        return tests[keeper](record)
 
     return matches
 
@@ -99,9 +106,7 @@ def _remember(subscription: Subscription) -> Callable[[Record], None] | None:
         return None
 
     def remember(record: Record) -> None:
-        key = conflater.key(record.topic, record.body, record.key)
-        if key is not None:
-            conflater.received[key] = subscription.presentation.cut(record.body)
+        conflater.received[record.topic, record.key] = subscription.presentation.cut(record.body)
 
     return remember
 
@@ -118,7 +123,7 @@ def _leavers(
         return [
             Part(
                 command.matching(selected, before.filter),
-                partial(_tell_leaver, run, subscription, matches, selected.sow),
+                partial(_tell_leaver, run, subscription, matches, selected.keeper),
             )
             for selected in topics
         ]
@@ -130,18 +135,20 @@ def _tell_leaver(
     run: QueryRun,
     subscription: Subscription,
     matches: Callable[[Record], bool],
-    sow: SowTopic,
+    keeper: Keeper,
     record: Record,
 ) -> bool:
     """Say that a record is out of focus, unless the new subscription is for it too."""
     if matches(record):
         return False
+    if subscription.conflater is not None:
+        subscription.conflater.received.pop((record.topic, record.key), None)
     message = RecordMessage(
         record.key,
         record.body,
         None,
         Envelope(None, to_seconds(record.timestamp)),
-        subscription.session.engine.stores.differ(sow),
+        subscription.session.engine.stores.differ(keeper),
         MATCH,
         record.correlation_id,
     )

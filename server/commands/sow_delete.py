@@ -16,7 +16,7 @@ from server.security.entitlement import Permission
 from server.sow.keys import KeyRefusedError
 from server.sow.records import to_nanoseconds
 from server.sow.store import StoreError
-from server.sow.topic import Found
+from server.sow.topic import Found, SowTopic
 from server.subscriptions.envelope import Envelope
 from server.topics.stored import REASONS, StoredTopic
 from server.topics.transaction_log import DuplicateError
@@ -91,7 +91,11 @@ def _refuse_duplicate(session: Session, header: Header) -> None:
 
 def _find(session: Session, selected: Selected, which: _Which, selector: TopicSelector) -> Found:
     """The records of one topic that are to go."""
-    sow = selected.sow
+    sow = selected.keeper
+    if not isinstance(sow, SowTopic):
+        raise CommandRefused(
+            "invalid topic", f"the records of topic {sow.name!r} are made from those of another one"
+        )
     if which.filter is not None:
         now = to_nanoseconds(session.last_heard)
         return sow.find_matching(which.filter, now, selected.names)
@@ -145,8 +149,8 @@ def _names(selected: Selected, selector: TopicSelector) -> list[str]:
     if not selector.is_regex:
         return [selector.text]
     if selected.names is None:
-        return [selected.sow.spec.name]
-    return [name for name in selected.sow.table.topics if selected.names(name)]
+        return [selected.keeper.name]
+    return [name for name in selected.keeper.table.topics if selected.names(name)]
 
 
 def _acknowledge(session: Session, header: Header, found: Sequence[Found], deleted: int) -> None:

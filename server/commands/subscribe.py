@@ -20,7 +20,6 @@ from server.commands.options import (
 )
 from server.commands.refusal import CommandRefused
 from server.commands.selection import read_filter, read_topic, require_topic, restricted_to
-from server.expressions import Kind, parse_identifier
 from server.security.entitlement import Permission
 from server.subscriptions.conflation import Conflater
 from server.subscriptions.subscription import Subscription
@@ -28,6 +27,7 @@ from server.wire.header import Header
 
 if TYPE_CHECKING:
     from server.session import Session
+    from server.subscriptions.sink import Sink
     from server.topics.names import TopicSelector
 
 _DELTA: Final = frozenset({"delta_subscribe", "sow_and_delta_subscribe"})
@@ -79,17 +79,61 @@ def place(
     Raises:
         CommandRefused: the topic, an option or the id cannot be used, or the user may not read.
     """
+    subscription = prepare(session, header, options, keys=keys, began_with_query=began_with_query)
+    session.place(subscription)
+    session.engine.log.emit(
+        "14-0001",
+        client=session.client_name,
+        command=header.command,
+        sub_id=subscription.sub_id,
+        topic=subscription.selector.text,
+        filter=header.filter,
+        options=header.options,
+    )
+    session.engine.client_status.publish(
+        header.command,
+        session,
+        topic=subscription.selector.text,
+        filter=header.filter,
+        options=header.options,
+        sub_id=subscription.sub_id,
+        query_id=header.query_id,
+        correlation_id=header.correlation_id,
+    )
+    return subscription
+
+
+def prepare(
+    session: Session,
+    header: Header,
+    options: Mapping[str, str],
+    *,
+    keys: tuple[str, ...] | None = None,
+    began_with_query: bool = False,
+    sink: Sink | None = None,
+) -> Subscription:
+    """Make the subscription that a command asks for, without placing it.
+
+    Args:
+        session: whose it is.
+        header: the command's header.
+        options: its options, split.
+        keys: the SOW keys of the records that it is for, None for all.
+        began_with_query: the client gets all records that match now.
+        sink: takes the messages instead of the session's connection.
+
+    Raises:
+        CommandRefused: the topic, an option or the id cannot be used, or the user may not read.
+    """
     selector = read_topic(session, header, options)
     sub_id = _sub_id(session, header, options)
     asks_for_replay = header.bookmark is not None and header.command == "subscribe"
     if asks_for_replay and is_replayed(session, selector):
-        subscription = make_subscription(session, header, options, selector, sub_id)
-        _enter(session, header, subscription)
-        return subscription
+        return make_subscription(session, header, options, selector, sub_id)
     with_records = selector.is_regex or has_records(session, selector)
     wanted = read_subscribe_options(header, options, session, with_records=with_records)
     require_topic(session, Permission.READ_TOPIC, selector)
-    subscription = Subscription(
+    return Subscription(
         session,
         sub_id,
         selector,
@@ -100,9 +144,9 @@ def place(
         no_empties=wanted.no_empties,
         tracks_focus=wanted.tracks_focus,
         began_with_query=began_with_query,
+        sink=sink,
+        options=header.options,
     )
-    _enter(session, header, subscription)
-    return subscription
 
 
 def _sub_id(session: Session, header: Header, options: Mapping[str, str]) -> str:
@@ -113,31 +157,6 @@ def _sub_id(session: Session, header: Header, options: Mapping[str, str]) -> str
             f"this connection has a subscription {sub_id!r} already; option replace changes it",
         )
     return sub_id
-
-
-def _enter(session: Session, header: Header, subscription: Subscription) -> None:
-    """Place a subscription, and say so."""
-    engine, topic, sub_id = session.engine, subscription.selector.text, subscription.sub_id
-    session.place(subscription)
-    engine.log.emit(
-        "14-0001",
-        client=session.client_name,
-        command=header.command,
-        sub_id=sub_id,
-        topic=topic,
-        filter=header.filter,
-        options=header.options,
-    )
-    engine.client_status.publish(
-        header.command,
-        session,
-        topic=topic,
-        filter=header.filter,
-        options=header.options,
-        sub_id=sub_id,
-        query_id=header.query_id,
-        correlation_id=header.correlation_id,
-    )
 
 
 def has_records(session: Session, selector: TopicSelector) -> bool:
@@ -158,11 +177,10 @@ def _conflater(
     engine = session.engine
     if options.tracks_focus and terms.keys:
         for selected in engine.stores.select(session.message_type, selector):
-            keys = {parse_identifier(text, Kind.PATH).path for text in selected.sow.spec.keys}
-            if keys != set(terms.keys):
+            if set(selected.keeper.key_fields) != set(terms.keys):
                 raise option_refusal(
                     "conflation_key",
-                    f"with oof it has to be the key of topic {selected.sow.spec.name}",
+                    f"with oof it has to be the key of topic {selected.keeper.name}",
                 )
         terms = replace(terms, keys=())
     return Conflater(

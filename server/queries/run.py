@@ -111,7 +111,9 @@ class QueryRun:
         self._session.engine.slices.start(self)
 
     def step(self) -> bool:
-        """See `Sliced.step`."""
+        """See `Sliced.step`. A query waits for those that its client sent before it."""
+        if self.place.is_open and self._session.queries[0] is not self:
+            return True
         return self.place.is_open and next(self._slices, self) is None
 
     def cancel(self) -> None:

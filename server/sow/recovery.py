@@ -29,7 +29,7 @@ _NANOSECONDS_IN_MICROSECOND: Final = 1_000
 _MOST_LOST: Final = 10_000_000
 """Entries by which a store can be ahead; more than may wait to be written."""
 
-Find = Callable[[str, str], "SowTopic | None"]
+Find = Callable[[str, str], object | None]
 
 
 def recover_records(journal: Journal, topics: Iterable[SowTopic], find: Find) -> None:
@@ -50,7 +50,7 @@ def recover_records(journal: Journal, topics: Iterable[SowTopic], find: Find) ->
         return
     for entry in journal.entries(after=min(reached.values())):
         topic = find(entry.topic.message_type, entry.topic.name)
-        if topic is not None and entry.txid > reached.get(topic, entry.txid):
+        if isinstance(topic, SowTopic) and entry.txid > reached.get(topic, entry.txid):
             _apply(topic, entry)
 
 

@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import Final, NamedTuple
 
+from config_schema.regex import matches
 from config_schema.spec.sow import TopicSpec
 from server.expressions import Kind, parse_field, parse_identifier
 from server.expressions.context import MessageContext
@@ -26,6 +27,9 @@ from server.sow.query import Query, QuerySpec
 from server.sow.records import NANOSECONDS, Change, Record
 from server.sow.store import RecordStore
 from server.sow.table import RecordTable, TableOptions
+
+_KEPT_SOURCES: Final = 1024
+"""Key domains of logical topics that are kept prepared."""
 
 
 class Found(NamedTuple):
@@ -83,6 +87,7 @@ class SowTopic:
 
     Attributes:
         table: its records and indexes.
+        key_fields: the fields that its SOW keys are made from; none if they are made otherwise.
     """
 
     def __init__(
@@ -95,6 +100,7 @@ class SowTopic:
     ) -> None:
         self.spec: Final = spec
         self.table: Final = RecordTable(store, message_type, table_options(spec, functions))
+        self.key_fields: Final = tuple(_path(text) for text in spec.keys)
         self._type: Final = message_type
         self._preprocessing: Final = _stage(
             spec.preprocessing, Kind.PREPROCESSING, message_type, functions
@@ -102,6 +108,26 @@ class SowTopic:
         self._enrichment: Final = _stage(spec.enrichment, Kind.ENRICHMENT, message_type, functions)
         self._generator: Final = generator
         self._key_sources: dict[str, KeySource] = {}
+
+    @property
+    def name(self) -> str:
+        """Its name in the configuration."""
+        return self.spec.name
+
+    @property
+    def type_name(self) -> str:
+        """The name of its message type."""
+        return self.spec.message_type
+
+    @property
+    def is_container(self) -> bool:
+        """Whether it has the records of many logical topics."""
+        return self.spec.pattern is not None
+
+    def keeps(self, name: str) -> bool:
+        """Whether it has the records of a topic."""
+        pattern = self.spec.pattern
+        return name == self.spec.name if pattern is None else matches(pattern, name)
 
     @property
     def asks_for_context(self) -> bool:
@@ -348,10 +374,6 @@ class SowTopic:
             StoreError: there is no room to work in.
         """
         return self.table.store.compact()
-
-
-_KEPT_SOURCES: Final = 1024
-"""Key domains of logical topics that are kept prepared."""
 
 
 def _stage(

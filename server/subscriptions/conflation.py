@@ -102,6 +102,12 @@ class Conflater:
         if self._cancel is None:
             self._cancel = self._clock.call_later(self._terms.interval, self._deliver_due)
 
+    def release_all(self) -> None:
+        """Let everything leave that waits."""
+        while self._pending:
+            _, message = self._pending.pop(next(iter(self._pending)))
+            message.release()
+
     def close(self) -> None:
         """Forget what waits; the subscription has ended."""
         self._pending.clear()

@@ -6,7 +6,8 @@ that a flush costs as much as there are connections with something to say.
 
 The results of a query take many turns, and must arrive before whatever is written after the query
 began (AMPS User Guide, Overview of SOW Queries). For them a `Reservation` is made: a place in the
-stream that is filled bit by bit, while what is written meanwhile waits behind it.
+stream that is filled bit by bit, while what is written meanwhile waits behind it. The first one is
+filled before the next.
 
     leaving now | reservation, filling | behind it | next reservation | behind that
 
@@ -69,26 +70,15 @@ class Outbox:
         self._last = reservation.behind
         return reservation
 
-    def fill(self, reservation: Reservation, data: bytes) -> None:
-        """Add bytes at a reserved place."""
-        if reservation is self._reservations[0]:
-            self._leave((data,))
-        else:
-            reservation.own.append(data)
-
     def release(self, reservation: Reservation) -> None:
         """Let leave what waits behind a place that will not be filled any further."""
         reservation.is_open = False
         while self._reservations and not self._reservations[0].is_open:
-            first = self._reservations.popleft()
-            self._leave(first.behind)
-            if self._reservations:
-                self._leave(self._reservations[0].own)
-                self._reservations[0].own.clear()
+            self.leave(self._reservations.popleft().behind)
         if not self._reservations:
             self._last = self._ready
 
-    def _leave(self, chunks: Iterable[bytes]) -> None:
+    def leave(self, chunks: Iterable[bytes]) -> None:
         """Let bytes leave with the next flush."""
         for chunk in chunks:
             if chunk:
@@ -101,22 +91,20 @@ class Reservation:
     """A place in the stream of a connection. See `Outbox.reserve`.
 
     Attributes:
-        own: bytes of this place, while another reservation is before it.
         behind: bytes that come after this place.
         is_open: whether more may come at this place.
     """
 
-    __slots__ = ("_outbox", "behind", "is_open", "own")
+    __slots__ = ("_outbox", "behind", "is_open")
 
     def __init__(self, outbox: Outbox) -> None:
         self._outbox = outbox
-        self.own: list[bytes] = []
         self.behind: list[bytes] = [b""]  # not empty: these bytes are not ready to leave
         self.is_open = True
 
     def write(self, data: bytes) -> None:
-        """Add bytes at this place."""
-        self._outbox.fill(self, data)
+        """Add bytes at this place, which has to be the first that is still open."""
+        self._outbox.leave((data,))
 
     def close(self) -> None:
         """Let leave what waits behind; harmless if it has been done."""

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from server.session import Session
     from server.subscriptions.conflation import Conflater
     from server.subscriptions.replay import Replay
+    from server.subscriptions.sink import Sink
     from server.topics.names import TopicSelector
 
 
@@ -31,6 +32,8 @@ class Subscription:
         tracks_focus: wants to hear of records that match no more.
         replay: what sends the messages, if they come from the transaction log.
         began_with_query: its client got all records that matched when it was placed.
+        sink: takes the messages of a client inside the server; None for a client's connection.
+        options: the options of the command, as sent.
     """
 
     session: Session
@@ -43,6 +46,8 @@ class Subscription:
     no_empties: bool = False
     tracks_focus: bool = False
     began_with_query: bool = False
+    sink: Sink | None = None
+    options: str | None = None
     replay: Replay | None = None
 
     def close(self) -> None:

@@ -1,117 +1,139 @@
-"""Event topics: what the server says about its clients, as messages in each client's own type.
+"""Event topics: what the server says of its own accord, as messages in each client's own type.
 
-An event is a message like any other: it can be filtered, and a regular expression may match its
-topic. It is built once for each message type that somebody listens in.
+An event is a message like any other: it can be filtered, a regular expression may match its topic,
+and a topic with records of its name keeps it. It is built once for each message type that somebody
+listens in.
 
-Source: AMPS User Guide, Event Topics and Client Status Events.
+Source: AMPS User Guide, Event Topics.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Final
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, NamedTuple
 
 from server.message_types.base import Path, Value
-from server.subscriptions.envelope import Envelope, iso_timestamp
+from server.subscriptions.envelope import Envelope
 
 if TYPE_CHECKING:
-    from server.clock import Clock
     from server.message_types.base import MessageType
-    from server.session import Session
-    from server.topics.table import TopicTable
-
-CLIENT_STATUS: Final = "/AMPS/ClientStatus"
-
-_FIELDS: Final = (  # name in JSON and its like, name in XML, tag in FIX
-    ("timestamp", "Timestamp", "20065"),
-    ("event", "Event", "20066"),
-    ("client_name", "ClientName", "20067"),
-    ("connection_name", "ConnName", "20071"),
-    ("correlation_id", "CorrelationID", "20074"),
-    ("query_id", "QId", "20073"),
-    ("topic", "Tpc", "20068"),
-    ("filter", "Filter", "20069"),
-    ("options", "Options", "20072"),
-    ("sub_id", "SubId", "20070"),
-    ("auth_id", "AuthId", "20081"),
-    ("entitlement_filter", "EntitlementFilter", "20082"),
-)
-_FIELDS_OF_CONNECTIONS: Final = (
-    ("client_address", "ClientAddr", "20080"),
-    ("reason", "Reason", "20062"),
-)
-"""Fields that are left out where they do not apply; the others are NULL then."""
-
-_ROOT: Final = "ClientStatus"
+    from server.topics.table import AnyTopic, TopicTable
 
 
-class ClientStatus:
-    """Publishes what clients do.
+class EventField(NamedTuple):
+    """A field of an event.
+
+    Attributes:
+        name: its name in JSON and its like.
+        xml_name: its name in XML.
+        tag: its tag in FIX.
+        unified_tag: its tag in FIX where the configuration asks for those that all event topics
+            share (AMPSVersionCompliance 5); the same if empty.
+    """
+
+    name: str
+    xml_name: str
+    tag: str
+    unified_tag: str = ""
+
+
+class Listener(NamedTuple):
+    """An event topic of one message type.
+
+    Attributes:
+        topic: where its events are published.
+        module: the type's module, which decides on field names.
+        unified_tags: whether FIX tags are those that all event topics share.
+    """
+
+    topic: AnyTopic
+    module: str
+    unified_tags: bool
+
+
+class EventTopic:
+    """Publishes the events of one name.
 
     Args:
         topics: where subscribers are found.
-        message_types: the types that events are built in.
-        modules: the module of each of these types, by the type's name: it decides on field names.
-        clock: tells when.
+        types: what events are built in.
+        name: the topic's name.
+        root: the name of what holds the fields, in types that have such a thing.
+    """
+
+    def __init__(self, topics: TopicTable, types: EventTypes, name: str, root: str) -> None:
+        self._topics = topics
+        self._types = types
+        self._name = name
+        self._root = root
+
+    def listeners(self) -> list[Listener]:
+        """The message types in which somebody listens, or that keep events."""
+        found = []
+        for message_type in self._types.message_types:
+            topic = self._topics.find(message_type.name, self._name)
+            if topic.has_subscriptions or topic.keeps_messages:
+                unified = message_type.name in self._types.with_unified_tags
+                found.append(Listener(topic, self._types.modules[message_type.name], unified))
+        return found
+
+    def publish(
+        self,
+        listener: Listener,
+        fields: Iterable[EventField],
+        values: Mapping[str, Value],
+        moment: float,
+    ) -> None:
+        """Publish an event in one message type.
+
+        Args:
+            listener: where.
+            fields: the event's fields, in order.
+            values: their values, by their names in JSON; NULL where there is none.
+            moment: when it happened, in seconds since 1970.
+        """
+        named = list(self._named(listener, fields, values))
+        listener.topic.publish([listener.topic.message_type.build(named)], Envelope(None, moment))
+
+    def _named(
+        self, listener: Listener, fields: Iterable[EventField], values: Mapping[str, Value]
+    ) -> Iterable[tuple[Path, Value]]:
+        for field in fields:
+            value = values.get(field.name)
+            if listener.module == "xml":
+                yield (self._root, field.xml_name), value
+            elif listener.module in ("fix", "nvfix"):
+                tag = field.unified_tag if listener.unified_tags else ""
+                if value is not None:
+                    yield (tag or field.tag if listener.module == "fix" else field.name,), value
+            else:
+                yield (self._root, field.name), value
+
+
+class EventTypes:
+    """What events are built in.
+
+    Args:
+        message_types: the message types that clients speak, by name.
+        modules: the module of each of these types, by the type's name.
+        with_unified_tags: the names of the types whose FIX tags are the same in all event topics.
+
+    Attributes:
+        message_types: those of them that can hold events.
+        modules: see above.
+        with_unified_tags: see above.
     """
 
     def __init__(
         self,
-        topics: TopicTable,
         message_types: Mapping[str, MessageType],
         modules: Mapping[str, str],
-        clock: Clock,
+        with_unified_tags: frozenset[str],
     ) -> None:
-        self._topics = topics
-        self._clock = clock
-        self._types = [
-            (message_type, modules[name])
-            for name, message_type in message_types.items()
+        self.message_types: Sequence[MessageType] = [
+            message_type
+            for message_type in message_types.values()
             if message_type.capabilities.build and message_type.capabilities.events
         ]
-
-    def publish(self, event: str, session: Session, **details: str | None) -> None:
-        """Say that a client has done something.
-
-        Args:
-            event: what it has done: a command, `connect` or `disconnect`.
-            session: the client.
-            **details: further fields, by their names in JSON.
-        """
-        listening = [
-            (topic, message_type, module)
-            for message_type, module in self._types
-            if (topic := self._topics.find(message_type.name, CLIENT_STATUS)).has_subscriptions
-        ]
-        if not listening:
-            return
-        now = self._clock.now()
-        values = {
-            "timestamp": iso_timestamp(now),
-            "event": event,
-            "client_name": session.client_name,
-            "connection_name": session.connection_name,
-            "auth_id": session.user or None,
-        } | details
-        envelope = Envelope(None, now)
-        for topic, message_type, module in listening:
-            topic.publish([message_type.build(_fields(values, module))], envelope)
-
-
-def _fields(values: Mapping[str, str | None], module: str) -> list[tuple[Path, Value]]:
-    present = [*_FIELDS, *(field for field in _FIELDS_OF_CONNECTIONS if field[0] in values)]
-    return list(_named(present, values, module))
-
-
-def _named(
-    fields: Iterable[tuple[str, str, str]], values: Mapping[str, str | None], module: str
-) -> Iterable[tuple[Path, Value]]:
-    for name, xml_name, tag in fields:
-        value = values.get(name)
-        if module == "xml":
-            yield (_ROOT, xml_name), value
-        elif module in ("fix", "nvfix"):
-            if value is not None:
-                yield (tag if module == "fix" else name,), value
-        else:
-            yield (_ROOT, name), value
+        self.modules = modules
+        self.with_unified_tags = with_unified_tags

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from server.sow.records import Change, Record
     from server.sow.topic import SowTopic
     from server.subscriptions.envelope import Envelope
+    from server.topics.keeper import Keeper
     from server.topics.stores import Stores
 
 REASONS: Final[dict[type[Exception], str]] = {
@@ -36,8 +37,49 @@ REASONS: Final[dict[type[Exception], str]] = {
 """What can be wrong with a single message -> the phrase for its publisher."""
 
 
-class StoredTopic(RecordAudience):
-    """One topic with records, under one name.
+class TopicWithRecords(RecordAudience):
+    """One topic that has records, under one name.
+
+    Args:
+        keeper: the records.
+        name: the topic's name.
+        functions: what filters may call.
+        stores: knows the topics that are made from this one.
+    """
+
+    __slots__ = ("_followers",)
+
+    keeps_messages = True
+    """Whether messages go on stable storage."""
+    is_journaled = False
+    """Whether messages are in the transaction log."""
+
+    def __init__(self, keeper: Keeper, name: str, functions: Functions, stores: Stores) -> None:
+        super().__init__(keeper.table.message_type, name, functions, stores.differ(keeper))
+        self._followers = stores.followers(keeper)
+
+    def announce(self, change: Change, envelope: Envelope, reason: str) -> None:
+        """Tell subscribers, and the topics that follow this one. See `RecordAudience.announce`."""
+        super().announce(change, envelope, reason)
+        for follower in self._followers:
+            follower.take(change, envelope, reason)
+
+
+class DerivedTopic(TopicWithRecords):
+    """A topic whose records are made from those of another one; nobody can publish to it."""
+
+    def publish(self, bodies: Sequence[bytes], envelope: Envelope) -> Sequence[Rejection]:  # noqa: ARG002 - see above
+        """Refuse messages (AMPS User Guide, Conflated Topics)."""
+        detail = f"the records of topic {self.name!r} are made from those of another one"
+        return [Rejection(position, "invalid topic", detail) for position in range(len(bodies))]
+
+    def when_stored(self, then: Callable[[], None]) -> None:
+        """Call back at once: there is nothing to be stored."""
+        then()
+
+
+class StoredTopic(TopicWithRecords):
+    """A topic whose records are what is published to it.
 
     Args:
         sow: the records.
@@ -48,13 +90,8 @@ class StoredTopic(RecordAudience):
 
     __slots__ = ("_sow", "_stores")
 
-    keeps_messages = True
-    """Whether messages go on stable storage."""
-    is_journaled = False
-    """Whether messages are in the transaction log."""
-
     def __init__(self, sow: SowTopic, name: str, functions: Functions, stores: Stores) -> None:
-        super().__init__(sow.table.message_type, name, functions, stores.differ(sow))
+        super().__init__(sow, name, functions, stores)
         self._sow = sow
         self._stores = stores
 

@@ -15,8 +15,6 @@ from collections.abc import Callable, Iterable
 from functools import partial
 from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
-from config_schema.regex import matches
-from server.expressions import Kind, parse_identifier
 from server.sow.records import to_nanoseconds, to_seconds
 from server.sow.store import StoreError
 from server.subscriptions.difference import Differ
@@ -24,10 +22,12 @@ from server.subscriptions.envelope import Envelope
 from server.subscriptions.record_delivery import EXPIRED
 
 if TYPE_CHECKING:
+    from config_schema.spec import TopicRef
     from server.clock import Clock
     from server.engine import Log
     from server.sow.records import Change
     from server.sow.topic import SowTopic
+    from server.topics.keeper import Follower, FollowingKeeper, Keeper
     from server.topics.names import TopicSelector
     from server.topics.transaction_log import TransactionLog
 
@@ -53,11 +53,11 @@ class Selected(NamedTuple):
     """A topic that a selector chooses.
 
     Attributes:
-        sow: the topic.
+        keeper: the topic.
         names: which of its logical topics are meant, None for all.
     """
 
-    sow: SowTopic
+    keeper: Keeper
     names: Callable[[str], bool] | None
 
 
@@ -82,9 +82,11 @@ class Stores:
         self._announce = announce
         self._flush = flush
         self.transaction_log: TransactionLog | None = None
+        self._keepers: list[Keeper] = []
         self._topics: list[SowTopic] = []
         self._commits: dict[SowTopic, Commit] = {}
-        self._differs: dict[SowTopic, Differ] = {}
+        self._differs: dict[Keeper, Differ] = {}
+        self._followers: dict[Keeper, list[Follower]] = {}
         self._sequence = 0
         self._unwritten: set[SowTopic] = set()
         self._expires_at: float | None = None
@@ -93,8 +95,13 @@ class Stores:
     # ---- which there are
 
     @property
-    def topics(self) -> Iterable[SowTopic]:
+    def keepers(self) -> Iterable[Keeper]:
         """All of them, in the order of the configuration."""
+        return self._keepers
+
+    @property
+    def topics(self) -> Iterable[SowTopic]:
+        """Those that clients publish to."""
         return self._topics
 
     def add(self, sow: SowTopic, commit: Commit) -> None:
@@ -104,42 +111,58 @@ class Stores:
             sow: the topic.
             commit: asks for its files to be put on stable storage.
         """
+        self._keepers.append(sow)
         self._topics.append(sow)
         self._commits[sow] = commit
         if not self.is_journaled(sow):
             self._sequence = max(self._sequence, sow.table.store.last_sequence)
         self._watch_expiry(sow)
 
-    def find(self, message_type: str, name: str) -> SowTopic | None:
+    def add_follower(self, follower: FollowingKeeper, source: Keeper) -> None:
+        """Add a topic that is made from the records of another one."""
+        self._keepers.append(follower)
+        self.followers(source).append(follower)
+
+    def followers(self, keeper: Keeper) -> list[Follower]:
+        """The topics that are made from the records of a topic; the list grows with them."""
+        return self._followers.setdefault(keeper, [])
+
+    def find(self, message_type: str, name: str) -> Keeper | None:
         """The topic that has the records of a name; None if none are kept."""
-        for sow in self._topics:
-            spec = sow.spec
-            if spec.message_type != message_type:
-                continue
-            if spec.name == name if spec.pattern is None else matches(spec.pattern, name):
-                return sow
+        for keeper in self._keepers:
+            if keeper.type_name == message_type and keeper.keeps(name):
+                return keeper
+        return None
+
+    def configured(self, ref: TopicRef) -> Keeper | None:
+        """The topic that the configuration calls so."""
+        for keeper in self._keepers:
+            if (keeper.name, keeper.type_name) == (ref.name, ref.message_type):
+                return keeper
         return None
 
     def select(self, message_type: str, selector: TopicSelector) -> list[Selected]:
         """The topics with records that a query or deletion is for, in their order."""
         if not selector.is_regex:
-            sow = self.find(message_type, selector.text)
-            if sow is None:
-                return []
-            return [Selected(sow, None if sow.spec.pattern is None else selector.matches)]
+            keeper = self.find(message_type, selector.text)
+            chosen = [] if keeper is None else [keeper]
+        else:
+            chosen = [
+                keeper
+                for keeper in self._keepers
+                if keeper.type_name == message_type
+                and (keeper.is_container or selector.matches(keeper.name))
+            ]
         return [
-            Selected(sow, None if sow.spec.pattern is None else selector.matches)
-            for sow in self._topics
-            if sow.spec.message_type == message_type
-            and (sow.spec.pattern is not None or selector.matches(sow.spec.name))
+            Selected(keeper, selector.matches if keeper.is_container else None) for keeper in chosen
         ]
 
-    def differ(self, sow: SowTopic) -> Differ:
+    def differ(self, keeper: Keeper) -> Differ:
         """What makes deltas of a topic's records."""
-        differ = self._differs.get(sow)
+        differ = self._differs.get(keeper)
         if differ is None:
-            keys = [parse_identifier(text, Kind.PATH).path for text in sow.spec.keys]
-            differ = self._differs[sow] = Differ(sow.table.message_type, keys)
+            differ = Differ(keeper.table.message_type, keeper.key_fields)
+            self._differs[keeper] = differ
         return differ
 
     # ---- changes
@@ -147,7 +170,7 @@ class Stores:
     def is_journaled(self, sow: SowTopic) -> bool:
         """Whether what is published to a topic is in the transaction log."""
         log = self.transaction_log
-        return log is not None and log.records(sow.spec.message_type, sow.spec.name)
+        return log is not None and log.records(sow.type_name, sow.name)
 
     def next_sequence(self) -> int:
         """The number of the next change of a topic that is not in the transaction log."""

@@ -12,9 +12,10 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 from server.security.entitlement import Permission
+from server.sow.topic import SowTopic
 from server.subscriptions.subscription import Subscription
 from server.topics.journaled import JournaledStoredTopic, JournaledTopic
-from server.topics.stored import StoredTopic
+from server.topics.stored import DerivedTopic, StoredTopic, TopicWithRecords
 from server.topics.topic import Topic
 from server.topics.transaction_log import TopicJournal
 
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
     from server.topics.stores import Stores
     from server.topics.transaction_log import TransactionLog
 
-AnyTopic: TypeAlias = Topic | StoredTopic
+AnyTopic: TypeAlias = Topic | StoredTopic | DerivedTopic
 
 _MOST_TOPICS_KEPT: Final = 100_000
 
@@ -43,7 +44,8 @@ class TopicTable:
     Attributes:
         transaction_log: records what is published to some of them; None if there is none. It is
             set before the first topic that it records is used.
-        generation: grows when topics have been forgotten; a topic found before may then be stale.
+        generation: grows when topics have been forgotten, or may have to be asked for again; a
+            topic found before may then be stale.
     """
 
     def __init__(
@@ -61,6 +63,9 @@ class TopicTable:
         self._most_kept = most_kept
         self._topics: dict[tuple[str, str], AnyTopic] = {}
         self._regex_subscriptions: dict[str, list[Subscription]] = {}
+
+    def __len__(self) -> int:
+        return len(self._topics)
 
     def find(self, message_type: str, name: str) -> AnyTopic:
         """Find a topic, making it if need be."""
@@ -89,6 +94,10 @@ class TopicTable:
         for topic in self._matching(subscription):
             topic.detach(subscription)
 
+    def invalidate(self) -> None:
+        """Have everybody who holds on to topics ask for them, and for permission, once more."""
+        self.generation += 1
+
     def _matching(self, subscription: Subscription) -> list[AnyTopic]:
         message_type = subscription.session.message_type
         matches = subscription.selector.matches
@@ -111,7 +120,7 @@ class TopicTable:
         """
         for change in changes:
             topic = self.find(message_type, change.topic)
-            if isinstance(topic, StoredTopic):
+            if isinstance(topic, TopicWithRecords):
                 topic.announce(change, envelope, reason)
 
     def _add(self, message_type: str, name: str) -> AnyTopic:
@@ -126,14 +135,16 @@ class TopicTable:
 
     def _make(self, message_type: str, name: str) -> AnyTopic:
         functions, log = self._functions, self.transaction_log
-        sow = self._stores.find(message_type, name)
-        if log is None or not log.records(message_type, name if sow is None else sow.spec.name):
-            if sow is not None:
-                return StoredTopic(sow, name, functions, self._stores)
+        keeper = self._stores.find(message_type, name)
+        if keeper is not None and not isinstance(keeper, SowTopic):
+            return DerivedTopic(keeper, name, functions, self._stores)
+        if log is None or not log.records(message_type, name if keeper is None else keeper.name):
+            if keeper is not None:
+                return StoredTopic(keeper, name, functions, self._stores)
             return Topic(self._message_types[message_type], name, functions)
         journal = TopicJournal(log, message_type, name)
-        if sow is not None:
-            return JournaledStoredTopic(sow, name, functions, self._stores, journal)
+        if keeper is not None:
+            return JournaledStoredTopic(keeper, name, functions, self._stores, journal)
         return JournaledTopic(self._message_types[message_type], name, functions, journal)
 
     def _forget_idle_topics(self) -> None:

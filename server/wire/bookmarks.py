@@ -1,9 +1,22 @@
-"""Bookmarks name messages: `client name hash|sequence|`, both unsigned 64-bit decimals."""
+"""Bookmarks name messages: `client name hash|sequence|`, both unsigned 64-bit decimals.
+
+In their place, commands take EPOCH and NOW, and moments in UTC: 20150102T123500Z (AMPS User Guide,
+Bookmark Replay from a Moment in Time).
+"""
 
 from __future__ import annotations
 
+import re
+from datetime import UTC, datetime
 from functools import lru_cache
 from hashlib import blake2b
+from typing import Final
+
+EPOCH: Final = "0"
+NOW: Final = "0|1|"
+
+_MOMENT: Final = re.compile(r"(\d{8}T\d{6})(?:\.(\d{1,9}))?Z?", re.ASCII)
+_NANOSECONDS: Final = 1_000_000_000
 
 
 @lru_cache(maxsize=4096)
@@ -14,3 +27,20 @@ def client_hash(client_name: str) -> int:
     """
     digest = blake2b(client_name.encode("utf-8", "surrogateescape"), digest_size=8).digest()
     return int.from_bytes(digest, "big")
+
+
+def parse_moment(text: str) -> int | None:
+    """A moment that stands in the place of a bookmark, in nanoseconds since 1970.
+
+    Returns:
+        None if the text is no moment.
+    """
+    match = _MOMENT.fullmatch(text)
+    if match is None:
+        return None
+    try:
+        moment = datetime.strptime(match[1], "%Y%m%dT%H%M%S").replace(tzinfo=UTC)
+    except ValueError:
+        return None
+    fraction = int((match[2] or "").ljust(9, "0"))
+    return int(moment.timestamp()) * _NANOSECONDS + fraction

@@ -7,12 +7,15 @@ import struct
 from collections.abc import Callable
 from typing import Any
 
+from config_schema.spec import TopicSpec
 from server.engine import Engine, Settings
 from server.expressions import BUILTINS
 from server.message_types.registry import MessageTypes
 from server.security.authentication import AcceptAll
 from server.security.entitlement import make_entitlement
 from server.session import Entrance, Link
+from server.sow.memory_store import MemoryStore
+from server.sow.topic import SowTopic
 from tests.support.raw import frame
 
 
@@ -50,6 +53,14 @@ class SimulatedClock:
         self._calls.append(call)
         return lambda: self._calls.remove(call) if call in self._calls else None
 
+    def turn(self) -> None:
+        """Make the calls that are due now, but not those that they ask for."""
+        due = sorted((call for call in self._calls if call[0] <= self.time), key=lambda c: c[:2])
+        for call in due:
+            if call in self._calls:
+                self._calls.remove(call)
+                call[2]()
+
     def advance(self, seconds: float) -> None:
         """Move on, making the calls that fall due, in order."""
         end = self.time + seconds
@@ -73,6 +84,7 @@ class Core:
             instance_name="core",
             message_types=self.types,
             message_type_modules={name: name for name in self.types},
+            unified_fix_tags=frozenset(),
             functions=BUILTINS,
             regex_topics=True,
         )
@@ -83,6 +95,12 @@ class Core:
             authenticator=AcceptAll(require_logon, require_user_name=False, trust_user_name=True),
             entitlement=make_entitlement(None),
         )
+
+    def keep(self, *specs: TopicSpec) -> None:
+        """Give the engine topics with records, in memory."""
+        for spec in specs:
+            sow = SowTopic(spec, self.types[spec.message_type], MemoryStore(), BUILTINS)
+            self.engine.stores.add(sow, sow.table.store.commit)
 
     def connect(self) -> CorePeer:
         """A new connection."""

@@ -1,0 +1,59 @@
+"""What all topics with records have in common, whether clients or other topics fill them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from server.message_types.base import Path
+    from server.sow.query import Query, QuerySpec
+    from server.sow.records import Change
+    from server.sow.table import RecordTable
+    from server.subscriptions.envelope import Envelope
+
+
+class Keeper(Protocol):
+    """One topic of the configuration that has records, perhaps those of many logical topics."""
+
+    @property
+    def name(self) -> str:
+        """Its name in the configuration."""
+
+    @property
+    def type_name(self) -> str:
+        """The name of its message type."""
+
+    @property
+    def is_container(self) -> bool:
+        """Whether it has the records of many logical topics."""
+
+    @property
+    def key_fields(self) -> Sequence[Path]:
+        """The fields that its SOW keys are made from; none if they are made otherwise."""
+
+    @property
+    def table(self) -> RecordTable:
+        """Its records."""
+
+    def keeps(self, name: str) -> bool:
+        """Whether it has the records of a topic."""
+
+    def query(self, spec: QuerySpec, now: int) -> Query:
+        """Begin a query of the state at this moment.
+
+        Args:
+            spec: what is asked.
+            now: the time in nanoseconds since 1970.
+        """
+
+
+class Follower(Protocol):
+    """A topic that is made from the records of another one."""
+
+    def take(self, change: Change, envelope: Envelope, reason: str) -> None:
+        """Take note of a change there. See `RecordAudience.announce`."""
+
+
+class FollowingKeeper(Keeper, Follower, Protocol):
+    """A topic that has records, made from those of another one."""

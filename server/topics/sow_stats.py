@@ -1,0 +1,79 @@
+"""/AMPS/SOWStats: how many records topics have, at regular intervals.
+
+Source: AMPS User Guide, SOW Statistics Events.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Final
+
+from server.subscriptions.envelope import iso_timestamp
+from server.topics.events import EventField, EventTopic, EventTypes
+
+if TYPE_CHECKING:
+    from server.clock import Clock
+    from server.message_types.base import Value
+    from server.topics.stores import Stores
+    from server.topics.table import TopicTable
+
+SOW_STATS: Final = "/AMPS/SOWStats"
+
+_FIELDS: Final = (
+    EventField("message_type", "MessageType", "20007"),
+    EventField("topic", "Topic", "20066", "20068"),
+    EventField("record_count", "Records", "20067", "20075"),
+    EventField("timestamp", "Timestamp", "20065"),
+)
+
+
+class SowStats:
+    """Publishes the number of records of every topic.
+
+    Args:
+        topics: where subscribers are found.
+        types: what events are built in.
+        stores: the topics that are counted.
+        clock: tells when.
+        flush: called after events have been published.
+    """
+
+    def __init__(
+        self,
+        topics: TopicTable,
+        types: EventTypes,
+        stores: Stores,
+        clock: Clock,
+        flush: Callable[[], None],
+    ) -> None:
+        self._events = EventTopic(topics, types, SOW_STATS, "SOWStats")
+        self._stores = stores
+        self._clock = clock
+        self._flush = flush
+
+    def start(self, interval: float) -> None:
+        """Publish from now on.
+
+        Args:
+            interval: seconds between two rounds.
+        """
+
+        def tick() -> None:
+            self._publish()
+            self._clock.call_later(interval, tick)
+
+        self._clock.call_later(interval, tick)
+
+    def _publish(self) -> None:
+        listeners = self._events.listeners()
+        now = self._clock.now()
+        for keeper in self._stores.keepers if listeners else ():
+            values: dict[str, Value] = {
+                "message_type": keeper.type_name,
+                "topic": keeper.name,
+                "record_count": len(keeper.table),
+                "timestamp": iso_timestamp(now),
+            }
+            for listener in listeners:
+                self._events.publish(listener, _FIELDS, values, now)
+        self._flush()
