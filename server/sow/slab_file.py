@@ -165,9 +165,9 @@ class SlabFile:
         """Read a slab's header; None if it is blank or damaged."""
         return form.unpack_slab_header(self.slabs[index][: form.FIRST_ENTRY])
 
-    def write_header(self, index: int, header: SlabHeader | None) -> None:
-        """Write a slab's header; None blanks it."""
-        content = form.pack_slab_header(header) if header else bytes(form.FIRST_ENTRY)
+    def write_header(self, index: int, header: SlabHeader) -> None:
+        """Write a slab's header."""
+        content = form.pack_slab_header(header)
         self.slabs[index][: len(content)] = content
 
     def read(self, location: int) -> bytes:

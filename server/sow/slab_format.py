@@ -24,11 +24,13 @@ COMMIT_SLOTS: Final = (1024, 2048)
 FIRST_ENTRY: Final = 64
 """Where in a slab the entries begin."""
 ALIGNMENT: Final = 8
+_EPOCH_BITS: Final = 20
+"""Slabs that one session may begin, as a power of 2: some terabytes."""
 MAX_TEXT: Final = 0xFFFF
 """Bytes that a key, topic, correlation id or bookmark may have."""
 
 _FILE: Final = struct.Struct("<8sIIQ")  # magic, version, 0, slab size
-_COMMIT: Final = struct.Struct("<QQQQQ")
+_COMMIT: Final = struct.Struct("<QQQQQQ")
 _SLAB: Final = struct.Struct("<4sIQQQQQ")  # magic, 0, then the fields of SlabHeader
 _SLAB_MAGIC: Final = b"SLAB"
 _CHECKSUM: Final = struct.Struct("<I")
@@ -64,6 +66,7 @@ class CommitPoint(NamedTuple):
         position: the end of its entries.
         tail: the epoch of the oldest slab that still counts.
         sequence: the highest sequence of any change.
+        session: counts how often the file was opened for writing.
     """
 
     number: int = 0
@@ -71,6 +74,16 @@ class CommitPoint(NamedTuple):
     position: int = 0
     tail: int = 0
     sequence: int = 0
+    session: int = 0
+
+    @property
+    def first_epoch(self) -> int:
+        """The first epoch that this session may use; no other session will use it or the next ones.
+
+        A crash may lose a slab's header and leave entries of that slab. If its epoch were used
+        again, they might pass for entries of the new slab.
+        """
+        return self.session << _EPOCH_BITS
 
 
 class SlabHeader(NamedTuple):

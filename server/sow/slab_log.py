@@ -64,19 +64,18 @@ class SlabLog:
         self._sealed = deque(
             _Slab(link.place, link.header.epoch, link.end or FIRST_ENTRY) for link in found.links
         )
-        self._next_epoch = found.highest_epoch + 1
+        point = file.commit_point
+        self._point = point._replace(number=point.number + 1, session=point.session + 1)
+        file.write_commit_point(self._point)
+        file.synchronise()
+        self._next_epoch = max(found.highest_epoch + 1, self._point.first_epoch)
         used = {slab.place for slab in self._sealed}
-        for index in range(len(file.slabs)):
-            if index not in used and file.header(index) is not None:
-                file.write_header(index, None)
         self._free = [index for index in range(len(file.slabs)) if index not in used]
         self._freed: list[tuple[int, int]] = []  # epoch and index
         self._head: _Slab | None = None
         self._position = 0
         self._slab = file.slabs[0] if file.slabs else None
         self._clean_position = FIRST_ENTRY
-        point = file.commit_point
-        self._commits = point.number
         self._synchronisation = 0
         self._stable_tail = self._noted_tail = point.tail
 
@@ -219,14 +218,14 @@ class SlabLog:
 
     def commit(self, then: Callable[[], None] | None = None) -> None:
         """Ask for a commit of everything appended so far; `then` is called when it is done."""
-        self._commits += 1
         head = self._head or (self._sealed[-1] if self._sealed else None)
-        point = CommitPoint(
-            self._commits,
+        point = self._point = CommitPoint(
+            self._point.number + 1,
             head.epoch if head else 0,
             (self._position if self._head else head.end) if head else 0,
             self.tail_epoch,
             self.sequence,
+            self._point.session,
         )
 
         def done(synchronisation: int) -> None:

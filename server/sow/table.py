@@ -164,7 +164,7 @@ class RecordTable:
             for past in self.history.updated(identity, row, record, previous):
                 self._occupy(past, PAST)
                 self._changed(past, None)
-            self._trim(record.timestamp)
+            self.trim(record.timestamp)
         return Change(record.key, record.topic, previous, record)
 
     def remove(self, identity: str, sequence: int, moment: int) -> Change | None:
@@ -196,7 +196,7 @@ class RecordTable:
             for past in self.history.deleted(identity, row, previous, moment):
                 self._occupy(past, PAST)
                 self._changed(past, None)
-            self._trim(moment)
+            self.trim(moment)
         return Change(previous.key, previous.topic, previous, None)
 
     def _occupy(self, row: int, state: int) -> None:
@@ -237,16 +237,12 @@ class RecordTable:
         row = self._expiry.due(now) if self._expiry is not None else None
         return None if row is None else self.store.record(row)
 
-    def _trim(self, now: int) -> None:
+    def trim(self, now: int) -> None:
         """Drop past states that are older than the window."""
         if self.history is not None:
             for row in self.history.trim(now):
                 self._changed(row, self.store.record(row))
                 self.states[row] = FREE
-
-    def trim(self, now: int) -> None:
-        """Drop past states that are older than the window; for topics that are not published to."""
-        self._trim(now)
 
     def build_indexes(self) -> Iterator[None]:
         """Make the configured memo indexes of the records that there are, in slices."""

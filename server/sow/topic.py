@@ -28,6 +28,9 @@ from server.sow.records import NANOSECONDS, Change, Record
 from server.sow.store import RecordStore
 from server.sow.table import RecordTable, TableOptions
 
+_KEPT_SOURCES: Final = 1024
+"""Key domains of logical topics that are kept prepared."""
+
 
 class Deletion(NamedTuple):
     """What a delete by filter did.
@@ -374,10 +377,6 @@ class SowTopic:
             StoreError: there is no room to work in.
         """
         return self.table.store.compact()
-
-
-_KEPT_SOURCES: Final = 1024
-"""Key domains of logical topics that are kept prepared."""
 
 
 def _stage(

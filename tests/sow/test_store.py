@@ -101,7 +101,9 @@ def test_bodies_of_any_size_come_back(store: RecordStore, size: int) -> None:
     assert store.record(row).body == body
 
 
-@settings(deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    deadline=None, max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
 @given(seed=st.integers(0, 10**6), reopen=st.lists(st.integers(0, 400), max_size=3))
 def test_a_file_holds_what_a_dictionary_would_and_still_does_after_opening_it_again(
     tmp_path: Path, seed: int, reopen: list[int]
