@@ -272,6 +272,12 @@ ON_MODULES: Final = _table(
         (_required("Event", ValueKind.TEXT, "name of the event"),),
         open_context=True,
     ),
+    ModuleRule(
+        "amps-action-on-file-change",
+        "runs when the content of a file changes; not in AMPS",
+        (_required("Path", ValueKind.TEXT, "the file, which need not exist"),),
+        exports=("AMPS_FILE_PATH", "AMPS_FILE_CHANGE"),
+    ),
 )
 
 IF_MODULES: Final = _table(
@@ -460,7 +466,15 @@ DO_MODULES: Final = _table(
     ModuleRule(
         "amps-action-do-execute-system",
         "runs a shell command with the rights of the server",
-        (_required("Command", ValueKind.TEXT, "the command"),),
+        (
+            _required("Command", ValueKind.TEXT, "the command"),
+            _optional(
+                "Timeout",
+                ValueKind.INTERVAL,
+                "how long it may take before it is killed; not in AMPS",
+                "60s",
+            ),
+        ),
     ),
     ModuleRule(
         "amps-action-do-enable-proxied-transfer",

@@ -100,16 +100,20 @@ class BookmarkStore:
         trail = self._trails.get(sub_id)
         return EPOCH if trail is None else trail.resume_from
 
-    def follow(self, sub_id: str, bookmark: str) -> BookmarkTrail:
-        """Begin a subscription, or go on with the one that had this id.
+    def trail(self, sub_id: str | None, bookmark: str) -> BookmarkTrail:
+        """The trail for a subscription: a new one, or that of the id for `MOST_RECENT`.
 
         Args:
-            sub_id: its id.
-            bookmark: where the caller wants it to begin.
+            sub_id: the id; None if it is to be made up.
+            bookmark: where the caller wants the subscription to begin.
 
         Returns:
-            Its trail, which says where to begin.
+            The trail, which says where to begin. It is not kept yet.
         """
         if bookmark != MOST_RECENT:
-            self._trails[sub_id] = BookmarkTrail(bookmark)
-        return self._trails.setdefault(sub_id, BookmarkTrail(EPOCH))
+            return BookmarkTrail(bookmark)
+        return self._trails.get(sub_id or "") or BookmarkTrail(EPOCH)
+
+    def keep(self, sub_id: str, trail: BookmarkTrail) -> None:
+        """Remember the trail of a subscription that is placed."""
+        self._trails[sub_id] = trail

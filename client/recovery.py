@@ -23,7 +23,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Unpack
 
-from client.bookmarks import EPOCH, MOST_RECENT, BookmarkStore, BookmarkTrail
+from client.bookmarks import BookmarkStore, BookmarkTrail
 from client.commands import AckType, PublishOptions, publish_header
 from client.errors import ClientError, CommandError, ConnectionLostError, command_error
 from client.message import Message
@@ -65,6 +65,7 @@ class RecoveringProtocol(ClientProtocol):
         self._unsent: list[bytes] = []
         self._sent_deletions: set[str] = set()
         self._trails: dict[str, BookmarkTrail] = {}
+        self._replacing: dict[str, BookmarkTrail | None] = {}  # by the command's id
         self._message_starts: dict[tuple[str, str], bytes] = {}
 
     @property
@@ -146,6 +147,7 @@ class RecoveringProtocol(ClientProtocol):
         if request.inbox is not None:
             self._close_inbox(request.inbox.id, error)
         self._requests.pop(request.command_id, None)
+        self._sent_deletions.discard(request.command_id)
 
     # Subscriptions
 
@@ -161,25 +163,29 @@ class RecoveringProtocol(ClientProtocol):
     def _open(
         self, header: Header, handed_out: Iterable[AckType], noted: Iterable[AckType] = ()
     ) -> Request:
-        self._check_open()
-        if header.bookmark is None or header.command == "sow":
-            request = super()._open(header, handed_out, noted)
-            if request.inbox is not None and (request.opens_inbox or replaces(header)):
-                self._trails.pop(request.inbox.id, None)
-                request.inbox.put = request.inbox.messages.append
-            return request
-        trail = self._trail(header.sub_id, header.bookmark)
-        header.bookmark = trail.resume_from
-        request = super()._open(header, handed_out, (*noted, "persisted"))
-        if request.inbox is not None:
-            self._trails[request.inbox.id] = trail
-            request.inbox.put = _followed(request.inbox, trail)
+        named, is_known = header.sub_id, header.sub_id in self._inboxes
+        trail: BookmarkTrail | None = None
+        if header.bookmark is not None and header.command != "sow":
+            trail = self._bookmarks.trail(header.sub_id, header.bookmark)
+            header.bookmark = trail.resume_from
+            noted = (*noted, "persisted")
+        request = super()._open(header, handed_out, noted)
+        if request.inbox is not None and not is_known:
+            self._follow(request.inbox, trail)
+            if trail is not None and named is not None:  # nobody comes back to an id made up
+                self._bookmarks.keep(named, trail)
+        elif replaces(header):
+            self._replacing[request.command_id] = trail
         return request
 
-    def _trail(self, sub_id: str | None, bookmark: str) -> BookmarkTrail:
-        if sub_id is None:  # nobody can come back to an id that is made up
-            return BookmarkTrail(EPOCH if bookmark == MOST_RECENT else bookmark)
-        return self._bookmarks.follow(sub_id, bookmark)
+    def _follow(self, inbox: Inbox, trail: BookmarkTrail | None) -> None:
+        """Begin to follow a subscription's bookmarks, or stop if it has none."""
+        if trail is None:
+            self._trails.pop(inbox.id, None)
+            inbox.put = inbox.messages.append
+        else:
+            self._trails[inbox.id] = trail
+            inbox.put = _followed(inbox, trail)
 
     def _close_inbox(self, inbox_id: str, error: ClientError | None = None) -> None:
         self._trails.pop(inbox_id, None)
@@ -294,6 +300,7 @@ class RecoveringProtocol(ClientProtocol):
     def _fail(self, request: Request, header: Header) -> None:
         if request.sequence is not None:
             self._take_refusal(request.sequence, header)
+        self._replacing.pop(request.command_id, None)
         super()._fail(request, header)
 
     def _take_persisted(self, ack: Header, sequence: int) -> None:
@@ -317,6 +324,11 @@ class RecoveringProtocol(ClientProtocol):
 
     def _note_change(self, request: Request) -> None:
         """A change to subscriptions has taken effect: it is to be so on the next connection."""
+        if request.inbox is not None and request.command_id in self._replacing:
+            trail = self._replacing.pop(request.command_id)
+            self._follow(request.inbox, trail)
+            if trail is not None:
+                self._bookmarks.keep(request.inbox.id, trail)
         for sub_id in (request.header.sub_id or "").split(","):
             inbox = self._inboxes.get(sub_id)
             if inbox is None or inbox.opened_by is None or inbox.opened_by is request:

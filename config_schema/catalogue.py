@@ -18,24 +18,26 @@ DEFAULT_VARIABLES: Final = ("AMPS_INSTANCE_NAME", "AMPS_DATETIME", "AMPS_UNIX_TI
 
 
 class ExpressionKind(StrEnum):
-    """What an expression is for; it decides what may stand in it.
-
-    A STABLE_FILTER has to answer the same whenever it is asked; a CONDITION and a VALUE may hold
-    context variables of actions.
-    """
+    """The places that take expressions; the place decides what may stand in one."""
 
     FILTER = "filter"
+    """Subscriptions, queries, deletes, entitlements, actions."""
     STABLE_FILTER = "stable filter"
+    """Filters that must answer the same whenever they are asked: subscriptions with oof,
+    aggregation or pagination, queues and their barriers, conflated topics, replication."""
     VIEW_FILTER = "view filter"
     CONDITION = "condition"
     VALUE = "value"
+    """A single value, such as a queue's Priority."""
     PATH = "path"
+    """One field of one message: SOW keys, hash indexes, memo indexes."""
     GROUPING = "grouping"
     PROJECTION = "projection"
     PREPROCESSING = "preprocessing"
     ENRICHMENT = "enrichment"
     CONFLATED_ENRICHMENT = "conflated topic enrichment"
     ORDER_BY = "order by"
+    JOIN = "join"
 
 
 class ModuleKind(Enum):

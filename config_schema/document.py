@@ -105,6 +105,17 @@ class Document:
     path: str
     expanded: str
 
+    @property
+    def files(self) -> tuple[str, ...]:
+        """The files that it was read from: its own, and those that were included."""
+        found = {self.path: None}
+        pending = [self.root]
+        while pending:
+            node = pending.pop()
+            found[node.location.file] = None
+            pending += node.children
+        return tuple(found)
+
 
 def load(
     path: str, *, defines: Mapping[str, str], environ: Mapping[str, str], problems: Problems

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
-from datetime import UTC, datetime
 from types import ModuleType
 from typing import Final, Literal
 
 from actions.catalogue import ACTION_MODULES
+from actions.local_zone import local_zone
+from actions.registry import CONDITIONS, STEPS, TRIGGERS
 from actions.schedule import ScheduleError, parse_crontab, parse_every
 from config_schema.catalogue import (
     AtLeast,
@@ -24,7 +25,7 @@ from config_schema.catalogue import (
     ValueKind,
 )
 from config_schema.spec import FunctionSpec, ModuleSpec
-from server.expressions import Kind, check
+from server.expressions import check
 from server.expressions.functions.builtin import BUILTINS
 from server.expressions.functions.registry import Function, Functions
 from server.expressions.functions.times import LEGACY_MODULE, legacy
@@ -35,6 +36,18 @@ from server.library_contents import names_defined
 from server.message_types import custom as message_types
 from server.security.authentication import AUTHENTICATION_MODULES
 from server.security.entitlement import ENTITLEMENT_MODULES
+
+_BUILT: Final = {
+    ModuleKind.ON: TRIGGERS.keys(),
+    ModuleKind.DO: STEPS.keys(),
+    ModuleKind.IF: CONDITIONS.keys(),
+}
+_UNBUILT_ACTION_MODULES: Final = {
+    f"Actions/Action/{kind.value}/Module={name}": f"the action module {name}"
+    for kind, modules in ACTION_MODULES.items()
+    for name in modules
+    if name not in _BUILT[kind]
+}
 
 UNBUILT: Final[Mapping[str, str]] = {
     "Admin": "the admin interface",
@@ -50,19 +63,14 @@ UNBUILT: Final[Mapping[str, str]] = {
     "SOW/GroupLocalQueue": "queues",
     "TransactionLog": "the transaction log",
     "Replication": "replication",
-    "Actions": "actions",
+    **_UNBUILT_ACTION_MODULES,
     "Description": "the admin interface, which shows it",
     "Environment": "the admin interface, which shows it",
-    "MiniDumpDirectory": "minidumps",
-    "MiniDumpFileMask": "minidumps",
     "Tuning/Admin": "the statistics database",
     "Tuning/Queue": "queues",
     "Tuning/Replication": "replication",
 }
 """Place in the configuration -> feature, for the located warning that it is not available yet."""
-
-LOCAL_ZONE: Final = datetime.now().astimezone().tzinfo or UTC
-"""The time zone of schedules that name none."""
 
 _OPTION_HELP: Final = {
     "AllowSpoofing": "take the user name that the client gives for its own",
@@ -197,7 +205,7 @@ class ProgramCatalogue:
 
     def check_expression(self, text: str, kind: ExpressionKind) -> str | None:
         """Return None if `text` is a good expression of this kind, else what is wrong."""
-        return check(text, Kind(kind.value), self._functions)
+        return check(text, kind, self._functions)
 
     def check_function_name(self, name: str) -> str | None:
         """Return None if expressions can call a function by this name, else what is wrong."""
@@ -238,7 +246,7 @@ class ProgramCatalogue:
         """Return None if `text` is a schedule of this form, else what is wrong."""
         parse = parse_every if form == "Every" else parse_crontab
         try:
-            parse(text, LOCAL_ZONE)
+            parse(text, local_zone())
         except ScheduleError as error:
             return str(error)
         return None

@@ -10,12 +10,15 @@ import contextlib
 import os
 import sys
 from collections.abc import Callable, Sequence
+from datetime import datetime
 from importlib import resources
 from typing import Final
 
 import setproctitle
 import uvloop
 
+from actions.explain import explain
+from actions.local_zone import local_zone
 from config_schema.compile import compile_config
 from config_schema.document import Document, load
 from config_schema.problems import Problems, Severity
@@ -105,6 +108,11 @@ def _parser() -> argparse.ArgumentParser:
         const=as_graphviz,
         help="the same for Graphviz",
     )
+    add(
+        "--explain-actions",
+        action="store_true",
+        help="check, and print what each action does, and when its schedules fire next",
+    )
     add("--dump-config", action="store_true", help="print the configuration expanded, then exit")
     add("--sample-config", action="store_true", help="print a minimal configuration, then exit")
     add("--version", action="store_true", help="print the version, then exit")
@@ -132,11 +140,13 @@ def _with_configuration(options: argparse.Namespace) -> int:
     spec = None if document is None else _compile(document, problems)
     if document is None or spec is None:
         return _report(options.config, problems)
-    if not options.verify_config and options.graph is None:
+    if not (options.verify_config or options.explain_actions or options.graph is not None):
         return _run(spec, document, problems, in_background=options.daemon)
     check_provisions(spec, problems)
     if options.graph is not None and not problems.has_errors:
         put(f"{options.graph(plan_runtime(spec))}\n")
+    if options.explain_actions and not problems.has_errors:
+        put(f"{explain(spec, datetime.now(local_zone()))}\n")
     return _report(options.config, problems)
 
 
@@ -190,7 +200,7 @@ def _run(spec: InstanceSpec, document: Document, problems: Problems, *, in_backg
         return 1
     announce(spec, log, problems, document.expanded, sys.argv)
     try:
-        uvloop.run(Instance(spec, log).run(on_started=lambda: tell_starter(None)))
+        uvloop.run(Instance(spec, log, document.files).run(on_started=lambda: tell_starter(None)))
     except (ProvisionError, StartError) as error:
         log.emit("00-0012", reason=error)
         tell_starter(str(error))

@@ -12,8 +12,10 @@ from typing import TYPE_CHECKING, Protocol
 
 from server.clock import Clock
 from server.expressions import Functions
+from server.hooks import Hooks
 from server.message_types.base import MessageType
 from server.queries.runner import SliceRunner
+from server.security.switches import Switches
 from server.session import Entrance, FrameSource, Link, Session
 from server.subscriptions.outbox import Outbox, flush_all
 from server.topics.client_status import ClientStatus
@@ -68,6 +70,8 @@ class Engine:
     Attributes:
         stores: the topics that have records.
         topics: the topics in use.
+        hooks: who inside the server is told of what happens.
+        switches: whether authentication and entitlement are on.
         client_status: publishes what clients do.
         sow_stats: publishes how many records topics have.
         slices: runs queries between other work.
@@ -80,15 +84,18 @@ class Engine:
         self.clock = clock
         self.stores = Stores(clock, log, self._announce, self.flush)
         self.topics = TopicTable(settings.message_types, settings.functions, self.stores)
+        self.hooks = Hooks()
+        self.switches = Switches()
         event_types = EventTypes(
             settings.message_types, settings.message_type_modules, settings.unified_fix_tags
         )
-        self.client_status = ClientStatus(self.topics, event_types, clock)
+        self.client_status = ClientStatus(self.topics, event_types, clock, self.hooks)
         self.sow_stats = SowStats(self.topics, event_types, self.stores, clock, self.flush)
         self.slices = SliceRunner(clock, self.flush)
         self.waiting_outboxes: list[Outbox] = []
         self._sessions: dict[int, Session] = {}
         self._connections_accepted = 0
+        self._internal_clients = 0
 
     @property
     def sessions(self) -> Collection[Session]:
@@ -118,6 +125,11 @@ class Engine:
         self.log.emit("07-0012", client=name, transport=entrance.transport, address=link.address)
         self.client_status.publish("connect", session, client_address=link.address)
         return session
+
+    def number_internal_client(self) -> int:
+        """A session number that no connection has: those of internal clients are negative."""
+        self._internal_clients += 1
+        return -self._internal_clients
 
     def forget(self, session: Session) -> None:
         """End what a session had going; it has been closed."""

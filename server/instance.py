@@ -9,15 +9,19 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import resource
-import signal
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from functools import partial
-from typing import Final
+from pathlib import Path
 
+from actions.runner import ActionError, Actions
+from actions.services import Services
 from config_schema.spec import ConflatedTopicSpec, InstanceSpec, TopicSpec
+from server import memory
 from server.engine import Engine, Settings
 from server.events.log import EventLog
+from server.file_watch import FileWatch
+from server.minidump import write_minidump
 from server.provision import (
     message_type_modules,
     provision_functions,
@@ -29,8 +33,6 @@ from server.sow.commit import GroupCommit
 from server.sow.records import NANOSECONDS
 from server.transports.listener import TransportError
 from server.transports.table import TransportTable
-
-_STOP_SIGNALS: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 class StartError(Exception):
@@ -55,13 +57,16 @@ class Instance:
     Args:
         spec: its description.
         log: where it writes what happens.
+        configuration: the files that the description was read from.
 
     Raises:
         ProvisionError: a message type or function cannot be made.
         StartError: a transport filter cannot be made.
     """
 
-    def __init__(self, spec: InstanceSpec, log: EventLog) -> None:
+    def __init__(
+        self, spec: InstanceSpec, log: EventLog, configuration: Collection[str] = ()
+    ) -> None:
         self._spec = spec
         self._log = log
         self._engine = Engine(
@@ -80,6 +85,9 @@ class Instance:
             self._transports = TransportTable(spec, self._engine)
         except TransportError as error:
             raise StartError(str(error)) from None
+        self._files = FileWatch(log)
+        self._configuration = configuration
+        self._actions = Actions(spec, self._services())
         self._stop_requested = asyncio.Event()
         self._stopping_since = 0.0
 
@@ -96,15 +104,18 @@ class Instance:
         started_at = time.monotonic()
         loop = asyncio.get_running_loop()
         loop.set_exception_handler(self._log_defect)
-        for stop_signal in _STOP_SIGNALS:
-            loop.add_signal_handler(stop_signal, self._request_stop, stop_signal)
         _allow_all_open_files()
         async with contextlib.AsyncExitStack() as opened:
+            self._watch_files(opened)
             self._open_topics(opened)
+            self._provision_actions(opened)
             await self._open_transports(opened)
+            await self._actions.start()
+            memory.settle()
             self._log.emit("00-0015", seconds=round(time.monotonic() - started_at))
             on_started()
             await self._stop_requested.wait()
+            await self._actions.begin_shutdown()
             await self._close_sessions()
         self._log.emit("FF-0002", seconds=round(time.monotonic() - self._stopping_since))
 
@@ -123,6 +134,32 @@ class Instance:
             TransportError: there is none of this name.
         """
         await self._transports.disable(name)
+
+    def _services(self) -> Services:
+        return Services(
+            engine=self._engine,
+            transports=self._transports,
+            stop=self._request_stop,
+            rotate_logs=self._log.rotate,
+            write_minidump=self._write_minidump,
+            files=self._files,
+        )
+
+    def _watch_files(self, opened: contextlib.AsyncExitStack) -> None:
+        opened.callback(self._files.close)
+        for path in self._configuration:
+            self._files.watch(Path(path), partial(self._say_changed, path))
+        self._transports.watch_certificates(self._files)
+
+    def _say_changed(self, path: str, change: str) -> None:
+        self._log.emit("00-0040", path=path, change=change)
+
+    def _provision_actions(self, opened: contextlib.AsyncExitStack) -> None:
+        opened.push_async_callback(self._actions.close)
+        try:
+            self._actions.provision()
+        except ActionError as error:
+            raise StartError(str(error)) from None
 
     def _open_topics(self, opened: contextlib.AsyncExitStack) -> None:
         """Recover the topics with records; they take part from now on.
@@ -168,10 +205,21 @@ class Instance:
         self._engine.flush()
         await asyncio.sleep(0)  # let the event loop hand what was flushed to the sockets
 
-    def _request_stop(self, stop_signal: signal.Signals) -> None:
-        self._log.emit("FF-0001", source=f"signal {stop_signal.name}")
-        self._stopping_since = time.monotonic()
-        self._stop_requested.set()
+    def _write_minidump(self) -> Path:
+        engine, spec = self._engine, self._spec
+        sessions = list(engine.sessions)
+        state = {
+            "sessions": len(sessions),
+            "subscriptions": sum(len(session.subscriptions) for session in sessions),
+            "topics": len(engine.topics),
+        }
+        return write_minidump(spec.mini_dump_directory, spec.mini_dump_file_mask, spec.name, state)
+
+    def _request_stop(self, source: str) -> None:
+        self._log.emit("FF-0001", source=source)
+        if not self._stop_requested.is_set():
+            self._stopping_since = time.monotonic()
+            self._stop_requested.set()
 
     def _log_defect(self, _loop: asyncio.AbstractEventLoop, context: dict[str, object]) -> None:
         self._log.emit(

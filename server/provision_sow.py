@@ -100,7 +100,7 @@ class TopicOpener:
         try:
             return create_key_generator(library, spec.name, message_type, options)
         except (KeyModuleError, DamagedChainFileError, OSError) as error:
-            raise ProvisionError(use, f"key generator {use.module}: {error}") from None
+            raise ProvisionError(use, f"key generator {use.module}: {_words(error)}") from None
 
     def _store(self, spec: TopicSpec) -> RecordStore:
         if spec.file_name is None:
@@ -117,7 +117,7 @@ class TopicOpener:
                 initial_slabs=spec.initial_slab_count,
             )
         except (FileInUseError, OSError) as error:
-            raise ProvisionError(spec, f"SOW topic {spec.name}: {error}") from None
+            raise ProvisionError(spec, f"SOW topic {spec.name}: {_words(error)}") from None
         about = {"topic": spec.name, "message_type": spec.message_type}
         if recovery.damage is not None:
             self._log.emit("15-0009", **about, damage=recovery.damage, path=recovery.set_aside)
@@ -140,3 +140,10 @@ class TopicOpener:
 
     def _not_synchronised(self, spec: TopicSpec, error: OSError) -> None:
         self._log.emit("15-0012", topic=spec.name, reason=error)
+
+
+def _words(error: Exception) -> str:
+    """An error for people: what the system says, and about which file."""
+    if isinstance(error, OSError) and error.strerror:
+        return f"{error.strerror}: {error.filename}" if error.filename else error.strerror
+    return str(error)

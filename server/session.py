@@ -275,7 +275,7 @@ class Session:
 
     def place(self, subscription: Subscription) -> None:
         """Begin a subscription, in place of one with the same id if there is any."""
-        self._remove(subscription.sub_id)
+        self.remove_subscription(subscription.sub_id)
         self.subscriptions[subscription.sub_id] = subscription
         self.engine.topics.subscribe(subscription)
 
@@ -283,7 +283,7 @@ class Session:
         """End a subscription, if there is one with this id."""
         for query in [query for query in self.queries if query.sub_id == sub_id]:
             query.cancel()
-        subscription = self._remove(sub_id)
+        subscription = self.remove_subscription(sub_id)
         if subscription is not None:
             self.engine.log.emit("14-0002", client=self.client_name, sub_id=sub_id)
             self.engine.client_status.publish(
@@ -291,6 +291,7 @@ class Session:
                 self,
                 topic=subscription.selector.text,
                 filter=None if subscription.filter is None else to_text(subscription.filter),
+                options=subscription.options,
                 sub_id=sub_id,
             )
 
@@ -299,7 +300,8 @@ class Session:
         for query in [query for query in self.queries if query.query_id == query_id]:
             query.cancel()
 
-    def _remove(self, sub_id: str) -> Subscription | None:
+    def remove_subscription(self, sub_id: str) -> Subscription | None:
+        """End a subscription, if there is one with this id, without telling anybody."""
         subscription = self.subscriptions.pop(sub_id, None)
         if subscription is not None:
             self.engine.topics.unsubscribe(subscription)

@@ -16,8 +16,9 @@ _PATH: Final = r"(?P<path>\[/[^\[\]]*\]|/[^\s()\[\],+*%=<>!]+)"
 _IDENTIFIER: Final = re.compile(_QUALIFIERS + _PATH)
 _LITERAL: Final = re.compile(r"""'(?:\\.|[^'\\])*'|"(?:\\.|[^"\\])*\"""")
 _PLAIN_FIELD: Final = re.compile(
-    r"(?P<qualifiers>(?:\[[^\[\]]+\]\s*\.\s*)+)\[(?P<field>[^\[\]/]+)\]"
+    r"(?P<qualifiers>(?:\[[^\[\]]+\]\s*\.\s*)+)\[(?P<field>[^\[\]/]+)\](?!\s*\.\s*[/\[])"
 )
+"""A field as AMPS 5.2 writes it, `[topic].[field]`."""
 _DESTINATION: Final = re.compile(r"\s+AS\s+(?=[/\[])", re.IGNORECASE)
 
 
@@ -59,10 +60,7 @@ def parse_join(text: str, message_type: str) -> tuple[JoinField, JoinField] | No
 
 
 def _join_field(text: str, message_type: str) -> JoinField | None:
-    text = text.strip()
-    plain = _PLAIN_FIELD.fullmatch(text)  # the documentation of AMPS 5.2: [topic].[field]
-    if plain:
-        text = f"{plain['qualifiers']}[/{plain['field']}]"
+    text = _with_slashes(text.strip())
     match = _IDENTIFIER.fullmatch(text)
     names = _BRACKETED.findall(match["qualifiers"]) if match else []
     if match and 1 <= len(names) <= 2:
@@ -75,10 +73,15 @@ def _join_field(text: str, message_type: str) -> JoinField | None:
     return JoinField(TopicRef(name, message_type), slash + field)
 
 
+def _with_slashes(text: str) -> str:
+    """The text with `[topic].[/field]` for `[topic].[field]`."""
+    return _PLAIN_FIELD.sub(r"\g<qualifiers>[/\g<field>]", text)
+
+
 def fields_used(expression: str) -> Iterator[FieldUse]:
     """Go through the fields that an expression reads, the destination after AS left out."""
     source = _DESTINATION.split(_LITERAL.sub("''", expression))[0]
-    for match in _IDENTIFIER.finditer(source):
+    for match in _IDENTIFIER.finditer(_with_slashes(source)):
         yield FieldUse(tuple(_BRACKETED.findall(match["qualifiers"])), match["path"])
 
 

@@ -22,6 +22,7 @@ from server.wire.header import Header
 
 if TYPE_CHECKING:
     from server.session import Session
+    from server.subscriptions.sink import Sink
     from server.topics.names import TopicSelector
 
 _DELTA: Final = frozenset({"delta_subscribe", "sow_and_delta_subscribe"})
@@ -69,7 +70,52 @@ def place(
     Raises:
         CommandRefused: the topic, an option or the id cannot be used, or the user may not read.
     """
-    engine = session.engine
+    subscription = prepare(session, header, options, keys=keys, began_with_query=began_with_query)
+    session.place(subscription)
+    session.engine.log.emit(
+        "14-0001",
+        client=session.client_name,
+        command=header.command,
+        sub_id=subscription.sub_id,
+        topic=subscription.selector.text,
+        filter=header.filter,
+        options=header.options,
+    )
+    session.engine.client_status.publish(
+        header.command,
+        session,
+        topic=subscription.selector.text,
+        filter=header.filter,
+        options=header.options,
+        sub_id=subscription.sub_id,
+        query_id=header.query_id,
+        correlation_id=header.correlation_id,
+    )
+    return subscription
+
+
+def prepare(
+    session: Session,
+    header: Header,
+    options: Mapping[str, str],
+    *,
+    keys: tuple[str, ...] | None = None,
+    began_with_query: bool = False,
+    sink: Sink | None = None,
+) -> Subscription:
+    """Make the subscription that a command asks for, without placing it.
+
+    Args:
+        session: whose it is.
+        header: the command's header.
+        options: its options, split.
+        keys: the SOW keys of the records that it is for, None for all.
+        began_with_query: the client gets all records that match now.
+        sink: takes the messages instead of the session's connection.
+
+    Raises:
+        CommandRefused: the topic, an option or the id cannot be used, or the user may not read.
+    """
     selector = read_topic(session, header, options)
     with_records = selector.is_regex or has_records(session, selector)
     wanted = read_subscribe_options(header, options, session, with_records=with_records)
@@ -80,7 +126,7 @@ def place(
             "subscription already exists",
             f"this connection has a subscription {sub_id!r} already; option replace changes it",
         )
-    subscription = Subscription(
+    return Subscription(
         session,
         sub_id,
         selector,
@@ -91,28 +137,9 @@ def place(
         no_empties=wanted.no_empties,
         tracks_focus=wanted.tracks_focus,
         began_with_query=began_with_query,
-    )
-    session.place(subscription)
-    engine.log.emit(
-        "14-0001",
-        client=session.client_name,
-        command=header.command,
-        sub_id=sub_id,
-        topic=selector.text,
-        filter=header.filter,
+        sink=sink,
         options=header.options,
     )
-    engine.client_status.publish(
-        header.command,
-        session,
-        topic=selector.text,
-        filter=header.filter,
-        options=header.options,
-        sub_id=sub_id,
-        query_id=header.query_id,
-        correlation_id=header.correlation_id,
-    )
-    return subscription
 
 
 def has_records(session: Session, selector: TopicSelector) -> bool:

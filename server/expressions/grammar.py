@@ -16,11 +16,14 @@ r"""The grammar, and the tables that the parser and the printer share.
     sum          = product { ("+" | "-") product }
     product      = unary { ("*" | "/" | "%" | "MOD") unary }
     unary        = ("-" | "+") unary | primary
-    primary      = number | string | "NULL" | identifier | call | "(" expression ")"
+    primary      = number | string | "NULL" | [ "/" ] identifier | call | "(" expression ")"
+                   the slash only right before another one: //name is /name
     call         = name "(" [ expression { "," expression } ] ")"
     list         = "(" expression { "," expression } ")"
 
-    identifier   = [ qualifier ] path [ "OF" ("CURRENT" | "PREVIOUS") ]
+    identifier   = ( path | qualifier path | qualifier "[" any name "]" [ path ] ) [ state ]
+                   the third form is that of AMPS 5.2
+    state        = "OF" ("CURRENT" | "PREVIOUS")
     qualifier    = [ "[" message type "]" "." ] "[" topic "]" "."
     path         = step { step | "[" digits "]" }
     step         = "/" ["@"] name | "[" { "/" any name } "]"

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from enum import StrEnum
 from typing import TYPE_CHECKING, Final, TypeAlias
 from typing import Literal as OneOf
 
+from config_schema.catalogue import ExpressionKind
 from server.expressions.errors import ExpressionError
 from server.expressions.tree import Aggregate, Call, Expr, Identifier, walk
 
@@ -14,28 +14,8 @@ if TYPE_CHECKING:
     from server.expressions.functions.registry import Functions
 
 
-class Kind(StrEnum):
-    """The places that take expressions."""
-
-    FILTER = "filter"
-    """Subscriptions, queries, deletes, entitlements, actions."""
-    STABLE_FILTER = "stable filter"
-    """Filters that must answer the same whenever they are asked: subscriptions with oof,
-    aggregation or pagination, queues and their barriers, conflated topics, replication."""
-    VIEW_FILTER = "view filter"
-    CONDITION = "condition"
-    VALUE = "value"
-    """A single value, such as a queue's Priority."""
-    PATH = "path"
-    """One field of one message: SOW keys, hash indexes, memo indexes."""
-    GROUPING = "grouping"
-    PROJECTION = "projection"
-    PREPROCESSING = "preprocessing"
-    ENRICHMENT = "enrichment"
-    CONFLATED_ENRICHMENT = "conflated topic enrichment"
-    ORDER_BY = "order by"
-    JOIN = "join"
-
+Kind: TypeAlias = ExpressionKind
+"""The places that take expressions, one table with the configuration language."""
 
 Shape: TypeAlias = OneOf["expression", "field", "identifier", "order", "join"]
 

@@ -317,6 +317,9 @@ class _Parser(Cursor):
             return expr
         if self._accept_word("NULL"):
             return Literal(None, position=token.position)
+        if token.text == "/" and self._at_double_slash():
+            self._advance()
+            return self._identifier(self._advance())
         if token.kind == "word" and token.text not in WORDS:
             return self._call(self._advance())
         raise self._unexpected("a value")
@@ -334,6 +337,12 @@ class _Parser(Cursor):
             else:
                 raise self._unexpected("CURRENT or PREVIOUS after OF")
         return Identifier(name.path, name.message_type, name.topic, state, position=token.position)
+
+    def _at_double_slash(self) -> bool:
+        """Whether the slash at hand begins `//name`, which means `/name` where a value starts."""
+        following = self._tokens[self._next + 1]
+        beside = following.position == self._token.position + 1
+        return beside and following.kind == "identifier" and following.text.startswith("/")
 
     def _list(self) -> tuple[Expr, ...]:
         self._expect_symbol("(", "a list in parentheses")

@@ -2,8 +2,14 @@
 
 Texts are matched as their UTF-8 bytes, for the language is not Unicode aware. A pattern without
 metacharacters needs no engine: it is looked for as it stands, which gives the same answer at a
-tenth of the cost. The work of a match is limited, so that no pattern can stop the server; a match
-that reaches the limit fails.
+tenth of the cost.
+
+The work of a search is limited, so that no pattern can stop the server. PCRE2 limits the steps for
+each position at which a match may begin, not those of the whole search; so the limit for a position
+is the smaller the longer the text. A search that reaches it is repeated with a form of the pattern
+that begins with "skip what is needed", which makes all positions one, with one limit for all. That
+form goes without the compiler to machine code, whose stack is small. What reaches its limit, too,
+counts as no match.
 
 Source: AMPS User Guide, LIKE Operator; Regular Expressions; Raw Strings.
 """
@@ -11,7 +17,7 @@ Source: AMPS User Guide, LIKE Operator; Regular Expressions; Raw Strings.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Final, TypeAlias
 
 import pcre2
@@ -22,55 +28,118 @@ from server.expressions.tree import Pattern
 
 Matcher: TypeAlias = Callable[[str], bool]
 
-_LIMITS: Final = b"(*LIMIT_MATCH=1000000)(*LIMIT_DEPTH=100000)"
-"""Items at the start of a pattern may lower these limits, never raise them."""
+_DEPTH: Final = b"(*LIMIT_DEPTH=100000)"
+"""Items at the start of a pattern may lower the limits, never raise them."""
+
+_QUICK_STEPS: Final = 7
+"""Decimal digits of the steps of a quick search, all positions together."""
+
+_THOROUGH_STEPS: Final = 2_000_000
+_THOROUGH_SEARCHES: Final = 10
+"""How many searches of one REGEXP_REPLACE may need the thorough form."""
+
+_MOST_MATCHES: Final = 1_000_000
+"""How many matches REGEXP_REPLACE replaces."""
+
+_OF_THE_WHOLE: Final = re.compile(rb"\(\*|\(\?[R0]|\\g[<'{]?0|\\G")
+"""What means something else when something stands before a pattern: verbs, recursion, `\\G`."""
 
 _LITERAL: Final = re.compile(r"(\^?)([^\\^$.\[\]|()?*+{}\ud800-\udfff]+)(\$?)")
 
 
 class Regex:
-    """A compiled pattern.
+    """A compiled pattern."""
 
-    Attributes:
-        groups: how many capturing groups it has.
-    """
-
-    __slots__ = ("_pattern",)
+    __slots__ = ("_quick", "_source", "_thorough")
 
     def __init__(self, source: bytes) -> None:
-        self._pattern = pcre2.compile(_LIMITS + source)
+        self._source = source
+        self._quick: dict[int, pcre2.Pattern] = {}
+        self._thorough: pcre2.Pattern | None = None
+        self._quick_for(b"")
 
     def first(self, text: str) -> str | None:
         """The first match within a text, or None."""
-        try:
-            match = self._pattern.search(to_octets(text))
-        except pcre2.LibraryError:  # a limit was reached, or (*UTF) met bytes that are not UTF-8
-            return None
+        match = self._search(to_octets(text))
         return None if match is None else from_octets(match[0])
 
     def found(self, text: str) -> bool:
         """Whether there is a match anywhere in a text."""
-        try:
-            return self._pattern.search(to_octets(text)) is not None
-        except pcre2.LibraryError:
-            return False
+        return self._search(to_octets(text)) is not None
 
     def replace(self, text: str, replacement: bytes) -> str | None:
-        """A text with every match replaced, literally; None if it would be too long."""
+        """A text with every match replaced, literally; None if it would be too long.
+
+        A text that takes too many steps stays as it is.
+        """
         octets = to_octets(text)
         parts: list[bytes] = []
-        end, room = 0, LONGEST_TEXT - len(octets)
+        end, room, matches = 0, LONGEST_TEXT - len(octets), _MOST_MATCHES
         try:
-            for match in self._pattern.finditer(octets):
+            for match in self._matches(octets):
                 parts += (octets[end : match.start()], replacement)
                 end = match.end()
                 room -= len(replacement)
-                if room < 0:
+                matches -= 1
+                if room < 0 or not matches:
                     return None
         except pcre2.LibraryError:
             return text
         parts.append(octets[end:])
         return from_octets(b"".join(parts))
+
+    def _search(self, octets: bytes) -> pcre2.Match | None:
+        try:
+            return self._quick_for(octets).search(octets)
+        except pcre2.LibraryError:  # a limit was reached, or (*UTF) met bytes that are not UTF-8
+            return self._search_thoroughly(octets, 0)
+
+    def _search_thoroughly(self, octets: bytes, start: int) -> pcre2.Match | None:
+        thorough = self._thorough_form()
+        try:
+            return None if thorough is None else thorough.match(octets, start)
+        except pcre2.LibraryError:
+            return None
+
+    def _matches(self, octets: bytes) -> Iterator[pcre2.Match]:
+        """All matches, one after the other.
+
+        Raises:
+            pcre2.LibraryError: too many searches took too many steps.
+        """
+        end, searches = 0, _THOROUGH_SEARCHES
+        while True:
+            try:
+                for match in self._quick_for(octets).finditer(octets, end):
+                    end = match.end()
+                    yield match
+            except pcre2.LibraryError:
+                found = self._search_thoroughly(octets, end)
+                searches -= 1
+                if found is None or found.end() == end or not searches:
+                    raise
+                end = found.end()
+                yield found
+            else:
+                return
+
+    def _quick_for(self, octets: bytes) -> pcre2.Pattern:
+        digits = max(1, _QUICK_STEPS - len(str(len(octets))))
+        quick = self._quick.get(digits)
+        if quick is None:
+            limit = b"(*LIMIT_MATCH=%d)" % 10**digits
+            quick = self._quick[digits] = pcre2.compile(limit + _DEPTH + self._source)
+        return quick
+
+    def _thorough_form(self) -> pcre2.Pattern | None:
+        if self._thorough is None and not _OF_THE_WHOLE.search(self._source):
+            limit = b"(*LIMIT_MATCH=%d)" % _THOROUGH_STEPS
+            source = limit + _DEPTH + b"(?s:.*?)\\K(?:" + self._source + b")"
+            try:
+                self._thorough = pcre2.compile(source, jit=False)
+            except pcre2.PatternError:  # a comment at its end hides the parenthesis
+                return None
+        return self._thorough
 
 
 def compile_pattern(pattern: Pattern, text: str = "") -> Regex:

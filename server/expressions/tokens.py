@@ -52,6 +52,8 @@ _NUMBER: Final = re.compile(r"(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]+
 _WORD: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*(?:\.[A-Za-z0-9_]+)*")
 _STEP: Final = re.compile(r"/(@?\w[\w.:-]*)")
 _BRACKETED: Final = re.compile(r"\[((?:/[^/\[\]]+)+)\]")
+_PLAIN_FIELD: Final = re.compile(r"\[([^/\[\]]+)\](?!\.[\[/])")
+"""A field after its topic as AMPS 5.2 writes it, `[topic].[field]`."""
 _SUBSCRIPT: Final = re.compile(r"\[([0-9]{1,9})\]")
 _QUALIFIER: Final = re.compile(r"\[([^\]\[]+)\]\.(?=\[|/)")
 _STRING_START: Final = re.compile(r"[rR]?(['\"])")
@@ -161,11 +163,13 @@ def _read_identifier(text: str, position: int) -> tuple[Token, int]:
     qualifiers: list[str] = []
     end = position
     while len(qualifiers) < 2 and (qualifier := _QUALIFIER.match(text, end)):
-        if qualifier[1].startswith("/"):
-            break
         qualifiers.append(qualifier[1])
         end = qualifier.end()
-    path, end = _read_path(text, end)
+    steps: list[str | int] = []
+    if qualifiers and (plain := _PLAIN_FIELD.match(text, end)):
+        steps.append(plain[1])
+        end = plain.end()
+    path, end = _read_path(text, end, steps)
     if not path:
         raise ExpressionError(
             "expected a field: /name, [/name with spaces], [topic]./name or [type].[topic]./name",
@@ -178,9 +182,8 @@ def _read_identifier(text: str, position: int) -> tuple[Token, int]:
     return token, end
 
 
-def _read_path(text: str, position: int) -> tuple[Path, int]:
-    """The path that begins at a position, empty if there is none, and where it ends."""
-    steps: list[str | int] = []
+def _read_path(text: str, position: int, steps: list[str | int]) -> tuple[Path, int]:
+    """The path of which `steps` are read and the rest begins at a position, and where it ends."""
     while True:
         if match := _STEP.match(text, position):
             steps.append(match[1])

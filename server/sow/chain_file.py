@@ -43,7 +43,7 @@ class ChainFile:
     """Appends ids to a file, and reads them back at a start.
 
     Args:
-        path: the file; it is created if it does not exist.
+        path: the file; it is created if it does not exist, with its directory.
 
     Raises:
         DamagedChainFileError: the file is damaged, or is no chain file.
@@ -52,6 +52,7 @@ class ChainFile:
 
     def __init__(self, path: Path) -> None:
         self.path: Final = path
+        path.parent.mkdir(parents=True, exist_ok=True)
         content = path.read_bytes() if path.exists() else b""
         if len(content) < _HEADER.size:  # nothing, or what a crash left of the first write
             content = _HEADER.pack(_MAGIC, VERSION, 0)

@@ -349,7 +349,7 @@ def open_store(
     """Open a topic's file, or create it. A damaged one is renamed and an empty one takes its place.
 
     Args:
-        path: the file; its directory has to exist.
+        path: the file; missing directories are made.
         committer: the thread that synchronises files.
         failed: told, on the engine's thread, when the file cannot be synchronised.
         topic: the name of the topic.
@@ -370,6 +370,7 @@ def open_store(
             file.close()
             raise
 
+    path.parent.mkdir(parents=True, exist_ok=True)
     try:
         store = open_once()
     except DamagedFileError as error:

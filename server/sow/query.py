@@ -32,8 +32,8 @@ from server.sow.table import RecordTable
 
 _READ_AT_ONCE: Final = 1000
 """Records that are read one by one in a slice."""
-_WARM_BLOCKS: Final = 8
-"""Blocks in a slice, if none of their records has to be parsed."""
+_WARM_BLOCKS: Final = 16
+"""Blocks in a slice, if hardly any of their records have to be parsed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,17 +166,25 @@ class Query(Iterator[list[Record]]):
         column_filter = None
         if self._expr is not None:
             column_filter = ColumnFilter(self._expr, self._table.options.functions)
-        blocks = 0
+        ordering = () if self._ordering is None else self._ordering.fields
+        fields = (*self._test.fields, *ordering)
+        blocks = parsed = 0
         piece = _Piece([], [])
         for block in range((len(self._mask) + BLOCK - 1) // BLOCK):
-            was_warm = self._table.memo.is_warm(block, self._test.fields)
+            unread = self._table.memo.unread(block, fields)
+            if blocks and (
+                parsed + unread > BLOCK
+                or blocks == _WARM_BLOCKS
+                or len(piece.rows) >= _READ_AT_ONCE
+            ):
+                yield piece
+                blocks = parsed = 0
+                piece = _Piece([], [])
             mask = self._mask[block * BLOCK : (block + 1) * BLOCK].copy()
             self._scan_block(block, mask, column_filter, piece)
-            blocks += 1
-            if not was_warm or blocks == _WARM_BLOCKS or len(piece.rows) >= _READ_AT_ONCE:
-                yield piece
-                blocks, piece = 0, _Piece([], [])
             self._snapshot.passed((block + 1) * BLOCK)
+            blocks += 1
+            parsed += unread
         yield piece
 
     def _scan_block(

@@ -58,6 +58,11 @@ class Envelope:
             self.keys += b',"user_id":' + json_text(publisher.user)
 
     @property
+    def client_name(self) -> str:
+        """The name of the client that published; empty for the server itself."""
+        return "" if self.publisher is None else self.publisher.client_name
+
+    @property
     def timestamp_key(self) -> bytes:
         """The header key for subscribers who asked when the server received a message."""
         return b',"ts":"%s"' % iso_timestamp(self.received).encode()

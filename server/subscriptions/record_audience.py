@@ -36,10 +36,12 @@ from server.subscriptions.record_delivery import (
     DeltaDelivery,
     Framer,
     RecordDelivery,
+    RecordFramer,
     RecordMessage,
     Trace,
     WholeDelivery,
 )
+from server.subscriptions.sink import SinkFramer, WatchedFramer
 from server.subscriptions.subscription import Subscription
 
 if TYPE_CHECKING:
@@ -239,10 +241,12 @@ class RecordAudience(Audience):
             self._framer("oof", [subscription]),
         )
 
-    def _framer(self, command: str, subscriptions: Sequence[Subscription]) -> Framer:
-        session = subscriptions[0].session
-        sub_ids = [subscription.sub_id for subscription in subscriptions]
+    def _framer(self, command: str, subscriptions: Sequence[Subscription]) -> RecordFramer:
+        session, sink = subscriptions[0].session, subscriptions[0].sink
         presentation = subscriptions[0].presentation
+        if sink is not None:
+            return SinkFramer(sink, self.name, presentation, leaves=command == "oof")
+        sub_ids = [subscription.sub_id for subscription in subscriptions]
         trace: Trace | None = None
         if session.engine.log.enabled("17-0001"):
             emit, client = session.engine.log.emit, session.client_name
@@ -251,4 +255,8 @@ class RecordAudience(Audience):
             def trace(command: str, body: bytes) -> None:
                 emit("17-0001", client=client, command=command, header=header, body=body)
 
-        return Framer(session.outbox, command, self.name, sub_ids, presentation, trace)
+        framer = Framer(session.outbox, command, self.name, sub_ids, presentation, trace)
+        watchers = session.engine.hooks.delivery_watchers(self.message_type.name, self.name)
+        if command == "oof" or not watchers:
+            return framer
+        return WatchedFramer(framer, watchers, session, self.name)

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Self
 if TYPE_CHECKING:
     from server.subscriptions.conflation import Conflater, Key
     from server.subscriptions.envelope import Envelope
-    from server.subscriptions.record_delivery import Framer, RecordMessage
+    from server.subscriptions.record_delivery import RecordFramer, RecordMessage
     from server.subscriptions.subscription import Subscription
 
 
@@ -47,8 +47,8 @@ class ConflatedRecordDelivery:
         conflater: Conflater,
         topic: str,
         form: Form,
-        publish: Framer,
-        leave: Framer,
+        publish: RecordFramer,
+        leave: RecordFramer,
     ) -> None:
         self.subscription = subscription
         self.conflater = conflater

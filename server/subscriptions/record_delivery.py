@@ -44,6 +44,7 @@ class RecordMessage:
         "_delta",
         "_differ",
         "body",
+        "correlation_id",
         "envelope",
         "key",
         "key_header",
@@ -67,6 +68,7 @@ class RecordMessage:
         self.previous = previous
         self.envelope = envelope
         self.reason = reason
+        self.correlation_id = correlation_id
         self.key_header = b',"k":' + json_text(key)
         self.keys = (
             envelope.keys
@@ -108,6 +110,23 @@ class Writer(Protocol):
 
     def write(self, data: bytes) -> None:
         """Take bytes."""
+
+
+class RecordFramer(Protocol):
+    """Takes bodies about records for whoever it was made for."""
+
+    @property
+    def presentation(self) -> Presentation:
+        """The form in which they are wanted."""
+
+    def write(self, message: RecordMessage, body: bytes, received: Envelope | None = None) -> None:
+        """Take a body about a record.
+
+        Args:
+            message: what became of the record.
+            body: the body, with the fields that are wanted.
+            received: the envelope whose timestamp counts; None for the message's own.
+        """
 
 
 class Framer:
@@ -169,7 +188,7 @@ class WholeDelivery:
 
     __slots__ = ("_framer",)
 
-    def __init__(self, framer: Framer) -> None:
+    def __init__(self, framer: RecordFramer) -> None:
         self._framer = framer
 
     def deliver(self, message: RecordMessage) -> None:
@@ -187,7 +206,7 @@ class DeltaDelivery:
 
     __slots__ = ("_changed", "_unchanged")
 
-    def __init__(self, changed: Framer, unchanged: Framer | None) -> None:
+    def __init__(self, changed: RecordFramer, unchanged: RecordFramer | None) -> None:
         self._changed = changed
         self._unchanged = unchanged
 

@@ -93,6 +93,7 @@ class Backlog:
         client_name: the client, for the log.
         write: takes bytes for the socket.
         disconnect: closes the connection at once, dropping what waits.
+        tell: told `offline_start` when the client goes offline, `offline_stop` when it is back.
 
     Attributes:
         memory_used: bytes that wait in memory.
@@ -107,6 +108,7 @@ class Backlog:
         client_name: Callable[[], str],
         write: Callable[[bytes | memoryview], None],
         disconnect: Callable[[], None],
+        tell: Callable[[str], None],
     ) -> None:
         self.memory_used = 0
         self.disk_used = 0
@@ -116,6 +118,7 @@ class Backlog:
         self._client_name = client_name
         self._write = write
         self._disconnect = disconnect
+        self._tell = tell
         self._is_stalled = False
         self._is_closed = False
         self._queue: deque[bytes | memoryview] = deque()
@@ -160,6 +163,7 @@ class Backlog:
         """Move what waits to disk, and let what follows wait there."""
         if self._file is None:
             self._log.emit("70-0011", client=self._client_name())
+            self._tell("offline_start")
             try:
                 self._file = tempfile.TemporaryFile(  # noqa: SIM115 - open as long as it is needed
                     dir=self._pool.limits.directory
@@ -247,6 +251,7 @@ class Backlog:
             self._file = None
             self._read_at = 0
             self._log.emit("70-0012", client=self._client_name())
+            self._tell("offline_stop")
         return piece or None
 
     def _account(self, memory: int = 0, disk: int = 0) -> None:

@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from server.expressions.tree import Expr
     from server.session import Session
     from server.subscriptions.conflation import Conflater
+    from server.subscriptions.sink import Sink
     from server.topics.names import TopicSelector
 
 
@@ -29,6 +30,8 @@ class Subscription:
         no_empties: messages in which no field differs are not wanted.
         tracks_focus: wants to hear of records that match no more.
         began_with_query: its client got all records that matched when it was placed.
+        sink: takes the messages of a client inside the server; None for a client's connection.
+        options: the options of the command, as sent.
     """
 
     session: Session
@@ -41,6 +44,8 @@ class Subscription:
     no_empties: bool = False
     tracks_focus: bool = False
     began_with_query: bool = False
+    sink: Sink | None = None
+    options: str | None = None
 
     def close(self) -> None:
         """Let go of what waits for it."""

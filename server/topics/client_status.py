@@ -12,6 +12,7 @@ from server.topics.events import EventField, EventTopic, EventTypes
 
 if TYPE_CHECKING:
     from server.clock import Clock
+    from server.hooks import Hooks
     from server.session import Session
     from server.topics.table import TopicTable
 
@@ -45,9 +46,11 @@ class ClientStatus:
         topics: where subscribers are found.
         types: what events are built in.
         clock: tells when.
+        hooks: told of the same.
     """
 
-    def __init__(self, topics: TopicTable, types: EventTypes, clock: Clock) -> None:
+    def __init__(self, topics: TopicTable, types: EventTypes, clock: Clock, hooks: Hooks) -> None:
+        self._hooks = hooks
         self._events = EventTopic(topics, types, CLIENT_STATUS, "ClientStatus")
         self._clock = clock
 
@@ -59,6 +62,7 @@ class ClientStatus:
             session: the client.
             **details: further fields, by their names in JSON.
         """
+        self._hooks.tell(event, session, details)
         listeners = self._events.listeners()
         if not listeners:
             return

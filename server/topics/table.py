@@ -39,7 +39,8 @@ class TopicTable:
         most_kept: how many topics there may be before idle ones are forgotten.
 
     Attributes:
-        generation: grows when topics have been forgotten; a topic found before may then be stale.
+        generation: grows when topics have been forgotten, or may have to be asked for again; a
+            topic found before may then be stale.
     """
 
     def __init__(
@@ -56,6 +57,9 @@ class TopicTable:
         self._most_kept = most_kept
         self._topics: dict[tuple[str, str], AnyTopic] = {}
         self._regex_subscriptions: dict[str, list[Subscription]] = {}
+
+    def __len__(self) -> int:
+        return len(self._topics)
 
     def find(self, message_type: str, name: str) -> AnyTopic:
         """Find a topic, making it if need be."""
@@ -83,6 +87,10 @@ class TopicTable:
         self._regex_subscriptions[message_type].remove(subscription)
         for topic in self._matching(subscription):
             topic.detach(subscription)
+
+    def invalidate(self) -> None:
+        """Have everybody who holds on to topics ask for them, and for permission, once more."""
+        self.generation += 1
 
     def _matching(self, subscription: Subscription) -> list[AnyTopic]:
         message_type = subscription.session.message_type

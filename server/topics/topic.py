@@ -18,6 +18,7 @@ from server.subscriptions.envelope import Envelope
 from server.subscriptions.matching import Filter
 from server.subscriptions.presentation import Presentation
 from server.subscriptions.rejection import Rejection
+from server.subscriptions.sink import SinkDelivery, WatchedDelivery
 from server.subscriptions.subscription import Subscription
 
 if TYPE_CHECKING:
@@ -116,9 +117,13 @@ class Topic(Audience):
         return [self._delivery_for(group) for group in groups.values()] + conflated
 
     def _delivery_for(self, group: Sequence[Subscription]) -> Delivery:
-        session = group[0].session
+        first, session = group[0], group[0].session
+        if first.sink is not None:
+            return SinkDelivery(first.sink, self.name, first.presentation)
         sub_ids = [subscription.sub_id for subscription in group]
-        delivery = DirectDelivery(session.outbox, self.name, sub_ids, group[0].presentation)
+        delivery: Delivery = DirectDelivery(session.outbox, self.name, sub_ids, first.presentation)
+        if watchers := session.engine.hooks.delivery_watchers(self.message_type.name, self.name):
+            delivery = WatchedDelivery(delivery, watchers, session, self.name)
         if not session.engine.log.enabled("17-0001"):
             return delivery
         emit, client = session.engine.log.emit, session.client_name

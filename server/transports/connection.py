@@ -66,6 +66,7 @@ class Connection(asyncio.Protocol):
             self._client_name,
             self._put,
             self._drop_slow_client,
+            self._tell,
         )
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -146,6 +147,10 @@ class Connection(asyncio.Protocol):
 
     def _client_name(self) -> str:
         return "" if self._session is None else self._session.client_name
+
+    def _tell(self, event: str) -> None:
+        if self._session is not None:
+            self._engine.hooks.tell(event, self._session, {})
 
     def _drop_slow_client(self) -> None:
         if self._session is not None:

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from config_schema.spec import TransportSpec
 from server.transports.connection import HANDSHAKE_SECONDS, Reception, printable_address
 from server.transports.sockets import BACKLOG, UnixSocketFile, listen_on_inet
-from server.transports.tls import TlsError, make_server_context
+from server.transports.tls import TlsError, load_certificates, make_server_context
 
 
 class TransportError(Exception):
@@ -36,6 +36,7 @@ class Listener:
         self._reception = reception
         self._connect = connect
         self._servers: list[asyncio.Server] = []
+        self._context: ssl.SSLContext | None = None
         self._file = UnixSocketFile(spec.file_name, spec.file_mask) if spec.file_name else None
 
     @property
@@ -68,6 +69,7 @@ class Listener:
                 f"{self.spec.location}: transport {self.spec.name} cannot listen on"
                 f" {self.address}: {error.strerror or error}"
             ) from None
+        self._context = context
         self._reception.is_open = True
         for listening in sockets:
             self._servers.append(await self._serve(listening, context))
@@ -90,6 +92,18 @@ class Listener:
         if self._file is not None:
             self._file.remove()
         self._reception.engine.log.emit("11-0003", transport=self.spec.name, address=self.address)
+
+    def certificate_changed(self, _change: str) -> None:
+        """Read certificate and key again, for the connections that come from now on."""
+        if self._context is None or self.spec.tls is None:
+            return
+        log = self._reception.engine.log
+        try:
+            load_certificates(self._context, self.spec.tls)
+        except TlsError as error:
+            log.emit("11-0007", transport=self.spec.name, reason=error)
+        else:
+            log.emit("11-0006", transport=self.spec.name)
 
     def disconnect_all(self, reason: str) -> None:
         """Close all connections that were accepted here.

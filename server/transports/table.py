@@ -9,7 +9,8 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from functools import partial
-from typing import Final
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
 
 from config_schema.spec import InstanceSpec, SlowClientLimits, TransportSpec
 from server.engine import Engine
@@ -19,6 +20,7 @@ from server.limits import has_own_pool, limits_of
 from server.message_types.registry import DECLARED
 from server.security.authentication import make_authenticator
 from server.security.entitlement import make_entitlement
+from server.security.switches import SwitchedAuthenticator, SwitchedEntitlement
 from server.session import Entrance
 from server.subscriptions.slow_clients import Pool
 from server.transports.connection import Reception
@@ -28,6 +30,9 @@ from server.transports.listener import Listener, TransportError
 from server.transports.stream import StreamConnection
 from server.transports.websocket import WebsocketConnection, WebsocketSettings
 from server.wire.legacy.dialect import Dialect
+
+if TYPE_CHECKING:
+    from server.file_watch import FileWatch
 
 _SERVED_TYPES: Final = ("tcp", "tcps", "amps-unix")
 _SERVED_PROTOCOLS: Final = ("amps", "websocket", *LEGACY_PROTOCOLS)
@@ -57,6 +62,11 @@ class TransportTable:
             for transport in spec.transports
             if self._is_served(transport)
         }
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The transports that can be opened and closed."""
+        return tuple(self._listeners)
 
     async def open(self) -> None:
         """Open the transports that are enabled from the start (InitialState).
@@ -96,6 +106,14 @@ class TransportTable:
             await listener.close()
             listener.disconnect_all("")  # the entry before says why; real servers give no reason
 
+    def watch_certificates(self, files: FileWatch) -> None:
+        """Have transports read their certificates again when these change."""
+        for listener in self._listeners.values():
+            tls = listener.spec.tls
+            for path in () if tls is None else (tls.certificate, tls.private_key):
+                if path:
+                    files.watch(Path(path), listener.certificate_changed)
+
     def _find(self, name: str) -> Listener:
         listener = self._listeners.get(name)
         if listener is None:
@@ -123,8 +141,14 @@ class TransportTable:
         entrance = Entrance(
             transport=transport.name,
             message_type=transport.message_type,
-            authenticator=make_authenticator(transport.authentication or self._spec.authentication),
-            entitlement=make_entitlement(transport.entitlement or self._spec.entitlement),
+            authenticator=SwitchedAuthenticator(
+                make_authenticator(transport.authentication or self._spec.authentication),
+                self._engine.switches,
+            ),
+            entitlement=SwitchedEntitlement(
+                make_entitlement(transport.entitlement or self._spec.entitlement),
+                self._engine.switches,
+            ),
             filters=filters,
         )
         reception = Reception(self._engine, entrance, self._pool_for(transport.limits))

@@ -30,12 +30,14 @@ def test_a_bookmark_of_another_make_is_taken_as_it_is() -> None:
 
 def test_a_store_follows_each_subscription() -> None:
     store = BookmarkStore()
-    store.follow("a", EPOCH).is_new("1|1|")
-    store.follow("b", NOW)
+    for name, start in (("a", EPOCH), ("b", NOW)):
+        store.keep(name, store.trail(name, start))
+    store.trail("a", MOST_RECENT).is_new("1|1|")
     assert [store.most_recent(name) for name in "abc"] == ["1|1|", NOW, EPOCH]
-    assert store.follow("a", MOST_RECENT).resume_from == "1|1|"
-    assert not store.follow("a", MOST_RECENT).is_new("1|1|")
-    assert store.follow("a", EPOCH).is_new("1|1|"), "a replay that is asked for is whole"
+    assert store.trail("a", MOST_RECENT).resume_from == "1|1|"
+    assert not store.trail("a", MOST_RECENT).is_new("1|1|")
+    assert store.trail("a", EPOCH).is_new("1|1|"), "a replay that is asked for is whole"
+    assert store.trail(None, MOST_RECENT).resume_from == EPOCH
 
 
 @given(

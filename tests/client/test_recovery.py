@@ -158,6 +158,29 @@ def test_what_is_persisted_everywhere_is_a_point_to_resume_from_as_well() -> Non
     assert not inbox_of(request).messages[0].header.acks, "that ack was not asked for"
 
 
+@pytest.mark.parametrize("options", [None, "replace"])
+def test_a_refused_change_leaves_the_subscription_where_it_stood(options: str | None) -> None:
+    protocol = online()
+    protocol.receive(ack(protocol.subscribe("t", bookmark="0", sub_id="s")))
+    protocol.receive(delivery("s", "7|1|"))
+    change = protocol.subscribe("t", bookmark="0", sub_id="s", options=options)
+    protocol.receive(ack(change, status="failure", reason="bad filter"))
+    protocol.output.clear()
+    assert sent_again(protocol)[0]["bm"] == "7|1|"
+
+
+def test_a_replay_that_replaces_a_subscription_is_whole() -> None:
+    protocol = online()
+    first = protocol.subscribe("t", bookmark="0", sub_id="s")
+    protocol.receive(ack(first) + delivery("s", "7|1|", b"1"))
+    change = protocol.subscribe("t", bookmark="0", sub_id="s", options="replace")
+    protocol.receive(ack(change) + delivery("s", "7|1|", b"1"))
+    assert bodies(first) == [b"1", b"1"]
+    protocol.receive(ack(protocol.subscribe("t", sub_id="s", options="replace")))
+    protocol.output.clear()
+    assert "bm" not in sent_again(protocol)[0]
+
+
 def test_a_replay_with_an_end_keeps_its_end() -> None:
     protocol = online()
     protocol.receive(ack(protocol.subscribe("t", bookmark="[20200101T000000:7|9|]", sub_id="s")))

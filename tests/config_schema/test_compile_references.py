@@ -57,6 +57,8 @@ FIELDS = [
     ("[orders].[/Customer ID]", [(("orders",), "[/Customer ID]")]),
     ("'not /a field' = /b", [((), "/b")]),
     ("/data[3] + [a]./list[0]", [((), "/data"), (("a",), "/list")]),
+    ("SUM([Orders].[Total]) AS /sum", [(("Orders",), "[/Total]")]),
+    ("[nvfix].[/a/b].[Id] + [c]./d", [(("nvfix", "/a/b"), "[/Id]"), (("c",), "/d")]),
     ('CONCAT("/x", /@id) as [/new name]', [((), "/@id")]),
 ]
 

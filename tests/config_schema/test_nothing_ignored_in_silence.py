@@ -10,6 +10,7 @@ from config_schema import schema
 from server.catalogue import UNBUILT
 
 ACTED_ON = (
+    "Actions",
     "Authentication",
     "ClientMaxCapacity",
     "ClientMessageAgeLimit",
@@ -23,6 +24,8 @@ ACTED_ON = (
     "MessageDiskPath",
     "MessageMemoryLimit",
     "MessageTypes",
+    "MiniDumpDirectory",
+    "MiniDumpFileMask",
     "Modules",
     "Name",
     "ProcessName",

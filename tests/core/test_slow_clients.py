@@ -21,7 +21,10 @@ class Client:
         self.taken = b""
         self.room = 0
         self.is_connected = True
-        self.backlog = Backlog(pool, clock, log, lambda: name, self._write, self._drop)
+        self.events: list[str] = []
+        self.backlog = Backlog(
+            pool, clock, log, lambda: name, self._write, self._drop, self.events.append
+        )
 
     def read(self, writes: int) -> None:
         """Make room for some writes."""

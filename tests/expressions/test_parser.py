@@ -201,8 +201,27 @@ def test_orders_keys_and_joins() -> None:
 
 
 @pytest.mark.parametrize(
+    ("text", "reference", "canonical"),
+    [
+        ("[/topic/with/slash]./field", Reference(("field",), None, "/topic/with/slash"), None),
+        ("[json].[/a/b].[/two words]", Reference(("two words",), "json", "/a/b"), None),
+        ("[/not/a/topic]", Reference(("not", "a", "topic")), "/not/a/topic"),
+        ("[Orders].[Id]", Reference(("Id",), None, "Orders"), "[Orders]./Id"),
+        ("[Orders].[two words]/a", Reference(("two words", "a"), None, "Orders"), None),
+        ("[nvfix].[/Orders].[55][1]", Reference(("55", 1), "nvfix", "/Orders"), None),
+    ],
+)
+def test_qualified_identifiers(text: str, reference: Reference, canonical: str | None) -> None:
+    identifier = parse_identifier(text, Kind.GROUPING)
+    assert identifier.reference == reference
+    assert canonical is None or to_text(identifier) == canonical
+    assert parse_identifier(to_text(identifier), Kind.GROUPING) == identifier
+
+
+@pytest.mark.parametrize(
     ("text", "kind"),
     [
+        ("(//FIXML/Order/Instrmt/@Sym = 'IBM')", Kind.FILTER),
         ('/symbol = "{{SYMBOL}}"', Kind.FILTER),
         ("LAST_UPDATED() < ({{AMPS_UNIX_TIMESTAMP}} - 86400)", Kind.FILTER),
         ("'{{AMPS_CLIENT_NAME}}' LIKE 'important'", Kind.CONDITION),
@@ -221,7 +240,12 @@ def test_orders_keys_and_joins() -> None:
         ("AMPS_INSTANCE_NAME() as /publishSource", Kind.ENRICHMENT),
         ("/x OF CURRENT AS /y", Kind.CONFLATED_ENRICHMENT),
         ("/date DESC", Kind.ORDER_BY),
+        ("[/sow/orders]./id", Kind.GROUPING),
+        ("[Orders].[CustomerID]", Kind.GROUPING),
+        ("[Addresses].[ShippingAddress] AS /DestinationAddress", Kind.PROJECTION),
+        ("SUM([Orders].[TotalPrice]) AS /AccountTotal", Kind.PROJECTION),
         ("[Orders].[/a]=[Addresses].[/a]", Kind.JOIN),
+        ("[nvfix].[/Orders].[Id]=[json].[Addresses].[Id]", Kind.JOIN),
     ],
 )
 def test_what_configurations_contain_is_good(text: str, kind: Kind) -> None:

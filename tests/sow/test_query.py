@@ -204,6 +204,30 @@ def test_a_query_that_is_closed_no_longer_costs_anything() -> None:
     assert not clerk.topic.table._snapshots
 
 
+def test_a_slice_parses_no_more_records_than_a_block_has_rows() -> None:
+    source = random.Random(1)
+    clerk = make_clerk()
+    blocks = 8
+    rows = blocks * memo_index.BLOCK
+
+    def publish_all() -> None:
+        for number in range(rows):
+            clerk.publish(message(source, number))
+
+    def slices(order: str = "") -> int:
+        spec = QuerySpec(
+            filter=parse("/qty = 1000"), order_by=parse_order_by(order) if order else ()
+        )
+        return len(list(clerk.query(spec)))
+
+    publish_all()
+    assert slices() == blocks  # first use of the field
+    assert slices() == blocks // 2  # all parsed: as many blocks in a slice as allowed
+    assert slices("/px") == blocks  # first use of a field to sort by
+    publish_all()
+    assert slices() == blocks  # all have changed since
+
+
 @settings(deadline=None, max_examples=30)
 @given(seed=st.integers(0, 10**6), data=st.data())
 def test_indexes_follow_any_changes(seed: int, data: st.DataObject) -> None:

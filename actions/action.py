@@ -1,0 +1,204 @@
+"""One action: events wait in its queue, and are worked off one run at a time, in order.
+
+Theory of operation. Whatever happens in the engine, posting it to an action costs an entry in a
+queue. A task on the engine's thread takes the entries: steps that only compute, or only touch the
+engine's state, run there for a millisecond at a time, so that messages never wait longer than that;
+steps that wait for the operating system are done by helper threads, each within a time limit.
+The queue is bounded; what does not fit is dropped, and said.
+
+An action that publishes may cause runs of actions, its own included. Each run knows how many runs
+led to it; where that chain gets too long it is a publish loop, and is cut.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import deque
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from actions.context import Context
+from actions.module import Condition, Step, StepFailed
+
+if TYPE_CHECKING:
+    from actions.services import Services
+    from config_schema.problems import Location
+
+MOST_WAITING: Final = 100_000
+"""Runs that may wait in the queue of an action."""
+
+MOST_BYTES_WAITING: Final = 64 * 1024 * 1024
+"""Bytes of variables, messages mostly, that may wait there."""
+
+LONGEST_CHAIN: Final = 64
+"""Runs that may follow from each other before they count as a loop."""
+
+_SLICE: Final = 0.001
+"""Seconds that runs take of the engine's thread before messages get their turn."""
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """A Do or If of an action.
+
+    Attributes:
+        name: the name of its module.
+        module: the module.
+        location: where it is configured.
+    """
+
+    name: str
+    module: Step | Condition
+    location: Location
+
+
+class Action:
+    """One Action of the configuration.
+
+    Args:
+        title: how the log calls it.
+        parts: its steps and conditions, in order.
+        services: the instance.
+    """
+
+    def __init__(self, title: str, parts: Sequence[Part], services: Services) -> None:
+        self.title = title
+        self._parts = parts
+        self._services = services
+        self._queue: deque[tuple[Context, asyncio.Future[None] | None]] = deque()
+        self._bytes_waiting = 0
+        self._dropped = 0
+        self._task: asyncio.Task[None] | None = None
+
+    def post(self, values: Mapping[str, bytes], cause: str | None = None) -> None:
+        """Have the action run soon, unless too many runs wait already."""
+        self._enqueue(values, cause, None)
+
+    async def perform(self, values: Mapping[str, bytes]) -> None:
+        """Have the action run, and wait until it has, or will not."""
+        done = asyncio.get_running_loop().create_future()
+        self._enqueue(values, None, done)
+        await done
+
+    async def settle(self) -> None:
+        """Wait until nothing is left to do."""
+        while self._task is not None:
+            await asyncio.wait([self._task])
+
+    def close(self) -> None:
+        """Run no more; what waits is dropped."""
+        self._queue.clear()
+        if self._task is not None:
+            self._task.cancel()
+        for part in self._parts:
+            part.module.close()
+
+    def _enqueue(
+        self, values: Mapping[str, bytes], cause: str | None, done: asyncio.Future[None] | None
+    ) -> None:
+        engine, chain = self._services.engine, self._services.running
+        depth = 0 if chain is None else chain.depth + 1
+        context = Context(
+            engine.settings.instance_name,
+            engine.clock.now(),
+            values,
+            self.title if cause is None else cause,
+            depth,
+        )
+        if depth > LONGEST_CHAIN:
+            engine.log.emit("29-0106", action=self.title, length=LONGEST_CHAIN)
+        elif self._has_room(context.size):
+            self._queue.append((context, done))
+            self._bytes_waiting += context.size
+            if self._task is None:
+                self._start()
+            return
+        if done is not None:
+            done.set_result(None)
+
+    def _has_room(self, size: int) -> bool:
+        waiting = len(self._queue)
+        full = waiting >= MOST_WAITING or self._bytes_waiting + size > MOST_BYTES_WAITING
+        if full and waiting:  # a single large one may pass
+            if not self._dropped:
+                self._services.engine.log.emit("29-0107", action=self.title, waiting=waiting)
+            self._dropped += 1
+            return False
+        return True
+
+    def _start(self) -> None:
+        self._task = asyncio.get_running_loop().create_task(self._work(), name=self.title)
+        self._task.add_done_callback(self._stopped)
+
+    def _stopped(self, task: asyncio.Task[None]) -> None:
+        """Go on after a defect, which is said by whoever looks after tasks that failed."""
+        self._task = None
+        if not task.cancelled():
+            if (error := task.exception()) is not None:
+                self._services.engine.log.emit(
+                    "01-0004", text=f"action {self.title}", error=repr(error)
+                )
+            if self._queue:
+                self._start()
+
+    async def _work(self) -> None:
+        began = time.monotonic()
+        while self._queue:
+            context, done = self._queue.popleft()
+            self._bytes_waiting -= context.size
+            try:
+                await self._run(context)
+            finally:
+                if done is not None and not done.done():
+                    done.set_result(None)
+            if time.monotonic() - began > _SLICE:
+                self._services.engine.flush()
+                await asyncio.sleep(0)
+                began = time.monotonic()
+        self._services.engine.flush()
+        self._say_dropped()
+
+    def _say_dropped(self) -> None:
+        if self._dropped:
+            self._services.engine.log.emit("29-0108", action=self.title, count=self._dropped)
+            self._dropped = 0
+
+    async def _run(self, context: Context) -> None:
+        log = self._services.engine.log
+        for part in self._parts:
+            log.emit("29-0100", module=part.name, event=context.cause)
+            try:
+                if not await self._pass(part, context):
+                    return
+            except (StepFailed, OSError) as failure:
+                log.emit(
+                    "29-0101", module=part.name, location=part.location, reason=_reason(failure)
+                )
+                return
+
+    async def _pass(self, part: Part, context: Context) -> bool:
+        limit = part.module.limit
+        if limit is None:
+            return await _go_through(part.module, context)
+        self._services.engine.flush()  # what has been published does not wait for this step
+        try:
+            async with asyncio.timeout(limit):
+                return await _go_through(part.module, context)
+        except TimeoutError:
+            raise StepFailed(f"it took longer than {limit:g} seconds") from None
+
+
+async def _go_through(module: Step | Condition, context: Context) -> bool:
+    if isinstance(module, Condition):
+        return await module.holds(context)
+    await module.run(context)
+    return True
+
+
+def _reason(failure: Exception) -> str:
+    if isinstance(failure, OSError):
+        where = f"{failure.filename}: " if failure.filename is not None else ""
+        return f"{where}{failure.strerror or failure}"
+    return str(failure)

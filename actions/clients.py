@@ -1,0 +1,47 @@
+"""What triggers on clients have in common."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, ClassVar
+
+from actions.context import to_bytes
+from actions.module import Trigger
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from actions.module import Runnable
+    from actions.services import Services
+    from server.session import Session
+
+
+class OnClient(Trigger):
+    """Runs when a client does something.
+
+    Attributes:
+        event: what it does.
+        tells_user: whether the variables include the authenticated user.
+    """
+
+    event: ClassVar[str]
+    tells_user: ClassVar[bool] = False
+
+    def provision(self, services: Services, action: Runnable) -> None:
+        """Listen for the event."""
+        tells_user = self.tells_user
+
+        def watch(client: Session, _details: Mapping[str, str | None]) -> None:
+            action.post(client_variables(client, with_user=tells_user))
+
+        services.engine.hooks.watch_clients(self.event, watch)
+
+
+def client_variables(client: Session, *, with_user: bool) -> dict[str, bytes]:
+    """The variables that say who a client is."""
+    values = {
+        "AMPS_CLIENT_NAME": to_bytes(client.client_name),
+        "AMPS_CONNECTION_NAME": to_bytes(client.connection_name),
+    }
+    if with_user:
+        values["AMPS_AUTHENTICATION_ID"] = to_bytes(client.user)
+    return values

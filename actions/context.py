@@ -1,0 +1,122 @@
+"""The variables of one run of an action, and texts that hold them.
+
+Values are bytes: a message's body is one, and so is AMPS_BYTE_FF. A variable that is not set is
+empty. Source: AMPS User Guide, Configuring AMPS for Automation with Actions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Final
+
+from config_schema.compile.option_values import VARIABLE
+from server.subscriptions.envelope import iso_timestamp
+
+_BYTES: Final = {f"AMPS_BYTE_{number:02X}": bytes([number]) for number in range(256)}
+
+
+def to_bytes(text: str) -> bytes:
+    """The bytes of a text, also of one that was read from bytes that are no UTF-8."""
+    return text.encode("utf-8", "surrogateescape")
+
+
+def to_text(octets: bytes) -> str:
+    """The text of bytes, whatever they are."""
+    return octets.decode("utf-8", "surrogateescape")
+
+
+class Context:
+    """What is known while an action runs.
+
+    Args:
+        instance: the instance's name.
+        now: when the run began, in seconds since 1970.
+        values: what the event says about itself.
+        cause: the event, for the log.
+        depth: how many runs of actions led to this one, each by what it did.
+    """
+
+    __slots__ = ("_instance", "_now", "_values", "cause", "depth")
+
+    def __init__(
+        self,
+        instance: str,
+        now: float,
+        values: Mapping[str, bytes],
+        cause: str,
+        depth: int = 0,
+    ) -> None:
+        self._instance = instance
+        self._now = now
+        self._values = dict(values)
+        self.cause = cause
+        self.depth = depth
+
+    @property
+    def size(self) -> int:
+        """The bytes of all values, more or less."""
+        return sum(map(len, self._values.values()))
+
+    @property
+    def values(self) -> Mapping[str, bytes]:
+        """What has been set, by the event and by steps."""
+        return self._values
+
+    def __getitem__(self, name: str) -> bytes:
+        value = self._values.get(name)
+        if value is not None:
+            return value
+        default = _DEFAULTS.get(name)
+        return _BYTES.get(name, b"") if default is None else default(self)
+
+    def __setitem__(self, name: str, value: bytes) -> None:
+        self._values[name] = value
+
+    def instance_name(self) -> bytes:
+        """AMPS_INSTANCE_NAME."""
+        return to_bytes(self._instance)
+
+    def datetime(self) -> bytes:
+        """AMPS_DATETIME."""
+        return to_bytes(iso_timestamp(self._now))
+
+    def unix_timestamp(self) -> bytes:
+        """AMPS_UNIX_TIMESTAMP."""
+        return b"%d" % self._now
+
+
+_DEFAULTS: Final[Mapping[str, Callable[[Context], bytes]]] = {
+    "AMPS_INSTANCE_NAME": Context.instance_name,
+    "AMPS_DATETIME": Context.datetime,
+    "AMPS_UNIX_TIMESTAMP": Context.unix_timestamp,
+}
+
+
+class Template:
+    """A text with variables: `{{NAME}}`.
+
+    Attributes:
+        parts: pairs of a text and the name of the variable after it.
+        tail: the text after the last variable.
+    """
+
+    __slots__ = ("parts", "tail")
+
+    def __init__(self, text: str) -> None:
+        pieces = VARIABLE.split(text)
+        self.parts = tuple(zip(pieces[:-1:2], pieces[1::2], strict=True))
+        self.tail = pieces[-1]
+
+    @property
+    def is_constant(self) -> bool:
+        """Whether no variable is in it."""
+        return not self.parts
+
+    def expand(self, context: Context) -> bytes:
+        """Replace variables by their values."""
+        pieces = [piece for text, name in self.parts for piece in (to_bytes(text), context[name])]
+        return b"".join([*pieces, to_bytes(self.tail)])
+
+    def expand_text(self, context: Context) -> str:
+        """The same as a text."""
+        return to_text(self.expand(context))

@@ -1,0 +1,58 @@
+"""What an instance does on signals unless its configuration says otherwise.
+
+An action of the configuration for one of these signals takes the place of the default for it.
+Source: AMPS User Guide, On a Linux Signal (Default Signal Actions).
+"""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Iterable, Mapping
+from typing import Final
+
+from actions.on_signal import signal_of
+from config_schema.problems import Location
+from config_schema.spec import ActionSpec, ActionStep, ModuleUse, Option, Options
+
+ON_SIGNAL: Final = "amps-action-on-signal"
+
+DEFAULT_STEPS: Final[Mapping[signal.Signals, tuple[str, ...]]] = {
+    signal.SIGUSR1: (
+        "amps-action-do-disable-authentication",
+        "amps-action-do-disable-entitlement",
+    ),
+    signal.SIGUSR2: (
+        "amps-action-do-enable-authentication",
+        "amps-action-do-enable-entitlement",
+    ),
+    signal.SIGINT: ("amps-action-do-shutdown",),
+    signal.SIGTERM: ("amps-action-do-shutdown",),
+    signal.SIGHUP: ("amps-action-do-shutdown",),
+    signal.SIGQUIT: ("amps-action-do-minidump",),
+}
+
+
+def default_actions(configured: Iterable[ActionSpec], location: Location) -> tuple[ActionSpec, ...]:
+    """The default actions that an instance has besides those of its configuration.
+
+    Args:
+        configured: the actions of the configuration.
+        location: stands for the place where they would be configured.
+    """
+    taken = {
+        signal_of(trigger.options.get("Signal") or "")
+        for action in configured
+        for trigger in action.triggers
+        if trigger.module == ON_SIGNAL
+    }
+    return tuple(
+        _action(number, modules, location)
+        for number, modules in DEFAULT_STEPS.items()
+        if number not in taken
+    )
+
+
+def _action(number: signal.Signals, modules: Iterable[str], location: Location) -> ActionSpec:
+    options = Options((Option("Signal", number.name, (), location),))
+    steps = (ActionStep("do", ModuleUse(module, Options(()), location)) for module in modules)
+    return ActionSpec((ModuleUse(ON_SIGNAL, options, location),), tuple(steps), location)

@@ -1,0 +1,42 @@
+"""amps-action-do-delete-sow: deletes records that match a filter."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from actions.clients_inside import client_of
+from actions.expressions import ExpressionText
+from actions.module import Step, StepFailed
+from actions.options import required
+from server.commands.refusal import CommandRefused
+
+if TYPE_CHECKING:
+    from actions.context import Context
+    from actions.services import Services
+    from config_schema.spec import Options
+
+
+class DoDeleteSow(Step):
+    """Deletes records, as a client would with sow_delete."""
+
+    def __init__(self, options: Options) -> None:
+        super().__init__(options)
+        self._topic = required(options, "Topic")
+        self._filter = ExpressionText(options.get("Filter") or "")
+
+    def provision(self, services: Services) -> None:
+        """Become a client."""
+        self._client = client_of(services, self.options, "amps-action-do-delete-sow")
+
+    async def run(self, context: Context) -> None:
+        """Delete.
+
+        Raises:
+            StepFailed: the topic keeps no records, or the filter cannot be used.
+        """
+        try:
+            self._client.delete_records(
+                self._topic.expand_text(context), self._filter.fill_in(context)
+            )
+        except CommandRefused as refusal:
+            raise StepFailed(str(refusal)) from None

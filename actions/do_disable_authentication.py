@@ -1,0 +1,24 @@
+"""amps-action-do-disable-authentication: switches authentication off, for all transports."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from actions.module import Step
+
+if TYPE_CHECKING:
+    from actions.context import Context
+    from actions.services import Services
+
+
+class DoDisableAuthentication(Step):
+    """Switches authentication off."""
+
+    def provision(self, services: Services) -> None:
+        """Take note of the switches."""
+        self._engine = services.engine
+
+    async def run(self, context: Context) -> None:  # noqa: ARG002 - the same whatever happened
+        """Switch it off."""
+        self._engine.switches.authentication = False
+        self._engine.log.emit("25-0001", what="authentication", state="off")

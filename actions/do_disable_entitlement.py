@@ -1,0 +1,25 @@
+"""amps-action-do-disable-entitlement: switches entitlement off, for all transports."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from actions.module import Step
+
+if TYPE_CHECKING:
+    from actions.context import Context
+    from actions.services import Services
+
+
+class DoDisableEntitlement(Step):
+    """Switches entitlement off."""
+
+    def provision(self, services: Services) -> None:
+        """Take note of the switches."""
+        self._engine = services.engine
+
+    async def run(self, context: Context) -> None:  # noqa: ARG002 - the same whatever happened
+        """Switch it off; what was decided before is asked again."""
+        self._engine.switches.entitlement = False
+        self._engine.topics.invalidate()
+        self._engine.log.emit("25-0001", what="entitlement", state="off")

@@ -1,0 +1,18 @@
+"""amps-action-do-disable-transport: stops a transport and disconnects its clients."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from actions.transport_switching import SwitchTransport
+
+if TYPE_CHECKING:
+    from actions.services import Transports
+
+
+class DoDisableTransport(SwitchTransport):
+    """Disables one transport, or all of them."""
+
+    async def switch(self, transports: Transports, name: str) -> None:
+        """Disable one transport."""
+        await transports.disable(name)

@@ -1,0 +1,29 @@
+"""amps-action-do-echo-message: writes a line to the log."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from actions.module import Step
+from actions.options import required
+
+if TYPE_CHECKING:
+    from actions.context import Context
+    from actions.services import Services
+    from config_schema.spec import Options
+
+
+class DoEchoMessage(Step):
+    """Writes a line to the log."""
+
+    def __init__(self, options: Options) -> None:
+        super().__init__(options)
+        self._message = required(options, "Message")
+
+    def provision(self, services: Services) -> None:
+        """Take note of the log."""
+        self._log = services.engine.log
+
+    async def run(self, context: Context) -> None:
+        """Write it."""
+        self._log.emit("29-0103", text=self._message.expand(context))

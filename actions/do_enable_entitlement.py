@@ -1,0 +1,25 @@
+"""amps-action-do-enable-entitlement: switches entitlement on, for all transports."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from actions.module import Step
+
+if TYPE_CHECKING:
+    from actions.context import Context
+    from actions.services import Services
+
+
+class DoEnableEntitlement(Step):
+    """Switches entitlement on."""
+
+    def provision(self, services: Services) -> None:
+        """Take note of the switches."""
+        self._engine = services.engine
+
+    async def run(self, context: Context) -> None:  # noqa: ARG002 - the same whatever happened
+        """Switch it on; what was decided before is asked again."""
+        self._engine.switches.entitlement = True
+        self._engine.topics.invalidate()
+        self._engine.log.emit("25-0001", what="entitlement", state="on")

@@ -1,0 +1,18 @@
+"""amps-action-do-enable-transport: lets a transport listen again."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from actions.transport_switching import SwitchTransport
+
+if TYPE_CHECKING:
+    from actions.services import Transports
+
+
+class DoEnableTransport(SwitchTransport):
+    """Enables one transport, or all of them."""
+
+    async def switch(self, transports: Transports, name: str) -> None:
+        """Enable one transport."""
+        await transports.enable(name)

@@ -1,0 +1,46 @@
+"""amps-action-do-execute-event: raises an event for amps-action-on-execute-event."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from actions.context import to_text
+from actions.module import Step, StepFailed
+from actions.options import optional
+
+if TYPE_CHECKING:
+    from actions.context import Context
+    from actions.services import Services
+    from config_schema.spec import Options
+
+
+class DoExecuteEvent(Step):
+    """Runs the actions that wait for an event, with the variables of this one."""
+
+    def __init__(self, options: Options) -> None:
+        super().__init__(options)
+        self._event = optional(options, "Event")
+        self._variable = options.get("EventVariable") or ""
+
+    def provision(self, services: Services) -> None:
+        """Take note of who listens."""
+        self._services = services
+
+    async def run(self, context: Context) -> None:
+        """Raise the event; nobody needs to listen.
+
+        Raises:
+            StepFailed: the variable that should name the event is empty.
+        """
+        if self._event is None:
+            event = to_text(context[self._variable])
+        else:
+            event = self._event.expand_text(context)
+        if not event:
+            raise StepFailed(f"no event is named: variable {self._variable or 'in Event'} is empty")
+        self._services.running = context
+        try:
+            for listener in self._services.listeners.get(event, ()):
+                listener.post(context.values, f"event {event}")
+        finally:
+            self._services.running = None

@@ -1,0 +1,63 @@
+"""amps-action-do-extract-values: variables get the values of expressions over a message."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from actions.context import to_bytes
+from actions.expressions import ExpressionTemplate
+from actions.module import ProvisionFailed, Step
+from actions.options import optional
+from server.expressions import Kind, parse, paths
+from server.expressions.compile_message import compile_value
+from server.expressions.semantics import text
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from actions.context import Context
+    from actions.services import Services
+    from config_schema.spec import Options
+    from server.message_types.base import Value
+
+
+class DoExtractValues(Step):
+    """Sets variables to values of a message; what is NULL, or cannot be read, is empty."""
+
+    def __init__(self, options: Options) -> None:
+        super().__init__(options)
+        self._data = optional(options, "Data")
+        self._assignments: list[tuple[str, ExpressionTemplate[Callable[[bytes], Value]]]] = []
+
+    def provision(self, services: Services) -> None:
+        """Prepare the expressions."""
+        settings = services.engine.settings
+        name = self.options.get("MessageType") or ""
+        message_type = settings.message_types.get(name)
+        if message_type is None:
+            raise ProvisionFailed(f"there is no message type {name!r}")
+
+        def compiled(text: str) -> Callable[[bytes], Value]:
+            expr = parse(text, Kind.VALUE, settings.functions)
+            extract = message_type.extractor(paths(expr))
+            evaluate = compile_value(expr, settings.functions)
+            return lambda body: evaluate(extract(body))
+
+        for assignment in self.options.all("Value"):
+            variable, _, expression = assignment.partition("=")
+            self._assignments.append(
+                (variable.strip(), ExpressionTemplate(expression.strip(), compiled))
+            )
+
+    async def run(self, context: Context) -> None:
+        """Read the message.
+
+        Raises:
+            StepFailed: with its variables filled in, an expression cannot be parsed.
+        """
+        if self._data is None:
+            return
+        body = self._data.expand(context)
+        for variable, template in self._assignments:
+            value = template.fill_in(context)(body)
+            context[variable] = to_bytes(text(value) or "")

@@ -1,0 +1,32 @@
+"""amps-action-do-increment-counter: adds one to a counter of the instance."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from actions.module import Step
+from actions.options import required
+
+if TYPE_CHECKING:
+    from actions.context import Context
+    from actions.services import Services
+    from config_schema.spec import Options
+
+
+class DoIncrementCounter(Step):
+    """Adds one to a counter that begins at 0 when the instance starts."""
+
+    def __init__(self, options: Options) -> None:
+        super().__init__(options)
+        self._key = required(options, "Key")
+        self._variable = options.get("Value") or ""
+
+    def provision(self, services: Services) -> None:
+        """Take note of the counters."""
+        self._counters = services.counters
+
+    async def run(self, context: Context) -> None:
+        """Count."""
+        key = self._key.expand_text(context)
+        self._counters[key] += 1
+        context[self._variable] = b"%d" % self._counters[key]

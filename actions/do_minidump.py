@@ -1,0 +1,38 @@
+"""amps-action-do-minidump: writes a minidump. The instance goes on."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, ClassVar
+
+from actions.context import to_bytes
+from actions.module import Step
+
+if TYPE_CHECKING:
+    from actions.context import Context
+    from actions.services import Services
+
+
+class DoMinidump(Step):
+    """Writes a minidump, and lets the actions run that wait for one."""
+
+    time_limit: ClassVar[float] = 60.0
+
+    def provision(self, services: Services) -> None:
+        """Take note of the instance."""
+        self._services = services
+
+    async def run(self, context: Context) -> None:
+        """Write it.
+
+        Raises:
+            OSError: the file cannot be written.
+        """
+        services = self._services
+        path = await services.helpers.call(services.write_minidump)
+        services.engine.log.emit("30-0010", path=path)
+        services.running = context
+        try:
+            for listener in services.minidump_listeners:
+                listener.post({"AMPS_MINIDUMP_PATH": to_bytes(str(path))})
+        finally:
+            services.running = None

@@ -1,0 +1,55 @@
+"""amps-action-do-publish-message: publishes a message, as a client inside the server.
+
+Source: AMPS User Guide, Publish Message.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from actions.clients_inside import client_of
+from actions.context import Template
+from actions.module import Step, StepFailed
+from actions.options import quantity, required
+from config_schema.units import parse_bool
+from server.commands.refusal import CommandRefused
+
+if TYPE_CHECKING:
+    from actions.context import Context
+    from actions.services import Services
+    from config_schema.spec import Options
+
+
+class DoPublishMessage(Step):
+    """Publishes a message."""
+
+    def __init__(self, options: Options) -> None:
+        super().__init__(options)
+        self._topic = required(options, "Topic")
+        self._data = required(options, "Data")
+        self._delta = Template(options.get("Delta") or "false")
+        self._update_only = Template(options.get("UpdateOnly") or "false")
+
+    def provision(self, services: Services) -> None:
+        """Become a client."""
+        self._client = client_of(services, self.options, "amps-action-do-publish-message")
+        self._services = services
+
+    async def run(self, context: Context) -> None:
+        """Publish.
+
+        Raises:
+            StepFailed: the topic cannot be published to, or has no record to be updated.
+        """
+        is_delta = quantity("Delta", self._delta, context, parse_bool)
+        update_only = quantity("UpdateOnly", self._update_only, context, parse_bool)
+        topic, body = self._topic.expand_text(context), self._data.expand(context)
+        if is_delta and update_only and not self._client.has_record_of(topic, body):
+            raise StepFailed(f"topic {topic!r} has no record that this would update")
+        self._services.running = context
+        try:
+            self._client.publish(topic, body, "delta_publish" if is_delta else "publish")
+        except CommandRefused as refusal:
+            raise StepFailed(str(refusal)) from None
+        finally:
+            self._services.running = None

@@ -1,0 +1,63 @@
+"""amps-action-do-query-sow: a variable gets the first record that a query finds."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, ClassVar
+
+from actions.clients_inside import client_of
+from actions.expressions import ExpressionText
+from actions.module import Step, StepFailed
+from actions.options import optional, required
+from server.commands.refusal import CommandRefused
+
+if TYPE_CHECKING:
+    from actions.context import Context
+    from actions.services import Services
+    from config_schema.spec import Options
+
+
+class DoQuerySow(Step):
+    """Sets a variable to the first record of a query's result, or to a default.
+
+    Without a default, the variable keeps what it had if nothing is found.
+    """
+
+    time_limit: ClassVar[float] = 60.0
+
+    def __init__(self, options: Options) -> None:
+        super().__init__(options)
+        self._topic = required(options, "Topic")
+        self._filter = ExpressionText(options.get("Filter") or "")
+        self._default = optional(options, "DefaultData")
+        self._order_by = optional(options, "OrderBy")
+        self._command_options = optional(options, "Options")
+        self._variable = options.get("CaptureData") or ""
+
+    def provision(self, services: Services) -> None:
+        """Become a client."""
+        self._client = client_of(services, self.options, "amps-action-do-query-sow")
+
+    async def run(self, context: Context) -> None:
+        """Query, in slices between which messages get their turn.
+
+        Raises:
+            StepFailed: something about the query cannot be.
+        """
+        order_by, options = self._order_by, self._command_options
+        try:
+            slices = self._client.first_record(
+                self._topic.expand_text(context),
+                self._filter.fill_in(context),
+                None if order_by is None else order_by.expand_text(context),
+                None if options is None else options.expand_text(context),
+            )
+        except CommandRefused as refusal:
+            raise StepFailed(str(refusal)) from None
+        for found in slices:
+            if found is not None:
+                context[self._variable] = found
+                return
+            await asyncio.sleep(0)
+        if self._default is not None:
+            context[self._variable] = self._default.expand(context)

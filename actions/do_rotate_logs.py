@@ -1,0 +1,23 @@
+"""amps-action-do-rotate-logs: log files are closed and the next ones opened."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from actions.module import Step
+
+if TYPE_CHECKING:
+    from actions.context import Context
+    from actions.services import Services
+
+
+class DoRotateLogs(Step):
+    """Lets log targets that are files go on in their next file."""
+
+    def provision(self, services: Services) -> None:
+        """Take note of the log."""
+        self._rotate = services.rotate_logs
+
+    async def run(self, context: Context) -> None:  # noqa: ARG002 - the same whatever happened
+        """Rotate."""
+        self._rotate()

@@ -1,0 +1,45 @@
+"""amps-action-do-translate-data: a value becomes another by a list of cases."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from actions.context import Template
+from actions.module import Step
+from actions.options import optional, required
+
+if TYPE_CHECKING:
+    from actions.context import Context
+    from config_schema.spec import Options
+
+
+class DoTranslateData(Step):
+    """Sets a variable to the translation of a value: of the first case that has it, or the default.
+
+    Without a default, anything else is translated into itself.
+    """
+
+    def __init__(self, options: Options) -> None:
+        super().__init__(options)
+        self._data = required(options, "Data")
+        self._variable = options.get("Value") or ""
+        self._default = optional(options, "Default")
+        self._cases = [_case(text) for text in options.all("Case")]
+
+    async def run(self, context: Context) -> None:
+        """Translate."""
+        data = self._data.expand(context)
+        default = data if self._default is None else self._default.expand(context)
+        context[self._variable] = next(
+            (
+                translated.expand(context)
+                for original, translated in self._cases
+                if original.expand(context) == data
+            ),
+            default,
+        )
+
+
+def _case(text: str) -> tuple[Template, Template]:
+    original, _, translated = text.partition("=")
+    return Template(original.strip()), Template(translated.strip())

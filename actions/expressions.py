@@ -1,0 +1,121 @@
+"""Expressions with context variables.
+
+The variables are filled in before the text is parsed (AMPS User Guide, Based on an Expression). A
+value is data all the same, whatever is in it: inside a string it is escaped, so that it cannot end
+the string; outside, a number stands for itself and anything else becomes a string. Only where a
+variable is all there is, its value is the expression: that is what its author asks for.
+"""
+
+from __future__ import annotations
+
+import re
+from functools import lru_cache
+from typing import TYPE_CHECKING, Final, Generic, TypeVar
+
+from actions.context import Template, to_text
+from actions.module import StepFailed
+from server.expressions import ExpressionError
+from server.expressions.numerals import numeral
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from actions.context import Context
+
+_Compiled = TypeVar("_Compiled")
+
+_MOST_KEPT: Final = 256
+_QUOTE: Final = "'"
+_SCAN: Final = re.compile(r"(?<!\w)[rR]['\"]|\\.|.", re.DOTALL)
+
+
+class ExpressionText:
+    """An expression with variables.
+
+    Args:
+        text: the expression.
+    """
+
+    def __init__(self, text: str) -> None:
+        template = Template(text)
+        self._is_variable = [before for before, _ in template.parts] == [""] and not template.tail
+        string = ""
+        pieces = []
+        for before, name in template.parts:
+            string = _string_at_end(before, string)
+            pieces.append((before, name, string))
+        self._pieces = tuple(pieces)
+        self._tail = template.tail
+
+    def fill_in(self, context: Context) -> str:
+        """The expression with the values of its variables.
+
+        Raises:
+            StepFailed: a value cannot stand where it would have to.
+        """
+        pieces: list[str] = []
+        for before, name, string in self._pieces:
+            value = to_text(context[name])
+            if self._is_variable:
+                return value
+            pieces += (before, _within(value, string) if string else _alone(value))
+        return "".join([*pieces, self._tail])
+
+
+class ExpressionTemplate(Generic[_Compiled]):
+    """An expression with variables, compiled for each set of values that it is asked for.
+
+    Args:
+        text: the expression.
+        compiled: makes something that runs of an expression without variables; raises
+            ExpressionError.
+    """
+
+    def __init__(self, text: str, compiled: Callable[[str], _Compiled]) -> None:
+        self._text = ExpressionText(text)
+        self._compiled = lru_cache(_MOST_KEPT)(compiled)
+
+    def fill_in(self, context: Context) -> _Compiled:
+        """Compile the expression with the values of its variables.
+
+        Raises:
+            StepFailed: with these values it cannot be parsed.
+        """
+        try:
+            return self._compiled(self._text.fill_in(context))
+        except ExpressionError as error:
+            raise StepFailed(str(error)) from None
+
+
+def _string_at_end(text: str, string: str) -> str:
+    """How the string that is open at the end of a text began, "" if none is.
+
+    Args:
+        text: a piece of an expression.
+        string: how the string that is open where the piece begins had begun.
+    """
+    for match in _SCAN.finditer(text):
+        token = match[0]
+        if not string:
+            string = token if token[-1] in "'\"" and not token.startswith("\\") else ""
+        elif token == string[-1] or (token[-1] == string[-1] and _closes(token, string)):
+            string = ""
+    return string
+
+
+def _closes(token: str, string: str) -> bool:
+    """Whether a token that ends with a string's quote ends it: a letter or \\ may precede it."""
+    return not token.startswith("\\") or len(string) == 2  # in a raw string a backslash is a letter
+
+
+def _within(value: str, string: str) -> str:
+    quote = string[-1]
+    if len(string) == 2:
+        if quote in value:
+            raise StepFailed(f"a value with {quote} cannot stand in a raw string")
+        return value
+    return value.replace("\\", "\\\\").replace(quote, f"\\{quote}")
+
+
+def _alone(value: str) -> str:
+    return value if numeral(value) is not None else f"'{_within(value, _QUOTE)}'"

@@ -1,0 +1,39 @@
+"""amps-action-if-condition: the action goes on only if a filter over its variables is true."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from actions.expressions import ExpressionTemplate
+from actions.module import Condition
+from server.expressions import Kind, parse, paths
+from server.expressions.compile_message import compile_filter
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from actions.context import Context
+    from actions.services import Services
+
+
+class IfCondition(Condition):
+    """Goes on if a filter is true. There is no message, so that fields in it are NULL."""
+
+    def provision(self, services: Services) -> None:
+        """Prepare the expression."""
+        functions = services.engine.settings.functions
+
+        def compiled(text: str) -> Callable[[], bool]:
+            expr = parse(text, Kind.CONDITION, functions)
+            predicate, nothing = compile_filter(expr, functions), (None,) * len(paths(expr))
+            return lambda: predicate(nothing)
+
+        self._condition = ExpressionTemplate(self.options.get("Condition") or "", compiled)
+
+    async def holds(self, context: Context) -> bool:
+        """Whether it is true.
+
+        Raises:
+            StepFailed: with its variables filled in, it cannot be parsed.
+        """
+        return self._condition.fill_in(context)()

@@ -1,0 +1,52 @@
+"""amps-action-if-file-system-usage: the action goes on only if a file system is full enough."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, ClassVar
+
+from actions.module import Condition, StepFailed
+from actions.options import required
+
+if TYPE_CHECKING:
+    from actions.context import Context
+    from actions.services import Services
+    from config_schema.spec import Options
+
+
+class IfFileSystemUsage(Condition):
+    """Goes on if more of a file system is used than a percentage."""
+
+    time_limit: ClassVar[float] = 60.0
+
+    def __init__(self, options: Options) -> None:
+        super().__init__(options)
+        self._path = required(options, "Path")
+        self._threshold = required(options, "GreaterThan")
+
+    def provision(self, services: Services) -> None:
+        """Take note of the helper threads."""
+        self._helpers = services.helpers
+
+    async def holds(self, context: Context) -> bool:
+        """Whether it is that full.
+
+        Raises:
+            OSError: the path is not there.
+            StepFailed: the threshold is no percentage.
+        """
+        text = self._threshold.expand_text(context)
+        try:
+            threshold = float(text.strip().removesuffix("%"))
+        except ValueError:
+            raise StepFailed(f"GreaterThan: {text!r} is no percentage, such as 90%") from None
+        path = self._path.expand_text(context)
+        return await self._helpers.call(lambda: used_percentage(path)) > threshold
+
+
+def used_percentage(path: str) -> float:
+    """How full the file system of a path is, of what others than root may use; as df has it."""
+    usage = os.statvfs(path)
+    used = usage.f_blocks - usage.f_bfree
+    usable = used + usage.f_bavail
+    return 100 * used / usable if usable else 0.0

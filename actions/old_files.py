@@ -1,0 +1,135 @@
+"""Which files the modules that tidy up may touch.
+
+They leave alone what is no regular file, what some process has open, and journals: of these, a
+pattern that matches one is taken for a mistake, and said after the other files are done.
+Source: AMPS User Guide, Compress Files; Remove Files.
+"""
+
+from __future__ import annotations
+
+import glob
+import os
+import stat
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, ClassVar, Final
+
+from actions.module import Step, StepFailed
+from actions.options import optional, quantity, required
+from config_schema.units import parse_count, parse_interval
+
+if TYPE_CHECKING:
+    from actions.context import Context
+    from actions.services import Services
+    from config_schema.spec import Options
+
+_NANOSECONDS: Final = 1e9
+_JOURNALS: Final = (".journal", ".journal.gz")
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """Which files.
+
+    Attributes:
+        pattern: a shell pattern.
+        age: seconds since their last change, at least.
+        keep: how many of these to leave as they are, the youngest; None for none.
+        count: how many to process at most, the oldest first; None for all.
+    """
+
+    pattern: str
+    age: float
+    keep: int | None
+    count: int | None
+
+
+class OldFiles(Step):
+    """Does something with old files."""
+
+    time_limit: ClassVar[float] = 3600.0
+
+    def __init__(self, options: Options) -> None:
+        super().__init__(options)
+        self._age = required(options, "Age")
+        self._pattern = required(options, "Pattern")
+        self._keep = optional(options, "Keep")
+        self._count = optional(options, "Count")
+
+    def provision(self, services: Services) -> None:
+        """Take note of the helper threads."""
+        self._helpers = services.helpers
+
+    def process(self, path: Path) -> None:
+        """Do it with one file, on a helper thread."""
+        raise NotImplementedError
+
+    async def run(self, context: Context) -> None:
+        """Do it with all files that are meant.
+
+        Raises:
+            StepFailed: some of them could not be processed; the others have been.
+        """
+        keep, count = self._keep, self._count
+        choice = Choice(
+            pattern=self._pattern.expand_text(context),
+            age=quantity("Age", self._age, context, parse_interval) / _NANOSECONDS,
+            keep=None if keep is None else quantity("Keep", keep, context, parse_count),
+            count=None if count is None else quantity("Count", count, context, parse_count),
+        )
+        await self._helpers.call(lambda: tidy_up(choice, self.process))
+
+
+def tidy_up(choice: Choice, process: Callable[[Path], None]) -> None:
+    """Process the files of a choice.
+
+    Raises:
+        StepFailed: some of them could not be processed; the others have been.
+    """
+    found = sorted(map(Path, glob.glob(choice.pattern)))
+    journals = [path for path in found if path.name.endswith(_JOURNALS)]
+    old = _old_files([path for path in found if path not in journals], choice.age)
+    most = len(old) if choice.keep is None else max(len(old) - choice.keep, 0)
+    if choice.count is not None:
+        most = min(most, choice.count)
+    problems = [
+        f"{path} is a journal, which only the journal actions may touch" for path in journals
+    ]
+    for path in old[:most]:
+        try:
+            process(path)
+        except OSError as error:
+            problems.append(f"{path}: {error.strerror or error}")
+    if problems:
+        more = f", and {len(problems) - 1} more" if len(problems) > 1 else ""
+        raise StepFailed(f"{problems[0]}{more}")
+
+
+def _old_files(paths: list[Path], age: float) -> list[Path]:
+    """The files that nobody has touched for some time, or has open, oldest first."""
+    latest = time.time() - age
+    candidates = []
+    for path in paths:
+        try:
+            status = path.lstat()
+        except FileNotFoundError:  # somebody else was quicker
+            continue
+        if stat.S_ISREG(status.st_mode) and status.st_mtime <= latest:
+            candidates.append((status.st_mtime, path, (status.st_dev, status.st_ino)))
+    in_use = _open_files() if candidates else frozenset[tuple[int, int]]()
+    return [path for _, path, identity in sorted(candidates) if identity not in in_use]
+
+
+def _open_files() -> frozenset[tuple[int, int]]:
+    """Device and inode of every file that a process has open, as far as we may look."""
+    found = set()
+    for descriptor in glob.iglob("/proc/[0-9]*/fd/*"):
+        try:
+            status = os.stat(descriptor)
+        except OSError:  # it is closed by now, or belongs to somebody else
+            continue
+        if stat.S_ISREG(status.st_mode):
+            found.add((status.st_dev, status.st_ino))
+    return frozenset(found)

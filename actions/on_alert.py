@@ -1,0 +1,22 @@
+"""amps-action-on-alert: a record has matched a filter for too long, or stopped before that."""
+
+from __future__ import annotations
+
+from actions.context import to_bytes
+from actions.tracking import OnTrackedRecords
+
+
+class OnAlert(OnTrackedRecords):
+    """Runs once for each record, and says in a variable which of the two happened."""
+
+    def timed_out(self) -> dict[str, bytes]:
+        """It matched for too long."""
+        return self._event("TimeoutEvent")
+
+    def stopped(self) -> dict[str, bytes] | None:
+        """It stopped matching in time."""
+        return self._event("OOFEvent")
+
+    def _event(self, option: str) -> dict[str, bytes]:
+        get = self.options.get
+        return {get("EventVariable") or "": to_bytes(get(option) or "")}

@@ -1,0 +1,40 @@
+"""amps-action-on-deliver-message: a client has been sent a message."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from actions.context import to_bytes
+from actions.messages import message_variables
+from actions.module import Trigger
+from actions.subscriptions import watched_topics
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from actions.module import Runnable
+    from actions.services import Services
+    from server.session import Session
+    from server.subscriptions.envelope import Envelope
+
+
+class OnDeliverMessage(Trigger):
+    """Runs for each message that a client is sent: once per client, for all its subscriptions."""
+
+    def provision(self, services: Services, action: Runnable) -> None:
+        """Watch deliveries."""
+
+        def watch(client: Session, topic: str, bodies: Sequence[bytes], envelope: Envelope) -> None:
+            common = {
+                "AMPS_BOOKMARK": b"",
+                "AMPS_CLIENT_NAME": to_bytes(client.client_name),
+                "AMPS_CORRELATION_ID": to_bytes(envelope.correlation_id or ""),
+            }
+            for body in bodies:
+                action.post(message_variables(topic, body) | common)
+
+        services.engine.hooks.watch_deliveries(
+            self.options.get("MessageType") or "",
+            watched_topics(self.options, services),
+            watch,
+        )

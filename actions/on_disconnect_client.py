@@ -1,0 +1,10 @@
+"""amps-action-on-disconnect-client: a client has gone."""
+
+from actions.clients import OnClient
+
+
+class OnDisconnectClient(OnClient):
+    """Runs when a client disconnects."""
+
+    event = "disconnect"
+    tells_user = True

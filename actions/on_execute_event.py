@@ -1,0 +1,19 @@
+"""amps-action-on-execute-event: another action has raised an event."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from actions.module import Trigger
+
+if TYPE_CHECKING:
+    from actions.module import Runnable
+    from actions.services import Services
+
+
+class OnExecuteEvent(Trigger):
+    """Runs when the event is raised, with the variables of the action that raises it."""
+
+    def provision(self, services: Services, action: Runnable) -> None:
+        """Listen for the event."""
+        services.listeners.setdefault(self.options.get("Event") or "", []).append(action)

@@ -1,0 +1,46 @@
+"""amps-action-on-file-change: a file has been written, made or removed.
+
+AMPS has no such module. It is for files that something outside the server brings: a new list of
+instruments, a certificate, the configuration itself.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from actions.context import to_bytes
+from actions.module import Trigger
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from actions.module import Runnable
+    from actions.services import Services
+    from config_schema.spec import Options
+
+
+class OnFileChange(Trigger):
+    """Runs when the content of a file has changed, also if it was not there before or is not now.
+
+    Several changes that follow each other closely count as one.
+    """
+
+    def __init__(self, options: Options) -> None:
+        super().__init__(options)
+        self._stop: Callable[[], None] | None = None
+
+    def provision(self, services: Services, action: Runnable) -> None:
+        """Watch the file."""
+        path = self.options.get("Path") or ""
+        self._stop = services.files.watch(
+            Path(path),
+            lambda change: action.post(
+                {"AMPS_FILE_PATH": to_bytes(path), "AMPS_FILE_CHANGE": to_bytes(change)}
+            ),
+        )
+
+    def close(self) -> None:
+        """Watch no more."""
+        if self._stop is not None:
+            self._stop()

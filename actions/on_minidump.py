@@ -1,0 +1,19 @@
+"""amps-action-on-minidump: a minidump has been written."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from actions.module import Trigger
+
+if TYPE_CHECKING:
+    from actions.module import Runnable
+    from actions.services import Services
+
+
+class OnMinidump(Trigger):
+    """Runs when a minidump has been written."""
+
+    def provision(self, services: Services, action: Runnable) -> None:
+        """Listen for it."""
+        services.minidump_listeners.append(action)

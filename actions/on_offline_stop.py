@@ -1,0 +1,9 @@
+"""amps-action-on-offline-stop: a slow client has read what went to disk."""
+
+from actions.clients import OnClient
+
+
+class OnOfflineStop(OnClient):
+    """Runs when a slow client has caught up."""
+
+    event = "offline_stop"

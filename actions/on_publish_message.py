@@ -1,0 +1,80 @@
+"""amps-action-on-publish-message: a message has been published.
+
+This is a subscription from inside the server, with a filter and options like any other.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from actions.context import to_bytes
+from actions.messages import message_variables
+from actions.module import ProvisionFailed, Trigger
+from server.commands.refusal import CommandRefused
+from server.internal_client import InternalClient
+from server.subscriptions.envelope import iso_timestamp
+
+if TYPE_CHECKING:
+    from actions.module import Runnable
+    from actions.services import Services
+    from config_schema.spec import Options
+    from server.subscriptions.envelope import Envelope
+    from server.subscriptions.record_delivery import RecordMessage
+    from server.subscriptions.subscription import Subscription
+
+
+class OnPublishMessage(Trigger):
+    """Runs for each message published to a topic.
+
+    Messages from other instances do not exist yet, so that MessageSource `replicated` stands for
+    none at all.
+    """
+
+    def __init__(self, options: Options) -> None:
+        super().__init__(options)
+        self._client: InternalClient | None = None
+        self._subscription: Subscription | None = None
+
+    def provision(self, services: Services, action: Runnable) -> None:
+        """Subscribe."""
+        if (self.options.get("MessageSource") or "all").strip().lower() == "replicated":
+            return
+
+        get = self.options.get
+        self._client = InternalClient(services.engine, action.title, get("MessageType") or "")
+        try:
+            self._subscription = self._client.subscribe(
+                get("Topic") or "", _Publishes(action), get("Filter"), get("Options")
+            )
+        except CommandRefused as refusal:
+            raise ProvisionFailed(str(refusal)) from None
+
+    def close(self) -> None:
+        """Unsubscribe."""
+        if self._client is not None and self._subscription is not None:
+            self._client.unsubscribe(self._subscription)
+
+
+class _Publishes:
+    """Takes messages for an action; see `Sink`."""
+
+    def __init__(self, action: Runnable) -> None:
+        self._action = action
+
+    def take(self, topic: str, body: bytes, envelope: Envelope) -> None:
+        """A message was published."""
+        self._action.post(
+            message_variables(topic, body)
+            | {
+                "AMPS_BOOKMARK": b"",
+                "AMPS_TIMESTAMP": to_bytes(iso_timestamp(envelope.received)),
+                "AMPS_CLIENT_NAME": to_bytes(envelope.client_name),
+            }
+        )
+
+    def take_record(self, topic: str, body: bytes, message: RecordMessage) -> None:
+        """A message was published to a topic with records."""
+        self.take(topic, body, message.envelope)
+
+    def take_leaving(self, topic: str, body: bytes, message: RecordMessage) -> None:
+        """A record matches no more, which is no publish."""

@@ -1,0 +1,29 @@
+"""amps-action-on-signal: the process has received a signal."""
+
+from __future__ import annotations
+
+import signal
+from typing import TYPE_CHECKING
+
+from actions.module import ProvisionFailed, Trigger
+
+if TYPE_CHECKING:
+    from actions.module import Runnable
+    from actions.services import Services
+
+
+class OnSignal(Trigger):
+    """Runs when the process receives a signal."""
+
+    def provision(self, services: Services, action: Runnable) -> None:
+        """Handle the signal."""
+        number = signal_of(self.options.get("Signal") or "")
+        try:
+            services.signals.handle(number, lambda: action.post({}, f"signal {number.name}"))
+        except (OSError, RuntimeError, ValueError) as error:
+            raise ProvisionFailed(f"{number.name} cannot be handled: {error}") from None
+
+
+def signal_of(name: str) -> signal.Signals:
+    """The signal of a name that the configuration check has accepted."""
+    return signal.Signals[name.strip().upper()]

@@ -1,0 +1,20 @@
+"""amps-action-on-sow-delete-message: a record has been deleted."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from actions.records import OnRecords, leaving_variables
+from server.subscriptions.record_delivery import DELETED
+
+if TYPE_CHECKING:
+    from server.subscriptions.record_delivery import RecordMessage
+
+
+class OnSowDeleteMessage(OnRecords):
+    """Runs for each record that is deleted from a topic."""
+
+    def take_leaving(self, topic: str, body: bytes, message: RecordMessage) -> None:
+        """Run, if the record was deleted."""
+        if message.reason == DELETED:
+            self.action.post(leaving_variables(topic, body, message))

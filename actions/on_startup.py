@@ -1,0 +1,20 @@
+"""amps-action-on-startup: the last step of starting."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING
+
+from actions.module import Trigger
+
+if TYPE_CHECKING:
+    from actions.module import Runnable
+    from actions.services import Services
+
+
+class OnStartup(Trigger):
+    """Runs when everything else has started."""
+
+    def provision(self, services: Services, action: Runnable) -> None:
+        """Take a place among the actions to run then."""
+        services.at_startup.append(partial(action.perform, {}))

@@ -1,0 +1,78 @@
+"""What triggers on records have in common: a subscription from inside that follows their focus."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from actions.messages import message_variables
+from actions.module import ProvisionFailed, Trigger
+from config_schema.regex import matches
+from server.commands.refusal import CommandRefused
+from server.internal_client import InternalClient
+from server.topics.names import select_topics
+
+if TYPE_CHECKING:
+    from actions.module import Runnable
+    from actions.services import Services
+    from config_schema.spec import Options
+    from server.subscriptions.envelope import Envelope
+    from server.subscriptions.record_delivery import RecordMessage
+    from server.subscriptions.subscription import Subscription
+
+
+class OnRecords(Trigger):
+    """Runs when something becomes of records; subclasses say of what they want to hear."""
+
+    def __init__(self, options: Options) -> None:
+        super().__init__(options)
+        self._subscriptions: list[tuple[InternalClient, Subscription]] = []
+
+    def provision(self, services: Services, action: Runnable) -> None:
+        """Subscribe to the topics, as far as there are any with records."""
+        self.services = services
+        self.action = action
+        literal = not services.engine.settings.regex_topics
+        topic = self.options.get("Topic") or ""
+        selector = select_topics(topic, literal=literal)
+        found = [
+            name for name in self.message_types() if services.engine.stores.select(name, selector)
+        ]
+        if not found:
+            services.engine.log.emit("29-0110", action=action.title, topic=topic)
+        for name in found:
+            client = InternalClient(services.engine, action.title, name)
+            try:
+                subscription = client.subscribe(topic, self, self.options.get("Filter"), "oof")
+            except CommandRefused as refusal:
+                raise ProvisionFailed(str(refusal)) from None
+            self._subscriptions.append((client, subscription))
+
+    def message_types(self) -> list[str]:
+        """The message types of the topics."""
+        return [self.options.get("MessageType") or ""]
+
+    def close(self) -> None:
+        """Unsubscribe."""
+        for client, subscription in self._subscriptions:
+            client.unsubscribe(subscription)
+        self._subscriptions.clear()
+
+    def take(self, topic: str, body: bytes, envelope: Envelope) -> None:
+        """A message of a topic without records, of which a pattern may match some."""
+
+    def take_record(self, topic: str, body: bytes, message: RecordMessage) -> None:
+        """A record matches, newly or still."""
+
+    def take_leaving(self, topic: str, body: bytes, message: RecordMessage) -> None:
+        """A record matches no more."""
+
+
+def matching_types(pattern: str, services: Services) -> list[str]:
+    """The message types that a regular expression matches."""
+    return [name for name in services.engine.settings.message_types if matches(pattern, name)]
+
+
+def leaving_variables(topic: str, body: bytes, message: RecordMessage) -> dict[str, bytes]:
+    """The variables that hold a record that is gone."""
+    correlation_id = message.correlation_id.encode("utf-8", "surrogateescape")
+    return message_variables(topic, body) | {"AMPS_CORRELATION_ID": correlation_id}

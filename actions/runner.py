@@ -1,0 +1,117 @@
+"""The actions of one instance, from construction to close."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Final
+
+from actions.action import Action, Part
+from actions.defaults import default_actions
+from actions.module import Condition, ProvisionFailed, Step, Trigger
+from actions.registry import CONDITIONS, STEPS, TRIGGERS
+
+if TYPE_CHECKING:
+    from actions.services import Services
+    from config_schema.problems import Location
+    from config_schema.spec import ActionSpec, ActionStep, InstanceSpec, ModuleUse
+
+_SETTLE_SECONDS: Final = 5.0
+"""How long a stopping instance waits for runs that have begun or are in a queue."""
+
+
+class ActionError(Exception):
+    """An action cannot be provisioned. The text says which, where and why."""
+
+
+class Actions:
+    """The actions of one instance.
+
+    Args:
+        spec: the instance's description.
+        services: what actions may use.
+    """
+
+    def __init__(self, spec: InstanceSpec, services: Services) -> None:
+        self._services = services
+        self._actions: list[Action] = []
+        self._triggers: list[tuple[Trigger, Action, Location]] = []
+        self._parts: list[Part] = []
+        for action in (*spec.actions, *default_actions(spec.actions, spec.location)):
+            self._add(action)
+
+    def provision(self) -> None:
+        """Give modules what they need; from now on events make actions run.
+
+        Raises:
+            ActionError: a module cannot be used as configured.
+        """
+        for part in self._parts:
+            try:
+                part.module.provision(self._services)
+            except ProvisionFailed as error:
+                raise ActionError(f"{part.location}: {part.name}: {error}") from None
+        for trigger, action, location in self._triggers:
+            try:
+                trigger.provision(self._services, action)
+            except ProvisionFailed as error:
+                raise ActionError(f"{location}: {action.title}: {error}") from None
+
+    async def start(self) -> None:
+        """The instance has started: run what is to run then, and let schedules begin."""
+        for trigger, _, _ in self._triggers:
+            trigger.start()
+        for run in self._services.at_startup:
+            await run()
+
+    async def begin_shutdown(self) -> None:
+        """The instance is about to stop: run what is to run then."""
+        for run in self._services.at_shutdown:
+            await run()
+
+    async def close(self) -> None:
+        """Take no more events, finish what can be finished soon, and drop the rest."""
+        for trigger, _, _ in self._triggers:
+            trigger.close()
+        busy = [asyncio.ensure_future(action.settle()) for action in self._actions]
+        if busy:
+            await asyncio.wait(busy, timeout=_SETTLE_SECONDS)
+        for action in self._actions:
+            action.close()
+        self._services.helpers.close()
+
+    def _add(self, spec: ActionSpec) -> None:
+        uses = [use for use in spec.triggers if use.module in TRIGGERS]
+        parts = self._make_parts(spec.steps)
+        if not uses or not parts:
+            return
+        action = Action(_title(spec.triggers), parts, self._services)
+        self._actions.append(action)
+        self._parts += parts
+        self._triggers += [
+            (TRIGGERS[use.module](use.options), action, use.location) for use in uses
+        ]
+
+    def _make_parts(self, steps: Sequence[ActionStep]) -> list[Part]:
+        """The steps up to one that does not exist yet."""
+        parts = []
+        for step in steps:
+            module = _make(step)
+            if module is None:
+                self._services.engine.log.emit(
+                    "29-0109", module=step.use.module, location=step.use.location
+                )
+                break
+            parts.append(Part(step.use.module, module, step.use.location))
+        return parts
+
+
+def _make(step: ActionStep) -> Step | Condition | None:
+    use = step.use
+    if step.kind == "if":
+        return CONDITIONS[use.module](use.options) if use.module in CONDITIONS else None
+    return STEPS[use.module](use.options) if use.module in STEPS else None
+
+
+def _title(triggers: Sequence[ModuleUse]) -> str:
+    return ", ".join(trigger.module for trigger in triggers)

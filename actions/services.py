@@ -1,0 +1,111 @@
+"""What action modules may use of the instance that they run in."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+from collections import Counter
+from collections.abc import Awaitable, Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, Protocol, TypeVar
+
+if TYPE_CHECKING:
+    from actions.context import Context
+    from actions.module import Runnable
+    from server.engine import Engine
+    from server.file_watch import FileWatch
+
+_Result = TypeVar("_Result")
+
+_HELPER_THREADS: Final = 8
+"""How many steps can wait for the operating system at a time."""
+
+
+class Transports(Protocol):
+    """The transports of the instance."""
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Those that can be opened and closed."""
+
+    async def enable(self, name: str) -> None:
+        """Open one, if it is not open."""
+
+    async def disable(self, name: str) -> None:
+        """Close one and disconnect its clients, if it is open."""
+
+
+class Helpers:
+    """Threads for what would keep the engine's thread waiting."""
+
+    def __init__(self) -> None:
+        self._threads = ThreadPoolExecutor(_HELPER_THREADS, "action")
+
+    async def call(self, function: Callable[[], _Result]) -> _Result:
+        """Call a function that waits, on a thread of its own."""
+        return await asyncio.get_running_loop().run_in_executor(self._threads, function)
+
+    def close(self) -> None:
+        """Begin nothing more."""
+        self._threads.shutdown(wait=False, cancel_futures=True)
+
+
+class Signals:
+    """Who handles which signal of the process."""
+
+    def __init__(self) -> None:
+        self._handlers: dict[signal.Signals, list[Callable[[], None]]] = {}
+
+    def handle(self, number: signal.Signals, handler: Callable[[], None]) -> None:
+        """Call a handler when the signal comes.
+
+        Raises:
+            OSError: the process cannot react to this signal.
+        """
+        handlers = self._handlers.setdefault(number, [])
+        handlers.append(handler)
+        if len(handlers) == 1:
+            asyncio.get_running_loop().add_signal_handler(number, self._receive, number)
+
+    def _receive(self, number: signal.Signals) -> None:
+        for handler in self._handlers[number]:
+            handler()
+
+
+@dataclass(slots=True)
+class Services:
+    """What there is.
+
+    Attributes:
+        engine: sessions and topics, the log and the clock.
+        transports: the transports.
+        stop: stops the instance; takes who asked for it.
+        rotate_logs: lets log files go on in their next file.
+        write_minidump: writes a minidump and gives its path; waits for the disk.
+        files: tells of changes to files.
+        helpers: threads for what waits.
+        signals: signals of the process.
+        counters: the counters of amps-action-do-increment-counter.
+        listeners: the actions that run on an event that an action raises, by its name.
+        minidump_listeners: the actions that run when a minidump has been written.
+        at_startup: what to run as the last step of starting, in order.
+        at_shutdown: what to run as the first step of stopping, in order.
+        running: the run that is publishing or raising an event right now.
+    """
+
+    engine: Engine
+    transports: Transports
+    stop: Callable[[str], None]
+    rotate_logs: Callable[[], None]
+    write_minidump: Callable[[], Path]
+    files: FileWatch
+    helpers: Helpers = field(default_factory=Helpers)
+    signals: Signals = field(default_factory=Signals)
+    counters: Counter[str] = field(default_factory=Counter)
+    listeners: dict[str, list[Runnable]] = field(default_factory=dict)
+    minidump_listeners: list[Runnable] = field(default_factory=list)
+    at_startup: list[Callable[[], Awaitable[None]]] = field(default_factory=list)
+    at_shutdown: list[Callable[[], Awaitable[None]]] = field(default_factory=list)
+    running: Context | None = None

@@ -1,0 +1,62 @@
+"""What the triggers on subscriptions have in common."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, ClassVar
+
+from actions.context import to_bytes
+from actions.module import ProvisionFailed, Trigger
+from server.topics.names import TopicError, TopicSelector, select_topics
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from actions.module import Runnable
+    from actions.services import Services
+    from config_schema.spec import Options
+    from server.session import Session
+
+
+class OnSubscription(Trigger):
+    """Runs when a client begins or ends a subscription.
+
+    Attributes:
+        events: what counts.
+    """
+
+    events: ClassVar[tuple[str, ...]]
+
+    def provision(self, services: Services, action: Runnable) -> None:
+        """Listen for the events."""
+        topics = watched_topics(self.options, services)
+        message_type = self.options.get("MessageType")
+
+        def watch(client: Session, details: Mapping[str, str | None]) -> None:
+            topic = details["topic"] or ""
+            if client.message_type == message_type and (
+                topic == topics.text or topics.matches(topic)
+            ):
+                action.post(
+                    {
+                        "AMPS_TOPIC": to_bytes(topic),
+                        "AMPS_CLIENT_NAME": to_bytes(client.client_name),
+                        "AMPS_OPTIONS": to_bytes(details.get("options") or ""),
+                        "AMPS_FILTER": to_bytes(details.get("filter") or ""),
+                    }
+                )
+
+        for event in self.events:
+            services.engine.hooks.watch_clients(event, watch)
+
+
+def watched_topics(options: Options, services: Services) -> TopicSelector:
+    """The topics that the option Topic stands for.
+
+    Raises:
+        ProvisionFailed: it is no valid regular expression.
+    """
+    literal = not services.engine.settings.regex_topics
+    try:
+        return select_topics(options.get("Topic") or "", literal=literal)
+    except TopicError as error:
+        raise ProvisionFailed(str(error)) from None

@@ -1,0 +1,51 @@
+"""What the modules that open and close transports have in common."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, ClassVar
+
+from actions.module import Step, StepFailed
+from actions.options import optional
+from server.transports.listener import TransportError
+
+if TYPE_CHECKING:
+    from actions.context import Context
+    from actions.services import Services, Transports
+    from config_schema.spec import Options
+
+
+class SwitchTransport(Step):
+    """Switches one transport, or all of them."""
+
+    time_limit: ClassVar[float] = 60.0
+
+    def __init__(self, options: Options) -> None:
+        super().__init__(options)
+        self._transport = optional(options, "Transport")
+
+    def provision(self, services: Services) -> None:
+        """Take note of the transports."""
+        self._transports = services.transports
+
+    async def switch(self, transports: Transports, name: str) -> None:
+        """Switch one transport.
+
+        Raises:
+            TransportError: there is none of this name, or it cannot be switched.
+        """
+        raise NotImplementedError
+
+    async def run(self, context: Context) -> None:
+        """Switch the transports that are meant.
+
+        Raises:
+            StepFailed: one of them does not exist or cannot be switched.
+        """
+        names: tuple[str, ...] = self._transports.names
+        if self._transport is not None:
+            names = (self._transport.expand_text(context),)
+        for name in names:
+            try:
+                await self.switch(self._transports, name)
+            except TransportError as error:
+                raise StepFailed(str(error)) from None

@@ -1,0 +1,79 @@
+"""What happens in the engine, for those inside the server who act on it: the actions.
+
+One narrow object that the engine calls and that knows nothing of who listens. Nothing here is on
+the way of a message: what clients do is told by name of the event, and whoever watches deliveries
+is built into the deliveries of the topics concerned, when these are prepared.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from server.session import Session
+    from server.subscriptions.envelope import Envelope
+    from server.topics.names import TopicSelector
+
+ClientWatcher = Callable[["Session", Mapping[str, str | None]], None]
+"""Takes the client, and details of the event by their names in /AMPS/ClientStatus."""
+
+
+class DeliveryWatcher(Protocol):
+    """Told of messages that have been delivered to a client."""
+
+    def __call__(
+        self, client: Session, topic: str, bodies: Sequence[bytes], envelope: Envelope, /
+    ) -> None:
+        """Take note of deliveries.
+
+        Args:
+            client: to whom.
+            topic: of which topic.
+            bodies: the messages, as they were published.
+            envelope: what they have in common.
+        """
+
+
+@dataclass(frozen=True, slots=True)
+class _DeliveryWatch:
+    message_type: str
+    topics: TopicSelector
+    watcher: DeliveryWatcher
+
+
+class Hooks:
+    """Who watches what. Watchers are added before the first connection, and stay."""
+
+    def __init__(self) -> None:
+        self._clients: dict[str, list[ClientWatcher]] = {}
+        self._deliveries: list[_DeliveryWatch] = []
+
+    def watch_clients(self, event: str, watcher: ClientWatcher) -> None:
+        """Tell a watcher whenever a client does something.
+
+        Args:
+            event: an event of /AMPS/ClientStatus, or `offline_start` or `offline_stop`.
+            watcher: is told.
+        """
+        self._clients.setdefault(event, []).append(watcher)
+
+    def tell(self, event: str, session: Session, details: Mapping[str, str | None]) -> None:
+        """Tell whoever watches that a client has done something."""
+        for watcher in self._clients.get(event, ()):
+            watcher(session, details)
+
+    def watch_deliveries(
+        self, message_type: str, topics: TopicSelector, watcher: DeliveryWatcher
+    ) -> None:
+        """Tell a watcher of everything that clients are sent from some topics."""
+        self._deliveries.append(_DeliveryWatch(message_type, topics, watcher))
+
+    def delivery_watchers(self, message_type: str, topic: str) -> list[DeliveryWatcher]:
+        """Who watches the deliveries of a topic."""
+        return [
+            watch.watcher
+            for watch in self._deliveries
+            if watch.message_type == message_type and watch.topics.matches(topic)
+        ]

@@ -1,0 +1,165 @@
+"""A client inside the server: publishes and subscribes like any other, but has no connection.
+
+It is not listed among the sessions, nobody is told of what it does, it is asked for no user, and it
+may do everything. What it publishes takes the same way as any client's publish.
+Source: AMPS User Guide, Publish Message; On Message Published to AMPS.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from server.commands.dispatch import AFTER_LOGON
+from server.commands.options import check_query_options, read_presentation, split_options
+from server.commands.query_terms import read_query_terms
+from server.commands.refusal import CommandRefused
+from server.commands.selection import read_topic, records_of
+from server.commands.subscribe import prepare
+from server.message_types.base import BodyError
+from server.security.authentication import make_authenticator
+from server.security.entitlement import Permission, make_entitlement
+from server.session import Entrance, Link, Session
+from server.sow.keys import KeyRefusedError
+from server.sow.query import QuerySpec
+from server.sow.records import to_nanoseconds
+from server.sow.topic import SowTopic
+from server.wire.framing import FrameReader
+from server.wire.header import Header
+
+if TYPE_CHECKING:
+    from server.engine import Engine
+    from server.sow.query import Query
+    from server.subscriptions.presentation import Presentation
+    from server.subscriptions.sink import Sink
+    from server.subscriptions.subscription import Subscription
+
+
+class InternalClient:
+    """A client inside the server.
+
+    Args:
+        engine: the engine.
+        name: its client name.
+        message_type: what it speaks.
+    """
+
+    def __init__(self, engine: Engine, name: str, message_type: str) -> None:
+        entrance = Entrance(
+            transport="",
+            message_type=message_type,
+            authenticator=make_authenticator(None),
+            entitlement=make_entitlement(None),
+        )
+        link = Link("", send=lambda _: None, hang_up=lambda: None)
+        number = engine.number_internal_client()
+        self._session = Session(engine, number, entrance, name, link, FrameReader())
+        self._session.log_on(name, message_type)
+        self._engine = engine
+
+    def publish(self, topic: str, body: bytes, command: str = "publish") -> None:
+        """Publish a message.
+
+        Args:
+            topic: where.
+            body: what.
+            command: `publish` or `delta_publish`.
+
+        Raises:
+            CommandRefused: the topic cannot be published to.
+        """
+        self._session.last_heard = self._engine.clock.now()
+        AFTER_LOGON[command](self._session, Header(command=command, topic=topic), body)
+
+    def delete_records(self, topic: str, filter_text: str) -> None:
+        """Delete the records of a topic, or of all that a regular expression matches.
+
+        Raises:
+            CommandRefused: the topic keeps no records, or the filter cannot be used.
+        """
+        self._session.last_heard = self._engine.clock.now()
+        header = Header(command="sow_delete", topic=topic, short_filter=filter_text)
+        AFTER_LOGON[header.command](self._session, header, b"")
+
+    def has_record_of(self, topic: str, body: bytes) -> bool:
+        """Whether there is a record that a publish of a message would update."""
+        sow = self._engine.stores.find(self._session.message_type, topic)
+        try:
+            return isinstance(sow, SowTopic) and bool(sow.find_body(body, topic))
+        except (BodyError, KeyRefusedError):
+            return False
+
+    def first_record(
+        self, topic: str, filter_text: str, order_by: str | None, options: str | None
+    ) -> Iterator[bytes | None]:
+        """Look for the first record that a query finds.
+
+        Returns:
+            The record's body in the form that the options ask for, once it is found; before that,
+            None after each slice of work.
+
+        Raises:
+            CommandRefused: something about the query cannot be.
+        """
+        session = self._session
+        header = Header(
+            command="sow",
+            topic=topic,
+            short_filter=filter_text,
+            order_by=order_by,
+            short_options=options,
+        )
+        chosen = split_options(options or "")
+        check_query_options(header, chosen)
+        presentation = read_presentation(chosen, session)
+        terms = read_query_terms(session, header, chosen)
+        selector = read_topic(session, header, chosen)
+        topics = records_of(session, Permission.READ_TOPIC, selector)
+        if not topics and not selector.is_regex:
+            raise CommandRefused("invalid topic", f"topic {topic!r} keeps no records")
+        now = to_nanoseconds(self._engine.clock.now())
+        spec = QuerySpec(filter=terms.filter, order_by=terms.order_by, top_n=1)
+        queries = [
+            selected.keeper.query(replace(spec, topics=selected.names), now) for selected in topics
+        ]
+        return _first(queries, presentation)
+
+    def subscribe(
+        self, topic: str, sink: Sink, filter_text: str | None, options: str | None
+    ) -> Subscription:
+        """Subscribe; a client of this kind has one subscription at most.
+
+        Args:
+            topic: a topic or a regular expression over topics.
+            sink: takes the messages.
+            filter_text: what messages must match.
+            options: options of the command.
+
+        Raises:
+            CommandRefused: something about the subscription cannot be.
+        """
+        header = Header(
+            command="subscribe", topic=topic, short_filter=filter_text, short_options=options
+        )
+        chosen = split_options(options or "")
+        subscription = prepare(self._session, header, chosen, sink=sink)
+        self._session.place(subscription)
+        return subscription
+
+    def unsubscribe(self, subscription: Subscription) -> None:
+        """End a subscription."""
+        self._session.remove_subscription(subscription.sub_id)
+
+
+def _first(queries: Sequence[Query], presentation: Presentation) -> Iterator[bytes | None]:
+    try:
+        for query in queries:
+            for records in query:
+                if records:
+                    yield presentation.finish(presentation.cut(records[0].body))
+                    return
+                yield None
+    finally:
+        for query in queries:
+            query.close()

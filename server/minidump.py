@@ -1,0 +1,75 @@
+"""Minidumps: what a process is doing, as a text for whoever looks for the cause of a problem.
+
+A minidump holds the stack of every thread and counts of what is there; no message is in it.
+Source: AMPS User Guide, Create Minidump; Instance-Level Configuration (MiniDumpDirectory).
+"""
+
+from __future__ import annotations
+
+import gc
+import os
+import resource
+import sys
+import threading
+import time
+import traceback
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Final
+
+from config_schema.version import AMPS_VERSION, VERSION
+
+_MOST_TYPES_SHOWN: Final = 40
+
+
+def write_minidump(
+    directory: str | None, mask: int, instance: str, state: Mapping[str, int]
+) -> Path:
+    """Write a minidump.
+
+    Args:
+        directory: where; the working directory if None.
+        mask: the permissions of the file.
+        instance: the instance's name, for the name of the file.
+        state: counts of what the instance has.
+
+    Returns:
+        The file.
+
+    Raises:
+        OSError: it cannot be written.
+    """
+    now = datetime.now(UTC)
+    safe = "".join(one if one.isalnum() or one in "-_." else "_" for one in instance)
+    name = f"minidump-{safe}-{now:%Y%m%dT%H%M%S.%fZ}-{os.getpid()}.txt"
+    path = Path(directory or ".").absolute() / name
+    text = "\n".join(_lines(now, instance, state))
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mask)
+    with open(descriptor, "w", encoding="utf-8", errors="backslashreplace") as file:
+        os.fchmod(descriptor, mask)  # whatever the umask is
+        file.write(text)
+    return path
+
+
+def _lines(now: datetime, instance: str, state: Mapping[str, int]) -> Iterator[str]:
+    usage = resource.getrusage(resource.RUSAGE_SELF)
+    yield f"Amperage {VERSION} (AMPS {AMPS_VERSION}), instance {instance}"
+    yield f"time {now:%Y-%m-%dT%H:%M:%S.%fZ}, process {os.getpid()}, Python {sys.version}"
+    yield f"processor seconds {usage.ru_utime:.3f} user, {usage.ru_stime:.3f} system"
+    yield f"largest resident size {usage.ru_maxrss} KiB, monotonic clock {time.monotonic():.3f}"
+    yield from _table("state", state.items())
+    names = {thread.ident: thread.name for thread in threading.enumerate()}
+    for ident, frame in sys._current_frames().items():  # noqa: SLF001 - the documented way
+        yield f"\nthread {ident} ({names.get(ident, 'unknown')}), outermost call first"
+        yield from (line.rstrip() for line in traceback.format_stack(frame))
+    for number, counts in enumerate(gc.get_stats()):
+        yield from _table(f"garbage collection, generation {number}", counts.items())
+    kinds = Counter(type(thing).__qualname__ for thing in gc.get_objects())
+    yield from _table("objects that the collector tracks", kinds.most_common(_MOST_TYPES_SHOWN))
+
+
+def _table(title: str, rows: Iterable[tuple[str, int]]) -> Iterator[str]:
+    yield f"\n{title}"
+    yield from (f"  {name:40} {count:>14,}" for name, count in rows)

@@ -1,0 +1,156 @@
+"""Messages for those inside the server: clients of its own, and whoever watches deliveries.
+
+They stand where others have their connection: a message takes the same way to them, through the
+same filters, select lists and conflation.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from server.hooks import DeliveryWatcher
+    from server.session import Session
+    from server.subscriptions.delivery import Delivery
+    from server.subscriptions.envelope import Envelope
+    from server.subscriptions.presentation import Presentation
+    from server.subscriptions.record_delivery import RecordFramer, RecordMessage
+
+
+class Sink(Protocol):
+    """Takes the messages of a subscription."""
+
+    def take(self, topic: str, body: bytes, envelope: Envelope) -> None:
+        """Take a message of a topic without records.
+
+        Args:
+            topic: the topic's name.
+            body: the message.
+            envelope: where it comes from.
+        """
+
+    def take_record(self, topic: str, body: bytes, message: RecordMessage) -> None:
+        """Take a message about a record.
+
+        Args:
+            topic: the topic's name.
+            body: its new state, or what is different.
+            message: what became of the record.
+        """
+
+    def take_leaving(self, topic: str, body: bytes, message: RecordMessage) -> None:
+        """Take note that a record matches no more, of a subscription that asked for that.
+
+        Args:
+            topic: the topic's name.
+            body: its new state; of one that is gone, its last.
+            message: what became of the record.
+        """
+
+
+class SinkDelivery:
+    """Hands messages of a topic without records to a sink.
+
+    Args:
+        sink: takes them.
+        topic: the topic's name.
+        presentation: the form in which they are wanted.
+    """
+
+    __slots__ = ("_presentation", "_sink", "_topic")
+
+    def __init__(self, sink: Sink, topic: str, presentation: Presentation) -> None:
+        self._sink = sink
+        self._topic = topic
+        self._presentation = presentation
+
+    def deliver(self, bodies: Sequence[bytes], envelope: Envelope) -> None:
+        """Hand messages over."""
+        for body in self._presentation.present(bodies):
+            self._sink.take(self._topic, body, envelope)
+
+
+class SinkFramer:
+    """Hands messages about records to a sink.
+
+    Args:
+        sink: takes them.
+        topic: the topic's name.
+        presentation: the form in which they are wanted.
+        leaves: whether the records match no more.
+    """
+
+    __slots__ = ("_take", "_topic", "presentation")
+
+    def __init__(self, sink: Sink, topic: str, presentation: Presentation, *, leaves: bool) -> None:
+        self._take = sink.take_leaving if leaves else sink.take_record
+        self._topic = topic
+        self.presentation = presentation
+
+    def write(self, message: RecordMessage, body: bytes, received: Envelope | None = None) -> None:  # noqa: ARG002 - see `RecordFramer.write`
+        """Hand a message over."""
+        self._take(self._topic, self.presentation.finish(body), message)
+
+
+class WatchedDelivery:
+    """A delivery that somebody inside the server is told of.
+
+    Args:
+        delivery: delivers the messages.
+        watchers: are told.
+        client: to whom the messages go.
+        topic: the topic's name.
+    """
+
+    __slots__ = ("_client", "_delivery", "_topic", "_watchers")
+
+    def __init__(
+        self,
+        delivery: Delivery,
+        watchers: Sequence[DeliveryWatcher],
+        client: Session,
+        topic: str,
+    ) -> None:
+        self._delivery = delivery
+        self._watchers = watchers
+        self._client = client
+        self._topic = topic
+
+    def deliver(self, bodies: Sequence[bytes], envelope: Envelope) -> None:
+        """Deliver, and tell."""
+        self._delivery.deliver(bodies, envelope)
+        for watcher in self._watchers:
+            watcher(self._client, self._topic, bodies, envelope)
+
+
+class WatchedFramer:
+    """A framer of messages about records that somebody inside the server is told of.
+
+    Args:
+        framer: sends the messages.
+        watchers: are told.
+        client: to whom the messages go.
+        topic: the topic's name.
+    """
+
+    __slots__ = ("_client", "_framer", "_topic", "_watchers", "presentation")
+
+    def __init__(
+        self,
+        framer: RecordFramer,
+        watchers: Sequence[DeliveryWatcher],
+        client: Session,
+        topic: str,
+    ) -> None:
+        self.presentation = framer.presentation
+        self._framer = framer
+        self._watchers = watchers
+        self._client = client
+        self._topic = topic
+
+    def write(self, message: RecordMessage, body: bytes, received: Envelope | None = None) -> None:
+        """Send a message, and tell."""
+        self._framer.write(message, body, received)
+        for watcher in self._watchers:
+            watcher(self._client, self._topic, (body,), message.envelope)

@@ -1,0 +1,158 @@
+"""A value is data, whatever is in it: it cannot change a command, and not a condition."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from actions.context import Context, Template, to_bytes
+from actions.do_execute_system import shell_command
+from actions.expressions import ExpressionTemplate
+from actions.module import StepFailed
+from server.expressions import Kind, parse
+from server.expressions.compile_message import compile_filter
+from tests.actions.support import Bench
+
+HOSTILE = [
+    "; touch pwned",
+    "$(touch pwned)",
+    "`touch pwned`",
+    "' ; touch pwned ; '",
+    '" ; touch pwned ; "',
+    "\\' ; touch pwned",
+    "&& touch pwned",
+    "| touch pwned",
+    "> pwned",
+    "\n touch pwned\n",
+    "${IFS}touch${IFS}pwned",
+    "* ? [a-z] ~ $HOME",
+    "-n",
+    "\\",
+    "'",
+    '"',
+    "\udcff\udcfe",
+    "",
+]
+
+COMMANDS = [
+    "printf %s {{X}}",
+    'printf %s "{{X}}"',
+    "printf %s '{{X}}'",
+    "printf '%s' <<<'' 2>/dev/null {{X}} || printf %s {{X}}",
+    'x={{X}}; printf %s "$x"',
+    'printf %s "`printf %s "{{X}}"; printf .`" | sed \'$s/[.]$//\'',
+]
+
+
+def run(command: str, value: str, directory: Path) -> bytes:
+    text, names = shell_command(Template(command))
+    environment = {name.encode(): to_bytes(value) for name in names}
+    environment[b"PATH"] = b"/usr/bin:/bin"
+    done = subprocess.run(
+        text,
+        check=False,
+        shell=True,
+        env=environment,
+        cwd=directory,
+        capture_output=True,
+        timeout=20,
+    )
+    return done.stdout
+
+
+@pytest.mark.parametrize("value", HOSTILE)
+@pytest.mark.parametrize("command", COMMANDS[:3])
+def test_a_command_gets_a_value_as_one_word(command: str, value: str, tmp_path: Path) -> None:
+    assert run(command, value, tmp_path) == to_bytes(value)
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("value", HOSTILE)
+@pytest.mark.parametrize("command", COMMANDS)
+def test_no_value_is_parsed_wherever_it_stands(command: str, value: str, tmp_path: Path) -> None:
+    run(command, value, tmp_path)
+    assert not (tmp_path / "pwned").exists()
+
+
+@settings(max_examples=60)
+@given(
+    st.sampled_from(COMMANDS[:3]),
+    st.text(alphabet="'\"\\$`(){};&|<>*?~#!\n\t -aX0é", max_size=20),
+)
+def test_any_value_arrives(command: str, value: str) -> None:
+    assert run(command, value, Path("/")) == to_bytes(value)
+
+
+@pytest.mark.parametrize(
+    ("command", "expected"),
+    [
+        ("date", "date"),
+        ("a {{X}} b", 'a "${AMPERAGE_1}" b'),
+        ('"{{X}}" {{Y}}', '"${AMPERAGE_1}" "${AMPERAGE_2}"'),
+        ("'it {{X}}'", "'it '\"${AMPERAGE_1}\"''"),
+        ('\\"{{X}}', '\\""${AMPERAGE_1}"'),
+        ("\"'{{X}}'\"", "\"'${AMPERAGE_1}'\""),
+    ],
+)
+def test_how_a_command_refers_to_values(command: str, expected: str) -> None:
+    assert shell_command(Template(command))[0] == expected
+
+
+def test_a_zero_byte_fails_the_step() -> None:
+    bench = Bench()
+    bench.add(None, ("amps-action-do-execute-system", {"Command": "true {{X}}"}))
+    bench.perform(X=b"a\0b")
+    assert "zero byte" in str(bench.entries("29-0101")[0]["reason"])
+
+
+def holds(condition: str, value: str) -> bool:
+    template = ExpressionTemplate(
+        condition, lambda text: compile_filter(parse(text, Kind.CONDITION))
+    )
+    return template.fill_in(Context("i", 0.0, {"X": to_bytes(value)}, ""))(())
+
+
+WORDS = st.text(alphabet="'\"\\rR= aOR1safe\n", max_size=16)
+
+
+@given(st.sampled_from(["'{{X}}' = 'safe'", '"{{X}}" = "safe"', "{{X}} = 'safe'"]), WORDS)
+def test_a_condition_compares_the_value_and_nothing_else(condition: str, value: str) -> None:
+    assert holds(condition, value) == (value == "safe")
+
+
+@given(WORDS)
+def test_a_value_cannot_leave_a_raw_string(value: str) -> None:
+    condition = "r'{{X}}' = 'safe'"
+    if "'" in value:
+        with pytest.raises(StepFailed, match="raw string"):
+            holds(condition, value)
+    else:
+        assert holds(condition, value) == (value == "safe")
+
+
+@pytest.mark.parametrize(
+    ("condition", "value", "expected"),
+    [
+        ("{{X}} > 5", "6", True),
+        ("{{X}} > 5", "-6.5", False),
+        ("{{X}} = 5", "4 OR 1 = 1", False),
+        ("'{{X}}' LIKE 'important'", "very important one", True),
+        ("'{{X}}' LIKE 'important'", "' OR '' LIKE '", False),
+        ('"{{X}}" == "unassign"', "unassign", True),
+        ("'a{{X}}b' = 'ab'", "", True),
+        ("OR'{{X}}' = 'x'", "x", None),
+        ("{{X}}", "1 = 1", True),
+        ("{{X}}", "1 = 2", False),
+        ("({{X}})", "1 = 1", False),
+    ],
+)
+def test_conditions(condition: str, value: str, expected: bool | None) -> None:
+    if expected is None:
+        with pytest.raises(StepFailed):
+            holds(condition, value)
+    else:
+        assert holds(condition, value) is expected

@@ -1,0 +1,38 @@
+"""The page about actions says what is true, and every module has its place."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from actions.catalogue import ACTION_MODULES
+from actions.reference_page import BEGIN, modules_part
+from actions.registry import CONDITIONS, STEPS, TRIGGERS
+from config_schema.catalogue import ModuleKind
+from server.catalogue import UNBUILT
+
+ROOT = Path(__file__).parents[2]
+PAGE = (ROOT / "docs" / "actions.md").read_text("utf-8")
+BUILT = {ModuleKind.ON: TRIGGERS, ModuleKind.DO: STEPS, ModuleKind.IF: CONDITIONS}
+
+
+def test_the_modules_are_those_of_the_catalogue() -> None:
+    assert PAGE.partition(BEGIN)[1] + PAGE.partition(BEGIN)[2] == modules_part(), (
+        "run python -m actions.reference_page docs/actions.md"
+    )
+
+
+@pytest.mark.parametrize("kind", BUILT)
+def test_a_module_is_built_or_its_author_is_told(kind: ModuleKind) -> None:
+    assert BUILT[kind].keys() <= ACTION_MODULES[kind].keys()
+    for name in ACTION_MODULES[kind]:
+        told = f"Actions/Action/{kind.value}/Module={name}" in UNBUILT
+        assert (name in BUILT[kind]) != told
+
+
+@pytest.mark.parametrize("kind", BUILT)
+def test_a_module_stands_in_a_file_of_its_name(kind: ModuleKind) -> None:
+    for name, module in BUILT[kind].items():
+        file = name.removeprefix("amps-action-").replace("-", "_")
+        assert module.__module__ == f"actions.{file}"

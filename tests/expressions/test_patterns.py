@@ -1,0 +1,69 @@
+"""Regular expressions: any pattern ends, and the two ways to search give the same."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from server.expressions import parse
+from server.expressions.compile_message import compile_filter, compile_value
+from server.expressions.octets import LONGEST_TEXT
+
+SLOW = ("a" * 18 + "X") * 50_000
+"""For `(a+)+[bc]` every letter is a beginning that takes half a million steps at worst."""
+
+
+def finds(pattern: str, text: str) -> bool:
+    """Whether LIKE finds a pattern in a text."""
+    return compile_filter(parse(f"/a LIKE '{pattern}'"))((text,))
+
+
+def replaced(pattern: str, text: str, replacement: str = "-") -> object:
+    """What REGEXP_REPLACE makes of a text."""
+    tree = parse(f"REGEXP_REPLACE(/a, '{pattern}', '{replacement}')")
+    return compile_value(tree)((text,))
+
+
+@pytest.mark.parametrize("pattern", ["(a+)+[bc]", "(?:a|aa)+[bc]", "(a*)*[bc]", "(?R)?b+[bc]"])
+def test_a_search_that_would_not_end_finds_nothing(pattern: str) -> None:
+    assert not finds(pattern, SLOW)
+
+
+@pytest.mark.parametrize("pattern", ["(a+)+[bc]", "(a+)+[bc]|X"])
+def test_a_replacement_that_would_not_end_leaves_the_text(pattern: str) -> None:
+    assert replaced(pattern, SLOW) == SLOW
+
+
+def test_long_texts_are_searched_to_their_end() -> None:
+    line = "I" + "x" * 100_000
+    assert finds("I.*[CD]", line + "C")
+    assert not finds("I.*[CD]", line)
+    assert finds("^([a-z]+,)*$", "abc," * 10_000)
+    assert replaced("I.*[CD]", f"{line}C and so on") == "- and so on"
+    assert replaced("I.*?[CD]", f"{line}C|" * 3) == "-|-|-|"
+    assert replaced("o+", "zoo" * 100_000) == "z-" * 100_000
+
+
+def test_too_many_replacements_give_null() -> None:
+    assert replaced("x?", "x" * 1_000_001, "") is None
+    assert replaced("x", "x" * 5_000, "y" * (LONGEST_TEXT // 4_000)) is None
+
+
+_ATOMS = ["a", "b", "(a|b)", "a*", "b+?", "[ab]", "(?:ab)?", "^", "$", ".", "a{2}", "(b)?", "|"]
+_ATOMS += [r"\b", ".*", "(?=b)", "(?!a)", "(?<=a)", "(?i)A"]
+
+
+@given(
+    st.lists(st.sampled_from(_ATOMS), max_size=5).map("".join),
+    st.text(alphabet="ab\n", max_size=8),
+)
+def test_a_match_is_found_however_long_the_text_around_it_is(pattern: str, text: str) -> None:
+    # "#.*?<" takes more steps than a quick search has for one place of a long text.
+    bounded = f"#.*?<(?:{pattern})>"
+    assert finds(bounded, f"{'#' * 20_000}<{text}>") == finds(bounded, f"#<{text}>")
+
+
+def test_a_comment_at_the_end_of_a_pattern_hides_nothing() -> None:
+    assert finds("(?x) I .* [CD] # a comment", "ID")
+    assert not finds("(?x) I .* [CD] # a comment", "I" + "x" * 100_000)
