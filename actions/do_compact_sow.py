@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, ClassVar, Final
 from actions.module import Step, StepFailed
 from actions.options import optional
 from server.sow.store import StoreError
+from server.sow.topic import SowTopic
 
 if TYPE_CHECKING:
     from actions.context import Context
@@ -42,8 +43,8 @@ class DoCompactSow(Step):
         if self._topic is not None and self._message_type is not None:
             topic = self._topic.expand_text(context)
             sow = self._stores.find(self._message_type.expand_text(context), topic)
-            if sow is None:
-                raise StepFailed(f"topic {topic!r} keeps no records")
+            if not isinstance(sow, SowTopic):
+                raise StepFailed(f"topic {topic!r} keeps no records of its own")
             topics = [sow]
         for sow in topics:
             try:

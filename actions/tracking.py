@@ -109,7 +109,7 @@ class OnTrackedRecords(OnRecords):
         for name in self.message_types():
             for selected in engine.stores.select(name, selector):
                 now = to_nanoseconds(self._clock.now())
-                query = selected.sow.query(QuerySpec(filter=filter_, topics=selected.names), now)
+                query = selected.keeper.query(QuerySpec(filter=filter_, topics=selected.names), now)
                 found = [record for records in query for record in records]
                 for record in sorted(found, key=lambda one: one.timestamp):
                     self._waiting[record.topic, record.key] = _Tracked(
@@ -139,9 +139,11 @@ class OnTrackedRecords(OnRecords):
 
     def _current(self, entry: tuple[str, str]) -> bytes | None:
         topic, key = entry
-        sow = self.services.engine.stores.find(self.options.get("MessageType") or "", topic)
-        found = [] if sow is None else sow.find_keys((key,), lambda name: name == topic)
-        return found[0].body if found else None
+        keeper = self.services.engine.stores.find(self.options.get("MessageType") or "", topic)
+        if keeper is None:
+            return None
+        record = keeper.table.get(keeper.table.identity(key, topic))
+        return None if record is None else record.body
 
     def _variables(
         self, entry: tuple[str, str], body: bytes, tracked: _Tracked

@@ -24,6 +24,7 @@ from server.session import Entrance, Link, Session
 from server.sow.keys import KeyRefusedError
 from server.sow.query import QuerySpec
 from server.sow.records import to_nanoseconds
+from server.sow.topic import SowTopic
 from server.wire.framing import FrameReader
 from server.wire.header import Header
 
@@ -85,7 +86,7 @@ class InternalClient:
         """Whether there is a record that a publish of a message would update."""
         sow = self._engine.stores.find(self._session.message_type, topic)
         try:
-            return sow is not None and bool(sow.find_body(body, topic))
+            return isinstance(sow, SowTopic) and bool(sow.find_body(body, topic))
         except (BodyError, KeyRefusedError):
             return False
 
@@ -120,7 +121,7 @@ class InternalClient:
         now = to_nanoseconds(self._engine.clock.now())
         spec = QuerySpec(filter=terms.filter, order_by=terms.order_by, top_n=1)
         queries = [
-            selected.sow.query(replace(spec, topics=selected.names), now) for selected in topics
+            selected.keeper.query(replace(spec, topics=selected.names), now) for selected in topics
         ]
         return _first(queries, presentation)
 

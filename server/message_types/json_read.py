@@ -4,9 +4,10 @@ With the early termination optimization the first of equal keys counts, without 
 User Guide, Configuring Message Types: EarlyTerminationOptimization). Each has its parser:
 
 first   pysimdjson indexes a body at the speed of reading it, and a look-up by key finds the first
-        occurrence. A key that is missing costs an exception, as dear as the rest together; so a
-        path that was missing a few times is *doubtful* from then on: msgspec, which passes over a
-        body without building anything, is asked first whether the key is there at all.
+        occurrence. A key that is missing costs an exception, after which the body is read again by
+        asking msgspec first, which passes over a body without building anything, whether a key is
+        there at all. A path that was missing a few times is *doubtful* from then on and always
+        asked about.
 last    msgspec decodes a Struct type made for exactly the wanted fields; a later key overwrites.
 
 Both refuse some bodies that still hold readable fields: broken ones above all, also numbers of
@@ -119,7 +120,7 @@ def first_wins_extractor(paths: Sequence[Path]) -> Extractor:
     misses = [0] * len(paths)
     try:
         read = _compile(paths, indirect)
-        _compile(paths, frozenset(range(len(paths))))
+        read_any = _compile(paths, frozenset(range(len(paths))))
     except NotTypedError:
         return scanning
 
@@ -131,7 +132,10 @@ def first_wins_extractor(paths: Sequence[Path]) -> Extractor:
 
     def reread(body: bytes) -> tuple[Value, ...]:
         nonlocal indirect, read
-        values = scanning(body)
+        try:
+            values = read_any(body)
+        except _REFUSED:
+            values = scanning(body)
         for slot, value in enumerate(values):
             if (value is None or value.__class__ is list) and misses[slot] < _MISSES:
                 misses[slot] += 1  # missing, or perhaps reached through an array

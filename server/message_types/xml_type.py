@@ -152,12 +152,14 @@ def _replace(
     parent: etree._Element, olds: Sequence[etree._Element], news: Sequence[etree._Element]
 ) -> None:
     """Put elements where the first of the old ones was, or at the end."""
-    index = parent.index(olds[0]) if olds else len(parent)
+    for new in news:
+        new.tail = None
+        if olds:
+            olds[0].addprevious(new)
+        else:
+            parent.append(new)
     for old in olds:
         parent.remove(old)
-    for offset, new in enumerate(news):
-        new.tail = None
-        parent.insert(index + offset, new)
 
 
 def _differ(

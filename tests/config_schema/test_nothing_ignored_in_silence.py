@@ -32,6 +32,7 @@ ACTED_ON = (
     "Protocols",
     "RegexTopicSupport",
     "RequiredMinimumVersion",
+    "SOW/ConflatedTopic",
     "SOW/Topic",
     "SOWStatsInterval",
     "SuggestedMinimumVersion",
