@@ -4,10 +4,10 @@ With the early termination optimization the first of equal keys counts, without 
 User Guide, Configuring Message Types: EarlyTerminationOptimization). Each has its parser:
 
 first   pysimdjson indexes a body at the speed of reading it, and a look-up by key finds the first
-        occurrence. A key that is missing costs an exception, as dear as the rest together; so a
-        path that was missing a few times is *doubtful* from then on: msgspec, which passes over a
-        body without building anything, is asked first whether the key is there at all.
-        While it is not yet, a body without it is read again with all paths doubtful.
+        occurrence. A key that is missing costs an exception, after which the body is read again by
+        asking msgspec first, which passes over a body without building anything, whether a key is
+        there at all. A path that was missing a few times is *doubtful* from then on and always
+        asked about.
 last    msgspec decodes a Struct type made for exactly the wanted fields; a later key overwrites.
 
 Both refuse some bodies that still hold readable fields: broken ones above all, also numbers of

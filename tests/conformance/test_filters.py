@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import struct
 from pathlib import Path
 
+import bson
 import pytest
 
 from tests.support.raw import frame
@@ -162,3 +164,65 @@ def test_many_subscribers_get_their_own_messages_of_a_flood(server: RunningServe
         publisher.flush()
         for peer, own in zip(peers, bodies, strict=True):
             assert [peer.receive()[1] for _ in own] == own
+
+
+TYPES = """<MessageTypes>
+  <MessageType><Name>order</Name><Module>protobuf</Module><ProtoPath>{directory}</ProtoPath>
+    <ProtoFile>order.proto</ProtoFile><Type>shop.Order</Type></MessageType>
+  <MessageType><Name>quote</Name><Module>struct</Module>
+    <Field>/sym = 8S</Field><Field>/qty = >i</Field></MessageType>
+  <MessageType><Name>local</Name><Module>composite-local</Module>
+    <MessageType>binary</MessageType><MessageType>json</MessageType></MessageType>
+  <MessageType><Name>global</Name><Module>composite-global</Module>
+    <MessageType>json</MessageType><MessageType>nvfix</MessageType></MessageType>
+</MessageTypes>"""
+
+PROTO = """syntax = "proto2"; package shop;
+message Order { optional string sym = 1; optional int32 qty = 2; }"""
+
+
+def parts(*bodies: bytes) -> bytes:
+    """A composite body."""
+    return b"".join(struct.pack(">I", len(body)) + body for body in bodies)
+
+
+BINARY_BODIES = {
+    "bson": (bson.encode({"sym": "IBM", "qty": 5}), bson.encode({"sym": "HP", "qty": 50})),
+    "msgpack": (b"\x82\xa3sym\xa3IBM\xa3qty\x05", b"\x82\xa3sym\xa2HP\xa3qty\x32"),
+    "bflat": (b"\x0bsym\x03IBM\x1bqty\x05", b"\x0bsym\x02HP\x1bqty\x32"),
+    "order": (b"\x0a\x03IBM\x10\x05", b"\x0a\x02HP\x10\x32"),
+    "quote": (b"IBM\0\0\0\0\0\0\0\0\x05", b"HP\0\0\0\0\0\0\0\0\0\x32"),
+    "local": (parts(b"\xff", b'{"sym": "IBM", "qty": 5}'), parts(b"", b'{"sym": "HP", "qty": 50}')),
+    "global": (parts(b'{"sym": "IBM"}', b"qty=5\x01"), parts(b'{"sym": "HP"}', b"qty=50\x01more")),
+}
+
+
+def test_binary_messages_are_filtered_by_their_fields(tmp_path: Path) -> None:
+    """The same filters over every type that has fields; composite-local numbers its parts."""
+    (tmp_path / "order.proto").write_text(PROTO)
+    types = TYPES.replace("{directory}", str(tmp_path))
+    with running_server(tmp_path, elements=types) as server:
+        for message_type, (small, large) in BINARY_BODIES.items():
+            prefix = "/1" if message_type == "local" else ""
+            with server.log_on(message_type=message_type) as peer:
+                peer.subscribe("t", "sym", f=f"{prefix}/sym = 'IBM'")
+                peer.subscribe("t", "qty", f=f"{prefix}/qty > 10")
+                peer.subscribe("t", "like", f=f"{prefix}/sym LIKE '^(IBM|HP)$'")
+                peer.subscribe("t", "none", f="/absent IS NOT NULL")
+                peer.publish("t", small)
+                peer.publish("t", large)
+                received = [peer.receive() for _ in range(2)]
+            assert [(header["sids"], body) for header, body in received] == [
+                ("sym,like", small),
+                ("qty,like", large),
+            ], message_type
+
+
+def test_a_filter_on_opaque_messages_yields_nothing(server: RunningServer) -> None:
+    """The type binary has no fields, so that no condition on a field is true."""
+    with server.log_on(message_type="binary") as peer:
+        assert peer.subscribe("opaque", "field", f="/a = 1")["status"] == "success"
+        peer.subscribe("opaque", "all")
+        peer.publish("opaque", b'{"a": 1}')
+        header, body = peer.receive()
+    assert (header["sids"], body) == ("all", b'{"a": 1}')

@@ -139,6 +139,13 @@ def test_merge(stored: str, delta: str, merged: str) -> None:
     assert XML.merge(stored.encode(), delta.encode()) == merged.encode()
 
 
+def test_merge_replaces_long_lists() -> None:
+    stored = b"<r><id>1</id>" + b"<a>1</a>" * 100_000 + b"<z/></r>"
+    delta = b"<r>" + b"<a>2</a>" * 100_000 + b"<b>3</b><b>4</b></r>"
+    expected = b"<r><id>1</id>" + b"<a>2</a>" * 100_000 + b"<z/><b>3</b><b>4</b></r>"
+    assert XML.merge(stored, delta) == expected
+
+
 @pytest.mark.parametrize(
     ("previous", "current", "difference"),
     [
