@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from actions.clients_inside import client_of
 from actions.expressions import ExpressionText
@@ -15,14 +15,19 @@ if TYPE_CHECKING:
     from actions.services import Services
     from config_schema.spec import Options
 
+_ALL: Final = "1=1"
+
 
 class DoDeleteSow(Step):
-    """Deletes records, as a client would with sow_delete."""
+    """Deletes records, as a client would with sow_delete; without a Filter all of them.
+
+    A Filter of which its variables leave nothing fails, rather than being taken for none.
+    """
 
     def __init__(self, options: Options) -> None:
         super().__init__(options)
         self._topic = required(options, "Topic")
-        self._filter = ExpressionText(options.get("Filter") or "")
+        self._filter = ExpressionText(options.get("Filter") or _ALL)
 
     def provision(self, services: Services) -> None:
         """Become a client."""

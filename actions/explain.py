@@ -28,7 +28,8 @@ def explain(spec: InstanceSpec, now: datetime) -> str:
         spec: its description.
         now: when it would start; with a time zone, in which firings are shown.
     """
-    lines = [f"instance {spec.name}: {len(spec.actions)} actions"]
+    count = len(spec.actions)
+    lines = [f"instance {spec.name}: {count} action{'' if count == 1 else 's'}"]
     for number, action in enumerate(spec.actions, 1):
         lines += ["", f"{number}. {action.location}", *_action(action, now)]
     lines += ["", "and by default"]

@@ -248,6 +248,15 @@ def test_steps_that_cannot_be(step: Use, reason: str) -> None:
     assert reason in str(bench.entries("29-0101")[0]["reason"])
 
 
+def test_deleting_without_a_filter_empties_the_topic() -> None:
+    bench, peer = with_records()
+    put(peer, 1, "a")
+    bench.add(None, ("amps-action-do-delete-sow", ORDERS))
+    bench.perform()
+    (sow,) = bench.core.engine.stores.topics
+    assert len(sow.table) == 0
+
+
 def test_deleting_and_compacting() -> None:
     bench, peer = with_records()
     for number, state in enumerate("abc", 1):

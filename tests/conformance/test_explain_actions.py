@@ -38,7 +38,7 @@ CONFIGURATION = """<AMPSConfig>
 </AMPSConfig>
 """
 
-EXPECTED = """instance explained: 1 actions
+EXPECTED = """instance explained: 1 action
 
 1. {path}:4
    when amps-action-on-schedule: runs at regular intervals or at times of the calendar

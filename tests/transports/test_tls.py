@@ -236,3 +236,30 @@ def test_a_certificate_that_cannot_be_used_keeps_the_server_from_starting(files:
         "config.xml:12: transport secure cannot be secured: PrivateKey other.key: key values"
         " mismatch; expected the key of good.crt, in PEM format and without a password\n"
     )
+
+
+def test_a_certificate_that_changes_is_read_again(tmp_path: Path) -> None:
+    """New connections get it; those that are there stay; a bad one leaves the old one in force."""
+    old, new = Authority(tmp_path, "old"), Authority(tmp_path, "new")
+    certificate, key = old.issue("localhost")
+    port = free_port()
+    secured = transport(
+        "secure",
+        "tcps",
+        f"<InetAddr>127.0.0.1:{port}</InetAddr>"
+        f"<Certificate>{certificate}</Certificate><PrivateKey>{key}</PrivateKey>",
+    )
+    with (
+        running_server(tmp_path, transports=secured) as server,
+        connect_tls(port, old.client_context()) as before,
+    ):
+        certificate.write_text("no certificate")
+        assert server.logs("11-0007 Transport[secure] goes on with the certificate it has")
+        with connect_tls(port, old.client_context()) as still:
+            assert still.log_on()["status"] == "success"
+        for source, target in zip(new.issue("localhost"), (certificate, key), strict=True):
+            source.replace(target)
+        assert server.logs("11-0006 Transport[secure] has read its certificate again")
+        with connect_tls(port, new.client_context()) as after:
+            assert after.log_on()["status"] == "success"
+        assert before.log_on()["status"] == "success"
