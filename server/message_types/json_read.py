@@ -78,25 +78,26 @@ def scanning_extractor(paths: Sequence[Path], *, first_wins: bool) -> Extractor:
 def last_wins_extractor(paths: Sequence[Path]) -> Extractor:
     """Make an extractor for which the last of equal keys counts."""
     scanning = scanning_extractor(paths, first_wins=False)
+
+    def read_any(body: bytes) -> tuple[Value, ...]:
+        try:
+            tree = msgspec.json.decode(body)
+        except _REFUSED:
+            return scanning(body)
+        return tuple([_bounded(read_path(tree, path)) for path in paths])
+
     try:
         fields, values_of = typed_fields(paths)
     except NotTypedError:
-        return scanning
+        return read_any
     decode = msgspec.json.Decoder(fields).decode
 
     def extract(body: bytes) -> tuple[Value, ...]:
         try:
             values = values_of(decode(body))
         except _REFUSED:
-            return reread(body)
+            return read_any(body)
         return tuple([value if value.__class__ in _PLAIN else _bounded(value) for value in values])
-
-    def reread(body: bytes) -> tuple[Value, ...]:
-        try:
-            tree = msgspec.json.decode(body)
-        except _REFUSED:
-            return scanning(body)
-        return tuple([_bounded(read_path(tree, path)) for path in paths])
 
     return extract
 
