@@ -107,6 +107,7 @@ class JournaledStoredTopic(StoredTopic):
             correlation_id=envelope.correlation_id or "",
             context=envelope.context(self.name, body) if sow.asks_for_context else None,
         )
+        sow.table.make_room((record,))  # what the log says must not fail to come true
         lifetime = -((record.timestamp - record.expires) // NANOSECONDS) if record.expires else 0
         txid, bookmark = self._journal.append(
             envelope,
@@ -119,6 +120,7 @@ class JournaledStoredTopic(StoredTopic):
         return sow.apply(record._replace(sequence=txid, bookmark=bookmark))
 
     def _remove(self, records: Sequence[Record], envelope: Envelope) -> list[Change]:
+        self._sow.table.make_room(records)
         keys = json_text([record.key for record in records])
         txid, _ = self._journal.append(envelope, keys, Kind.SOW_DELETE)
         return self._sow.remove(records, txid, to_nanoseconds(envelope.received))

@@ -97,10 +97,10 @@ def _context() -> ForkServerContext:
 
 def _serve(directory: Path, configuration: Path, log_file: Path, prepare: Prepare | None) -> None:
     os.setsid()
-    os.chdir(directory)
     log = os.open(log_file, os.O_WRONLY | os.O_APPEND)
-    os.dup2(log, sys.__stdout__.fileno() if sys.__stdout__ else 1)
-    os.dup2(log, sys.__stderr__.fileno() if sys.__stderr__ else 2)
+    os.dup2(log, 1)
+    os.dup2(log, 2)
     if prepare is not None:
         prepare()
+    os.chdir(directory)
     sys.exit(cli.main([str(configuration)]))
