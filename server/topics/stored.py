@@ -106,7 +106,10 @@ class StoredTopic(TopicWithRecords):
             The messages that could not be stored, each with the reason.
         """
         rejections: list[Rejection] = []
+        sequences = envelope.sequences
         for position, body in enumerate(bodies):
+            if sequences:
+                envelope.sequence = sequences[position]
             try:
                 change = self._store(body, envelope)
             except tuple(REASONS) as error:
