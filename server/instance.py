@@ -110,9 +110,9 @@ class Instance:
         async with contextlib.AsyncExitStack() as opened:
             self._watch_files(opened)
             journal = self._open_journal(opened)
-            self._open_topics(opened)
+            committer = self._open_topics(opened)
             if journal is not None:
-                recover(*journal, self._engine)
+                recover(*journal, self._engine, committer.settle)
             self._provision_actions(opened)
             await self._open_transports(opened)
             await self._actions.start()
@@ -182,8 +182,11 @@ class Instance:
         except ActionError as error:
             raise StartError(str(error)) from None
 
-    def _open_topics(self, opened: contextlib.AsyncExitStack) -> None:
+    def _open_topics(self, opened: contextlib.AsyncExitStack) -> GroupCommit:
         """Recover the topics with records; they take part from now on.
+
+        Returns:
+            What puts their files on stable storage.
 
         Raises:
             ProvisionError: a file or a key generator cannot be used.
@@ -203,6 +206,7 @@ class Instance:
                 self._engine.stores.add(topic.sow, topic.commit)
             elif isinstance(spec, ConflatedTopicSpec):
                 self._engine.conflate(spec)
+        return committer
 
     def _post(self, loop: asyncio.AbstractEventLoop, call: Callable[[], None]) -> None:
         """Have a helper thread's call made on the engine's thread."""

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import threading
 from array import array
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -191,6 +191,10 @@ class FileStore:
 
     # ---- writing
 
+    def make_room(self, records: Iterable[Record]) -> None:
+        """See `RecordStore.make_room`."""
+        self._log.make_room(records)
+
     def put(self, identity: str, record: Record) -> int:
         """See `RecordStore.put`."""
         location, room = self._log.append(Kind.RECORD, record)
@@ -314,7 +318,7 @@ class FileStore:
         else:
             return
         if row is not None and self._locations[row] == location:
-            self._locations[row], _ = self._log.append(Kind(kind), record, number)
+            self._locations[row], _ = self._log.append(Kind(kind), record, number, moved=True)
 
     def compact(self) -> Iterator[None]:
         """See `RecordStore.compact`.

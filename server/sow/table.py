@@ -137,6 +137,21 @@ class RecordTable:
         row = self.store.row(identity)
         return None if row is None else self.store.record(row)
 
+    def make_room(self, records: Iterable[Record]) -> None:
+        """Make sure that records can be put, or removed, next, one after the other.
+
+        Raises:
+            StoreError: there is no room; nothing has changed.
+        """
+        if self.history is None:
+            self.store.make_room(records)
+            return
+        every: list[Record] = []
+        for record in records:
+            identity = identity_of(record, pattern=self.options.pattern)
+            every += (one for one in (record, self.get(identity)) if one is not None)
+        self.store.make_room(every)
+
     def put(self, record: Record) -> Change:
         """Insert or replace a record.
 

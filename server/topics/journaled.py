@@ -107,6 +107,7 @@ class JournaledStoredTopic(StoredTopic):
             correlation_id=envelope.correlation_id or "",
             context=envelope.context(self.name, body) if sow.asks_for_context else None,
         )
+        sow.table.make_room((record,))  # what the log says must not fail to come true
         lifetime = -((record.timestamp - record.expires) // NANOSECONDS) if record.expires else 0
         txid, bookmark = self._journal.append(
             envelope,
@@ -120,6 +121,7 @@ class JournaledStoredTopic(StoredTopic):
 
     def _number_deletion(self, records: Sequence[Record], envelope: Envelope) -> int:
         """Record a deletion; its txid is its place in the instance's order of changes."""
+        self._sow.table.make_room(records)
         keys = json_text([record.key for record in records])
         txid, _ = self._journal.append(envelope, keys, Kind.SOW_DELETE)
         return txid
