@@ -15,6 +15,7 @@ from server.expressions import Functions
 from server.hooks import Hooks
 from server.message_types.base import MessageType
 from server.queries.runner import SliceRunner
+from server.replays.tail import Tail
 from server.security.switches import Switches
 from server.session import Entrance, FrameSource, Link, Session
 from server.subscriptions.outbox import Outbox, flush_all
@@ -76,9 +77,15 @@ class Engine:
         client_status: publishes what clients do.
         sow_stats: publishes how many records topics have.
         slices: runs queries between other work.
-        transaction_log: records what is published; None if there is none.
+        transaction_log: records what is published; None if there is none. Then there are no tails
+            either.
+        tail: reads the end of the log for bookmark subscriptions.
+        settled_tail: the same for those that ask for messages that are fully durable.
         waiting_outboxes: the outboxes that have something to write.
     """
+
+    tail: Tail
+    settled_tail: Tail
 
     def __init__(self, settings: Settings, log: Log, clock: Clock) -> None:
         self.settings = settings
@@ -133,6 +140,8 @@ class Engine:
     def use_transaction_log(self, log: TransactionLog) -> None:
         """Record what is published from now on. Called before anything is."""
         self.transaction_log = self.topics.transaction_log = self.stores.transaction_log = log
+        self.tail = Tail(log, self, log.safe_here)
+        self.settled_tail = Tail(log, self, log.settled)
 
     def client(self, name: str) -> Session | None:
         """The session that logged on last under a name, if it is still there."""

@@ -153,7 +153,7 @@ class Instance:
             return None
         post = partial(self._post, asyncio.get_running_loop())
         log = open_journal(self._spec, spec, self._engine, post)
-        opened.callback(log.journal.close)
+        opened.callback(log.close)
         return spec, log
 
     def _services(self) -> Services:

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from server.helper_thread import HelperThread
 from server.journal import Event, Journal, JournalError, JournalSettings
 from server.provision import ProvisionError
 from server.sow.recovery import recover_records
@@ -78,7 +79,8 @@ def open_journal(
         )
     except JournalError as error:
         raise ProvisionError(log_spec, f"TransactionLog: {error}") from None
-    log = TransactionLog(journal, log_spec.topics, spec.name)
+    helper = HelperThread(post, "journal-lookup")
+    log = TransactionLog(journal, log_spec.topics, spec.name, helper)
     engine.use_transaction_log(log)
     return log
 
