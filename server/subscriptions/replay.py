@@ -84,6 +84,7 @@ class Replay:
         self._unsent: deque[Entry] = deque()
         self._heads: dict[Topic, bytes] = {}
         self._cancel_timer: Callable[[], None] = _nothing
+        self._release: Callable[[], None] = _nothing
 
     def begin(self, subscription: Subscription) -> None:
         """Begin to send messages to a subscription."""
@@ -97,6 +98,7 @@ class Replay:
         if subscription.filter is not None:
             self._filters.add(subscription.filter)
         self._cursor: Cursor = self._log.journal.replay(self._terms.span, self._wants)
+        self._release = self._log.hold(lambda: self._cursor.position + 1)
         self._tail = b',"sids":' + json_text(subscription.sub_id) + b"}"
         self._is_open = True
         self._run()
@@ -119,6 +121,7 @@ class Replay:
         """Send nothing more, for ever."""
         self._is_open = False
         self._cancel_timer()
+        self._release()
         self._unsent.clear()
 
     def _run(self) -> None:
@@ -290,4 +293,4 @@ def _context_of(entry: Entry) -> MessageContext:
 
 
 def _nothing() -> None:
-    """Cancel no timer."""
+    """Cancel no timer, and let go of no file."""

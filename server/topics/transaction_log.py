@@ -56,6 +56,8 @@ class TransactionLog:
         self._topics = topics
         self._waiting: deque[tuple[int, Callable[[], None]]] = deque()
         self._readers: list[Callable[[], None]] = []
+        self._holds: dict[int, Callable[[], int]] = {}
+        self._holds_taken = 0
 
     def records(self, message_type: str, name: str) -> bool:
         """Whether what is published to a topic is recorded.
@@ -117,6 +119,31 @@ class TransactionLog:
     def when_longer(self, then: Callable[[], None]) -> None:
         """Call back once, when more entries are on stable storage."""
         self._readers.append(then)
+
+    def hold(self, needed_from: Callable[[], int]) -> Callable[[], None]:
+        """Keep the files of the log that somebody still needs.
+
+        Whoever reads the log for longer than a turn says so here: replays; queues, and replication,
+        when they come.
+
+        Args:
+            needed_from: tells the txid from which on entries are needed.
+
+        Returns:
+            A function that ends it; calling it again does nothing.
+        """
+        number = self._holds_taken = self._holds_taken + 1
+        self._holds[number] = needed_from
+
+        def release() -> None:
+            self._holds.pop(number, None)
+
+        return release
+
+    @property
+    def needed_from(self) -> int:
+        """The txid before which nobody needs the log any more, as far as reading it goes."""
+        return min((hold() for hold in self._holds.values()), default=self.last_txid + 1)
 
     def durable_bookmark(self) -> str | None:
         """The bookmark of the last message on stable storage; None if that is long ago."""
