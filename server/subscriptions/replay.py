@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Final
 from server.expressions.context import NO_CONTEXT, MessageContext
 from server.journal import Entry, Topic
 from server.security.entitlement import Permission
-from server.subscriptions.envelope import correlation_key, iso_timestamp
+from server.subscriptions.envelope import Envelope, correlation_key, iso_timestamp
 from server.subscriptions.matching import FilterSet
 from server.wire.framing import frame_head
 from server.wire.header import Header, json_text
@@ -173,7 +173,10 @@ class Replay:
                 if rate is not None and (delay := rate.delay(entry, now)) > 0:
                     self._run_later(delay)
                     break
-                chunks += self._frame(entry)
+                frame = self._frame(entry)
+                chunks += frame
+                if self._session.engine.hooks.watches_deliveries:
+                    self._tell_watchers(entry, frame[1])
                 if self._left is not None:
                     self._left -= 1
             self._unsent.popleft()
@@ -245,6 +248,14 @@ class Replay:
         if self._filters.asks_for_context:
             context = _context_of(entry)
         return bool(self._filters.match(entry.body, context))
+
+    def _tell_watchers(self, entry: Entry, body: bytes) -> None:
+        hooks, topic = self._session.engine.hooks, entry.topic
+        correlation_id = entry.correlation_id.decode("utf-8", "surrogateescape")
+        envelope = Envelope(None, entry.timestamp / _MICROSECONDS, correlation_id)
+        envelope.bookmark = entry.bookmark
+        for watcher in hooks.delivery_watchers(topic.message_type, topic.name):
+            watcher(self._session, topic.name, (body,), envelope)
 
     def _frame(self, entry: Entry) -> tuple[bytes, bytes]:
         """The head and the body of a message."""
