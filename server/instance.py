@@ -21,6 +21,7 @@ from server import memory
 from server.engine import Engine, Settings
 from server.events.log import EventLog
 from server.file_watch import FileWatch
+from server.journal_keeping import JournalKeeping
 from server.minidump import write_minidump
 from server.provision import (
     message_type_modules,
@@ -89,7 +90,8 @@ class Instance:
             raise StartError(str(error)) from None
         self._files = FileWatch(log)
         self._configuration = configuration
-        self._actions = Actions(spec, self._services())
+        self._services = self._make_services()
+        self._actions = Actions(spec, self._services)
         self._stop_requested = asyncio.Event()
         self._stopping_since = 0.0
 
@@ -113,6 +115,7 @@ class Instance:
             committer = self._open_topics(opened)
             if journal is not None:
                 recover(*journal, self._engine, committer.settle)
+                self._keep_journals(journal[1], opened)
             self._provision_actions(opened)
             await self._open_transports(opened)
             await self._actions.start()
@@ -156,7 +159,11 @@ class Instance:
         opened.callback(log.close)
         return spec, log
 
-    def _services(self) -> Services:
+    def _keep_journals(self, log: TransactionLog, opened: contextlib.AsyncExitStack) -> None:
+        self._services.journals = JournalKeeping(log, self._engine)
+        opened.push_async_callback(self._services.journals.close)
+
+    def _make_services(self) -> Services:
         return Services(
             engine=self._engine,
             transports=self._transports,

@@ -68,6 +68,8 @@ class TransactionLog:
         self._bookmarked: tuple[int, str | None] = 0, None
         self._waiting: deque[tuple[int, Callable[[], None]]] = deque()
         self._readers: list[Callable[[], None]] = []
+        self._holds: dict[int, Callable[[], int]] = {}
+        self._holds_taken = 0
 
     def records(self, message_type: str, name: str) -> bool:
         """Whether what is published to a topic is recorded.
@@ -179,6 +181,31 @@ class TransactionLog:
             return self.journal.resolve(request, not_found, now)
         except BookmarkError as error:
             return error
+
+    def hold(self, needed_from: Callable[[], int]) -> Callable[[], None]:
+        """Keep the files of the log that somebody still needs.
+
+        Whoever reads the log for longer than a turn says so here: replays; queues, and replication,
+        when they come.
+
+        Args:
+            needed_from: tells the txid from which on entries are needed.
+
+        Returns:
+            A function that ends it; calling it again does nothing.
+        """
+        number = self._holds_taken = self._holds_taken + 1
+        self._holds[number] = needed_from
+
+        def release() -> None:
+            self._holds.pop(number, None)
+
+        return release
+
+    @property
+    def needed_from(self) -> int:
+        """The txid before which nobody needs the log any more, as far as reading it goes."""
+        return min((hold() for hold in self._holds.values()), default=self.last_txid + 1)
 
 
 class TopicJournal:
