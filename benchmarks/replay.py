@@ -15,6 +15,7 @@ import struct
 import threading
 import time
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -127,7 +128,7 @@ def history(server: Server, subscribers: int, topic: bytes, more: bytes) -> tupl
         client.read_until([b'"completed"'])
         client.socket.close()
 
-    jobs = [lambda client=client: read(client) for client in clients]
+    jobs = [partial(read, client) for client in clients]
     return measured(server, MESSAGES * subscribers, lambda: in_parallel(jobs))
 
 
@@ -140,9 +141,9 @@ def tail(server: Server, subscribers: int) -> tuple[float, float]:
         client.subscribe(topic, b"0|1|")
         client.read_until([b'"completed"'])
     jobs: list[Callable[[], None]] = [
-        lambda client=client: client.read_until([b'"mark":"last"']) for client in clients
+        partial(client.read_until, [b'"mark":"last"']) for client in clients
     ]
-    jobs.append(lambda: publish(publisher, topic, MESSAGES))
+    jobs.append(partial(publish, publisher, topic, MESSAGES))
     result = measured(server, MESSAGES * subscribers, lambda: in_parallel(jobs))
     for client in (publisher, *clients):
         client.socket.close()
@@ -167,14 +168,13 @@ def main() -> None:
         publisher = Client(server, "publisher")
         publish(publisher, b"history", MESSAGES)
         persist(publisher)
-        rows: list[tuple[object, ...]] = []
-        for count in SUBSCRIBERS:
-            rows.append((f"history, {count} to read", *history(server, count, b"history", b"")))
-        filter_ = b',"f":"/id %% 1000 = 1"'.replace(b"%%", b"%")
-        rows.append(("history, 1 in 1000 matches", *history(server, 1, b"history", filter_)))
-        rows.append(("published, nobody reads", *publishing(server)))
-        for count in SUBSCRIBERS:
-            rows.append((f"tail, {count} to read", *tail(server, count)))
+        few = b',"f":"/id % 1000 = 1"'
+        rows = [
+            *((f"history, {n} to read", *history(server, n, b"history", b"")) for n in SUBSCRIBERS),
+            ("history, 1 in 1000 matches", *history(server, 1, b"history", few)),
+            ("published, nobody reads", *publishing(server)),
+            *((f"tail, {n} to read", *tail(server, n)) for n in SUBSCRIBERS),
+        ]
         head = (f"{MESSAGES:,} messages of {SIZE} bytes", "messages/s", "CPU us/message")
         print_table("Bookmark subscriptions", head, rows)
     for path in directory.iterdir():

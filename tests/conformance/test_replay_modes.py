@@ -1,10 +1,9 @@
-"""Bookmark subscriptions at the end of the log: together, live, falling behind, resumed together."""
+"""Bookmark subscriptions at the end of the log: together, live, falling behind."""
 
 from __future__ import annotations
 
 import json
 import random
-import signal
 import threading
 import time
 from collections.abc import Iterator

@@ -1,5 +1,7 @@
-"""Bookmark subscriptions, with a log that commits when told to: whatever happens in whichever order,
-each gets every message that it is for, once, in order, and none before it may.
+"""Bookmark subscriptions, with a log that commits when told to.
+
+Whatever happens in whichever order, each gets every message that it is for, once, in order, and
+none before it may.
 """
 
 from __future__ import annotations
@@ -174,9 +176,6 @@ def test_whoever_asks_for_a_bookmark_waits_for_the_search(core: Core) -> None:
     assert "gone" not in by_id
 
 
-
-
-
 class Reader:
     """A client with bookmark subscriptions, and what each of them has to get."""
 
@@ -314,3 +313,21 @@ class Replays(RuleBasedStateMachine):
 
 TestReplays = Replays.TestCase
 TestReplays.settings = settings(max_examples=40, stateful_step_count=30, deadline=None)
+
+
+def test_who_falls_behind_the_end_of_the_log_reads_for_itself(core: Core) -> None:
+    """The others are not held up, and nothing is lost."""
+    publisher, slow, quick = core.log_on("publisher"), core.log_on("slow"), core.log_on("quick")
+    for peer in (slow, quick):
+        subscribe(peer, "r", "log-a", "0|1|")
+    slow.is_behind = True
+    publish(publisher, "log-a", b"1", b"2")
+    core.commit()
+    assert messages(slow) == []
+    assert messages(quick) == [("r", b"1"), ("r", b"2")]
+    slow.is_behind = False
+    core.clock.advance(1)
+    assert messages(slow) == [("r", b"1"), ("r", b"2")]
+    publish(publisher, "log-a", b"3")
+    core.commit()
+    assert messages(slow) == messages(quick) == [("r", b"3")]
