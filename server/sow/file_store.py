@@ -167,13 +167,15 @@ class FileStore:
 
     def bodies(self, rows: Sequence[int]) -> list[bytes]:
         """See `RecordStore.bodies`."""
-        locations, read = self._locations, self._file.read
-        unpack_from, fixed = form.ENTRY.unpack_from, form.ENTRY.size
+        locations, slabs, slab_size = self._locations, self._file.slabs, self._log.slab_size
+        unpack_from, fixed = form.BODY_BOUNDS.unpack_from, form.ENTRY.size
         found: list[bytes] = []
         for row in rows:
-            data = read(locations[row])
-            _, _, _, _, topics, keys, correlations, bookmarks, *_ = unpack_from(data)
-            found.append(data[fixed + topics + keys + correlations + bookmarks :])
+            index, start = divmod(locations[row], slab_size)
+            slab = slabs[index]
+            length, topics, keys, correlations, bookmarks = unpack_from(slab, start)
+            begin = start + fixed + topics + keys + correlations + bookmarks
+            found.append(slab[begin : start + length])
         return found
 
     def identities(self) -> Iterator[tuple[str, int]]:
