@@ -10,7 +10,7 @@ Source: AMPS User Guide, Indexing SOW Topics.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import product
 from typing import Final, TypeAlias
 
@@ -87,7 +87,7 @@ class HashIndex:
     def candidates(self, wanted: Wanted) -> set[int]:
         """Rows that may have one of the texts in each field."""
         rows = set(self._odd)
-        for values in product(*(_alternatives(texts) for texts in wanted)):
+        for values in product(*map(_alternatives, wanted)):
             found = self._found.get(values)
             if isinstance(found, set):
                 rows |= found
@@ -102,12 +102,14 @@ def _is_odd(value: Value) -> bool:
     return isinstance(value, list) or not (abs(value) < EXACT_LIMIT if value is not None else False)
 
 
-def _alternatives(texts: Iterable[str]) -> Iterator[Scalar]:
+def _alternatives(texts: Iterable[str]) -> list[Scalar]:
+    found: list[Scalar] = []
     for text in texts:
-        yield text
+        found.append(text)
         number = numeral(text)
         if number is not None:
-            yield number
+            found.append(number)
+    return found
 
 
 def key_texts(texts: Iterable[str]) -> tuple[str, ...]:
@@ -132,13 +134,15 @@ def texts_by_field(expr: Expr) -> Mapping[Path, tuple[str, ...]]:
     restricted: dict[Path, tuple[str, ...]] = {}
     for term in conjuncts(expr):
         field, items = _restriction(term)
-        texts = tuple(
+        if field is None:
+            continue
+        texts = [
             item.value
             for item in items
             if isinstance(item, Literal) and isinstance(item.value, str)
-        )
-        if field is not None and items and len(texts) == len(items):
-            restricted.setdefault(field.path, texts)
+        ]
+        if texts and len(texts) == len(items):
+            restricted.setdefault(field.path, tuple(texts))
     return restricted
 
 
@@ -156,10 +160,12 @@ def _restriction(term: Expr) -> tuple[Identifier | None, tuple[Expr, ...]]:
 
 def wanted_by(fields: Sequence[Path], restricted: Mapping[Path, tuple[str, ...]]) -> Wanted | None:
     """What a filter wants of an index's fields; None if it leaves one open, or wants too much."""
-    if not fields or any(field not in restricted for field in fields):
-        return None
-    wanted = tuple(restricted[field] for field in fields)
+    wanted = []
     combinations = 1
-    for texts in wanted:
+    for field in fields:
+        texts = restricted.get(field)
+        if texts is None:
+            return None
+        wanted.append(texts)
         combinations *= len(texts)
-    return wanted if combinations <= MAX_COMBINATIONS else None
+    return tuple(wanted) if wanted and combinations <= MAX_COMBINATIONS else None

@@ -108,9 +108,7 @@ class Query(Iterator[list[Record]]):
         )
         self._test: Final = RecordTest(table, self._expr, restricted)
         self._ordering: Final = Ordering(spec.order_by) if spec.order_by else None
-        last = None if spec.top_n is None else spec.skip_n + spec.top_n
-        self._last: Final = last
-        self._ranking: Final = Ranking(last)
+        self._last: Final = None if spec.top_n is None else spec.skip_n + spec.top_n
         self.topic_matches: Final = (
             len(table) if self._mask is None else int(np.count_nonzero(self._mask))
         )
@@ -153,6 +151,7 @@ class Query(Iterator[list[Record]]):
         return wanted
 
     def _run(self) -> Generator[list[Record], None, None]:
+        ranking = Ranking(self._last)
         try:
             pieces = self._scan() if self._candidates is None else self._look_up(self._candidates)
             for piece in pieces:
@@ -160,10 +159,10 @@ class Query(Iterator[list[Record]]):
                 if self._ordering is None:
                     yield self._wanted(piece)
                 else:
-                    self._ranking.add(self._placed(piece, self._ordering))
+                    ranking.add(self._placed(piece, self._ordering))
                     yield []
             if self._ordering is not None:
-                yield from self._ordered()
+                yield from self._ordered(ranking)
         finally:
             self._table.close_snapshot(self._snapshot)
 
@@ -275,8 +274,8 @@ class Query(Iterator[list[Record]]):
             placed += map(Placed, map(ordering.key, values), some)
         return placed
 
-    def _ordered(self) -> Iterator[list[Record]]:
-        rows = islice(self._ranking.rows(), self._spec.skip_n, None)
+    def _ordered(self, ranking: Ranking) -> Iterator[list[Record]]:
+        rows = islice(ranking.rows(), self._spec.skip_n, None)
         while some := list(islice(rows, _READ_AT_ONCE)):
             self.returned += len(some)
             yield [self._at(row) for row in some]
