@@ -18,6 +18,7 @@ from server.expressions.numerals import numeral
 from server.expressions.semantics import EXACT_LIMIT
 from server.expressions.tree import Comparison, Expr, Identifier, In, Literal, conjuncts
 from server.message_types.base import Extractor, MessageType, Path, Value
+from server.message_types.bulk import bulk_extractor
 
 Scalar: TypeAlias = str | int | float
 Wanted: TypeAlias = tuple[tuple[str, ...], ...]
@@ -35,18 +36,26 @@ class HashIndex:
         message_type: the topic's message type.
     """
 
-    __slots__ = ("_extract", "_filed", "_found", "_odd", "fields")
+    __slots__ = ("_extract", "_extract_all", "_filed", "_found", "_odd", "fields")
 
     def __init__(self, fields: Sequence[Path], message_type: MessageType) -> None:
         self.fields: Final = tuple(fields)
         self._extract: Final[Extractor] = message_type.extractor(fields)
+        self._extract_all: Final = bulk_extractor(message_type, fields)
         self._found: dict[tuple[Scalar, ...], int | set[int]] = {}
         self._filed: dict[int, tuple[Scalar, ...]] = {}
         self._odd: set[int] = set()
 
     def put(self, row: int, body: bytes) -> None:
         """File a row under the values of its body."""
-        values = self._extract(body)
+        self._file(row, self._extract(body))
+
+    def put_all(self, rows: Sequence[int], bodies: Sequence[bytes]) -> None:
+        """File rows, at least one, under the values of their bodies."""
+        for row, values in zip(rows, zip(*self._extract_all(bodies), strict=True), strict=True):
+            self._file(row, values)
+
+    def _file(self, row: int, values: tuple[Value, ...]) -> None:
         filed = self._filed.get(row)
         if filed is not None:
             if filed == values:
@@ -54,9 +63,13 @@ class HashIndex:
             self.remove(row)
         elif row in self._odd:
             self._odd.discard(row)
-        if any(value is None or value == "" for value in values):
-            return  # NULL equals no text
-        if any(_is_odd(value) for value in values):
+        odd = False
+        for value in values:
+            if value is None or value == "":
+                return  # NULL equals no text
+            if value.__class__ is not str and _is_odd(value):
+                odd = True
+        if odd:
             self._odd.add(row)
             return
         self._filed[row] = values  # type: ignore[assignment]  # no NULLs and arrays: see above
