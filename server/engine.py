@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from server.clock import Clock
 from server.expressions import Functions
+from server.expressions.prepared import FilterParser
 from server.hooks import Hooks
 from server.message_types.base import MessageType
 from server.queries.runner import SliceRunner
@@ -72,6 +73,7 @@ class Engine:
     Attributes:
         stores: the topics that have records.
         topics: the topics in use.
+        filters: reads the filters of commands.
         hooks: who inside the server is told of what happens.
         switches: whether authentication and entitlement are on.
         client_status: publishes what clients do.
@@ -93,6 +95,7 @@ class Engine:
         self.clock = clock
         self.stores = Stores(clock, log, self._announce, self.flush)
         self.topics = TopicTable(settings.message_types, settings.functions, self.stores)
+        self.filters = FilterParser(settings.functions)
         self.hooks = Hooks()
         self.switches = Switches()
         event_types = EventTypes(
