@@ -269,7 +269,8 @@ class Session:
 
     def may(self, permission: Permission, topic: str) -> bool:
         """Whether the user may read from, or write to, a topic."""
-        return self.entrance.entitlement.allows(self.user, permission, topic)
+        resource = self.engine.stores.resource(self.message_type, topic)
+        return self.entrance.entitlement.allows(self.user, permission, resource)
 
     def find_topic(self, name: str) -> AnyTopic:
         """Find a topic of the connection's message type."""

@@ -66,8 +66,8 @@ def _apply(sow: SowTopic, entry: Entry) -> None:
     moment = entry.timestamp * _NANOSECONDS_IN_MICROSECOND
     if entry.kind == Kind.SOW_DELETE:
         keys = msgspec.json.decode(entry.body, type=list[str])
-        found = sow.find_keys(keys, lambda name: name == entry.topic.name)
-        sow.remove(found, entry.txid, moment)
+        for record in sow.find_keys(keys, lambda name: name == entry.topic.name):
+            sow.remove(record, entry.txid, moment)
     elif entry.kind in (Kind.PUBLISH, Kind.DELTA_PUBLISH):
         sow.apply(_record(sow, entry, moment))
 
@@ -120,7 +120,8 @@ def _set_back(sow: SowTopic, journal: Journal, find: Find) -> None:
             if identity in ahead:
                 ahead[identity] = state
     _skip_txids(journal, store.last_sequence)
-    sow.remove(gone, journal.last_txid, gone[0].timestamp if gone else 0)
+    for record in gone:
+        sow.remove(record, journal.last_txid, record.timestamp)
     for state in ahead.values():
         if state is not None:
             sow.apply(state)
