@@ -61,6 +61,8 @@ class Projection:
         fields: the fields.
         grouping: what messages are grouped by.
         functions: implementations of the functions that the fields call.
+        source_of: the place of the topic that a reference reads, among those that are joined; a
+            row has the values of each topic together, in this order.
 
     Attributes:
         inputs: what is read of every message, in the order of a row.
@@ -71,12 +73,16 @@ class Projection:
     """
 
     def __init__(
-        self, fields: Sequence[Field], grouping: Sequence[Identifier], functions: Functions
+        self,
+        fields: Sequence[Field],
+        grouping: Sequence[Identifier],
+        functions: Functions,
+        source_of: Callable[[Reference], int] = lambda _: 0,
     ) -> None:
         wanted = dict.fromkeys(identifier.reference for identifier in grouping)
         for field in fields:
             wanted.update(dict.fromkeys(references(field.source)))
-        self.inputs: Final[tuple[Reference, ...]] = tuple(wanted)
+        self.inputs: Final[tuple[Reference, ...]] = tuple(sorted(wanted, key=source_of))
         self._grouping: Final = tuple(grouping)
         self._fields: Final = tuple(fields)
         self._places: Final = tuple(
