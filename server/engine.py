@@ -29,9 +29,10 @@ from server.views.view import View
 from server.wire.framing import FrameReader
 
 if TYPE_CHECKING:
-    from config_schema.spec import ViewSpec
+    from config_schema.spec import TopicRef, ViewSpec
     from server.sow.records import Change
     from server.subscriptions.envelope import Envelope
+    from server.topics.keeper import Keeper
     from server.topics.transaction_log import TransactionLog
 
 
@@ -162,30 +163,21 @@ class Engine:
     def derive(self, spec: ConflatedTopicSpec | ViewSpec) -> None:
         """Add a topic that is made from others, unless one of these is not there."""
         refs = (spec.underlying,) if isinstance(spec, ConflatedTopicSpec) else spec.underlying
-        sources = [source for ref in refs if (source := self.stores.configured(ref)) is not None]
-        if len(sources) < len(refs):
-            return
-        functions, clock = self.settings.functions, self.clock
+        sources: dict[TopicRef, Keeper] = {}
+        for ref in refs:
+            source = self.stores.configured(ref)
+            if source is None:
+                return
+            sources[ref] = source
+        functions, stores = self.settings.functions, self.stores
+        surroundings = stores, self.clock, self._announce, self.flush
         if isinstance(spec, ConflatedTopicSpec):
-            self.stores.add_derived(
-                ConflatedTopic(
-                    spec, sources[0], functions, self.stores, clock, self._announce, self.flush
-                )
-            )
+            topic = ConflatedTopic(spec, sources[spec.underlying], functions, *surroundings)
+            stores.add_derived(topic)
         else:
             message_type = self.settings.message_types[spec.message_type]
-            self.stores.add_derived(
-                View(
-                    spec,
-                    sources,
-                    message_type,
-                    functions,
-                    self.stores,
-                    clock,
-                    self._announce,
-                    self.flush,
-                )
-            )
+            view = View(spec, sources.__getitem__, message_type, functions, *surroundings)
+            stores.add_derived(view)
 
     def _announce(
         self, message_type: str, changes: Iterable[Change], envelope: Envelope, reason: str

@@ -7,7 +7,7 @@ import struct
 from collections.abc import Callable
 from typing import Any
 
-from config_schema.spec import TopicSpec
+from config_schema.spec import ConflatedTopicSpec, TopicSpec, ViewSpec
 from server.engine import Engine, Settings
 from server.expressions import BUILTINS
 from server.message_types.registry import MessageTypes
@@ -101,6 +101,12 @@ class Core:
         for spec in specs:
             sow = SowTopic(spec, self.types[spec.message_type], MemoryStore(), BUILTINS)
             self.engine.stores.add(sow, sow.table.store.commit)
+
+    def derive(self, *specs: ConflatedTopicSpec | ViewSpec) -> None:
+        """Give the engine topics that are made from those, and have them made."""
+        for spec in specs:
+            self.engine.derive(spec)
+        self.engine.stores.begin_derived()
 
     def connect(self) -> CorePeer:
         """A new connection."""
