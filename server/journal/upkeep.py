@@ -205,6 +205,11 @@ class Upkeep:
                 self._disk.close(descriptor)
         self.make_indexes(file, seal)
 
+    def is_indexed(self, file: JournalFile) -> bool:
+        """Whether a full file has the indexes that are to be made."""
+        kinds = _SIDE_FILES if self._place.with_topic_index else (INDEX,)
+        return all(sibling(file.path, kind).exists() for kind in kinds)
+
     def make_indexes(self, file: JournalFile, seal: Seal) -> None:
         """Store the indexes of a full file."""
         source = open_source(file.path)
