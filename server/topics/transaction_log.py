@@ -184,6 +184,8 @@ class TransactionLog:
             return self.journal.resolve(request, not_found, now)
         except BookmarkError as error:
             return error
+        except OSError as error:
+            return BookmarkError(f"the transaction log cannot be read: {error}")
 
 
 class TopicJournal:
