@@ -41,7 +41,7 @@ EXPOSURE = (
 def test_each_expression_is_aggregated_once() -> None:
     """SUM(/qty) stands there three times, and is kept once; AVG shares what SUM keeps."""
     shape = projection(EXPOSURE + "; AVG(/qty) AS /mean")
-    assert len(shape.arguments) == 4  # /id, /qty * /px, /qty, /px
+    assert len(shape.arguments(row(shape))) == 4  # /id, /qty * /px, /qty, /px
     assert len(shape.kept) == 4
 
 
