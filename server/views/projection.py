@@ -69,6 +69,7 @@ class Projection:
         arguments: the values of the distinct expressions that are aggregated, for a row.
         kept: the accumulators of every group.
         arguments_ask: whether arguments read the message's context.
+        destinations: where the fields are written.
         fields_ask: whether what is outside of aggregates reads the message's context.
     """
 
@@ -104,7 +105,7 @@ class Projection:
         self.kept: Final = tuple(kept)
         layout: tuple[Slot, ...] = (*self.inputs, *calls)
         self._values: Final = compile_values([one.source for one in fields], functions, layout)
-        self._destinations: Final = [field.destination for field in fields]
+        self.destinations: Final = [field.destination for field in fields]
         self._optional: Final = frozenset(
             place for place, field in enumerate(fields) if field.optional
         )
@@ -117,7 +118,7 @@ class Projection:
             return (value if value.__class__ is str and value else semantics.text(value),)
         return tuple([semantics.text(row[place]) for place in places])
 
-    def destinations(self, same: Callable[[Reference, Reference], bool]) -> list[Path | None]:
+    def shown_grouping(self, same: Callable[[Reference, Reference], bool]) -> list[Path | None]:
         """Where each field of the grouping stands in the result; None for one that does not.
 
         Args:
@@ -144,9 +145,7 @@ class Projection:
             context: what functions may ask about the message that came last.
         """
         answers = [read(accumulators[place]) for place, read in self._answers]
-        fields = list(
-            zip(self._destinations, self._values((*last, *answers), context), strict=True)
-        )
+        fields = list(zip(self.destinations, self._values((*last, *answers), context), strict=True))
         if self._optional:
             fields = [
                 field
