@@ -28,8 +28,10 @@ from server.engine import Engine, Settings
 from server.events.log import EventLog
 from server.file_watch import FileWatch
 from server.journal_keeping import JournalKeeping
+from server.message_types.base import BodyError
 from server.minidump import write_minidump
 from server.provision import (
+    ProvisionError,
     message_type_modules,
     provision_functions,
     provision_message_types,
@@ -203,7 +205,7 @@ class Instance:
             What puts their files on stable storage.
 
         Raises:
-            ProvisionError: a file or a key generator cannot be used.
+            ProvisionError: a file or a key generator cannot be used, or a view's messages not made.
         """
         committer = GroupCommit(partial(self._post, asyncio.get_running_loop()))
         opened.callback(committer.close)
@@ -219,8 +221,14 @@ class Instance:
                 opened.callback(topic.close)
                 self._engine.stores.add(topic.sow, topic.commit)
             elif isinstance(spec, ConflatedTopicSpec | ViewSpec):
-                self._engine.derive(spec)
+                self._derive(spec)
         return committer
+
+    def _derive(self, spec: ConflatedTopicSpec | ViewSpec) -> None:
+        try:
+            self._engine.derive(spec)
+        except BodyError as error:
+            raise ProvisionError(spec, f"view {spec.name}: {error}") from None
 
     def _post(self, loop: asyncio.AbstractEventLoop, call: Callable[[], None]) -> None:
         """Have a helper thread's call made on the engine's thread."""
