@@ -70,11 +70,6 @@ class Hooks:
         """Tell a watcher of everything that clients are sent from some topics."""
         self._deliveries.append(_DeliveryWatch(message_type, topics, watcher))
 
-    @property
-    def watches_deliveries(self) -> bool:
-        """Whether anybody watches any."""
-        return bool(self._deliveries)
-
     def delivery_watchers(self, message_type: str, topic: str) -> list[DeliveryWatcher]:
         """Who watches the deliveries of a topic."""
         return [

@@ -112,9 +112,9 @@ class Instance:
         async with contextlib.AsyncExitStack() as opened:
             self._watch_files(opened)
             journal = self._open_journal(opened)
-            self._open_topics(opened)
+            committer = self._open_topics(opened)
             if journal is not None:
-                recover(*journal, self._engine)
+                recover(*journal, self._engine, committer.settle)
                 self._keep_journals(journal[1], opened)
             self._provision_actions(opened)
             await self._open_transports(opened)
@@ -156,7 +156,7 @@ class Instance:
             return None
         post = partial(self._post, asyncio.get_running_loop())
         log = open_journal(self._spec, spec, self._engine, post)
-        opened.callback(log.journal.close)
+        opened.callback(log.close)
         return spec, log
 
     def _keep_journals(self, log: TransactionLog, opened: contextlib.AsyncExitStack) -> None:
@@ -189,8 +189,11 @@ class Instance:
         except ActionError as error:
             raise StartError(str(error)) from None
 
-    def _open_topics(self, opened: contextlib.AsyncExitStack) -> None:
+    def _open_topics(self, opened: contextlib.AsyncExitStack) -> GroupCommit:
         """Recover the topics with records; they take part from now on.
+
+        Returns:
+            What puts their files on stable storage.
 
         Raises:
             ProvisionError: a file or a key generator cannot be used.
@@ -210,6 +213,7 @@ class Instance:
                 self._engine.stores.add(topic.sow, topic.commit)
             elif isinstance(spec, ConflatedTopicSpec):
                 self._engine.conflate(spec)
+        return committer
 
     def _post(self, loop: asyncio.AbstractEventLoop, call: Callable[[], None]) -> None:
         """Have a helper thread's call made on the engine's thread."""

@@ -286,15 +286,27 @@ class Journal:
         """The txid of the first entry at a moment (microseconds) or later; the next if none is."""
         return self._lookup.first_since(timestamp)
 
-    def resolve(self, request: BookmarkRequest, not_found: NotFound = "now") -> Span:
-        """Look up the names in a bookmark. Raises BookmarkError: not found, and that is to fail."""
-        return resolve(request, self, not_found)
+    def resolve(
+        self, request: BookmarkRequest, not_found: NotFound = "now", now: int | None = None
+    ) -> Span:
+        """Look up the names in a bookmark.
+
+        Args:
+            request: the bookmark.
+            not_found: what to do when none of the starts is in the log.
+            now: the txid that counts as the end of the log; None for the last one.
+
+        Raises:
+            BookmarkError: none is, and `not_found` is "fail".
+        """
+        return resolve(request, self, not_found, self.last_txid if now is None else now)
 
     def replay(
         self,
         span: Span,
         wanted: Wanted | None = None,
         kinds: frozenset[Kind] = MESSAGES,
+        horizon: Callable[[], int] | None = None,
     ) -> Cursor:
         """Read a part of the log.
 
@@ -302,11 +314,13 @@ class Journal:
             span: which part; see `resolve`.
             wanted: says of a topic whether its entries are wanted; None for all.
             kinds: of entries to hand out.
+            horizon: tells the last txid that may be read, which is on stable storage; None for
+                all that is.
         """
         return Cursor(
             self._table,
             self._cache,
-            lambda: self._writer.durable,
+            horizon or (lambda: self._writer.durable),
             span,
             wanted,
             kinds,

@@ -117,7 +117,7 @@ class StoredTopic(TopicWithRecords):
         return rejections
 
     def delete(self, records: Sequence[Record], envelope: Envelope) -> int:
-        """Delete records, and tell subscribers.
+        """Delete records, and tell subscribers about each before the next one goes.
 
         Args:
             records: which ones; those that are gone already are passed over.
@@ -130,15 +130,22 @@ class StoredTopic(TopicWithRecords):
             StoreError: a deletion cannot be stored; those before it have been made.
             JournalUnavailable: nothing can be recorded.
         """
-        changes = self._remove(records, envelope)
-        for change in changes:
-            self.announce(change, envelope, DELETED)
-        self._stores.touched(self._sow)
-        return len(changes)
-
-    def _remove(self, records: Sequence[Record], envelope: Envelope) -> list[Change]:
+        sequence = self._number_deletion(records, envelope)
         now = to_nanoseconds(envelope.received)
-        return self._sow.remove(records, self._stores.next_sequence(), now)
+        deleted = 0
+        try:
+            for record in records:
+                change = self._sow.remove(record, sequence, now)
+                if change is not None:
+                    self.announce(change, envelope, DELETED)
+                    deleted += 1
+        finally:
+            self._stores.touched(self._sow)
+        return deleted
+
+    def _number_deletion(self, records: Sequence[Record], envelope: Envelope) -> int:  # noqa: ARG002 - for those that record it
+        """Give a deletion its place in the instance's order of changes."""
+        return self._stores.next_sequence()
 
     def _store(self, body: bytes, envelope: Envelope) -> Change:
         sow = self._sow

@@ -83,6 +83,7 @@ class Stores:
         self._flush = flush
         self.transaction_log: TransactionLog | None = None
         self._keepers: list[Keeper] = []
+        self._has_containers = False
         self._topics: list[SowTopic] = []
         self._commits: dict[SowTopic, Commit] = {}
         self._differs: dict[Keeper, Differ] = {}
@@ -111,7 +112,7 @@ class Stores:
             sow: the topic.
             commit: asks for its files to be put on stable storage.
         """
-        self._keepers.append(sow)
+        self._add(sow)
         self._topics.append(sow)
         self._commits[sow] = commit
         if not self.is_journaled(sow):
@@ -120,8 +121,12 @@ class Stores:
 
     def add_follower(self, follower: FollowingKeeper, source: Keeper) -> None:
         """Add a topic that is made from the records of another one."""
-        self._keepers.append(follower)
+        self._add(follower)
         self.followers(source).append(follower)
+
+    def _add(self, keeper: Keeper) -> None:
+        self._keepers.append(keeper)
+        self._has_containers |= keeper.is_container
 
     def followers(self, keeper: Keeper) -> list[Follower]:
         """The topics that are made from the records of a topic; the list grows with them."""
@@ -133,6 +138,17 @@ class Stores:
             if keeper.type_name == message_type and keeper.keeps(name):
                 return keeper
         return None
+
+    def resource(self, message_type: str, name: str) -> str:
+        """What an entitlement module is asked about when somebody wants to use a topic.
+
+        All logical topics of a container have the permissions of the container's name (AMPS User
+        Guide, Entitlements for Logical Topics).
+        """
+        if not self._has_containers:
+            return name
+        keeper = self.find(message_type, name)
+        return name if keeper is None else keeper.name
 
     def configured(self, ref: TopicRef) -> Keeper | None:
         """The topic that the configuration calls so."""
@@ -249,13 +265,18 @@ class Stores:
 
     def _expire_of(self, sow: SowTopic, now: float) -> bool:
         """Remove what has expired in a topic; False if that cannot be written down."""
+        moment, sequence = to_nanoseconds(now), self._expiry_sequence(sow)
+        envelope = Envelope(None, now)
+        self._keep(sow)
         try:
-            changes = sow.expire(to_nanoseconds(now), self._expiry_sequence(sow), _EXPIRED_AT_ONCE)
+            for _ in range(_EXPIRED_AT_ONCE):
+                change = sow.expire(moment, sequence)
+                if change is None:
+                    break
+                self._announce(sow.spec.message_type, [change], envelope, EXPIRED)
         except StoreError as error:
             self._log.emit("15-0011", topic=sow.spec.name, reason=error)
             return False
-        self._announce(sow.spec.message_type, changes, Envelope(None, now), EXPIRED)
-        self._keep(sow)
         return True
 
 
