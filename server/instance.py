@@ -31,6 +31,7 @@ from server.provision import (
 )
 from server.provision_journal import open_journal, recover
 from server.provision_sow import TopicOpener
+from server.source_files import source_files
 from server.sow.commit import GroupCommit
 from server.sow.records import NANOSECONDS
 from server.topics.transaction_log import TransactionLog
@@ -177,10 +178,15 @@ class Instance:
         opened.callback(self._files.close)
         for path in self._configuration:
             self._files.watch(Path(path), partial(self._say_changed, path))
+        for file, user in source_files(self._spec, self._engine.settings.message_types):
+            self._files.watch(file, partial(self._say_source_changed, file, user))
         self._transports.watch_certificates(self._files)
 
     def _say_changed(self, path: str, change: str) -> None:
         self._log.emit("00-0040", path=path, change=change)
+
+    def _say_source_changed(self, path: Path, user: str, change: str) -> None:
+        self._log.emit("00-0042", path=path, user=user, change=change)
 
     def _provision_actions(self, opened: contextlib.AsyncExitStack) -> None:
         opened.push_async_callback(self._actions.close)
