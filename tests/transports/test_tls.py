@@ -285,7 +285,7 @@ def test_an_authority_that_is_added_is_trusted_from_then_on(tmp_path: Path) -> N
         context.load_cert_chain(*authority.issue("client"))
         try:
             with connect_tls(port, context) as peer:
-                return peer.log_on()["status"] == "success"
+                return bool(peer.log_on()["status"] == "success")
         except (OSError, EOFError):
             return False
 
