@@ -91,6 +91,7 @@ def recover(
     transaction_log: TransactionLog,
     engine: Engine,
     settle: Callable[[], None],
+    check: Callable[[], None],
 ) -> None:
     """Bring the records up to date with the log, and begin to write to it.
 
@@ -99,13 +100,14 @@ def recover(
         transaction_log: the log.
         engine: has the records.
         settle: waits until every commit of a store that was asked for is done.
+        check: called between entries; what it raises ends the recovery.
 
     Raises:
         ProvisionError: a record cannot be stored.
     """
     topics = [sow for sow in engine.stores.topics if engine.stores.is_journaled(sow)]
     try:
-        recover_records(transaction_log.journal, topics, engine.stores.find, settle)
+        recover_records(transaction_log.journal, topics, engine.stores.find, settle, check)
     except StoreError as error:
         raise ProvisionError(spec, f"TransactionLog: not recovered: {error}") from None
     for sow in topics:
