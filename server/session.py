@@ -245,6 +245,10 @@ class Session:
         if self.engine.log.enabled("17-0002"):
             self.engine.log.emit("17-0002", client=self.client_name, header=encoded)
 
+    def refuse(self, header: Header, reason: str, detail: str) -> None:
+        """Say that a command is not carried out, if that turns out later. See `dispatch.refuse`."""
+        dispatch.refuse(self, header, reason, detail)
+
     def log_on(
         self,
         client_name: str,
@@ -273,7 +277,8 @@ class Session:
 
     def may(self, permission: Permission, topic: str) -> bool:
         """Whether the user may read from, or write to, a topic."""
-        return self.entrance.entitlement.allows(self.user, permission, topic)
+        resource = self.engine.stores.resource(self.message_type, topic)
+        return self.entrance.entitlement.allows(self.user, permission, resource)
 
     def find_topic(self, name: str) -> AnyTopic:
         """Find a topic of the connection's message type."""
@@ -426,7 +431,7 @@ class Session:
                 acks=",".join(run.ack_types) or None,
                 sequence=None if digits is None else int(digits),
             )
-            dispatch.refuse(self, header, rejection.reason, rejection.detail)
+            self.refuse(header, rejection.reason, rejection.detail)
         return list(accepted.values())
 
     def _send_late(self, acks: bytes) -> None:

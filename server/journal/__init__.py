@@ -29,8 +29,9 @@ Threads: `append`, `topic`, `origin` and `last_sequence` belong to the engine's 
 The modules, from the bytes up: layout (records and pages), records (reading them), extent (where
 the log ends after a crash), index and clients (files beside the journals), storage and naming
 (disks and names), files (the set of them); batches, writer, committer (appending), upkeep (files
-made, sealed, moved), bookmarks, lookup, cursor (replay), recovery, journal (all of it together);
-inspection and times (single files, for tools). The format is described in docs/formats/journal.md.
+made and sealed), filing (files moved, compressed, removed), bookmarks, lookup, cursor (replay),
+recovery, journal (all of it together); inspection and times (single files, for tools). The format
+is described in docs/formats/journal.md.
 """
 
 from typing import Final

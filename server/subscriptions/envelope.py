@@ -84,6 +84,31 @@ class Envelope:
         """The header key for subscribers who asked for bookmarks; empty if there is none."""
         return b',"bm":"%s"' % self.bookmark.encode() if self.bookmark else b""
 
+    def further_keys(self, *, timestamp: bool, bookmark: bool, record: bool) -> bytes:
+        """Header keys for those who ask for them, as JSON text, each with its leading comma.
+
+        Args:
+            timestamp: when the server received the message.
+            bookmark: its name in the transaction log.
+            record: the SOW key of its record, if only the envelope knows that: topics with records
+                know the keys of their records themselves.
+        """
+        keys = self.timestamp_key if timestamp else b""
+        if bookmark:
+            keys += self.bookmark_key
+        return keys + self.record_key if record else keys
+
+    @property
+    def record_sow_key(self) -> str | None:
+        """The SOW key of the record that a message has become, if only the envelope knows it."""
+        return None
+
+    @property
+    def record_key(self) -> bytes:
+        """The header key for that SOW key; empty if there is none."""
+        key = self.record_sow_key
+        return b"" if key is None else b',"k":' + json_text(key)
+
     def context(self, topic: str, body: bytes) -> MessageContext:
         """What filters may ask about a message besides its fields."""
         context = MessageContext()

@@ -26,7 +26,7 @@ KINDS: Final = {
     slab_format.MAGIC: "sow",
     chain_file.MAGIC: "chained keys",
 }
-"""What files begin with, or behind a checksum; two bytes with the version, lowest first, follow."""
+"""What files begin with, some after a checksum; two bytes with the version follow, lowest first."""
 
 _CHECKSUM_SIZE: Final = 4
 

@@ -163,11 +163,12 @@ class JournaledStoredTopic(StoredTopic):
         envelope.bookmark = bookmark
         return sow.apply(record._replace(sequence=txid, bookmark=bookmark))
 
-    def _remove(self, records: Sequence[Record], envelope: Envelope) -> list[Change]:
+    def _number_deletion(self, records: Sequence[Record], envelope: Envelope) -> int:
+        """Record a deletion; its txid is its place in the instance's order of changes."""
         self._sow.table.make_room(records)
         keys = json_text([record.key for record in records])
         txid, _ = self._journal.append(envelope, keys, Kind.SOW_DELETE)
-        return self._sow.remove(records, txid, to_nanoseconds(envelope.received))
+        return txid
 
     def when_stored(self, then: Callable[[], None]) -> None:
         """Call back when everything published so far is on stable storage."""

@@ -8,7 +8,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -113,9 +113,13 @@ class RunningServer:
 
     def logs(self, text: str) -> bool:
         """Whether the log says something, now or soon."""
+        return self.waits_for(lambda log: text in log)
+
+    def waits_for(self, condition: Callable[[str], bool]) -> bool:
+        """Whether something is true of the log, now or soon."""
         deadline = time.monotonic() + 5
         while time.monotonic() < deadline:
-            if text in self.log():
+            if condition(self.log()):
                 return True
             time.sleep(0.02)
         return False
