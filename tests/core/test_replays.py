@@ -67,6 +67,25 @@ def test_only_live_subscribers_hear_of_what_is_not_safe(core: Core) -> None:
     assert sorted(messages(peer)) == [("safe", b"4"), ("settled", b"4")]
 
 
+def test_what_is_not_safe_when_a_live_replay_has_caught_up_comes_in_its_place(core: Core) -> None:
+    """Before messages that the topic has delivered meanwhile, which wait for it."""
+    publisher, peer = core.log_on("publisher"), core.log_on()
+    publish(publisher, "log-a", b"1")
+    core.commit()
+    peer.is_behind = True
+    subscribe(peer, "live", "log-a", "0", "live")
+    publish(publisher, "log-a", b"2")
+    peer.is_behind = False
+    core.clock.advance(0.1)
+    assert messages(peer) == [("live", b"1")]
+    publish(publisher, "log-a", b"3")
+    assert messages(peer) == []
+    core.commit()
+    assert messages(peer) == [("live", b"2"), ("live", b"3")]
+    publish(publisher, "log-a", b"4")
+    assert messages(peer) == [("live", b"4")]
+
+
 def test_a_live_subscriber_who_does_not_keep_up_reads_the_log_again(core: Core) -> None:
     """Before it has got to the end; what waits for that is bounded."""
     publisher, peer = core.log_on("publisher"), core.log_on()
