@@ -86,15 +86,28 @@ def open_journal(
     return log
 
 
-def recover(spec: TransactionLogSpec, transaction_log: TransactionLog, engine: Engine) -> None:
+def recover(
+    spec: TransactionLogSpec,
+    transaction_log: TransactionLog,
+    engine: Engine,
+    settle: Callable[[], None],
+    check: Callable[[], None],
+) -> None:
     """Bring the records up to date with the log, and begin to write to it.
+
+    Args:
+        spec: the transaction log's configuration.
+        transaction_log: the log.
+        engine: has the records.
+        settle: waits until every commit of a store that was asked for is done.
+        check: called between entries; what it raises ends the recovery.
 
     Raises:
         ProvisionError: a record cannot be stored.
     """
     topics = [sow for sow in engine.stores.topics if engine.stores.is_journaled(sow)]
     try:
-        recover_records(transaction_log.journal, topics, engine.stores.find)
+        recover_records(transaction_log.journal, topics, engine.stores.find, settle, check)
     except StoreError as error:
         raise ProvisionError(spec, f"TransactionLog: not recovered: {error}") from None
     for sow in topics:

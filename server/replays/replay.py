@@ -111,6 +111,7 @@ class Replay:
         self.reading: Reading | None = None
         self._in_tail = False
         self._live: Live | None = None
+        self._release: Callable[[], None] = _nothing
 
     @property
     def is_live(self) -> bool:
@@ -137,6 +138,7 @@ class Replay:
         self._span = span
         if not self._is_open:
             return
+        self._release = self.log.hold(self._needed_from)
         if not self._is_paused:
             self._read()
         if self._terms.on_persisted is not None:
@@ -165,6 +167,17 @@ class Replay:
         self._is_open = False
         self._stop()
         self._end_live()
+        self._release()
+
+    def _needed_from(self) -> int:
+        """The first txid that it still has to read, which the log must keep for it."""
+        if self.reading is not None:
+            return self.reading.position + 1
+        if self._in_tail:
+            return self.tail.position + 1
+        if self._live is not None or self._span is None:
+            return self.log.last_txid + 1
+        return self._span.after + 1
 
     def _stop(self) -> None:
         """Leave whatever reads, and remember how far that was."""
@@ -226,6 +239,7 @@ class Replay:
             return
         self._complete(position)
         self._is_open = False
+        self._release()
 
     def _read_for_itself(self) -> None:
         self._stop()
@@ -275,3 +289,7 @@ class Replay:
                 self._session.send(self._terms.on_persisted(bookmark))
                 self._session.engine.flush()
         self._report_later()
+
+
+def _nothing() -> None:
+    """Let go of no file."""

@@ -12,6 +12,8 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Sequence
 from functools import partial
+from itertools import islice
+from operator import lt
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 from config_schema.regex import matches
@@ -68,6 +70,8 @@ class TransactionLog:
         self._bookmarked: tuple[int, str | None] = 0, None
         self._waiting: deque[tuple[int, Callable[[], None]]] = deque()
         self._readers: list[Callable[[], None]] = []
+        self._holds: dict[int, Callable[[], int]] = {}
+        self._holds_taken = 0
 
     def records(self, message_type: str, name: str) -> bool:
         """Whether what is published to a topic is recorded.
@@ -191,6 +195,31 @@ class TransactionLog:
         except OSError as error:
             return BookmarkError(f"the transaction log cannot be read: {error}")
 
+    def hold(self, needed_from: Callable[[], int]) -> Callable[[], None]:
+        """Keep the files of the log that somebody still needs.
+
+        Whoever reads the log for longer than a turn says so here: replays; queues, and replication,
+        when they come.
+
+        Args:
+            needed_from: tells the txid from which on entries are needed.
+
+        Returns:
+            A function that ends it; calling it again does nothing.
+        """
+        number = self._holds_taken = self._holds_taken + 1
+        self._holds[number] = needed_from
+
+        def release() -> None:
+            self._holds.pop(number, None)
+
+        return release
+
+    @property
+    def needed_from(self) -> int:
+        """The txid before which nobody needs the log any more, as far as reading it goes."""
+        return min((hold() for hold in self._holds.values()), default=self.last_txid + 1)
+
 
 class TopicJournal:
     """Records what is published to one topic.
@@ -221,6 +250,41 @@ class TopicJournal:
         """
         if envelope.sequence and envelope.publisher is not None:
             self.log.refuse_duplicate(envelope.publisher.client_hash, envelope.sequence)
+
+    def append_run(
+        self, envelope: Envelope, bodies: Sequence[bytes], start: int
+    ) -> tuple[int, JournalUnavailable | None]:
+        """Record messages that have nothing but the numbers of the envelope; see `append`.
+
+        Args:
+            envelope: what their publisher said about them; the numbers are ascending and new.
+            bodies: what is recorded.
+            start: the position of the first of them that is.
+
+        Returns:
+            The position of the first that is not recorded, and why not; their number if all are.
+        """
+        publisher = envelope.publisher
+        journal = self.log.journal
+        if self._handle is None:
+            self._handle = journal.topic(self._message_type, self._name)
+        return journal.append_run(
+            self._handle,
+            0 if publisher is None else publisher.client_hash,
+            envelope.sequences,
+            bodies,
+            start,
+            journal.origin(publisher.user) if publisher is not None and publisher.user else None,
+        )
+
+    def is_run(self, envelope: Envelope) -> bool:
+        """Whether messages are new and in order, so that they can be recorded together."""
+        numbers, publisher = envelope.sequences, envelope.publisher
+        return not numbers or (
+            publisher is not None
+            and numbers[0] > self.log.journal.last_sequence(publisher.client_hash)
+            and all(map(lt, numbers, islice(numbers, 1, None)))
+        )
 
     def append(
         self,
