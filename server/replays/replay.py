@@ -240,6 +240,7 @@ class Replay:
         self._complete(position)
         self._is_open = False
         self._release()
+        self._release()
 
     def _read_for_itself(self) -> None:
         self._stop()

@@ -352,6 +352,29 @@ def test_who_falls_behind_the_end_of_the_log_reads_for_itself(core: Core) -> Non
     assert messages(slow) == messages(quick) == [("r", b"3")]
 
 
+def test_the_log_is_kept_for_those_who_have_not_read_it(core: Core) -> None:
+    """Wherever they are; whoever is done, or has gone, needs nothing any more."""
+    publisher, peer = core.log_on("publisher"), core.log_on()
+    log = core.transaction_log
+    publish(publisher, "log-a", b"1", b"2")
+    core.commit()
+    nobody = log.last_txid + 1
+    subscribe(peer, "range", "log-a", "[0:0|1|]")
+    subscribe(peer, "tail", "log-a", "0")
+    subscribe(peer, "live", "log-a", "0", "live")
+    assert log.needed_from == nobody
+    subscribe(peer, "paused", "log-a", "0", "pause")
+    assert log.needed_from == log.journal.first_txid
+    peer.send({"c": "unsubscribe", "sub_id": "paused"})
+    assert log.needed_from == nobody
+    peer.is_behind = True
+    publish(publisher, "log-a", b"3")
+    core.commit()
+    assert log.needed_from == nobody
+    peer.leave()
+    assert log.needed_from == nobody + 1
+
+
 RATES = (
     # option, when each of five messages comes: published at 0, 1, 2, 12 and 13 seconds
     ("rate=2", (0.0, 0.5, 1.0, 1.5, 2.0)),
