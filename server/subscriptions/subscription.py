@@ -35,6 +35,7 @@ class Subscription:
         began_with_query: its client got all records that matched when it was placed.
         sink: takes the messages of a client inside the server; None for a client's connection.
         options: the options of the command, as sent.
+        held_in: where its messages wait, None if they go to the connection at once.
     """
 
     session: Session
@@ -50,11 +51,12 @@ class Subscription:
     sink: Sink | None = None
     options: str | None = None
     replay: Replay | None = None
+    held_in: Outbox | None = None
 
     @property
     def outbox(self) -> Outbox:
         """Where its messages go."""
-        return self.session.outbox if self.replay is None else self.replay.outbox
+        return self.held_in or self.session.outbox
 
     def close(self) -> None:
         """Let go of what waits for it."""
