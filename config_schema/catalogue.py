@@ -89,6 +89,8 @@ class ValueKind(Enum):
     QUEUE_TOPIC = "queue"
     TOPIC_TRANSLATION = "original:translated"
     CONFLATED_TRANSLATION = "original:translated:interval"
+    LOOKUP = "name;parameter count;message type;topic;return field;lookup field;..."
+    """Checked when all topics are known."""
 
 
 @dataclass(frozen=True, slots=True)
