@@ -90,6 +90,8 @@ class ValueKind(Enum):
     RESOURCE = "name of a resource"
     TOPIC_TRANSLATION = "original:translated"
     CONFLATED_TRANSLATION = "original:translated:interval"
+    LOOKUP = "name;parameter count;message type;topic;return field;lookup field;..."
+    """Checked when all topics are known."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,6 +14,13 @@ from config_schema.problems import Located, Problems
 from config_schema.spec import InstanceSpec, MessageTypeSpec
 from server.events.log import EventLog
 from server.expressions import Functions, built_in
+from server.expressions.functions.lookups import (
+    EXPERIMENTAL_MODULE,
+    Find,
+    declared_lookups,
+    found_nowhere,
+    value_lookup,
+)
 from server.expressions.functions.registry import Function
 from server.expressions.functions.times import LEGACY_MODULE, legacy
 from server.expressions.functions.user_defined import UserFunctionError, load_function
@@ -66,12 +73,13 @@ def with_unified_fix_tags(spec: InstanceSpec) -> frozenset[str]:
     )
 
 
-def provision_functions(spec: InstanceSpec, log: EventLog) -> Functions:
+def provision_functions(spec: InstanceSpec, log: EventLog, find: Find = found_nowhere) -> Functions:
     """Make the functions that expressions of an instance may call.
 
     Args:
         spec: the instance.
         log: told when a function that is not ours fails, the first time for each function.
+        find: finds the records that VALUE_LOOKUP looks up.
 
     Raises:
         ProvisionError: a library cannot be loaded, or lacks a function that is asked of it.
@@ -79,6 +87,8 @@ def provision_functions(spec: InstanceSpec, log: EventLog) -> Functions:
     functions = built_in(time.time, spec.name, spec.group)
     if any(module.library_name == LEGACY_MODULE for module in spec.modules):
         functions = functions.adding(legacy(time.time))
+    if any(module.library_name == EXPERIMENTAL_MODULE for module in spec.modules):
+        functions = functions.adding([value_lookup(declared_lookups(spec.modules), find)])
     return functions.adding(_user_defined(spec, log))
 
 
