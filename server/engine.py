@@ -10,6 +10,7 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
+from config_schema.spec import ConflatedTopicSpec
 from server.clock import Clock
 from server.expressions import Functions
 from server.expressions.prepared import FilterParser
@@ -26,12 +27,14 @@ from server.topics.events import EventTypes
 from server.topics.sow_stats import SowStats
 from server.topics.stores import Stores
 from server.topics.table import TopicTable
+from server.views.view import View
 from server.wire.framing import FrameReader
 
 if TYPE_CHECKING:
-    from config_schema.spec import ConflatedTopicSpec
+    from config_schema.spec import TopicRef, ViewSpec
     from server.sow.records import Change
     from server.subscriptions.envelope import Envelope
+    from server.topics.keeper import Keeper
     from server.topics.transaction_log import TransactionLog
 
 
@@ -169,20 +172,28 @@ class Engine:
         for sub_id in list(session.subscriptions):
             session.end_subscription(sub_id)
 
-    def conflate(self, spec: ConflatedTopicSpec) -> None:
-        """Begin a conflated topic, unless there is nothing that it could be made from."""
-        source = self.stores.configured(spec.underlying)
-        if source is not None:
-            topic = ConflatedTopic(
-                spec,
-                source,
-                self.settings.functions,
-                self.stores,
-                self.clock,
-                self._announce,
-                self.flush,
-            )
-            self.stores.add_follower(topic, source)
+    def derive(self, spec: ConflatedTopicSpec | ViewSpec) -> None:
+        """Add a topic that is made from others, unless one of these is not there.
+
+        Raises:
+            BodyError: it is a view whose message type has no fields of such names.
+        """
+        refs = (spec.underlying,) if isinstance(spec, ConflatedTopicSpec) else spec.underlying
+        sources: dict[TopicRef, Keeper] = {}
+        for ref in refs:
+            source = self.stores.configured(ref)
+            if source is None:
+                return
+            sources[ref] = source
+        functions, stores = self.settings.functions, self.stores
+        surroundings = stores, self.clock, self._announce, self.flush
+        if isinstance(spec, ConflatedTopicSpec):
+            topic = ConflatedTopic(spec, sources[spec.underlying], functions, *surroundings)
+            stores.add_derived(topic)
+        else:
+            message_type = self.settings.message_types[spec.message_type]
+            view = View(spec, sources.__getitem__, message_type, functions, *surroundings)
+            stores.add_derived(view)
 
     def _announce(
         self, message_type: str, changes: Iterable[Change], envelope: Envelope, reason: str

@@ -17,14 +17,22 @@ from pathlib import Path
 from actions.defaults import signals_in_use
 from actions.runner import ActionError, Actions
 from actions.services import Services, StopRequested
-from config_schema.spec import ConflatedTopicSpec, InstanceSpec, TopicSpec, TransactionLogSpec
+from config_schema.spec import (
+    ConflatedTopicSpec,
+    InstanceSpec,
+    TopicSpec,
+    TransactionLogSpec,
+    ViewSpec,
+)
 from server import memory
 from server.engine import Engine, Settings
 from server.events.log import EventLog
 from server.file_watch import FileWatch
 from server.journal_keeping import JournalKeeping
+from server.message_types.base import BodyError
 from server.minidump import write_minidump
 from server.provision import (
+    ProvisionError,
     message_type_modules,
     provision_functions,
     provision_message_types,
@@ -134,6 +142,7 @@ class Instance:
         if journal is not None:
             recover(*journal, self._engine, committer.settle, check)
             self._keep_journals(journal[1], opened)
+        self._engine.stores.begin_derived()
         check()
         self._provision_actions(opened)
         await self._open_transports(opened)
@@ -219,7 +228,7 @@ class Instance:
             What puts their files on stable storage.
 
         Raises:
-            ProvisionError: a file or a key generator cannot be used.
+            ProvisionError: a file or a key generator cannot be used, or a view's messages not made.
         """
         committer = GroupCommit(partial(self._post, asyncio.get_running_loop()))
         opened.callback(committer.close)
@@ -235,9 +244,15 @@ class Instance:
                 topic = opener.open(spec)
                 opened.callback(topic.close)
                 self._engine.stores.add(topic.sow, topic.commit)
-            elif isinstance(spec, ConflatedTopicSpec):
-                self._engine.conflate(spec)
+            elif isinstance(spec, ConflatedTopicSpec | ViewSpec):
+                self._derive(spec)
         return committer
+
+    def _derive(self, spec: ConflatedTopicSpec | ViewSpec) -> None:
+        try:
+            self._engine.derive(spec)
+        except BodyError as error:
+            raise ProvisionError(spec, f"view {spec.name}: {error}") from None
 
     def _post(self, loop: asyncio.AbstractEventLoop, call: Callable[[], None]) -> None:
         """Have a helper thread's call made on the engine's thread."""

@@ -30,16 +30,17 @@ _MESSAGE_IDS: Final = {
 }
 
 
-def journal_settings(instance: str, spec: TransactionLogSpec) -> JournalSettings:
+def journal_settings(instance: InstanceSpec, spec: TransactionLogSpec) -> JournalSettings:
     """How the journal of an instance is configured."""
     archive = spec.journal_archive_directory
     return JournalSettings(
-        instance,
+        instance.name,
         Path(spec.journal_directory),
         None if archive is None else Path(archive),
         spec.journal_size,
         spec.preallocated_journal_files,
         spec.flush_interval,
+        instance.tuning.topic_index_enabled,
         client_expiration=spec.inactive_client_ack_expiration,
         cache_limit=spec.compressed_journal_cache_memory_limit,
     )
@@ -72,7 +73,7 @@ def open_journal(
 
     try:
         journal = Journal(
-            journal_settings(spec.name, log_spec),
+            journal_settings(spec, log_spec),
             lambda: int(clock.now() * _MICROSECONDS),
             on_durable,
             tell,

@@ -52,9 +52,9 @@ from server.journal.errors import (
     JournalUnavailable,
     Notice,
 )
+from server.journal.handles import OriginHandle, TopicHandle
 from server.journal.journal import Journal, JournalSettings
 from server.journal.storage import Disk
-from server.journal.writer import OriginHandle, TopicHandle
 
 EPOCH: Final = "0"
 """The bookmark of the beginning of the log."""

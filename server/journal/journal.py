@@ -18,13 +18,13 @@ from server.journal.cursor import Cursor, Wanted
 from server.journal.entry import EVENTS, MESSAGES, Entry, Kind, Origin, Topic
 from server.journal.errors import Event, JournalError, Notice, reason
 from server.journal.files import FileTable, JournalFile, SourceCache
+from server.journal.handles import OriginHandle, TopicHandle
 from server.journal.layout import FileHeader, FormatError, pack_header
 from server.journal.lookup import Lookup
-from server.journal.naming import INDEX, sibling
 from server.journal.recovery import Found, Recovery
 from server.journal.storage import Disk
 from server.journal.upkeep import Place, Upkeep
-from server.journal.writer import OriginHandle, Position, TopicHandle, Writer
+from server.journal.writer import Position, Writer
 
 _SIZE_UNIT: Final = 1 << 20
 _FILLED_AT_ONCE: Final = 64 << 20  # larger files get their zeros in the background
@@ -154,7 +154,9 @@ class Journal:
         self._topics: dict[tuple[str, str], TopicHandle] = {}
         self._origins: dict[tuple[str, str], OriginHandle] = {}
         self._reuse_names(live)
-        self.append = self._writer.append  # without a step in between: this is the message path
+        # Without a step in between: this is the message path.
+        self.append = self._writer.append
+        self.append_run = self._writer.append_run
 
     def _place_to_write(
         self, found: Found, clock: Callable[[], int], size: int
@@ -202,7 +204,7 @@ class Journal:
         self._committer.start()
         self._upkeep.later(partial(self._upkeep.prepare, self._settings.preallocated - 1))
         for file in self._table.files:
-            if file.seal is not None and not sibling(file.path, INDEX).exists():
+            if file.seal is not None and not self._upkeep.is_indexed(file):
                 self._upkeep.later(partial(self._upkeep.complete, file.number))
 
     def _store_clients_of_full_files(self) -> None:

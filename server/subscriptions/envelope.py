@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
@@ -25,6 +26,8 @@ class Envelope:
         sequence: the publisher's number of a message, 0 for none.
 
     Attributes:
+        sequences: of a run of messages, the publisher's number of each; empty if it gives none, or
+            where they do not matter.
         bookmark: the name of a message in the transaction log, empty for none.
         keys: header keys that all of them carry, as JSON text, each with its leading comma.
     """
@@ -38,6 +41,7 @@ class Envelope:
         "publisher",
         "received",
         "sequence",
+        "sequences",
         "sow_key",
     )
 
@@ -59,6 +63,7 @@ class Envelope:
         self.expiration = expiration
         self.delta = delta
         self.sequence = sequence
+        self.sequences: Sequence[int] = ()
         self.bookmark = ""
         self.keys = correlation_key(correlation_id)
         if publisher is not None and publisher.user:

@@ -12,6 +12,8 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Sequence
 from functools import partial
+from itertools import islice
+from operator import lt
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 from config_schema.regex import matches
@@ -156,6 +158,11 @@ class TransactionLog:
             self._bookmarked = txid, entries[-1].bookmark if entries else None
         return self._bookmarked[1]
 
+    def moment_of(self, txid: int) -> int | None:
+        """When an entry on stable storage was recorded, in microseconds; None if there is none."""
+        entries = self.journal.replay(Span(txid - 1, last=txid), kinds=frozenset(Kind)).read(1)
+        return entries[0].timestamp if entries else None
+
     def look_up(
         self, request: BookmarkRequest, not_found: NotFound, then: Callable[[Place], None]
     ) -> None:
@@ -181,6 +188,8 @@ class TransactionLog:
             return self.journal.resolve(request, not_found, now)
         except BookmarkError as error:
             return error
+        except OSError as error:
+            return BookmarkError(f"the transaction log cannot be read: {error}")
 
     def hold(self, needed_from: Callable[[], int]) -> Callable[[], None]:
         """Keep the files of the log that somebody still needs.
@@ -237,6 +246,41 @@ class TopicJournal:
         """
         if envelope.sequence and envelope.publisher is not None:
             self.log.refuse_duplicate(envelope.publisher.client_hash, envelope.sequence)
+
+    def append_run(
+        self, envelope: Envelope, bodies: Sequence[bytes], start: int
+    ) -> tuple[int, JournalUnavailable | None]:
+        """Record messages that have nothing but the numbers of the envelope; see `append`.
+
+        Args:
+            envelope: what their publisher said about them; the numbers are ascending and new.
+            bodies: what is recorded.
+            start: the position of the first of them that is.
+
+        Returns:
+            The position of the first that is not recorded, and why not; their number if all are.
+        """
+        publisher = envelope.publisher
+        journal = self.log.journal
+        if self._handle is None:
+            self._handle = journal.topic(self._message_type, self._name)
+        return journal.append_run(
+            self._handle,
+            0 if publisher is None else publisher.client_hash,
+            envelope.sequences,
+            bodies,
+            start,
+            journal.origin(publisher.user) if publisher is not None and publisher.user else None,
+        )
+
+    def is_run(self, envelope: Envelope) -> bool:
+        """Whether messages are new and in order, so that they can be recorded together."""
+        numbers, publisher = envelope.sequences, envelope.publisher
+        return not numbers or (
+            publisher is not None
+            and numbers[0] > self.log.journal.last_sequence(publisher.client_hash)
+            and all(map(lt, numbers, islice(numbers, 1, None)))
+        )
 
     def append(
         self,

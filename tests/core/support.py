@@ -10,7 +10,7 @@ from queue import SimpleQueue
 from typing import Any
 
 from config_schema.problems import Location
-from config_schema.spec import JournaledTopicSpec, TopicSpec
+from config_schema.spec import ConflatedTopicSpec, JournaledTopicSpec, TopicSpec, ViewSpec
 from server.engine import Engine, Settings
 from server.expressions import BUILTINS
 from server.helper_thread import HelperThread
@@ -135,6 +135,12 @@ class Core:
         """Do what a helper thread asks for, as soon as it does."""
         self._posted.get(timeout=WAIT_SECONDS)()
         self.engine.flush()
+
+    def derive(self, *specs: ConflatedTopicSpec | ViewSpec) -> None:
+        """Give the engine topics that are made from those, and have them made."""
+        for spec in specs:
+            self.engine.derive(spec)
+        self.engine.stores.begin_derived()
 
     def connect(self) -> CorePeer:
         """A new connection."""
