@@ -1,14 +1,6 @@
 """amps-action-do-execute-system: runs a command of the operating system.
 
-Theory of operation. The command is the operator's and goes to the shell as written, but the values
-of variables may be anybody's. So the shell never sees them as text to parse: each value becomes a
-variable of the command's environment, and the command refers to it. What a shell puts in place of a
-variable it does not parse again, apart from splitting it into words and looking for file names,
-which double quotes prevent. So a reference is `"${AMPERAGE_1}"` outside of quotes, `${AMPERAGE_1}`
-inside double quotes, and inside single quotes, where there are no variables, these are closed
-before and opened again after it. Only an operator who has a value parsed (eval, sh -c) gets it
-parsed.
-
+Values of variables never are part of what the shell parses: see shell_quoting.py.
 The command and what it started are killed when they take too long, or when the instance stops.
 
 Source: AMPS User Guide, Execute System Command.
@@ -25,6 +17,7 @@ from typing import TYPE_CHECKING, Final
 
 from actions.context import Template
 from actions.module import Step, StepFailed
+from actions.shell_quoting import shell_command
 from config_schema.units import parse_interval
 
 if TYPE_CHECKING:
@@ -91,43 +84,6 @@ class DoExecuteSystem(Step):
         except asyncio.CancelledError:  # there is no time left for what is just being started
             starting.add_done_callback(lambda done: _kill(done.result()))
             raise
-
-
-def shell_command(template: Template) -> tuple[str, Mapping[str, str]]:
-    """The command for the shell, and the environment variables that it refers to.
-
-    Returns:
-        The command, and by the name of each environment variable that of the context variable
-        whose value it has.
-    """
-    names: dict[str, str] = {}
-    pieces: list[str] = []
-    quote = ""
-    for number, (before, name) in enumerate(template.parts, 1):
-        quote = _quote_at_end(before, quote)
-        variable = f"AMPERAGE_{number}"
-        names[variable] = name
-        pieces += (before, _REFERENCES[quote].format(variable))
-    return "".join([*pieces, template.tail]), names
-
-
-_REFERENCES: Final = {"": '"${{{}}}"', '"': "${{{}}}", "'": "'\"${{{}}}\"'"}
-"""How to refer to a variable, by the quotes that are open."""
-
-
-def _quote_at_end(text: str, quote: str) -> str:
-    """The quote that is open at the end of a piece of a command, "" if none is."""
-    position = 0
-    while position < len(text):
-        character = text[position]
-        if character == "\\" and quote != "'":
-            position += 1
-        elif character == quote:
-            quote = ""
-        elif character in "'\"" and not quote:
-            quote = character
-        position += 1
-    return quote
 
 
 def _environment(names: Mapping[str, str], context: Context) -> dict[bytes, bytes]:
