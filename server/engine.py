@@ -13,9 +13,11 @@ from typing import TYPE_CHECKING, Protocol
 from config_schema.spec import ConflatedTopicSpec
 from server.clock import Clock
 from server.expressions import Functions
+from server.expressions.prepared import FilterParser
 from server.hooks import Hooks
 from server.message_types.base import MessageType
 from server.queries.runner import SliceRunner
+from server.replays.tail import Tail
 from server.security.switches import Switches
 from server.session import Entrance, FrameSource, Link, Session
 from server.subscriptions.outbox import Outbox, flush_all
@@ -74,14 +76,21 @@ class Engine:
     Attributes:
         stores: the topics that have records.
         topics: the topics in use.
+        filters: reads the filters of commands.
         hooks: who inside the server is told of what happens.
         switches: whether authentication and entitlement are on.
         client_status: publishes what clients do.
         sow_stats: publishes how many records topics have.
         slices: runs queries between other work.
-        transaction_log: records what is published; None if there is none.
+        transaction_log: records what is published; None if there is none. Then there are no tails
+            either.
+        tail: reads the end of the log for bookmark subscriptions.
+        settled_tail: the same for those that ask for messages that are fully durable.
         waiting_outboxes: the outboxes that have something to write.
     """
+
+    tail: Tail
+    settled_tail: Tail
 
     def __init__(self, settings: Settings, log: Log, clock: Clock) -> None:
         self.settings = settings
@@ -89,6 +98,7 @@ class Engine:
         self.clock = clock
         self.stores = Stores(clock, log, self._announce, self.flush)
         self.topics = TopicTable(settings.message_types, settings.functions, self.stores)
+        self.filters = FilterParser(settings.functions)
         self.hooks = Hooks()
         self.switches = Switches()
         event_types = EventTypes(
@@ -136,6 +146,8 @@ class Engine:
     def use_transaction_log(self, log: TransactionLog) -> None:
         """Record what is published from now on. Called before anything is."""
         self.transaction_log = self.topics.transaction_log = self.stores.transaction_log = log
+        self.tail = Tail(log, self, log.safe_here)
+        self.settled_tail = Tail(log, self, log.settled)
 
     def client(self, name: str) -> Session | None:
         """The session that logged on last under a name, if it is still there."""

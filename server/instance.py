@@ -27,6 +27,7 @@ from server import memory
 from server.engine import Engine, Settings
 from server.events.log import EventLog
 from server.file_watch import FileWatch
+from server.journal_keeping import JournalKeeping
 from server.message_types.base import BodyError
 from server.minidump import write_minidump
 from server.provision import (
@@ -97,7 +98,8 @@ class Instance:
             raise StartError(str(error)) from None
         self._files = FileWatch(log)
         self._configuration = configuration
-        self._actions = Actions(spec, self._services())
+        self._services = self._make_services()
+        self._actions = Actions(spec, self._services)
         self._stop_requested = asyncio.Event()
         self._stopping_since = 0.0
 
@@ -118,9 +120,10 @@ class Instance:
         async with contextlib.AsyncExitStack() as opened:
             self._watch_files(opened)
             journal = self._open_journal(opened)
-            self._open_topics(opened)
+            committer = self._open_topics(opened)
             if journal is not None:
-                recover(*journal, self._engine)
+                recover(*journal, self._engine, committer.settle)
+                self._keep_journals(journal[1], opened)
             self._engine.stores.begin_derived()
             self._provision_actions(opened)
             await self._open_transports(opened)
@@ -162,10 +165,14 @@ class Instance:
             return None
         post = partial(self._post, asyncio.get_running_loop())
         log = open_journal(self._spec, spec, self._engine, post)
-        opened.callback(log.journal.close)
+        opened.callback(log.close)
         return spec, log
 
-    def _services(self) -> Services:
+    def _keep_journals(self, log: TransactionLog, opened: contextlib.AsyncExitStack) -> None:
+        self._services.journals = JournalKeeping(log, self._engine)
+        opened.push_async_callback(self._services.journals.close)
+
+    def _make_services(self) -> Services:
         return Services(
             engine=self._engine,
             transports=self._transports,
@@ -191,8 +198,11 @@ class Instance:
         except ActionError as error:
             raise StartError(str(error)) from None
 
-    def _open_topics(self, opened: contextlib.AsyncExitStack) -> None:
+    def _open_topics(self, opened: contextlib.AsyncExitStack) -> GroupCommit:
         """Recover the topics with records; they take part from now on.
+
+        Returns:
+            What puts their files on stable storage.
 
         Raises:
             ProvisionError: a file or a key generator cannot be used, or a view's messages not made.
@@ -212,6 +222,7 @@ class Instance:
                 self._engine.stores.add(topic.sow, topic.commit)
             elif isinstance(spec, ConflatedTopicSpec | ViewSpec):
                 self._derive(spec)
+        return committer
 
     def _derive(self, spec: ConflatedTopicSpec | ViewSpec) -> None:
         try:

@@ -7,11 +7,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from server.commands.acks import acknowledge
-from server.commands.bookmark_subscribe import (
-    is_replayed,
-    make_subscription,
-    pause_or_resume,
-)
+from server.commands.bookmark_subscribe import begin as begin_replay
+from server.commands.bookmark_subscribe import is_replayed, make_subscription, pause_or_resume
 from server.commands.options import (
     SubscribeOptions,
     option_refusal,
@@ -52,10 +49,11 @@ def handle(session: Session, header: Header, _body: bytes) -> None:
     if header.command == "subscribe" and pause_or_resume(session, header, options):
         return
     subscription = place(session, header, options)
-    acknowledge(session, header, "processed", sub_id=subscription.sub_id)
     if subscription.replay is not None:
-        subscription.replay.begin(subscription)
-    elif header.bookmark is not None:
+        begin_replay(session, header, options, subscription)
+        return
+    acknowledge(session, header, "processed", sub_id=subscription.sub_id)
+    if header.bookmark is not None:
         acknowledge(session, header, "completed", sub_id=subscription.sub_id)
 
 
