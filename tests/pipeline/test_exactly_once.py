@@ -11,7 +11,7 @@ from collections import Counter
 from pathlib import Path
 
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.streaming import StreamingQuery
+from pyspark.sql.streaming.query import StreamingQuery
 
 from tests.pipeline.killing import killing
 from tests.pipeline.test_stream_read import until

@@ -254,16 +254,35 @@ def test_spark_finds_the_same_with_and_without(spark: SparkSession, server: Runn
     publish(server, "sow-filters", bodies)
     schema = StructType([StructField("id", IntegerType()), *SCHEMA.fields])
     columns = ["id", "i", "l", "d", "f", "s", "b", "x", "n"]
-    source = reading(spark, server, "sow-filters").schema(schema).load().select(*columns)
-    local = spark.createDataFrame(source.collect(), source.schema)
+    local = reading(spark, server, "sow-filters").schema(schema).load().select(*columns)
 
-    def found(frame: DataFrame) -> list[Row]:
+    def pushed() -> DataFrame:  # anew for each use
+        return reading(spark, server, "sow-filters", pushdown=True).schema(schema).load()
+
+    def found(load: Callable[[], DataFrame]) -> list[Row]:
         parts = [
-            frame.filter(predicate).selectExpr(f"{number} AS number", "id")
+            load().filter(predicate).selectExpr(f"{number} AS number", "id")
             for number, predicate in enumerate(PREDICATES)
         ]
         return sorted(reduce(DataFrame.unionAll, parts).collect())
 
-    expected = found(local)
-    assert found(source) == expected
+    expected = found(local.cache)
+    assert found(pushed) == expected
     assert {number for number, _ in expected} == set(range(len(PREDICATES)))
+    local.unpersist()
+
+
+def test_a_frame_may_be_used_twice_unless_it_was_said_not_to(
+    spark: SparkSession, server: RunningServer
+) -> None:
+    """Spark hands what was pushed down once to all later uses, so nothing is by default."""
+    publish(server, "sow-twice", [{"id": i} for i in range(10)])
+    frame = reading(spark, server, "sow-twice").schema("id INT").load()
+    three, four = frame.filter("id = 3"), frame.filter("id = 4")
+    assert sorted(three.union(four).union(frame).collect()) == [
+        Row(id=i) for i in sorted([3, 4, *range(10)])
+    ]
+    told = reading(spark, server, "sow-twice", pushdown=True).schema("id INT").load()
+    plan = told.filter("id = 3")._jdf.queryExecution().executedPlan().toString()
+    assert "id#" in plan
+    assert "= 3" not in plan
