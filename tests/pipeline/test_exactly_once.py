@@ -114,5 +114,5 @@ def test_a_driver_that_is_killed_and_goes_on_as_a_cluster(
         until(lambda: len(logged(server, "log-cluster")) > 1_000)
         first.kill()
     with run("local-cluster[2,1,512]") as second:
-        assert second.wait(100) == 0, (tmp_path / "log").read_text()[-3000:]
+        assert second.wait(300) == 0, (tmp_path / "log").read_text()[-3000:]
     assert_once(server, "log-cluster", 10_000)

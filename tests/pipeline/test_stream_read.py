@@ -14,7 +14,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 from tests.pipeline.topics import publish, streaming
 from tests.support.server import RunningServer
 
-WAIT_SECONDS = 60.0
+WAIT_SECONDS = 200.0
 
 
 def until(condition: Callable[[], bool], query: StreamingQuery | None = None) -> None:
