@@ -61,7 +61,7 @@ def bodies_check(block: bytes, ends: npt.NDArray[np.int64], checksums: Words) ->
     total = np.uint32(0)
     for one in sums[::-1]:  # Horner's rule: the highest power first
         total = _times_x(total) ^ one
-    return int(total) == crc32c(block)
+    return int(total) == int(crc32c(block))
 
 
 @cache
