@@ -9,8 +9,8 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
+from pipeline.errors import PipelineError
 from pipeline.journal.checksums import LARGEST_BLOCK, bodies_check, records_check
-from pipeline.journal.errors import JournalReadError
 from pipeline.journal.log import open_journal
 from pipeline.journal.pieces import Block, Names, Piece, Records
 from server.journal.index import unpack_topic_index
@@ -49,7 +49,7 @@ def read_blocks(piece: Piece, request: Request) -> Iterator[Block]:
     """Read a piece.
 
     Raises:
-        JournalReadError: the file is gone, or an entry is damaged; it names file and entry.
+        PipelineError: the file is gone, or an entry is damaged; it names file and entry.
     """
     reader = _Reader(piece, request, open_journal(piece.path, piece.archive))
     for start in _windows(piece):
@@ -172,9 +172,9 @@ class _Reader:
     def _number(self, record: np.void) -> int:
         return int(record["txid"]) - self._piece.first_txid
 
-    def _damaged(self, number: int, cause: str) -> JournalReadError:
+    def _damaged(self, number: int, cause: str) -> PipelineError:
         place = self._piece.size - RECORD_SIZE * (number + 1)
-        return JournalReadError(
+        return PipelineError(
             f"{self._piece.path}: entry {self._piece.first_txid + number} (number {number} of the "
             f"file, record at byte {place}): {cause}; the option damaged=skip leaves such entries "
             "out"

@@ -14,8 +14,6 @@ from pyspark.sql.types import (
     IntegerType,
     LongType,
     StringType,
-    StructField,
-    StructType,
     TimestampType,
 )
 
@@ -23,9 +21,6 @@ from pipeline.journal.pieces import Block, Names, Records
 from pipeline.journal.predicates import ORDERINGS, Predicate
 from server.journal.entry import Kind
 from server.journal.layout import unpack_extras
-
-BODY: Final = "body"
-"""The column of whole messages, as string or binary."""
 
 COMMANDS: Final = {
     "publish": Kind.PUBLISH,
@@ -49,6 +44,7 @@ METADATA: Final[Mapping[str, DataType]] = {
     "client": StringType(),
     "sequence": LongType(),
     "timestamp": TimestampType(),
+    "length": LongType(),
     "sow_key": StringType(),
     "correlation_id": StringType(),
     "expiration": IntegerType(),
@@ -56,12 +52,6 @@ METADATA: Final[Mapping[str, DataType]] = {
     "instance": StringType(),
 }
 """Name and type of each; docs/pipeline.md says what they are."""
-
-
-def full_schema(body: DataType) -> StructType:
-    """The schema when none is given: whole messages with everything that is known of them."""
-    fields = [StructField(name, kind) for name, kind in METADATA.items()]
-    return StructType([StructField(BODY, body), *fields])
 
 
 def metadata_column(name: str, block: Block) -> pa.Array:
@@ -185,6 +175,7 @@ _BUILDERS: Final[Mapping[str, Builder]] = {
     "client": lambda block: _decimal(block.records["client"]),
     "sequence": _sequence,
     "timestamp": _timestamp,
+    "length": lambda block: pa.array(block.records["body_length"].astype(np.int64)),
     "sow_key": _sow_key,
     "correlation_id": _correlation_id,
     "expiration": _expiration,

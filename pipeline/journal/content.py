@@ -7,7 +7,7 @@ from collections.abc import Callable
 import numpy as np
 import numpy.typing as npt
 
-from pipeline.journal.errors import JournalReadError
+from pipeline.errors import PipelineError
 from pipeline.journal.pieces import Block
 from server.expressions import parse, paths
 from server.expressions.compile_message import compile_filter
@@ -33,7 +33,7 @@ class ContentFilter:
         """Which messages of a block match.
 
         Raises:
-            JournalReadError: messages of that type cannot be read without its configuration.
+            PipelineError: messages of that type cannot be read without its configuration.
         """
         types = block.names.message_types
         tests = {number: self._test(kind) for number, kind in types.items()}
@@ -47,9 +47,7 @@ class ContentFilter:
             try:
                 extract = self._types.get(kind).extractor(self._paths)
             except MessageTypeError as problem:
-                raise JournalReadError(
-                    f"option filter: message type {kind}: {problem}"
-                ) from problem
+                raise PipelineError(f"option filter: message type {kind}: {problem}") from problem
             predicate = self._predicate
             test = self._tests[kind] = lambda body: predicate(extract(body))
         return test

@@ -16,7 +16,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Final
 
-from pipeline.journal.errors import JournalReadError, no_file
+from pipeline.errors import PipelineError, option_error
 from pipeline.journal.tail import entries_written
 from server.journal.files import JournalFile, open_source, read_page, salvage_header, unpack_page
 from server.journal.layout import BODY_START, PAGE, TIMESTAMP, FileHeader, FormatError, Seal
@@ -51,20 +51,20 @@ def snapshot(directory: Path, archive: Path | None = None, instance: str = "") -
         instance: whose journals to read; those of all instances if empty.
 
     Raises:
-        JournalReadError: there are none, one is missing or cannot be read.
+        PipelineError: there are none, one is missing or cannot be read.
     """
     if directory.is_file():
         file = _describe(directory)
         return [] if file is None else [Log(_instance_of(directory), (file,))]
     if not directory.is_dir():
-        raise JournalReadError(f"{directory}: there is no such directory or journal file")
+        raise PipelineError(f"{directory}: there is no such directory or journal file")
     if archive is not None and not archive.is_dir():
-        raise JournalReadError(f"option archive: {archive}: there is no such directory")
+        raise option_error("archive", archive, "there is no such directory")
     names = {instance} if instance else _instances(directory, archive)
     logs = [Log(name, _files(directory, archive, name)) for name in sorted(names)]
     if not any(log.files for log in logs):
         whose = f" of the instance {instance}" if instance else ""
-        raise JournalReadError(f"{directory}: has no journal files{whose}")
+        raise PipelineError(f"{directory}: has no journal files{whose}")
     return [log for log in logs if log.files]
 
 
@@ -76,7 +76,7 @@ def open_journal(path: Path, archive: Path | None) -> Source:
         archive: where it may have been moved to since.
 
     Raises:
-        JournalReadError: it is gone, or cannot be read.
+        PipelineError: it is gone, or cannot be read.
     """
     name = path.name.removesuffix(".gz")
     folders = [path.parent, *([archive] if archive is not None else [])]
@@ -87,8 +87,8 @@ def open_journal(path: Path, archive: Path | None) -> Source:
         except FileNotFoundError:
             continue
         except OSError as problem:
-            raise no_file(place, problem) from problem
-    raise JournalReadError(f"{path}: the journal file has been removed since the query was planned")
+            raise _no_file(place, problem) from problem
+    raise PipelineError(f"{path}: the journal file has been removed since the query was planned")
 
 
 def inflated(path: Path) -> Source:
@@ -96,7 +96,7 @@ def inflated(path: Path) -> Source:
 
     Raises:
         OSError: it cannot be read, or there is no space.
-        JournalReadError: it is damaged.
+        PipelineError: it is damaged.
     """
     folder = os.environ.get("SPARK_LOCAL_DIRS", "").partition(",")[0] or None
     decompressor = zlib.decompressobj(_GZIP)
@@ -105,13 +105,17 @@ def inflated(path: Path) -> Source:
             try:
                 plain.write(decompressor.decompress(piece))
             except zlib.error as problem:
-                raise JournalReadError(
+                raise PipelineError(
                     f"{path}: damaged near byte {file.tell() - len(piece)}: {problem}"
                 ) from problem
         if not decompressor.eof:
-            raise JournalReadError(f"{path}: torn: it ends at byte {file.tell()} before its time")
+            raise PipelineError(f"{path}: torn: it ends at byte {file.tell()} before its time")
         plain.flush()
         return FileSource(Path(plain.name))
+
+
+def _no_file(path: Path, problem: OSError) -> PipelineError:
+    return PipelineError(f"{path}: {problem.strerror or problem}")
 
 
 def _instances(directory: Path, archive: Path | None) -> set[str]:
@@ -129,10 +133,10 @@ def _files(directory: Path, archive: Path | None, instance: str) -> tuple[Journa
             found = [_describe(paths[number]) for number in sorted(paths)]
         except FileNotFoundError as problem:
             if attempt == _ATTEMPTS - 1:
-                raise no_file(Path(problem.filename), problem) from problem
+                raise _no_file(Path(problem.filename), problem) from problem
             continue
         except OSError as problem:
-            raise no_file(Path(problem.filename or directory), problem) from problem
+            raise _no_file(Path(problem.filename or directory), problem) from problem
         files = tuple(file for file in found if file is not None)
         _check_chain(directory, files)
         return files
@@ -142,7 +146,7 @@ def _files(directory: Path, archive: Path | None, instance: str) -> tuple[Journa
 def _check_chain(directory: Path, files: Iterable[JournalFile]) -> None:
     for before, after in pairwise(files):
         if before.number + 1 != after.number or before.end_txid != after.first_txid:
-            raise JournalReadError(
+            raise PipelineError(
                 f"{directory}: the transaction log has a gap: {before.path.name} ends before entry "
                 f"{before.end_txid}, and {after.path.name} begins with {after.first_txid}; put "
                 "back what is missing, or name the directory where it was archived (option archive)"
@@ -158,11 +162,11 @@ def _describe(path: Path) -> JournalFile | None:
         source, seal = open_source(path), None
         header = salvage_header(source, _number_of(path), "")
         if header is None:
-            raise JournalReadError(f"{path}: {problem}") from problem
+            raise PipelineError(f"{path}: {problem}") from problem
     if header is None:
         return None
     if path.suffix != ".gz" and path.stat().st_size != header.size:
-        raise JournalReadError(
+        raise PipelineError(
             f"{path}: torn: it has {path.stat().st_size} bytes and should have {header.size}"
         )
     if seal is None:

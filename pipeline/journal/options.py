@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Final
 
 from config_schema.units import UnitError, parse_size
+from pipeline.errors import PipelineError, option_error
 from pipeline.journal.columns import COMMANDS
-from pipeline.journal.errors import JournalReadError
 from server.expressions import ExpressionError, parse
 from server.journal import BookmarkError, parse_bookmark
 from server.topics.names import TopicError, select_topics
@@ -27,7 +27,6 @@ _KNOWN: Final = frozenset(
         "filter",
         "instance",
         "message_type",
-        "mode",
         "path",
         "piece_size",
         "topic",
@@ -48,7 +47,6 @@ class JournalOptions:
         bookmark: where to begin, or a range; empty for all.
         filter: a content filter; empty for none.
         commands: the commands whose entries count.
-        is_permissive: whether fields that do not fit the schema are NULL; else they are an error.
         skips_damaged: whether damaged entries are left out; else they are an error.
         piece_size: bytes for one task.
     """
@@ -61,7 +59,6 @@ class JournalOptions:
     bookmark: str = ""
     filter: str = ""
     commands: tuple[str, ...] = ("publish", "delta_publish")
-    is_permissive: bool = False
     skips_damaged: bool = False
     piece_size: int = _PIECE
 
@@ -70,15 +67,15 @@ def read_options(options: Mapping[str, str]) -> JournalOptions:
     """Read the options as Spark passes them on.
 
     Raises:
-        JournalReadError: one is not known, missing or wrong; it names the option.
+        PipelineError: one is not known, missing or wrong; it names the option.
     """
     given = {name.lower(): value for name, value in options.items()}
     for name in given.keys() - _KNOWN:
         near = get_close_matches(name, _KNOWN, n=1)
         hint = f"; did you mean {near[0]}?" if near else ""
-        raise JournalReadError(f"option {name}: there is no such option{hint}")
+        raise PipelineError(f"option {name}: there is no such option{hint}")
     if not given.get("path"):
-        raise JournalReadError("option path: missing: expected load(DIRECTORY)")
+        raise PipelineError("option path: missing: expected load(DIRECTORY)")
     archive = given.get("archive")
     checked = JournalOptions(
         Path(given["path"].removeprefix("file:")),
@@ -89,7 +86,6 @@ def read_options(options: Mapping[str, str]) -> JournalOptions:
         given.get("bookmark", ""),
         given.get("filter", ""),
         _commands(given.get("commands", "publish,delta_publish")),
-        _choice(given, "mode", "failfast", "permissive"),
         _choice(given, "damaged", "fail", "skip"),
         _size(given.get("piece_size")),
     )
@@ -101,9 +97,7 @@ def _commands(text: str) -> tuple[str, ...]:
     names = tuple(COMMANDS) if text.strip() == "all" else tuple(map(str.strip, text.split(",")))
     for name in names:
         if name not in COMMANDS:
-            raise JournalReadError(
-                f"option commands: {name!r}: expected all, or some of {', '.join(COMMANDS)}"
-            )
+            raise option_error("commands", text, f"expected all, or some of {', '.join(COMMANDS)}")
     return names
 
 
@@ -111,7 +105,7 @@ def _choice(given: Mapping[str, str], name: str, default: str, other: str) -> bo
     """Whether an option with two values has the other one."""
     value = given.get(name, default).lower()
     if value not in (default, other):
-        raise JournalReadError(f"option {name}: {value!r}: expected {default} or {other}")
+        raise option_error(name, value, f"expected {default} or {other}")
     return value == other
 
 
@@ -121,9 +115,9 @@ def _size(text: str | None) -> int:
     try:
         size = parse_size(text)
     except UnitError as problem:
-        raise JournalReadError(f"option piece_size: {problem}") from problem
+        raise option_error("piece_size", text, str(problem)) from problem
     if size < _SMALLEST_PIECE:
-        raise JournalReadError(f"option piece_size: {text}: at least {_SMALLEST_PIECE} bytes")
+        raise option_error("piece_size", text, f"expected {_SMALLEST_PIECE} bytes or more")
     return size
 
 
@@ -132,14 +126,14 @@ def _check_texts(options: JournalOptions) -> None:
         if options.topic:
             select_topics(options.topic)
     except TopicError as problem:
-        raise JournalReadError(f"option topic: {problem}") from problem
+        raise option_error("topic", options.topic, str(problem)) from problem
     try:
         if options.bookmark:
             parse_bookmark(options.bookmark)
     except BookmarkError as problem:
-        raise JournalReadError(f"option bookmark: {problem}") from problem
+        raise option_error("bookmark", options.bookmark, str(problem)) from problem
     try:
         if options.filter:
             parse(options.filter)
     except ExpressionError as problem:
-        raise JournalReadError(f"option filter: {problem}") from problem
+        raise option_error("filter", options.filter, str(problem)) from problem

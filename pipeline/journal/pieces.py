@@ -95,6 +95,27 @@ class Block:
         for end, length in zip(ends.tolist(), lengths.tolist(), strict=True):
             yield self.data[end : end + length]
 
+    def message_type(self, number: int) -> str:
+        """The message type of one of the entries."""
+        return self.names.message_types[int(self.records["topic"][number])]
+
+    def describe(self, number: int) -> str:
+        """One of the entries, for an error."""
+        record = self.records[number]
+        return f"{self.path}: entry {record['txid']} of topic {self.names.topics[record['topic']]}"
+
+    def by_message_type(self) -> Iterator[Block]:
+        """The entries, apart by message type."""
+        kinds = set(self.names.message_types.values())
+        if len(kinds) == 1:
+            yield self
+            return
+        for kind in sorted(kinds):
+            numbers = [one for one, name in self.names.message_types.items() if name == kind]
+            part = self.only(np.isin(self.records["topic"], numbers))
+            if len(part.records):
+                yield part
+
     def only(self, chosen: npt.NDArray[np.bool_] | list[int]) -> Block:
         """Some of the entries.
 

@@ -7,8 +7,8 @@ from functools import partial
 from itertools import pairwise
 from typing import Final
 
+from pipeline.errors import option_error
 from pipeline.journal.columns import COMMANDS
-from pipeline.journal.errors import JournalReadError
 from pipeline.journal.log import Log, open_journal, snapshot
 from pipeline.journal.options import JournalOptions
 from pipeline.journal.pieces import Names, Piece
@@ -45,14 +45,14 @@ class PlannedLog:
         """The part of the log that a bookmark stands for.
 
         Raises:
-            JournalReadError: it is not in the log.
+            PipelineError: it is not in the log.
         """
         if not bookmark:
             return _EVERYTHING
         try:
             return resolve(parse_bookmark(bookmark), self, "fail")
         except BookmarkError as problem:
-            raise JournalReadError(f"option bookmark: {bookmark}: {problem}") from problem
+            raise option_error("bookmark", bookmark, str(problem)) from problem
 
 
 def plan(options: JournalOptions, predicates: Sequence[Predicate]) -> list[Piece]:
@@ -66,7 +66,7 @@ def plan(options: JournalOptions, predicates: Sequence[Predicate]) -> list[Piece
         Pieces in the order of the log, instance by instance.
 
     Raises:
-        JournalReadError: the journals are not there, or cannot be read.
+        PipelineError: the journals are not there, or cannot be read.
     """
     return [
         piece

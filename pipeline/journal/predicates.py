@@ -74,7 +74,8 @@ class Predicate:
     """A test of one column.
 
     Attributes:
-        column: its name.
+        column: its name; of metadata, without the underscore that it may have in the schema.
+        on_field: whether it is a field of messages.
         operation: eq, ne, gt, ge, lt, le, in, not_in, startswith, endswith, __contains__, null,
             not_null or same (as `eq`, but NULL is the same as NULL).
         values: what to compare with.
@@ -85,6 +86,7 @@ class Predicate:
     operation: str
     values: tuple[Scalar, ...] = ()
     negated: bool = False
+    on_field: bool = False
 
     def test(self) -> Test:
         """The test as a function of a value."""
@@ -106,26 +108,17 @@ class Predicate:
                 return True
 
 
-def accept(
-    filters: Iterable[Filter], schema: StructType
-) -> tuple[tuple[Predicate, ...], list[Filter]]:
-    """Sort out which filters can be tested here.
+def accept(filters: Iterable[Filter], schema: StructType) -> list[tuple[Filter, Predicate | None]]:
+    """Find out which filters can be tested here.
 
     Args:
         filters: as Spark pushes them down; rows have to meet all of them.
         schema: the columns.
 
     Returns:
-        Those that can, and those that Spark has to test itself.
+        Each filter with its predicate; None for those that Spark has to test itself.
     """
-    accepted, rejected = [], []
-    for one in filters:
-        predicate = _translate(one, schema)
-        if predicate is None:
-            rejected.append(one)
-        else:
-            accepted.append(predicate)
-    return tuple(accepted), rejected
+    return [(one, _translate(one, schema)) for one in filters]
 
 
 def _translate(one: Filter, schema: StructType) -> Predicate | None:

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import compress
+from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
-from pyspark.sql.pandas.types import to_arrow_schema
-from pyspark.sql.types import StructType
 
+from pipeline.errors import PipelineError
+from pipeline.fields import FieldReader, read_fields
 from pipeline.journal.blocks import Choose, Request, read_blocks
 from pipeline.journal.columns import (
-    BODY,
-    METADATA,
+    Mask,
     body_column,
     is_quick,
     metadata_column,
@@ -21,13 +21,13 @@ from pipeline.journal.columns import (
     slow_mask,
 )
 from pipeline.journal.content import ContentFilter
-from pipeline.journal.errors import JournalReadError
-from pipeline.journal.fields import FieldReader, Row
 from pipeline.journal.options import JournalOptions
 from pipeline.journal.pieces import Block, Names, Piece, Records
 from pipeline.journal.predicates import Predicate
+from pipeline.journal.schema import JournalSchema
 
-Mask = npt.NDArray[np.bool_]
+Values = Mapping[str, Sequence[Any]]
+"""Decoded fields, column by column."""
 
 
 class PieceReader:
@@ -37,91 +37,113 @@ class PieceReader:
         options: what is asked for.
         schema: the columns.
         predicates: what rows have to meet.
-
-    Raises:
-        JournalReadError: a column of the schema cannot be had.
     """
 
     def __init__(
-        self, options: JournalOptions, schema: StructType, predicates: Sequence[Predicate]
+        self, options: JournalOptions, schema: JournalSchema, predicates: Sequence[Predicate]
     ) -> None:
         self._options = options
-        self._schema: pa.Schema = to_arrow_schema(schema, timezone="UTC")
-        fields = [one for one in schema.fields if one.name not in METADATA and one.name != BODY]
-        self._fields = FieldReader(
-            fields,
-            [self._schema.field(one.name).type for one in fields],
-            is_permissive=options.is_permissive,
-        )
-        self._on_metadata = [one for one in predicates if one.column in METADATA]
-        self._on_fields = [one for one in predicates if one.column in self._fields.names]
+        self._schema = schema
+        self._on_metadata = [one for one in predicates if not one.on_field]
+        self._on_fields = [one for one in predicates if one.on_field]
         self._content = ContentFilter(options.filter) if options.filter else None
+        self._readers: dict[str, FieldReader] = {}
+
+    def check(self, pieces: Iterable[Piece]) -> None:
+        """See whether the fields can be read of the messages that there are.
+
+        Raises:
+            PipelineError: they cannot.
+        """
+        if self._schema.fields:
+            for kind in {kind for one in pieces for kind in one.names.message_types.values()}:
+                self._reader(kind)
 
     def read(self, piece: Piece) -> Iterator[pa.RecordBatch]:
         """Read one piece.
 
         Raises:
-            JournalReadError: the file is gone or damaged, or a message does not fit the schema.
+            PipelineError: the file is gone or damaged, or a message does not fit the schema.
         """
         tests = [*self._on_metadata, *piece.bounds]
-        slow = [one for one in tests if not is_quick(one)]
         quick = [one for one in tests if is_quick(one)]
-        wants = set(self._schema.names) | {one.column for one in tests}
-        with_bodies = bool(self._fields.names or self._content or wants & {BODY, "correlation_id"})
+        slow = [one for one in tests if not is_quick(one)]
+        metadata = {*self._schema.metadata.values(), *(one.column for one in tests)}
+        with_bodies = (
+            self._schema.has_bodies
+            or bool(self._schema.fields)
+            or self._content is not None
+            or "correlation_id" in metadata
+        )
         request = Request(_chooser(quick), with_bodies, self._options.skips_damaged)
         for block in read_blocks(piece, request):
             for test in slow:
                 block = block.only(slow_mask(test, block))
             if self._content is not None:
                 block = block.only(self._content.matches(block))
-            if len(block.records):
-                batch = self._batch(block)
+            for part in block.by_message_type() if self._schema.fields else [block]:
+                batch = self._batch(part)
                 if batch.num_rows:
                     yield batch
 
     def _batch(self, block: Block) -> pa.RecordBatch:
-        rows: list[Row] = []
-        if self._fields.names:
-            block, rows = self._decoded(block)
-        columns = [self._column(field, block, rows) for field in self._schema]
-        return pa.RecordBatch.from_arrays(columns, schema=self._schema)
+        values: Values = {}
+        if self._schema.fields and len(block.records):
+            block, values = self._decoded(block)
+        columns = [self._column(field, block, values) for field in self._schema.arrow]
+        return pa.RecordBatch.from_arrays(columns, schema=self._schema.arrow)
 
-    def _decoded(self, block: Block) -> tuple[Block, list[Row]]:
-        """The messages of a block that meet the predicates on fields."""
-
-        def complain(number: int, text: str) -> JournalReadError:
-            txid = int(block.records["txid"][number])
-            topic = block.names.topics[int(block.records["topic"][number])]
-            return JournalReadError(f"{block.path}: entry {txid} of topic {topic}: {text}")
-
-        types = block.names.message_types
-        kinds = set(types.values())
-        of_each = (
-            [*kinds] * len(block.records)
-            if len(kinds) == 1
-            else [types[number] for number in block.records["topic"].tolist()]
-        )
-        rows = self._fields.rows(block.bodies(), of_each, complain)
+    def _decoded(self, block: Block) -> tuple[Block, Values]:
+        """The messages of a block that meet the predicates on fields, decoded."""
+        values = self._fields(block)
         if not self._on_fields:
-            return block, rows
-        places = list(range(len(rows)))
+            return block, values
+        places: Iterable[int] = range(len(block.records))
         for predicate in self._on_fields:
-            value, test = self._fields.values(predicate.column), predicate.test()
-            places = [place for place in places if test(value(rows[place]))]
-        return block.only(places), [rows[place] for place in places]
+            column = values[predicate.column]
+            places = compress(places, map(predicate.test(), [column[one] for one in places]))
+            places = list(places)
+        chosen = list(places)
+        kept = {name: [column[one] for one in chosen] for name, column in values.items()}
+        return block.only(chosen), kept
 
-    def _column(self, field: pa.Field, block: Block, rows: Sequence[Row]) -> pa.Array:
-        if field.name == BODY:
+    def _fields(self, block: Block) -> Values:
+        read = self._reader(block.message_type(0))
+        bodies = block.bodies()
+        try:
+            return read(bodies)
+        except PipelineError:
+            for number, body in enumerate(bodies):
+                try:
+                    read([body])
+                except PipelineError as problem:
+                    raise PipelineError(f"{block.describe(number)}: {problem}") from None
+            raise
+
+    def _reader(self, message_type: str) -> FieldReader:
+        reader = self._readers.get(message_type)
+        if reader is None:
+            reader = self._readers[message_type] = read_fields(self._schema.fields, message_type)
+        return reader
+
+    def _column(self, field: pa.Field, block: Block, values: Values) -> pa.Array:
+        what = self._schema.metadata.get(field.name)
+        if what is not None:
+            return metadata_column(what, block)
+        if self._schema.has_bodies:
             body = body_column(block)
             return body if field.type == pa.binary() else body.view(pa.string())
-        if field.name in METADATA:
-            return metadata_column(field.name, block)
-        return self._fields.column(field.name, rows)
+        try:
+            return pa.array(values.get(field.name, ()), field.type)
+        except (pa.ArrowException, OverflowError, ValueError, TypeError) as problem:
+            raise PipelineError(
+                f"{block.path}: schema: column {field.name!r} of type {field.type}: {problem}"
+            ) from None
 
 
 def _chooser(tests: Sequence[Predicate]) -> Choose:
     def choose(records: Records, names: Names) -> Mask:
-        mask = np.isin(records["kind"], list(names.kinds))
+        mask: Mask = np.isin(records["kind"], list(names.kinds))
         for test in tests:
             mask &= quick_mask(test, records, names)
         return mask

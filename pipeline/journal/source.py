@@ -2,30 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from collections.abc import Iterator, Mapping
 
 import pyarrow as pa
-from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
-from pyspark.sql.types import BinaryType, StringType, StructType
+from pyspark.sql.datasource import DataSource, DataSourceReader, Filter, InputPartition
+from pyspark.sql.types import StructType
 
-from pipeline.journal.columns import BODY, METADATA, full_schema
-from pipeline.journal.errors import JournalReadError
 from pipeline.journal.options import JournalOptions, read_options
 from pipeline.journal.pieces import Piece
 from pipeline.journal.planning import message_types, plan
-from pipeline.journal.predicates import Predicate, accept
+from pipeline.journal.predicates import Predicate
 from pipeline.journal.reading import PieceReader
-
-if TYPE_CHECKING:
-    from pyspark.sql.datasource import Filter
-
-_TEXTS = frozenset(("json", "fix", "nvfix", "xml"))
-"""Message types whose bodies are text."""
+from pipeline.journal.schema import JournalSchema, default_schema
 
 
 class AmpsJournalDataSource(DataSource):
     """Journals as a DataFrame."""
+
+    def __init__(self, options: Mapping[str, str]) -> None:
+        self._given = dict(options.items())
 
     @classmethod
     def name(cls) -> str:
@@ -33,13 +28,12 @@ class AmpsJournalDataSource(DataSource):
         return "amps-journal"
 
     def schema(self) -> StructType:
-        """Whole messages with everything that is known of them."""
-        kinds = message_types(read_options(self.options))
-        return full_schema(StringType() if kinds <= _TEXTS else BinaryType())
+        """The columns where no schema is given."""
+        return default_schema(message_types(read_options(self._given)))
 
     def reader(self, schema: StructType) -> AmpsJournalReader:
-        """Reads what a query asks for."""
-        return AmpsJournalReader(read_options(self.options), schema)
+        """What reads journals once."""
+        return AmpsJournalReader(read_options(self._given), schema)
 
 
 class AmpsJournalReader(DataSourceReader):
@@ -50,48 +44,28 @@ class AmpsJournalReader(DataSourceReader):
         schema: the columns.
 
     Raises:
-        JournalReadError: a column of the schema cannot be had.
+        PipelineError: a column of the schema cannot be had.
     """
 
     def __init__(self, options: JournalOptions, schema: StructType) -> None:
-        check_schema(schema)
         self._options = options
         self._schema = schema
+        self._columns = JournalSchema(schema)
         self._predicates: tuple[Predicate, ...] = ()
-        PieceReader(options, schema, ())  # says at once what cannot be read
 
-    def pushFilters(self, filters: list[Filter]) -> Iterator[Filter]:  # noqa: N802 - Spark's name
-        """Take over what can be tested here; the rest goes back."""
-        self._predicates, rejected = accept(filters, self._schema)
-        yield from rejected
+    def pushFilters(self, filters: list[Filter]) -> list[Filter]:  # noqa: N802 - Spark's name
+        """Take over what can be tested here; gives back the rest."""
+        self._predicates, rejected = self._columns.accept(filters)
+        return rejected
 
     def partitions(self) -> list[InputPartition]:
-        """What has to be read, in pieces."""
-        pieces: list[InputPartition] = [*plan(self._options, self._predicates)]
-        return pieces or [InputPartition(None)]
+        """Find out what has to be read, and divide it."""
+        pieces = plan(self._options, [one for one in self._predicates if not one.on_field])
+        PieceReader(self._options, self._columns, self._predicates).check(pieces)
+        return [*pieces] or [InputPartition(None)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Read one piece."""
         if isinstance(partition, Piece):
-            yield from PieceReader(self._options, self._schema, self._predicates).read(partition)
-
-
-def check_schema(schema: StructType) -> None:
-    """See whether the columns with the names of ours have their types.
-
-    Raises:
-        JournalReadError: one has not; it names the column and both types.
-    """
-    for field in schema.fields:
-        if field.name == BODY:
-            fits, expected = isinstance(field.dataType, StringType | BinaryType), "string or binary"
-        elif field.name in METADATA:
-            kind = METADATA[field.name]
-            fits, expected = field.dataType == kind, kind.simpleString()
-        else:
-            continue
-        if not fits:
-            raise JournalReadError(
-                f"column {field.name} of the schema: {field.dataType.simpleString()}: expected "
-                f"{expected}"
-            )
+            reader = PieceReader(self._options, self._columns, self._predicates)
+            yield from reader.read(partition)
