@@ -46,11 +46,11 @@ def _is_there(source: Source, first_txid: int, number: int) -> bool:
 
 
 def _known_safe(source: Source, first_txid: int, records: int) -> int | None:
-    """The number of the last entry that is known to be on stable storage."""
+    """The number of the last entry that is known to be on stable storage, -1 if none of the file."""
     start = max(records - _WALK_BACK, 0)
     rows = read_rows(source, first_txid, start, records)
     proofs = [
-        number - row[LAG]
+        max(number - row[LAG], -1)  # the file before may not be safe yet
         for number, row in enumerate(rows, start)
         if row is not None and row[LAG] != LAG_UNKNOWN and read_body(source, row) is not None
     ]
