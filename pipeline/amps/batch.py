@@ -87,7 +87,7 @@ class AmpsReader(DataSourceReader):
         """Query, and give the records in batches."""
         assert isinstance(partition, AmpsPartition)  # noqa: S101 - see partitions
         rows = RowFormat(self._schema, self._options.message_type)
-        with connected(self._options, "read") as client:
+        with connected(self._options, "read", patient=True) as client:
             waiting: list[Message] = []
             for messages in self._query(client, partition.filter, self._options.top_n):
                 waiting += messages

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import time
 import uuid
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from typing import Final
 
 from client import (
+    NOW,
     AuthenticationError,
     BadFilterError,
     BadRegexTopicError,
@@ -22,7 +24,7 @@ from client import (
     TimedOutError,
 )
 from pipeline.amps.options import AmpsOptions
-from pipeline.errors import PipelineError
+from pipeline.errors import PipelineError, option_error
 
 _BY_TYPE: Final[tuple[tuple[type[ClientError], str], ...]] = (
     (AuthenticationError, "server"),
@@ -44,8 +46,15 @@ _BY_REASON: Final = {
 }
 
 
+AWAY: Final = (ConnectError, ConnectionLostError, TimedOutError)
+"""What a client raises when the server cannot be reached, or not any more."""
+
+_PAUSE: Final = 0.2
+"""Seconds between two attempts to reach a server."""
+
+
 @contextmanager
-def connected(options: AmpsOptions, role: str) -> Iterator[Client]:
+def session(options: AmpsOptions, role: str) -> Iterator[Client]:
     """A session with the server, closed in the end.
 
     Args:
@@ -53,22 +62,66 @@ def connected(options: AmpsOptions, role: str) -> Iterator[Client]:
         role: what the connection is for, as part of its name.
 
     Raises:
-        PipelineError: there is none to be had, or what was done with it failed.
+        ClientError: there is none to be had.
     """
     name = f"{options.client_name or 'spark'}-{role}-{uuid.uuid4().hex[:12]}"
-    with blaming(options), Client(name, timeout=options.timeout) as client:
+    with Client(name, timeout=options.timeout) as client:
         client.connect(options.server)
         client.logon()
         yield client
 
 
 @contextmanager
-def blaming(options: AmpsOptions) -> Iterator[None]:
-    """Makes the client's errors say which option is to blame."""
+def connected(options: AmpsOptions, role: str, *, patient: bool = False) -> Iterator[Client]:
+    """A session whose errors say which option is to blame.
+
+    Args:
+        options: where, and as whom.
+        role: what the connection is for, as part of its name.
+        patient: whether to wait for a server that is away, as tasks do: Spark would try them again
+            at once, and give up soon.
+
+    Raises:
+        PipelineError: there is none to be had, or what was done with it failed.
+    """
     try:
-        yield
+        with ExitStack() as stack:
+            deadline = time.monotonic() + (options.timeout if patient else 0.0)
+            yield _entered(stack, options, role, deadline)
     except ClientError as error:
-        raise explained(options, error) from error
+        raise explained(options, error) from None
+
+
+def _entered(stack: ExitStack, options: AmpsOptions, role: str, deadline: float) -> Client:
+    while True:
+        try:
+            return stack.enter_context(session(options, role))
+        except AWAY:
+            if time.monotonic() >= deadline:
+                raise
+            time.sleep(_PAUSE)
+
+
+def require_log(client: Client, options: AmpsOptions) -> None:
+    """Make sure that a topic is in the transaction log.
+
+    A server takes the option `bookmark_not_found` for replays only. For a regular expression it is
+    enough that there is a log.
+
+    Raises:
+        PipelineError: it is not.
+        ClientError: it cannot be subscribed to.
+    """
+    topic = options.read_topic
+    try:
+        stream = client.subscribe(topic, bookmark=NOW, options="bookmark_not_found=fail")
+    except CommandError as error:
+        if error.reason != "invalid option":
+            raise
+        raise option_error(
+            "topic", topic, "it is not in the server's transaction log (element TransactionLog)"
+        ) from None
+    stream.unsubscribe()
 
 
 def explained(options: AmpsOptions, error: ClientError) -> PipelineError:
@@ -78,5 +131,4 @@ def explained(options: AmpsOptions, error: ClientError) -> PipelineError:
         option = _BY_REASON.get(error.reason, option)
     if option is None:
         return PipelineError(f"server {options.server}: {error}")
-    value = str(getattr(options, option))
-    return PipelineError(f"option {option}={value!r}: {error}")
+    return option_error(option, getattr(options, option), str(error))

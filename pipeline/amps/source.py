@@ -12,6 +12,7 @@ from pipeline.amps.batch import AmpsReader
 from pipeline.amps.connection import connected
 from pipeline.amps.options import AmpsOptions, read_options
 from pipeline.amps.replay import replayed
+from pipeline.amps.stream import AmpsStreamReader
 from pipeline.errors import option_error
 from pipeline.inference import infer_schema
 from pipeline.rows import default_schema
@@ -40,6 +41,10 @@ class AmpsDataSource(DataSource):
     def reader(self, schema: StructType) -> AmpsReader:
         """What reads a topic once."""
         return AmpsReader(read_options(self._given, "read"), schema)
+
+    def streamReader(self, schema: StructType) -> AmpsStreamReader:  # noqa: N802 - Spark's name
+        """What follows a topic."""
+        return AmpsStreamReader(read_options(self._given, "readStream"), schema)
 
 
 def _sample(options: AmpsOptions) -> Iterator[Message]:

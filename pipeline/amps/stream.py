@@ -1,0 +1,182 @@
+"""`spark.readStream.format("amps")`: messages of the transaction log, in its order.
+
+The driver follows the log and decides what a micro-batch is; the offset says so in full
+(`offsets.py`). A batch that has just been seen and is small travels to its tasks as rows, so that
+it is read once and without delay. Any other is read again by its tasks, from the log: large ones,
+and those that a restarted query has to repeat.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+import pyarrow as pa
+from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
+from pyspark.sql.streaming.datasource import (
+    ReadAllAvailable,
+    ReadLimit,
+    ReadMaxRows,
+    SupportsTriggerAvailableNow,
+)
+from pyspark.sql.types import StructType
+
+from client import EPOCH, Message
+from pipeline.amps.connection import connected
+from pipeline.amps.follower import Follower
+from pipeline.amps.offsets import BatchPlan, Offset, Range, bookmark_of, initial, ranges_of
+from pipeline.amps.options import AmpsOptions
+from pipeline.amps.replay import replayed
+from pipeline.errors import PipelineError, option_error
+from pipeline.rows import RowFormat
+from pipeline.selection import command_options
+
+_ROWS_A_BATCH: Final = 10_000
+_ROWS_KEPT: Final = 10_000
+_BYTES_KEPT: Final = 8 << 20
+"""What may travel to a task as rows."""
+
+
+class AmpsRange(InputPartition):
+    """One task's share of a micro-batch.
+
+    Args:
+        range_: which messages.
+        rows: the messages as rows, if they are known.
+    """
+
+    def __init__(self, range_: Range, rows: pa.RecordBatch | None = None) -> None:
+        super().__init__(range_)
+        self.range = range_
+        self.rows = rows
+
+
+class AmpsStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """Reads a topic, or those that match a regular expression, from the transaction log.
+
+    Args:
+        options: what to read.
+        schema: as what.
+
+    Raises:
+        PipelineError: the schema cannot be had of the topic's messages, or the bookmark is a range.
+    """
+
+    def __init__(self, options: AmpsOptions, schema: StructType) -> None:
+        if options.bookmark is not None and options.bookmark.strip()[0] in "[(":
+            raise option_error("bookmark", options.bookmark, "a stream has a beginning and no end")
+        self._options = options
+        self._schema = schema
+        rows = RowFormat(schema, options.message_type)
+        chosen = command_options(options.options, rows, options.message_type) or ""
+        self._command_options: Final = _failing_for_unknown(chosen)
+        self._follower: Follower | None = None
+        self._seen: tuple[str, list[Message]] | None = None
+
+    def initialOffset(self) -> Offset:  # noqa: N802 - Spark's name
+        """Where a new query begins: at the bookmark given, else with the first message there is."""
+        return initial(self._options.bookmark or EPOCH)
+
+    def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802 - Spark's name
+        """How large a micro-batch may be."""
+        most = self._options.max_rows_per_trigger
+        return ReadAllAvailable() if most is None else ReadMaxRows(most)
+
+    def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 - Spark's name
+        """Read up to where the log ends now, and no further."""
+        self._following().stop_at_end()
+
+    def latestOffset(self, start: Offset, limit: ReadLimit) -> Offset:  # noqa: N802 - Spark's name
+        """Where the next micro-batch ends; at its start if there is nothing.
+
+        Raises:
+            PipelineError: the server refuses, or has been away for too long.
+        """
+        most = limit.max_rows if isinstance(limit, ReadMaxRows) else None
+        plan = BatchPlan()
+        seen: list[Message] = []
+        size = 0
+        for messages in self._following().take(bookmark_of(start), most):
+            plan.add([message.bookmark or "" for message in messages])
+            if plan.rows <= _ROWS_KEPT:
+                size += sum(len(message.body) for message in messages)
+                seen += messages
+        if not plan.rows:
+            return start
+        end = plan.offset(self._options.partitions)
+        is_kept = len(seen) == plan.rows and size <= _BYTES_KEPT
+        self._seen = (bookmark_of(end), seen) if is_kept else None
+        return end
+
+    def partitions(self, start: Offset, end: Offset) -> list[InputPartition]:
+        """The tasks of a micro-batch, the same for the same offsets."""
+        if start == end:
+            return []
+        ranges = ranges_of(end)
+        if self._seen is None or self._seen[0] != bookmark_of(end):
+            return [AmpsRange(one) for one in ranges]
+        rows = RowFormat(self._schema, self._options.message_type)
+        parts: list[InputPartition] = []
+        position = 0
+        for one in ranges:
+            messages = self._seen[1][position : position + one.rows]
+            position += one.rows
+            parts.append(AmpsRange(one, rows.batch(messages)))
+        return parts
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """The rows of a range.
+
+        Raises:
+            PipelineError: the log does not have all its messages any more.
+        """
+        assert isinstance(partition, AmpsRange)  # noqa: S101 - see partitions
+        if partition.rows is not None:
+            yield partition.rows
+            return
+        found = 0
+        for messages in self._messages(partition.range):
+            found += len(messages)
+            yield RowFormat(self._schema, self._options.message_type).batch(messages)
+        if found != partition.range.rows:
+            raise PipelineError(
+                f"the transaction log has {found} of the {partition.range.rows} messages of"
+                f" {partition.range.span}: journal files have been removed, or the options topic or"
+                " filter have changed since the checkpoint was made"
+            )
+
+    def commit(self, end: Offset) -> None:
+        """What has been dealt with needs not be kept."""
+        if self._seen is not None and self._seen[0] == bookmark_of(end):
+            self._seen = None
+
+    def stop(self) -> None:
+        """Close the connection."""
+        if self._follower is not None:
+            self._follower.close()
+
+    def _following(self) -> Follower:
+        if self._follower is None:
+            self._follower = Follower(self._options, self._command_options)
+        return self._follower
+
+    def _messages(self, range_: Range) -> Iterator[list[Message]]:
+        options = self._options
+        with connected(options, "read", patient=True) as client:
+            waiting: list[Message] = []
+            for messages in replayed(
+                client, options, range_.span, command_options=self._command_options
+            ):
+                waiting += messages
+                if len(waiting) >= _ROWS_A_BATCH:
+                    yield waiting
+                    waiting = []
+            if waiting:
+                yield waiting
+
+
+def _failing_for_unknown(options: str) -> str:
+    """Have the server refuse a bookmark that is not in the log, instead of beginning elsewhere."""
+    if "bookmark_not_found" in options:
+        return options
+    return ",".join(part for part in (options, "bookmark_not_found=fail") if part)
