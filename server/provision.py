@@ -8,11 +8,10 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from config_schema.problems import Located, Problems
 from config_schema.spec import InstanceSpec, MessageTypeSpec
-from server.events.log import EventLog
 from server.expressions import Functions, built_in
 from server.expressions.functions.registry import Function
 from server.expressions.functions.times import LEGACY_MODULE, legacy
@@ -20,6 +19,9 @@ from server.expressions.functions.user_defined import UserFunctionError, load_fu
 from server.libraries import LibraryError, load_library
 from server.message_types.base import MessageType, MessageTypeError
 from server.message_types.registry import BUILT_IN, DECLARED, MessageTypes
+
+if TYPE_CHECKING:
+    from server.engine import Log
 
 _COMPLIANCE_OPTION: Final = "AMPSVersionCompliance"
 _UNIFIED_SINCE: Final = 5
@@ -66,7 +68,7 @@ def with_unified_fix_tags(spec: InstanceSpec) -> frozenset[str]:
     )
 
 
-def provision_functions(spec: InstanceSpec, log: EventLog) -> Functions:
+def provision_functions(spec: InstanceSpec, log: Log) -> Functions:
     """Make the functions that expressions of an instance may call.
 
     Args:
@@ -82,7 +84,7 @@ def provision_functions(spec: InstanceSpec, log: EventLog) -> Functions:
     return functions.adding(_user_defined(spec, log))
 
 
-def _user_defined(spec: InstanceSpec, log: EventLog) -> Iterator[Function]:
+def _user_defined(spec: InstanceSpec, log: Log) -> Iterator[Function]:
     modules = {module.name: module for module in spec.modules}
     reported: set[str] = set()
 

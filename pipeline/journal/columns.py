@@ -148,7 +148,11 @@ def _timestamp(block: Block) -> pa.Array:
 
 
 def _sow_key(block: Block) -> pa.Array:
-    return _unless_zero(block.records["sow_key"], _decimal(block.records["sow_key"]))
+    keys = _unless_zero(block.records["sow_key"], _decimal(block.records["sow_key"]))
+    if not block.records["extras_length"].any():
+        return keys
+    given = [_text(unpack_extras(one)[1]) for one in block.extras()]
+    return pc.coalesce(pa.array(given, pa.string()), keys)
 
 
 def _expiration(block: Block) -> pa.Array:

@@ -184,7 +184,7 @@ def _written(source: Source, header: FileHeader) -> Seal:
     return Seal(
         min(count, slots(source.size)),
         PAGE if last is None else last[BODY_START],
-        0,
+        count,
         header.created if first is None else first[TIMESTAMP],
         2**63 - 1 if last is None else last[TIMESTAMP],
     )

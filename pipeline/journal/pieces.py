@@ -48,6 +48,7 @@ class Piece(InputPartition):
         stop: the number behind the last one.
         size: of the file in bytes, decompressed.
         names: what its numbers stand for.
+        has_extras: whether entries may have correlation ids, or keys that publishers gave.
         bounds: what entries have to meet beside what the query says.
     """
 
@@ -59,6 +60,7 @@ class Piece(InputPartition):
     stop: int
     size: int
     names: Names
+    has_extras: bool
     bounds: tuple[Predicate, ...] = ()
 
 

@@ -102,9 +102,10 @@ def plan_log(
         names = _wanted(log.instance, _names(file, options), options, tests)
         if not names.topics:
             continue
+        has_extras = file.seal is None or file.seal.with_extras > 0
         cut = partial(Piece, file.path, options.archive, file.first_txid, _count(file))
         for first, last in _cuts(file, start, stop, options.piece_size):
-            yield cut(first, last, file.size, names, bounds)
+            yield cut(first, last, file.size, names, has_extras, bounds)
 
 
 def _bounds(span: Span) -> Iterator[Predicate]:

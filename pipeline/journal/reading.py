@@ -73,7 +73,7 @@ class PieceReader:
             self._schema.has_bodies
             or bool(self._schema.fields)
             or self._content is not None
-            or "correlation_id" in metadata
+            or (piece.has_extras and not metadata.isdisjoint(("correlation_id", "sow_key")))
         )
         request = Request(_chooser(quick), with_bodies, self._options.skips_damaged)
         for block in read_blocks(piece, request):

@@ -46,7 +46,7 @@ def _is_there(source: Source, first_txid: int, number: int) -> bool:
 
 
 def _known_safe(source: Source, first_txid: int, records: int) -> int | None:
-    """The number of the last entry that is known to be on stable storage, -1 if none of the file."""
+    """The number of the last entry that is known to be safe, -1 if none of this file is."""
     start = max(records - _WALK_BACK, 0)
     rows = read_rows(source, first_txid, start, records)
     proofs = [

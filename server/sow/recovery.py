@@ -51,7 +51,7 @@ def recover_records(journal: Journal, topics: Iterable[SowTopic], find: Find) ->
     for entry in journal.entries(after=min(reached.values())):
         topic = find(entry.topic.message_type, entry.topic.name)
         if isinstance(topic, SowTopic) and entry.txid > reached.get(topic, entry.txid):
-            _apply(topic, entry)
+            apply_entry(topic, entry)
 
 
 def _reached(sow: SowTopic, journal: Journal) -> int:
@@ -62,7 +62,12 @@ def _reached(sow: SowTopic, journal: Journal) -> int:
     return last
 
 
-def _apply(sow: SowTopic, entry: Entry) -> None:
+def apply_entry(sow: SowTopic, entry: Entry) -> None:
+    """Do to the records of a topic what an entry of the log says.
+
+    Raises:
+        StoreError: a record cannot be stored.
+    """
     moment = entry.timestamp * _NANOSECONDS_IN_MICROSECOND
     if entry.kind == Kind.SOW_DELETE:
         keys = msgspec.json.decode(entry.body, type=list[str])

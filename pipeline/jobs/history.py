@@ -1,0 +1,108 @@
+"""`amps-pipeline history`: the state that a SOW topic had, from its journals."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from pipeline.errors import PipelineError
+from pipeline.jobs.sources import Source, add_source, source_of
+from server.journal import BookmarkError, parse_bookmark
+
+if TYPE_CHECKING:
+    import argparse
+
+    from pyspark.sql import DataFrame, SparkSession
+
+    from pipeline.jobs.run import Run
+
+HELP: Final = "tell which records a topic had at a time or bookmark"
+_SHOWN: Final = 1000
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Say what the job wants to know."""
+    add_source(parser)
+    parser.add_argument(
+        "--at",
+        default="",
+        help="time such as 20260102T030405Z, or bookmark; the end of the journals if left out",
+    )
+    parser.add_argument("--output", type=Path, help="new directory for Parquet files")
+
+
+def run(options: argparse.Namespace, run: Run) -> None:
+    """Do it.
+
+    Raises:
+        PipelineError: it cannot be done.
+    """
+    if not options.topic:
+        raise PipelineError("--topic: missing: whose records")
+    if options.output is not None and options.output.exists():
+        raise PipelineError(f"{options.output}: is there already")
+    bookmark = _up_to(options.at)
+    source = source_of(options, bookmark=bookmark)
+    if run.is_dry:
+        run.say(f"{options.source}: the records of {options.topic} {bookmark or 'at the end'}")
+        return
+    records = state_of(run.spark(), source)
+    if options.output is None:
+        for row in records.orderBy("topic", "sow_key").toLocalIterator():
+            run.say(f"{row.topic}\t{row.sow_key}\t{bytes(row.body).decode('utf-8', 'replace')}")
+        return
+    half_made = options.output.with_name(options.output.name + ".tmp")
+    shutil.rmtree(half_made, ignore_errors=True)
+    records.write.parquet(str(half_made))
+    half_made.rename(options.output)
+    run.say(f"{options.output}: written")
+
+
+def state_of(spark: SparkSession, source: Source) -> DataFrame:
+    """The records that topics had when the last of some entries had been recorded.
+
+    Args:
+        spark: reads the entries.
+        source: the entries, from the first on.
+
+    Returns:
+        Columns topic, sow_key, body, bookmark, txid, timestamp, correlation_id, expiration.
+    """
+    from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
+
+    names = ("topic", "sow_key", "body", "bookmark", "txid", "timestamp", "correlation_id")
+    entries = source.entries(spark, *names, "expiration", "command")
+    is_delete = F.col("command") == "sow_delete"
+    keys = F.from_json(F.col("body").cast("string"), "array<string>")
+    deletes = entries.where(is_delete).withColumn("sow_key", F.explode(keys))
+    published = entries.where(~is_delete & F.col("sow_key").isNotNull())
+    last = (
+        published.unionByName(deletes)
+        .groupBy("topic", "sow_key")
+        .agg(F.max_by(F.struct(*entries.columns), "txid").alias("last"))
+        .select(
+            "topic", "sow_key", *(f"last.{one}" for one in (*names[2:], "expiration", "command"))
+        )
+        .where(F.col("command") != "sow_delete")
+    )
+    end = entries.agg(F.max("timestamp").alias("end"))
+    lifetime = F.make_dt_interval(secs=F.col("expiration"))
+    lives = F.col("expiration").isNull() | (F.col("timestamp") + lifetime > F.col("end"))
+    return last.crossJoin(F.broadcast(end)).where(lives).drop("end", "command")
+
+
+def _up_to(at: str) -> str:
+    """The bookmark range from the beginning to a point.
+
+    Raises:
+        PipelineError: it is no point.
+    """
+    if not at:
+        return ""
+    bookmark = f"[0:{at}]"
+    try:
+        parse_bookmark(bookmark)
+    except BookmarkError as problem:
+        raise PipelineError(f"--at={at}: {problem}") from problem
+    return bookmark
