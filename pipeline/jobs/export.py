@@ -96,6 +96,7 @@ def _entries(
         "filter": options.filter,
         "instance": instance,
         "commands": "all",
+        "pushdown": "true",
     }
     reader = run.spark().read.format("amps-journal")
     frame = reader.options(**{name: text for name, text in given.items() if text})

@@ -72,21 +72,24 @@ def state_of(spark: SparkSession, source: Source) -> DataFrame:
     from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
 
     names = ("topic", "sow_key", "body", "bookmark", "txid", "timestamp", "correlation_id")
-    entries = source.entries(spark, *names, "expiration", "command")
+
+    def entries() -> DataFrame:  # anew for each use: each has filters of its own
+        return source.entries(spark, *names, "expiration", "command")
+
     is_delete = F.col("command") == "sow_delete"
     keys = F.from_json(F.col("body").cast("string"), "array<string>")
-    deletes = entries.where(is_delete).withColumn("sow_key", F.explode(keys))
-    published = entries.where(~is_delete & F.col("sow_key").isNotNull())
+    deletes = entries().where(is_delete).withColumn("sow_key", F.explode(keys))
+    published = entries().where(~is_delete & F.col("sow_key").isNotNull())
     last = (
         published.unionByName(deletes)
         .groupBy("topic", "sow_key")
-        .agg(F.max_by(F.struct(*entries.columns), "txid").alias("last"))
+        .agg(F.max_by(F.struct(*published.columns), "txid").alias("last"))
         .select(
             "topic", "sow_key", *(f"last.{one}" for one in (*names[2:], "expiration", "command"))
         )
         .where(F.col("command") != "sow_delete")
     )
-    end = entries.agg(F.max("timestamp").alias("end"))
+    end = entries().agg(F.max("timestamp").alias("end"))
     lifetime = F.make_dt_interval(secs=F.col("expiration"))
     lives = F.col("expiration").isNull() | (F.col("timestamp") + lifetime > F.col("end"))
     return last.crossJoin(F.broadcast(end)).where(lives).drop("end", "command")

@@ -32,7 +32,7 @@ class Run:
     conf: Mapping[str, str] = field(default_factory=dict)
     is_dry: bool = False
     is_quiet: bool = False
-    out: TextIO = sys.stdout
+    out: TextIO = field(default_factory=lambda: sys.stdout)
 
     def spark(self) -> SparkSession:
         """Spark, started when a job first needs it."""

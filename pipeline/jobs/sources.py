@@ -49,7 +49,7 @@ class Source:
         return (self.path / FOLDER).is_dir() and not instances_with_journals(self.path)
 
     def entries(self, spark: SparkSession, *names: str) -> DataFrame:
-        """The entries, deletes included.
+        """The entries, deletes included. For one use: filters are pushed down.
 
         Args:
             spark: reads them.
@@ -68,6 +68,7 @@ class Source:
             "filter": self.filter,
         }
         reader = spark.read.format("amps-journal").option("commands", "all")
+        reader = reader.option("pushdown", "true")  # every call loads anew
         reader = reader.options(**{name: text for name, text in options.items() if text})
         if not names:
             return reader.load(str(self.path))

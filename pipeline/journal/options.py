@@ -29,6 +29,7 @@ _KNOWN: Final = frozenset(
         "message_type",
         "path",
         "piece_size",
+        "pushdown",
         "topic",
     )
 )
@@ -49,6 +50,7 @@ class JournalOptions:
         commands: the commands whose entries count.
         skips_damaged: whether damaged entries are left out; else they are an error.
         piece_size: bytes for one task.
+        pushes_down: whether Spark's filters are taken over.
     """
 
     path: Path
@@ -61,6 +63,7 @@ class JournalOptions:
     commands: tuple[str, ...] = ("publish", "delta_publish")
     skips_damaged: bool = False
     piece_size: int = _PIECE
+    pushes_down: bool = False
 
 
 def read_options(options: Mapping[str, str]) -> JournalOptions:
@@ -88,6 +91,7 @@ def read_options(options: Mapping[str, str]) -> JournalOptions:
         _commands(given.get("commands", "publish,delta_publish")),
         _choice(given, "damaged", "fail", "skip"),
         _size(given.get("piece_size")),
+        _choice(given, "pushdown", "false", "true"),
     )
     _check_texts(checked)
     return checked

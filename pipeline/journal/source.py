@@ -54,7 +54,15 @@ class AmpsJournalReader(DataSourceReader):
         self._predicates: tuple[Predicate, ...] = ()
 
     def pushFilters(self, filters: list[Filter]) -> list[Filter]:  # noqa: N802 - Spark's name
-        """Take over what can be tested here; gives back the rest."""
+        """Take over what can be tested here, if asked to; gives back the rest.
+
+        Spark plans a read once for each `load()`, and uses that plan whenever the DataFrame is used
+        again: with other filters, with none, or twice in one query. What was pushed down the last
+        time then holds for all of them, and rows are missing. So this is for DataFrames that are
+        used once, by who says so.
+        """
+        if not self._options.pushes_down:
+            return filters
         self._predicates, rejected = self._columns.accept(filters)
         return rejected
 

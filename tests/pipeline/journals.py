@@ -50,7 +50,9 @@ def read(
     **more: str,
 ) -> list[dict[str, Any]]:
     """Read journals as Spark would; all filters have to be taken over."""
-    source = AmpsJournalDataSource({"path": str(directory), **(options or {}), **more})
+    source = AmpsJournalDataSource(
+        {"path": str(directory), "pushdown": "true", **(options or {}), **more}
+    )
     reader = source.reader(source.schema() if schema is None else columns(schema))
     assert not reader.pushFilters(list(filters))
     batches = [batch for piece in reader.partitions() for batch in reader.read(piece)]

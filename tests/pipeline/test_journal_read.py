@@ -150,7 +150,7 @@ def test_predicates_are_tested_while_reading(
 
 def test_what_would_not_mean_the_same_goes_back_to_spark(orders: Path) -> None:
     schema = columns("id long, name string")
-    reader = AmpsJournalDataSource({"path": str(orders)}).reader(schema)
+    reader = AmpsJournalDataSource({"path": str(orders), "pushdown": "true"}).reader(schema)
     refused: list[Filter] = [
         EqualTo(("id",), "17"),
         EqualTo(("name", "inner"), "x"),
@@ -162,7 +162,9 @@ def test_what_would_not_mean_the_same_goes_back_to_spark(orders: Path) -> None:
 
 def test_files_and_pieces_without_wanted_entries_are_not_planned(orders: Path) -> None:
     def pieces(filters: list[Filter], **options: str) -> int:
-        source = AmpsJournalDataSource({"path": str(orders), "piece_size": "64KB", **options})
+        source = AmpsJournalDataSource(
+            {"path": str(orders), "piece_size": "64KB", "pushdown": "true", **options}
+        )
         reader = source.reader(columns("_txid long, _timestamp timestamp, _topic string"))
         assert not reader.pushFilters(filters)
         return len([piece for piece in reader.partitions() if hasattr(piece, "path")])
