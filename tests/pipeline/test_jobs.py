@@ -90,12 +90,11 @@ def test_journals_that_went_before_they_were_exported_are_missed(
     with journal(source) as writer:
         for number in range(1, 5000):
             writer.publish("orders", message(number))
-        writer.journal.remove(writer.journal.files[0].number)
-    first = min(source.glob("*.journal"))
+    for gone in source.glob("TEST.0000000000.*"):
+        gone.unlink()
     assert main(["export", str(source), str(target)]) == 1
     assert "have not been exported, and their journals are gone" in capsys.readouterr().err
     assert main(["--dry-run", "export", str(source), str(target), "--accept-gap"]) == 0
-    assert first.exists()
 
 
 @pytest.fixture(scope="module")
@@ -162,10 +161,12 @@ def replayed(server: RunningServer, topic: str) -> list[int]:
     with Client() as client:
         client.connect(uri(server))
         client.logon()
-        stream = client.subscribe(topic, bookmark="[0:0|1|]")
-        found = []
-        while batch := stream.batch(10):
-            found += [json.loads(one.body)["id"] for one in batch]
+        stream = client.subscribe(topic, bookmark="[0:0|1|]", acks=("completed",))
+        found: list[int] = []
+        for one in stream:
+            if one.command == "ack":
+                break
+            found.append(json.loads(one.body)["id"])
         return found
 
 
@@ -269,7 +270,7 @@ def test_damage_found_in_a_task_is_said_in_a_line(
     with journal(tmp_path) as writer:
         for number in range(200):
             writer.publish("state", message(number), key=1)
-        writer.journal.commit()
+            writer.journal.commit()
     path = min(tmp_path.glob("*.journal"))
     data = bytearray(path.read_bytes())
     data[9000] ^= 1
