@@ -100,17 +100,22 @@ class QueryAndSubscribeOptions(QueryOptions, total=False):
 
 
 class DeleteOptions(TypedDict, total=False):
-    """What a deletion removes; exactly one of them.
+    """What a deletion removes: exactly one of filter, sow_keys and body; and how.
 
     Attributes:
         filter: the records that match this content filter.
         sow_keys: the records with these keys.
         body: the record that a publish of this message would update.
+        sequence: the command's number from this client name. A server that has it already takes
+            the command for a duplicate.
+        persisted: whether to wait until the deletion is on stable storage.
     """
 
     filter: str | None
     sow_keys: Iterable[str] | None
     body: bytes | None
+    sequence: int | None
+    persisted: bool
 
 
 DEFAULT_BATCH_SIZE: Final = 10

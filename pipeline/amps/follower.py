@@ -102,7 +102,7 @@ class Follower:
         self.close()
         options = self._options
         client = self._open.enter_context(session(options, "follow"))
-        require_log(client, options)
+        require_log(client, options.read_topic)
         self._place, self._is_complete = place, False
         return client.subscribe(
             options.read_topic,

@@ -40,6 +40,8 @@ class AmpsOptions:
         partitions: into how many tasks a read is divided.
         partition_by: "key" or "topic": what decides to which task a record belongs.
         sample: how many records the schema is inferred from; None leaves them as bodies.
+        pushdown: whether the server applies Spark's filters as far as it can; see
+            `AmpsReader.pushFilters`.
         max_rows_per_trigger: at most so many rows in a micro-batch; None for all there are.
         exactly_once: whether to insist on a topic where the server can tell what it has already.
         timeout: seconds to wait for an answer of the server, and for a server to come back.
@@ -58,6 +60,7 @@ class AmpsOptions:
     partitions: int = 1
     partition_by: str = "key"
     sample: int | None = None
+    pushdown: bool = False
     max_rows_per_trigger: int | None = None
     exactly_once: bool = True
     timeout: float = 30.0
@@ -174,6 +177,7 @@ _OPTIONS: Final[Mapping[str, tuple[frozenset[str], Callable[[str, str], Any]]]] 
     "command": (_WRITES, _one_of(COMMANDS)),
     "partitions": (_READS, _count),
     "partition_by": (frozenset({"read"}), _one_of(PARTITIONED_BY)),
+    "pushdown": (frozenset({"read"}), _truth),
     "sample": (_READS, _count),
     "max_rows_per_trigger": (frozenset({"readStream"}), _count),
     "exactly_once": (_WRITES, _truth),

@@ -13,7 +13,8 @@ from pipeline.amps.connection import connected
 from pipeline.amps.options import AmpsOptions, read_options
 from pipeline.amps.replay import replayed
 from pipeline.amps.stream import AmpsStreamReader
-from pipeline.errors import option_error
+from pipeline.amps.writer import AmpsStreamWriter, AmpsWriter
+from pipeline.errors import PipelineError, option_error
 from pipeline.inference import infer_schema
 from pipeline.rows import default_schema
 
@@ -45,6 +46,21 @@ class AmpsDataSource(DataSource):
     def streamReader(self, schema: StructType) -> AmpsStreamReader:  # noqa: N802 - Spark's name
         """What follows a topic."""
         return AmpsStreamReader(read_options(self._given, "readStream"), schema)
+
+    def writer(self, schema: StructType, overwrite: bool) -> AmpsWriter:
+        """What publishes a DataFrame."""
+        if overwrite:
+            raise PipelineError(
+                "mode overwrite: messages cannot be taken back; use mode append, and delete records"
+                " with the option command=sow_delete"
+            )
+        return AmpsWriter(read_options(self._given, "write"), schema)
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> AmpsStreamWriter:  # noqa: N802 - Spark's name
+        """What publishes a stream."""
+        if overwrite:
+            raise PipelineError("output mode complete: use append or update")
+        return AmpsStreamWriter(read_options(self._given, "writeStream"), schema)
 
 
 def _sample(options: AmpsOptions) -> Iterator[Message]:

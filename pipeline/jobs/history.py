@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import shutil
+from dataclasses import replace
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from pipeline.errors import PipelineError
 from pipeline.jobs.sources import Source, add_source, source_of
 from server.journal import BookmarkError, parse_bookmark
+from server.journal.bookmarks import Moment
 
 if TYPE_CHECKING:
     import argparse
@@ -47,7 +50,7 @@ def run(options: argparse.Namespace, run: Run) -> None:
     if run.is_dry:
         run.say(f"{options.source}: the records of {options.topic} {bookmark or 'at the end'}")
         return
-    records = state_of(run.spark(), source)
+    records = state_of(run.spark(), source, _moment(bookmark))
     if options.output is None:
         for row in records.orderBy("topic", "sow_key").toLocalIterator():
             run.say(f"{row.topic}\t{row.sow_key}\t{bytes(row.body).decode('utf-8', 'replace')}")
@@ -59,12 +62,13 @@ def run(options: argparse.Namespace, run: Run) -> None:
     run.say(f"{options.output}: written")
 
 
-def state_of(spark: SparkSession, source: Source) -> DataFrame:
-    """The records that topics had when the last of some entries had been recorded.
+def state_of(spark: SparkSession, source: Source, moment: datetime | None = None) -> DataFrame:
+    """The records that topics had after some entries.
 
     Args:
         spark: reads the entries.
         source: the entries, from the first on.
+        moment: at which lifetimes have ended or not; that of the last entry of any topic if None.
 
     Returns:
         Columns topic, sow_key, body, bookmark, txid, timestamp, correlation_id, expiration.
@@ -89,10 +93,20 @@ def state_of(spark: SparkSession, source: Source) -> DataFrame:
         )
         .where(F.col("command") != "sow_delete")
     )
-    end = entries().agg(F.max("timestamp").alias("end"))
+    everything = replace(source, topic="", filter="")
+    end = everything.entries(spark, "timestamp").agg(
+        (F.max("timestamp") if moment is None else F.lit(moment)).alias("end")
+    )
     lifetime = F.make_dt_interval(secs=F.col("expiration"))
     lives = F.col("expiration").isNull() | (F.col("timestamp") + lifetime > F.col("end"))
     return last.crossJoin(F.broadcast(end)).where(lives).drop("end", "command")
+
+
+def _moment(bookmark: str) -> datetime | None:
+    """The time at which a range ends; None if it ends otherwise."""
+    ends = parse_bookmark(bookmark).ends if bookmark else ()
+    times = [end.timestamp for end in ends if isinstance(end, Moment)]
+    return datetime.fromtimestamp(max(times) / 1e6, UTC) if times else None
 
 
 def _up_to(at: str) -> str:

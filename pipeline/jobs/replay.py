@@ -8,6 +8,7 @@ topic is in its transaction log.
 
 from __future__ import annotations
 
+import contextlib
 import time
 import uuid
 from pathlib import Path
@@ -15,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
-from client import Client, ClientError
+from client import Client, ClientError, DuplicateMessageError
 from pipeline.errors import PipelineError
 from pipeline.jobs.files import State, read_state, store
 from pipeline.jobs.sources import Source, add_source, source_of
@@ -136,13 +137,14 @@ def _repeat(client: Client, row: Any, *, is_last: bool) -> None:
         client.sow_delete(row.topic, sow_keys=msgspec.json.decode(body, type=list[str]))
         return
     publish = client.confirmed_publish if is_last else client.publish
-    publish(
-        row.topic,
-        body,
-        sequence=row.txid,
-        correlation_id=row.correlation_id,
-        expiration=row.expiration,
-    )
+    with contextlib.suppress(DuplicateMessageError):  # it came before the replay was interrupted
+        publish(
+            row.topic,
+            body,
+            sequence=row.txid,
+            correlation_id=row.correlation_id,
+            expiration=row.expiration,
+        )
 
 
 def _state(options: argparse.Namespace) -> State:

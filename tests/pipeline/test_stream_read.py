@@ -2,41 +2,103 @@
 
 from __future__ import annotations
 
+import json
+import time
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, Row, SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
 
-from tests.pipeline.topics import publish, uri
+from tests.pipeline.topics import publish, streaming
 from tests.support.server import RunningServer
 
-
-def stream(spark, server, topic, **options):
-    reader = spark.readStream.format("amps").option("server", uri(server)).option("topic", topic)
-    return reader.options(**options)
+WAIT_SECONDS = 200.0
 
 
-def test_smoke(spark: SparkSession, server: RunningServer, tmp_path: Path) -> None:
-    publish(server, "log-a", [{"id": i} for i in range(5000)])
+def until(condition: Callable[[], bool], query: StreamingQuery | None = None) -> None:
+    """Wait for something that must come."""
+    deadline = time.monotonic() + WAIT_SECONDS
+    while not condition():
+        assert time.monotonic() < deadline
+        assert query is None or query.isActive, query.exception()
+        time.sleep(0.02)
 
-    def run(**options):
-        frame = stream(spark, server, "log-a", **options).schema("id INT, _bookmark STRING").load()
-        q = (
-            frame.writeStream.format("parquet")
-            .option("path", str(tmp_path / "out"))
-            .option("checkpointLocation", str(tmp_path / "cp"))
-            .trigger(availableNow=True)
-            .start()
-        )
-        q.awaitTermination()
-        print(
-            [
-                (p["numInputRows"], p["sources"][0]["endOffset"], p["durationMs"])
-                for p in q.recentProgress
-            ]
-        )
-        return [r.id for r in spark.read.parquet(str(tmp_path / "out")).collect()]
 
-    assert sorted(run(max_rows_per_trigger=2000, partitions=2)) == list(range(5000))
-    publish(server, "log-a", [{"id": i} for i in range(5000, 5010)])
-    assert sorted(run(max_rows_per_trigger=2000, partitions=2)) == list(range(5010))
-    assert 0
+def to_file(frame: DataFrame, directory: Path, **trigger: Any) -> StreamingQuery:
+    """Write a stream to files, or go on where an earlier query stopped."""
+    writer = frame.writeStream.format("parquet").trigger(**trigger)
+    return writer.start(str(directory / "rows"), checkpointLocation=str(directory / "checkpoint"))
+
+
+def read_all(spark: SparkSession, frame: DataFrame, directory: Path) -> list[Row]:
+    """Run a query over everything there is, and give what all queries have written."""
+    query = to_file(frame, directory, availableNow=True)
+    query.awaitTermination()
+    return spark.read.parquet(str(directory / "rows")).collect()
+
+
+def test_all_there_is_in_batches_and_again_from_the_checkpoint(
+    spark: SparkSession, server: RunningServer, tmp_path: Path
+) -> None:
+    """Large batches are divided; a batch that was not committed is repeated as it was."""
+    publish(server, "log-now", [{"id": i} for i in range(12_500)])
+    options = {"max_rows_per_trigger": 11_000, "partitions": 2}
+    frame = streaming(spark, server, "log-now", **options).schema("id INT, _bookmark STRING").load()
+    rows = read_all(spark, frame, tmp_path)
+    assert sorted(row.id for row in rows) == list(range(12_500))
+    assert len({row._bookmark for row in rows}) == 12_500
+    offsets = sorted((tmp_path / "checkpoint" / "offsets").glob("[01]"))
+    assert [len(json.loads(one.read_text().splitlines()[-1])["ranges"]) for one in offsets] == [
+        2,
+        2,
+    ]
+    # As if it had been killed after the last batch was written and before that was noted down.
+    for name in ("1", ".1.crc"):
+        (tmp_path / "checkpoint" / "commits" / name).unlink()
+    publish(server, "log-now", [{"id": 12_500}])
+    rows = read_all(spark, frame, tmp_path)
+    assert sorted(row.id for row in rows) == list(range(12_501))
+
+
+def test_what_comes_is_followed(spark: SparkSession, server: RunningServer, tmp_path: Path) -> None:
+    """From now on, over several topics, filtered by the server, as bodies with metadata."""
+    publish(server, "log-follow-1", [{"id": -1}])
+    options = {"bookmark": "0|1|", "filter": "/id % 2 = 0"}
+    frame = streaming(spark, server, "^log-follow-", **options).load()
+    found: list[Row] = []
+    writer = frame.writeStream.foreachBatch(lambda batch, _: found.extend(batch.collect()))
+    query = writer.option("checkpointLocation", str(tmp_path / "checkpoint")).start()
+    try:
+        until(lambda: bool(query.recentProgress) or _publish_probe(server, found), query)
+        publish(server, "log-follow-1", [{"id": i} for i in range(4)])
+        publish(server, "log-follow-2", [{"id": i} for i in range(4, 8)])
+        until(lambda: [row.body for row in found if "probe" not in row.body][3:] != [], query)
+    finally:
+        query.stop()
+    rows = [row for row in found if "probe" not in row.body]
+    assert [(row.topic, json.loads(row.body)["id"]) for row in rows] == [
+        ("log-follow-1", 0),
+        ("log-follow-1", 2),
+        ("log-follow-2", 4),
+        ("log-follow-2", 6),
+    ]
+    assert all(row.bookmark.count("|") == 2 and row.timestamp is not None for row in rows)
+
+
+def _publish_probe(server: RunningServer, found: list[Row]) -> bool:
+    """Publish something that tells by its arrival that the query is listening."""
+    publish(server, "log-follow-1", [{"id": 0, "probe": True}])
+    return bool(found)
+
+
+def test_records_that_are_followed_have_their_keys(
+    spark: SparkSession, server: RunningServer, tmp_path: Path
+) -> None:
+    """Of a topic that keeps records."""
+    publish(server, "both-keys", [{"id": i % 3} for i in range(6)])
+    frame = streaming(spark, server, "both-keys").schema("id INT, _sow_key STRING").load()
+    rows = read_all(spark, frame, tmp_path)
+    assert sorted(row.id for row in rows) == [0, 0, 1, 1, 2, 2]
+    assert len({(row.id, row._sow_key) for row in rows}) == 3

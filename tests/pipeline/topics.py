@@ -6,7 +6,8 @@ import json
 from collections.abc import Iterable
 from typing import Any
 
-from pyspark.sql import DataFrameReader, SparkSession
+from pyspark.sql import DataFrame, DataFrameReader, DataFrameWriter, SparkSession
+from pyspark.sql.streaming.readwriter import DataStreamReader
 
 from client import Client
 from tests.support.server import RunningServer
@@ -14,8 +15,16 @@ from tests.support.server import RunningServer
 TOPICS = """
 <SOW>
   <Topic>
-    <Name>records</Name><Pattern>^(sow|both)-</Pattern>
+    <Name>records</Name><Pattern>^sow-</Pattern>
     <MessageType>json</MessageType><Key>/id</Key><Durability>transient</Durability>
+  </Topic>
+  <Topic>
+    <Name>logged-records</Name><Pattern>^both-</Pattern>
+    <MessageType>json</MessageType><Key>/id</Key><Durability>transient</Durability>
+  </Topic>
+  <Topic>
+    <Name>nv</Name><MessageType>nvfix</MessageType><Key>/id</Key>
+    <Durability>transient</Durability>
   </Topic>
   <Topic>
     <Name>past</Name><MessageType>json</MessageType><Key>/id</Key><FileName>past.sow</FileName>
@@ -24,12 +33,12 @@ TOPICS = """
 </SOW>
 <TransactionLog>
   <JournalDirectory>journal</JournalDirectory><JournalSize>10MB</JournalSize>
-  <Topic><Name>^(log|both)-.*$</Name><MessageType>json</MessageType></Topic>
+  <Topic><Name>^(log-.*|logged-records)$</Name><MessageType>json</MessageType></Topic>
   <Topic><Name>^log-.*$</Name><MessageType>nvfix</MessageType></Topic>
   <Topic><Name>^log-.*$</Name><MessageType>binary</MessageType></Topic>
 </TransactionLog>
 """
-"""`sow-…` keeps records, `log-…` is in the transaction log, `both-…` is both; others are neither."""
+"""`sow-…` keeps records, `log-…` is in the transaction log, `both-…` is both."""
 
 
 def uri(server: RunningServer, message_type: str = "json") -> str:
@@ -55,13 +64,47 @@ def publish(
         client.confirmed_publish(topic, bodies[-1])
 
 
+def logged(server: RunningServer, topic: str, message_type: str = "json") -> list[bytes]:
+    """What the transaction log has of a topic."""
+    with Client() as client:
+        client.connect(uri(server, message_type))
+        client.logon()
+        bodies = []
+        for message in client.subscribe(topic, bookmark="[0:0|1|]", acks=("completed",)):
+            if message.command == "ack":
+                break
+            bodies.append(message.body)
+        return bodies
+
+
+def records(server: RunningServer, topic: str) -> list[Any]:
+    """The records of a topic, by their ids."""
+    with Client() as client:
+        client.connect(uri(server))
+        client.logon()
+        found = [json.loads(message.body) for message in client.sow(topic)]
+        return sorted(found, key=lambda record: record["id"])
+
+
+def writing(
+    frame: DataFrame, server: RunningServer, message_type: str = "json", **options: Any
+) -> DataFrameWriter:
+    """A writer to a topic."""
+    writer = frame.write.format("amps").mode("append").option("server", uri(server, message_type))
+    return writer.options(**options)
+
+
+def streaming(
+    spark: SparkSession, server: RunningServer, topic: str, **options: Any
+) -> DataStreamReader:
+    """A reader that follows a topic."""
+    reader = spark.readStream.format("amps").option("server", uri(server))
+    return reader.option("topic", topic).options(**options)
+
+
 def reading(
-    spark: SparkSession,
-    server: RunningServer,
-    topic: str,
-    message_type: str = "json",
-    **options: Any,
+    spark: SparkSession, server: RunningServer, topic: str, **options: Any
 ) -> DataFrameReader:
     """A reader of a topic."""
-    reader = spark.read.format("amps").option("server", uri(server, message_type))
+    reader = spark.read.format("amps").option("server", uri(server))
     return reader.option("topic", topic).options(**options)

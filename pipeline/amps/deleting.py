@@ -1,0 +1,114 @@
+"""Deletes records by the rows of a task: by their SOW keys, or by a message for each."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import groupby
+from typing import Final, NamedTuple
+
+from client import Client, CommandError, DuplicateMessageError
+from client.commands import DeleteOptions
+from pipeline.amps.connection import blaming, log_on
+from pipeline.amps.options import AmpsOptions
+from pipeline.amps.sink import LOGON_OPTIONS, Identity, Sink
+from pipeline.bodies import Outgoing
+from pipeline.errors import PipelineError
+
+_KEYS_A_COMMAND: Final = 500
+
+
+class _Deletion(NamedTuple):
+    """One command.
+
+    Attributes:
+        topic: the topic.
+        keys: the SOW keys of the records; None to go by the body.
+        body: a message that would update the record.
+        sequence: the number of the last row that it is for.
+    """
+
+    topic: str
+    keys: list[str] | None
+    body: bytes
+    sequence: int
+
+
+class Deleter(Sink):
+    """Deletes, several keys in one command where rows have keys.
+
+    Acknowledgements of deletions that are stored come in the order of the commands, so that only
+    the last one is waited for. To know it, each command is held back until there is another.
+
+    Args:
+        options: where.
+        identity: as whom.
+
+    Raises:
+        PipelineError: the server cannot be reached.
+    """
+
+    def __init__(self, options: AmpsOptions, identity: Identity) -> None:
+        super().__init__(options, identity)
+        self._client = Client(identity.name, timeout=options.timeout)
+        with blaming(options):
+            answer = log_on(self._client, options, patient=True, logon_options=LOGON_OPTIONS)
+        self._to_skip = identity.already_sent(answer.sequence or 0)
+        self._sequence = identity.before_first
+        self._held: _Deletion | None = None
+
+    def send(self, outgoing: Outgoing) -> None:
+        """See `Sink.send`."""
+        rows = len(outgoing.bodies)
+        skipped = min(self._to_skip, rows)
+        self._to_skip -= skipped
+        topics = outgoing.headers.get("topic") or [self._options.topic or ""] * rows
+        self._sequence += skipped
+        with blaming(self._options):
+            self._check_topics(self._client, set(topics[skipped:]))
+            start = skipped
+            for topic, group in groupby(topics[skipped:]):
+                end = start + len(list(group))
+                for deletion in self._deletions(topic, outgoing, start, end):
+                    self._release(persisted=False)
+                    self._held = deletion
+                start = end
+
+    def finish(self) -> None:
+        """See `Sink.finish`."""
+        with blaming(self._options):
+            self._release(persisted=True)
+
+    def close(self) -> None:
+        """See `Sink.close`."""
+        self._client.close()
+
+    def _deletions(
+        self, topic: str, outgoing: Outgoing, start: int, end: int
+    ) -> Iterator[_Deletion]:
+        """The commands for some rows; their numbers are taken."""
+        keys = outgoing.headers.get("sow_key")
+        size = 1 if keys is None else _KEYS_A_COMMAND
+        for first in range(start, end, size):
+            last = min(first + size, end)
+            self._sequence += last - first
+            some = None if keys is None else keys[first:last]
+            if some is not None and None in some:
+                raise PipelineError("schema: column sow_key is NULL in some row")
+            yield _Deletion(topic, some, outgoing.bodies[first], self._sequence)
+
+    def _release(self, *, persisted: bool) -> None:
+        """Send the command that is held back."""
+        held, self._held = self._held, None
+        if held is None:
+            return
+        options: DeleteOptions = {"sequence": held.sequence, "persisted": persisted}
+        if held.keys is None:
+            options["body"] = held.body
+        else:
+            options["sow_keys"] = held.keys
+        try:
+            self._client.sow_delete(held.topic, **options)
+        except DuplicateMessageError:
+            return  # another try of this task has got further meanwhile
+        except CommandError as error:
+            self._refused(held.topic, ",".join(held.keys or ()).encode() or held.body, error)

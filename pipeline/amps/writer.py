@@ -1,0 +1,179 @@
+"""`df.write.format("amps")` and `df.writeStream.format("amps")`: rows to the server, each once.
+
+A server with a transaction log knows each publisher by its client name, and takes from it only
+messages with a sequence number above the highest that it has (AMPS User Guide, Message Sequence
+Numbers). So the task for a partition always has the same name, and its rows always the same
+numbers, however often it runs:
+
+    batch    name   <client_name>-<id of the write>-<partition>      number   row
+    stream   name   <client_name>-<id of the query>-<partition>      number   batch * 2^32 + row
+
+A task that is tried again, in a batch that is run again, after a crash of whatever, logs on, is
+told the highest number that is stored, and goes on behind it. This holds for rows that come in the
+same order each time, as Spark's do unless their order is left to chance (a shuffle without a sort).
+
+What the server refuses, a task reports when it is done and the driver fails the write: the task
+itself must not fail, for the next try would go on behind the message that was refused.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import pyarrow as pa
+from pyspark import TaskContext
+from pyspark.sql.datasource import (
+    DataSourceArrowWriter,
+    DataSourceStreamArrowWriter,
+    WriterCommitMessage,
+)
+from pyspark.sql.types import StructType
+
+from pipeline.amps.connection import connected, require_log
+from pipeline.amps.deleting import Deleter
+from pipeline.amps.options import AmpsOptions
+from pipeline.amps.publishing import Publisher
+from pipeline.amps.sink import NOT_ONCE, Identity, Refusal, Sink
+from pipeline.bodies import MessageFormat
+from pipeline.errors import PipelineError, option_error
+
+_QUERY: Final = "sql.streaming.queryId"
+_BATCH: Final = "streaming.sql.batchId"
+"""Where Spark says to which micro-batch a task belongs."""
+
+
+@dataclass(frozen=True, slots=True)
+class Written(WriterCommitMessage):
+    """What a task reports.
+
+    Attributes:
+        rows: how many rows it had.
+        refusals: those that the server refused, or some of them.
+    """
+
+    rows: int
+    refusals: Sequence[Refusal]
+
+
+class AmpsWriter(DataSourceArrowWriter):
+    """Publishes or deletes the rows of a DataFrame.
+
+    Args:
+        options: where to, and with which command.
+        schema: the columns.
+
+    Raises:
+        PipelineError: that cannot be done.
+    """
+
+    def __init__(self, options: AmpsOptions, schema: StructType) -> None:
+        check(options, schema)
+        self._options = options
+        self._schema = schema
+        self._id = uuid.uuid4().hex
+        if options.topic is not None and options.exactly_once:
+            with connected(options, "plan") as client:
+                require_log(client, options.topic, NOT_ONCE)
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
+        """Send the rows of one partition."""
+        name = f"{self._options.client_name or 'spark'}-{self._id}-{_task().partitionId()}"
+        return send(self._options, self._schema, Identity(name, 0), iterator)
+
+    def commit(self, messages: list[WriterCommitMessage | None]) -> None:
+        """Fail if the server refused something."""
+        raise_refusals(self._options, messages)
+
+
+class AmpsStreamWriter(DataSourceStreamArrowWriter):
+    """Publishes or deletes the rows of a stream.
+
+    Args:
+        options: where to, and with which command.
+        schema: the columns.
+
+    Raises:
+        PipelineError: such rows cannot be sent.
+    """
+
+    def __init__(self, options: AmpsOptions, schema: StructType) -> None:
+        check(options, schema)
+        self._options = options
+        self._schema = schema
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
+        """Send the rows of one partition of a micro-batch."""
+        task = _task()
+        query, batch = task.getLocalProperty(_QUERY), task.getLocalProperty(_BATCH)
+        if query is None or batch is None:
+            raise PipelineError(f"Spark does not tell the micro-batch ({_QUERY}, {_BATCH})")
+        name = f"{self._options.client_name or 'spark'}-{query}-{task.partitionId()}"
+        return send(self._options, self._schema, Identity(name, int(batch)), iterator)
+
+    def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: ARG002, N803 - Spark's
+        """Fail if the server refused something."""
+        raise_refusals(self._options, messages)
+
+
+def check(options: AmpsOptions, schema: StructType) -> None:
+    """Find out whether rows can be sent.
+
+    Raises:
+        PipelineError: they cannot.
+    """
+    rows = MessageFormat(schema, options.message_type)
+    if options.topic is None and "topic" not in rows.headers:
+        raise PipelineError("option topic: missing; expected a topic, or a column that has it")
+    if options.topic is not None and "topic" in rows.headers:
+        raise option_error("topic", options.topic, "there is a column of that name as well")
+    if not rows.has_bodies and not (options.command == "sow_delete" and "sow_key" in rows.headers):
+        raise PipelineError("schema: there is no column that a message could be made of")
+
+
+def send(
+    options: AmpsOptions, schema: StructType, identity: Identity, batches: Iterator[pa.RecordBatch]
+) -> Written:
+    """Send the rows of one task.
+
+    Raises:
+        PipelineError: the server has been away for too long, or does not know such topics.
+    """
+    rows = MessageFormat(schema, options.message_type)
+    count = 0
+    sink: Sink = (Deleter if options.command == "sow_delete" else Publisher)(options, identity)
+    with sink:
+        for batch in batches:
+            sink.send(rows.messages(batch))
+            count += batch.num_rows
+        sink.finish()
+    return Written(count, sink.refusals)
+
+
+def raise_refusals(options: AmpsOptions, messages: Sequence[WriterCommitMessage | None]) -> None:
+    """Fail the write if the server refused some of its rows.
+
+    Raises:
+        PipelineError: it did.
+    """
+    refusals = [
+        refusal
+        for message in messages
+        if isinstance(message, Written)
+        for refusal in message.refusals
+    ]
+    if refusals:
+        first = refusals[0]
+        raise PipelineError(
+            f"{options.command} to topic {first.topic!r}: the server refused {len(refusals)} of the"
+            f" rows and took all others; the first: {first.error}; it is {first.body[:200]!r}"
+        )
+
+
+def _task() -> TaskContext:
+    task = TaskContext.get()
+    if task is None:
+        raise PipelineError("a row can only be written by a task of Spark's")
+    return task

@@ -1,0 +1,134 @@
+"""Rows as messages: what a DataFrame's columns become when it is published.
+
+A schema has one of the two forms that `pipeline.rows` describes.
+
+bodies    `body` is the message. `topic`, `sow_key`, `correlation_id` and `expiration` (seconds) go
+          into its header; `bookmark` and `timestamp`, which the server gives, are passed over, so
+          that what was read can be written.
+fields    the columns become a JSON object, without those that are NULL. Those named `_topic` and so
+          on go into the header.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final, NamedTuple
+
+import msgspec
+import pyarrow as pa
+from pyspark.sql.types import BinaryType, DataType, LongType, StringType, StructType
+
+from pipeline.errors import PipelineError
+from pipeline.fields import field_type
+from pipeline.rows import BODY, METADATA
+
+_encode: Final = msgspec.json.Encoder(decimal_format="number").encode
+
+_HEADERS: Final = ("topic", "sow_key", "correlation_id", "expiration")
+_WHOLE_NUMBERS: Final = ("tinyint", "smallint", "int", "bigint")
+
+
+class Outgoing(NamedTuple):
+    """Messages of a batch of rows.
+
+    Attributes:
+        bodies: their bodies.
+        headers: what goes into their headers, by the client's names; only what the columns have.
+    """
+
+    bodies: list[bytes]
+    headers: dict[str, list[Any]]
+
+
+class MessageFormat:
+    """Makes messages of rows.
+
+    Args:
+        schema: the columns.
+        message_type: of the messages, None if it is not known.
+
+    Attributes:
+        headers: the names of the headers that rows bring with them.
+        has_bodies: whether rows bring a body, or fields to make one of.
+
+    Raises:
+        PipelineError: such columns make no messages of that type.
+    """
+
+    def __init__(self, schema: StructType, message_type: str | None) -> None:
+        is_whole = BODY in schema.names
+        prefix = "" if is_whole else "_"
+        special = {f"{prefix}{name}": name for name in dict.fromkeys((*METADATA, *_HEADERS))}
+        self._columns = {
+            special[name]: name for name in schema.names if special.get(name) in _HEADERS
+        }
+        self.headers = tuple(self._columns)
+        for header, column in self._columns.items():
+            _check_header(header, column, schema[column].dataType)
+        fields = [field for field in schema if field.name not in special and field.name != BODY]
+        self.has_bodies = is_whole or bool(fields)
+        self._names = [field.name for field in fields]
+        self._bodies: Callable[[pa.RecordBatch], list[bytes]] = self._objects
+        if is_whole:
+            if fields:
+                raise PipelineError(
+                    f"schema: column {fields[0].name!r}: beside body there are"
+                    f" {', '.join(special)}; leave out body to publish columns as fields"
+                )
+            _check_body(schema[BODY].dataType)
+            self._bodies = _whole
+        elif fields and message_type != "json":
+            raise PipelineError(
+                f"schema: the columns {', '.join(self._names)} make a message of type json only,"
+                f" and this is {message_type or 'unknown'}; make a column body of them, or end the"
+                " option server with /amps/json"
+            )
+        for field in fields:
+            field_type(field.dataType, field.name)
+
+    def messages(self, batch: pa.RecordBatch) -> Outgoing:
+        """The messages of a batch of rows, in their order.
+
+        Raises:
+            PipelineError: a row has no body.
+        """
+        headers = {
+            header: batch.column(column).to_pylist() for header, column in self._columns.items()
+        }
+        return Outgoing(self._bodies(batch), headers)
+
+    def _objects(self, batch: pa.RecordBatch) -> list[bytes]:
+        if not self._names:
+            return [b""] * batch.num_rows
+        rows = batch.select(self._names).to_pylist(maps_as_pydicts="strict")
+        return [_encode(_without_null(row)) for row in rows]
+
+
+def _without_null(row: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in row.items() if value is not None}
+
+
+def _whole(batch: pa.RecordBatch) -> list[bytes]:
+    column = batch.column(BODY)
+    if column.null_count:
+        raise PipelineError("schema: column body is NULL in some row; filter such rows out")
+    bodies: list[bytes] = column.cast(pa.binary()).to_pylist()
+    return bodies
+
+
+def _check_body(kind: DataType) -> None:
+    if not isinstance(kind, (StringType, BinaryType)):
+        raise PipelineError(
+            f"schema: column body is {kind.simpleString()}, expected string or binary"
+        )
+
+
+def _check_header(header: str, column: str, kind: DataType) -> None:
+    if header == "expiration":
+        if kind.simpleString() not in _WHOLE_NUMBERS:
+            raise PipelineError(
+                f"schema: column {column!r} is {kind.simpleString()}, expected"
+                f" {LongType().simpleString()}: seconds"
+            )
+    elif not isinstance(kind, StringType):
+        raise PipelineError(f"schema: column {column!r} is {kind.simpleString()}, expected string")

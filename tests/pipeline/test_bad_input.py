@@ -1,0 +1,166 @@
+"""What cannot be done is refused, naming the option and the cause."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, get_args
+
+import pytest
+from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
+from pyspark.sql.types import StructType
+
+from pipeline.amps.options import Use, read_options
+from pipeline.amps.sink import Identity
+from pipeline.amps.source import AmpsDataSource
+from pipeline.errors import PipelineError
+from pipeline.inference import infer_schema
+from tests.pipeline.topics import logged, publish, reading, records, streaming, uri, writing
+from tests.support.server import RunningServer, free_port
+
+GOOD = {"server": "tcp://localhost:9007/amps/json", "topic": "orders"}
+
+
+@pytest.mark.parametrize(
+    ("use", "given", "message"),
+    [
+        ("read", {"topic": "t"}, "option server: missing; expected a URI such as tcp://"),
+        ("read", {"server": GOOD["server"]}, "option topic: missing"),
+        ("read", GOOD | {"server": "localhost:9007"}, "option server: localhost:9007: expected a"),
+        ("read", GOOD | {"fliter": "x"}, "option fliter: unknown; did you mean filter?"),
+        ("read", GOOD | {"path": "orders"}, "option path: unknown; known are batch_size, bookmark"),
+        ("read", GOOD | {"top_n": "-1"}, "option top_n='-1': expected a whole number from 1"),
+        ("read", GOOD | {"filter": " "}, "option filter=' ': it is empty"),
+        ("read", GOOD | {"timeout": "soon"}, "option timeout='soon': expected seconds"),
+        (
+            "read",
+            GOOD | {"command": "publish"},
+            "option command: it is for write, writeStream,",
+        ),
+        ("write", GOOD | {"command": "sow"}, "option command='sow': expected publish, delta_publi"),
+        ("write", GOOD | {"exactly_once": "1"}, "option exactly_once='1': expected true or false"),
+        ("read", GOOD | {"partitions": "2", "orderby": "/a"}, "option partitions='2': orderby is"),
+    ],
+)
+def test_options(use: Use, given: dict[str, str], message: str) -> None:
+    """Of every use, before anything is connected to."""
+    with pytest.raises(PipelineError) as caught:
+        read_options(given, use)
+    assert str(caught.value).startswith(message)
+
+
+def test_every_option_of_a_use_is_taken() -> None:
+    for use in get_args(Use):
+        assert read_options(GOOD, use).topic == "orders"
+
+
+@pytest.mark.parametrize(
+    ("schema", "message_type", "message"),
+    [
+        ({"body": "integer"}, "json", "schema: column body is int, expected string or binary"),
+        ({"body": "string", "qty": "integer"}, "json", "schema: column 'qty': beside body there"),
+        ({"body": "string", "topic": "long"}, "json", "schema: column 'topic' is bigint, expected"),
+        ({"qty": "integer"}, "binary", "schema: the fields qty cannot be read of messages of type"),
+        ({"qty": "interval"}, "json", "schema: column 'qty': no field of a message is of type"),
+    ],
+)
+def test_schemas_for_reading(schema: dict[str, str], message_type: str, message: str) -> None:
+    """By what can be had of messages of a type."""
+    columns = StructType()
+    for name, kind in schema.items():
+        columns = columns.add(name, kind) if kind != "interval" else columns.add(name, "void")
+    source = AmpsDataSource(GOOD | {"server": f"tcp://localhost:9007/amps/{message_type}"})
+    with pytest.raises(PipelineError) as caught:
+        source.reader(columns)
+    assert str(caught.value).startswith(message)
+
+
+def test_samples_that_disagree() -> None:
+    """A field of two types, none at all, and what is no JSON."""
+    for bodies, message in {
+        (b'{"a":1}', b'{"a":"x"}'): "field 'a' is bigint in one message and string in another",
+        (): "no messages with fields",
+        (b"{",): "a message is no JSON",
+    }.items():
+        with pytest.raises(PipelineError, match=message):
+            infer_schema(bodies)
+
+
+def test_a_checkpoint_that_was_set_back() -> None:
+    """The server has later batches of the query: those of this one would be taken for sent."""
+    assert Identity("me", 7).already_sent((7 << 32) + 5) == 5
+    assert Identity("me", 7).already_sent((6 << 32) + 5) == 0
+    with pytest.raises(PipelineError, match="micro-batch 7, and the server has micro-batch 8"):
+        Identity("me", 7).already_sent((8 << 32) + 1)
+
+
+def test_reads_that_the_server_refuses(spark: SparkSession, server: RunningServer) -> None:
+    """And one that reaches no server."""
+    publish(server, "sow-bad", [{"id": 1, "n": "x"}])
+    cases: list[tuple[dict[str, Any], str]] = [
+        ({"topic": "nowhere"}, "option topic='nowhere': sow: invalid topic"),
+        ({"filter": "/a ="}, "option filter='/a =': sow: bad filter"),
+        ({"orderby": "/a sideways"}, "option orderby='/a sideways': sow: invalid orderby"),
+        ({"options": "conflation"}, "option options='conflation"),
+        ({"bookmark": "yesterday", "topic": "past"}, "option bookmark='yesterday': sow: invalid"),
+        ({"server": f"tcp://localhost:{free_port()}/amps/json"}, "option server='tcp://localhost"),
+        ({"server": uri(server, "nonsense")}, "option server='tcp://127.0.0.1"),
+    ]
+    for options, message in cases:
+        frame = reading(spark, server, "sow-bad").options(**options).load()
+        with pytest.raises(PySparkException) as caught:
+            frame.count()
+        assert message in str(caught.value)
+    with pytest.raises(PySparkException) as caught:
+        reading(spark, server, "sow-bad").schema("id INT, n INT").load().collect()
+    assert "schema: a message does not fit: Expected `int | null`, got `str` - at `$.n`" in str(
+        caught.value
+    )
+
+
+def test_streams_that_cannot_be(spark: SparkSession, server: RunningServer, tmp_path: Path) -> None:
+    """Topics that are not in the log, and places that it does not have."""
+    publish(server, "log-short", [{"id": 1}])
+    cases: list[tuple[str, dict[str, Any], str]] = [
+        ("sow-bad", {}, "option topic='sow-bad': it is not in the server's TransactionLog"),
+        ("log-short", {"bookmark": "5|6|"}, "option bookmark='5|6|': subscribe: bookmark not foun"),
+        ("log-short", {"bookmark": "[0:0|1|]"}, "option bookmark='[0:0|1|]': a stream has a begi"),
+    ]
+    for number, (topic, options, message) in enumerate(cases):
+        frame = streaming(spark, server, topic, **options).load()
+        writer = frame.writeStream.format("noop")
+        query = writer.option("checkpointLocation", str(tmp_path / str(number))).start()
+        with pytest.raises(PySparkException) as caught:
+            query.awaitTermination()
+        assert message in str(caught.value)
+
+
+def test_writes_that_cannot_be(spark: SparkSession, server: RunningServer) -> None:
+    """Nothing is written then; but by a write with a message that the server will not have."""
+    frame = spark.createDataFrame([(1,)], "id INT")
+    cases: list[tuple[Any, str]] = [
+        (writing(frame, server, topic="sow-once"), "exactly_once=false allows that"),
+        (writing(frame, server), "option topic: missing; expected a topic, or a column"),
+        (
+            writing(frame, server, "nvfix", topic="log-w"),
+            "the columns id make a message",
+        ),
+        (
+            writing(frame, server, topic="log-w").mode("overwrite"),
+            "mode overwrite: messages",
+        ),
+        (writing(frame.selectExpr("id AS _topic"), server), "column '_topic' is int, expected str"),
+    ]
+    for writer, message in cases:
+        with pytest.raises(PySparkException) as caught:
+            writer.save()
+        assert message in str(caught.value)
+    assert logged(server, "log-w") == []
+    writing(frame, server, topic="sow-once", exactly_once=False).save()
+    assert records(server, "sow-once") == [{"id": 1}]
+    rows = [('{"id":2}', "both-w"), ("{}", "/AMPS/no"), ('{"id":3}', "both-w")]
+    bodies = spark.createDataFrame(rows, "body STRING, topic STRING").coalesce(1)
+    with pytest.raises(PySparkException) as caught:
+        writing(bodies, server, exactly_once=False).save()
+    assert "the server refused 1 of the rows and took all others" in str(caught.value)
+    assert [record["id"] for record in records(server, "both-w")] == [2, 3]

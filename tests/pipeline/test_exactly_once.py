@@ -1,0 +1,118 @@
+"""Each row is published once, whatever is killed meanwhile."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections import Counter
+from pathlib import Path
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
+
+from tests.pipeline.killing import killing
+from tests.pipeline.test_stream_read import until
+from tests.pipeline.topics import TOPICS, logged, publish, streaming, uri, writing
+from tests.support.server import CONFIGURATION, RunningServer, free_port, running_configuration
+
+
+def assert_once(server: RunningServer, topic: str, count: int) -> None:
+    """A topic has got the messages 0 to count, each once."""
+    ids = Counter(json.loads(body)["id"] for body in logged(server, topic))
+    assert sorted(ids) == list(range(count))
+    assert set(ids.values()) == {1}
+
+
+def copying(
+    frame: DataFrame, server: RunningServer, topic: str, checkpoint: Path, **trigger: bool
+) -> StreamingQuery:
+    """Publish a stream to a topic."""
+    writer = frame.writeStream.format("amps").option("checkpointLocation", str(checkpoint))
+    writer = writer.option("server", uri(server)).option("topic", topic)
+    return (writer.trigger(availableNow=True) if trigger else writer).start()
+
+
+def test_killed_tasks_go_on_where_they_were(spark: SparkSession, server: RunningServer) -> None:
+    """A write whose processes are killed twice while they publish."""
+    rows = 40_000
+    spark.conf.set("spark.sql.execution.arrow.maxRecordsPerBatch", "500")
+    frame = spark.range(0, rows, 1, 2).selectExpr("id", "repeat('x', 300) AS fill")
+    with killing(server, "log-killed", [2_000, 15_000]) as killer:
+        writing(frame, server, topic="log-killed").save()
+    spark.conf.unset("spark.sql.execution.arrow.maxRecordsPerBatch")
+    assert killer.kills == 2
+    assert_once(server, "log-killed", rows)
+
+
+def test_a_batch_that_is_repeated_is_published_once(
+    spark: SparkSession, server: RunningServer, tmp_path: Path
+) -> None:
+    """As after a crash between a write and its note in the checkpoint; then the stream goes on."""
+    frame = streaming(spark, server, "log-in", max_rows_per_trigger=1000).schema("id INT").load()
+    publish(server, "log-in", [{"id": i} for i in range(2_500)])
+    copying(frame, server, "log-out", tmp_path, availableNow=True).awaitTermination()
+    assert_once(server, "log-out", 2_500)
+    for name in ("2", ".2.crc"):
+        (tmp_path / "commits" / name).unlink()
+    publish(server, "log-in", [{"id": i} for i in range(2_500, 2_600)])
+    copying(frame, server, "log-out", tmp_path, availableNow=True).awaitTermination()
+    assert_once(server, "log-out", 2_600)
+
+
+def test_a_server_that_is_killed_and_comes_back(spark: SparkSession, tmp_path: Path) -> None:
+    """The query waits for it: reading, writing, and what is under way."""
+    port = free_port()
+    text = CONFIGURATION.format(port=port, elements=TOPICS, transports="", level="error")
+    text = text.replace("<Level>error</Level>", "<Level>info</Level>")
+    with running_configuration(tmp_path, text, port) as server:
+        frame = streaming(spark, server, "log-in").schema("id INT").load()
+        query = copying(frame, server, "log-out", tmp_path / "checkpoint")
+        publish(server, "log-in", [{"id": i} for i in range(5_000)])
+        until(lambda: bool(logged(server, "log-out")), query)
+        server.stop(signal.SIGKILL)
+    with running_configuration(tmp_path, text, port) as server:
+        publish(server, "log-in", [{"id": i} for i in range(5_000, 6_000)])
+        until(lambda: len(logged(server, "log-out")) >= 6_000, query)
+        query.stop()
+        assert_once(server, "log-out", 6_000)
+
+
+COPY = """
+import sys
+import pipeline
+
+server, checkpoint, master = sys.argv[1:]
+spark = pipeline.session(master=master, conf={"spark.executor.memory": "512m"})
+reader = spark.readStream.format("amps").option("max_rows_per_trigger", 500)
+frame = reader.option("server", server).option("topic", "log-in").schema("id INT").load()
+writer = frame.writeStream.format("amps").option("checkpointLocation", checkpoint)
+writer = writer.option("server", server).option("topic", "log-cluster")
+writer.trigger(availableNow=True).start().awaitTermination()
+"""
+
+
+def test_a_driver_that_is_killed_and_goes_on_as_a_cluster(
+    server: RunningServer, tmp_path: Path
+) -> None:
+    """The second run has executors in processes of their own, and the first one's checkpoint."""
+    publish(server, "log-in", [{"id": i} for i in range(2_600, 10_000)])
+    script = tmp_path / "copy.py"
+    script.write_text(COPY)
+
+    def run(master: str) -> subprocess.Popen[bytes]:
+        command = [sys.executable, str(script), uri(server), str(tmp_path / "checkpoint"), master]
+        root = Path(__file__).parents[2]
+        with (tmp_path / "log").open("ab") as log:
+            return subprocess.Popen(
+                command, env=os.environ | {"PYTHONPATH": str(root)}, stdout=log, stderr=log
+            )
+
+    with run("local[2]") as first:
+        until(lambda: len(logged(server, "log-cluster")) > 1_000)
+        first.kill()
+    with run("local-cluster[2,1,512]") as second:
+        assert second.wait(100) == 0, (tmp_path / "log").read_text()[-3000:]
+    assert_once(server, "log-cluster", 10_000)
