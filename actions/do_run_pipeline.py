@@ -8,8 +8,6 @@ its last line, or, if it fails, the last line of its errors.
 
 from __future__ import annotations
 
-import asyncio
-import contextlib
 import os
 import shlex
 import signal
@@ -19,6 +17,7 @@ import tempfile
 import time
 from typing import IO, TYPE_CHECKING, Final
 
+from actions.child_process import kill, started
 from actions.context import Template
 from actions.module import ProvisionFailed, Step, StepFailed
 from config_schema.units import parse_interval
@@ -80,7 +79,7 @@ class DoRunPipeline(Step):
         words = [_word(template, context) for template in self._words]
         began = time.monotonic()
         with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as errors:
-            self._process = await self._start(words, out, errors)
+            self._process = await started(self._helpers, lambda: _start(words, out, errors))
             self._log.emit("29-0120", job=self._job, process=self._process.pid)
             try:
                 status = await self._helpers.call(self._process.wait)
@@ -98,17 +97,7 @@ class DoRunPipeline(Step):
         """Kill the job, if it runs."""
         process, self._process = self._process, None
         if process is not None:
-            _kill(process)
-
-    async def _start(
-        self, words: list[str], out: IO[bytes], errors: IO[bytes]
-    ) -> subprocess.Popen[bytes]:
-        starting = asyncio.ensure_future(self._helpers.call(lambda: _start(words, out, errors)))
-        try:
-            return await asyncio.shield(starting)
-        except asyncio.CancelledError:  # there is no time left for what is just being started
-            starting.add_done_callback(lambda done: _kill(done.result()))
-            raise
+            kill(process)
 
 
 def _word(template: Template, context: Context) -> str:
@@ -128,12 +117,6 @@ def _start(words: list[str], out: IO[bytes], errors: IO[bytes]) -> subprocess.Po
         stderr=errors,
         start_new_session=True,  # so that it can be killed with everything that it starts
     )
-
-
-def _kill(process: subprocess.Popen[bytes]) -> None:
-    if process.returncode is None:
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(process.pid, signal.SIGKILL)
 
 
 def _last_line(file: IO[bytes]) -> str:
