@@ -91,7 +91,7 @@ def _entries(
     from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
 
     given = {
-        "archive": "" if options.archive is None else str(options.archive),
+        "archive": "" if options.archive is None else str(options.archive.resolve()),
         "topic": options.topic,
         "filter": options.filter,
         "instance": instance,
@@ -100,7 +100,7 @@ def _entries(
     }
     reader = run.spark().read.format("amps-journal")
     frame = reader.options(**{name: text for name, text in given.items() if text})
-    entries = frame.load(options.source)
+    entries = frame.load(str(Path(options.source).resolve()))
     return entries.where((F.col("txid") > first) & (F.col("txid") <= last))
 
 
@@ -132,7 +132,7 @@ def _write(frame: DataFrame, target: Target) -> int:
     moment = F.coalesce(F.col("timestamp"), F.current_timestamp())
     dated = frame.withColumn("date", F.date_format(moment, "yyyy-MM-dd"))
     counted = dated.observe(seen, F.count(F.lit(1)).alias("rows"))
-    counted.write.partitionBy("topic", "date").parquet(str(target.staging))
+    counted.write.partitionBy("topic", "date").parquet(str(target.staging.resolve()))
     return int(seen.get["rows"])
 
 

@@ -57,7 +57,7 @@ def run(options: argparse.Namespace, run: Run) -> None:
         return
     half_made = options.output.with_name(options.output.name + ".tmp")
     shutil.rmtree(half_made, ignore_errors=True)
-    records.write.parquet(str(half_made))
+    records.write.parquet(str(half_made.resolve()))
     half_made.rename(options.output)
     run.say(f"{options.output}: written")
 

@@ -117,4 +117,6 @@ def source_of(options: argparse.Namespace, **more: str) -> Source:
     """
     if not options.source.is_dir():
         raise PipelineError(f"{options.source}: there is no such directory")
-    return Source(options.source, options.archive, options.topic, **more)
+    # Spark's workers have a working directory of their own.
+    archive = None if options.archive is None else options.archive.resolve()
+    return Source(options.source.resolve(), archive, options.topic, **more)

@@ -26,6 +26,7 @@ _KNOWN: Final = frozenset(
         "damaged",
         "filter",
         "instance",
+        "max_rows_per_trigger",
         "message_type",
         "path",
         "piece_size",
@@ -51,6 +52,7 @@ class JournalOptions:
         skips_damaged: whether damaged entries are left out; else they are an error.
         piece_size: bytes for one task.
         pushes_down: whether Spark's filters are taken over.
+        max_rows_per_trigger: of a stream, entries in a micro-batch at most; None for all there are.
     """
 
     path: Path
@@ -64,6 +66,7 @@ class JournalOptions:
     skips_damaged: bool = False
     piece_size: int = _PIECE
     pushes_down: bool = False
+    max_rows_per_trigger: int | None = None
 
 
 def read_options(options: Mapping[str, str]) -> JournalOptions:
@@ -92,6 +95,7 @@ def read_options(options: Mapping[str, str]) -> JournalOptions:
         _choice(given, "damaged", "fail", "skip"),
         _size(given.get("piece_size")),
         _choice(given, "pushdown", "false", "true"),
+        _count(given, "max_rows_per_trigger"),
     )
     _check_texts(checked)
     return checked
@@ -111,6 +115,15 @@ def _choice(given: Mapping[str, str], name: str, default: str, other: str) -> bo
     if value not in (default, other):
         raise option_error(name, value, f"expected {default} or {other}")
     return value == other
+
+
+def _count(given: Mapping[str, str], name: str) -> int | None:
+    text = given.get(name)
+    if text is None:
+        return None
+    if not (text.isascii() and text.isdigit()) or int(text) < 1:
+        raise option_error(name, text, "expected a whole number from 1")
+    return int(text)
 
 
 def _size(text: str | None) -> int:

@@ -14,6 +14,7 @@ from pipeline.journal.planning import message_types, plan
 from pipeline.journal.predicates import Predicate
 from pipeline.journal.reading import PieceReader
 from pipeline.journal.schema import JournalSchema, default_schema
+from pipeline.journal.stream import AmpsJournalStreamReader
 
 
 class AmpsJournalDataSource(DataSource):
@@ -34,6 +35,10 @@ class AmpsJournalDataSource(DataSource):
     def reader(self, schema: StructType) -> AmpsJournalReader:
         """What reads journals once."""
         return AmpsJournalReader(read_options(self._given), schema)
+
+    def streamReader(self, schema: StructType) -> AmpsJournalStreamReader:  # noqa: N802 - Spark's name
+        """What follows journals."""
+        return AmpsJournalStreamReader(read_options(self._given), JournalSchema(schema))
 
 
 class AmpsJournalReader(DataSourceReader):

@@ -75,3 +75,31 @@ def test_errors_name_the_file_and_the_entry(spark: SparkSession, tmp_path: Path)
     assert reader.option("damaged", "skip").schema("id bigint").load(str(tmp_path)).count() == 99
     with pytest.raises(PySparkException, match=r"option topics: there is no such option"):
         spark.read.format("amps-journal").option("topics", "x").load(str(tmp_path))
+
+
+def test_a_stream_follows_journals_and_goes_on_where_it_stopped(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    source, target = tmp_path / "journal", tmp_path / "found"
+
+    def follow() -> list[int]:
+        reader = spark.readStream.format("amps-journal").schema("id bigint")
+        frame = reader.option("max_rows_per_trigger", "150").load(str(source))
+        query = (
+            frame.writeStream.format("parquet")
+            .option("checkpointLocation", str(tmp_path / "checkpoint"))
+            .trigger(availableNow=True)
+            .start(str(target))
+        )
+        query.awaitTermination()
+        return sorted(row.id for row in spark.read.parquet(str(target)).collect())
+
+    with journal(source) as writer:
+        for number in range(300):
+            writer.publish("t", message(number))
+        writer.journal.commit()
+        assert follow() == list(range(300))
+        for number in range(300, 400):
+            writer.publish("t", message(number))
+        writer.journal.commit()
+        assert follow() == list(range(400))

@@ -33,11 +33,16 @@ def test_the_walkthrough_prints_what_it_says(
         for code, expected in blocks:
             printed = io.StringIO()
             with contextlib.redirect_stdout(printed):
-                exec(
-                    compile(code.replace("localhost:9007", f"127.0.0.1:{port}"), "page", "exec"),
-                    names,
-                )
-            assert lines(printed.getvalue()) == lines(expected), code
+                exec(compile(adapted(code, tmp_path, port), "page", "exec"), names)
+            assert lines(printed.getvalue().replace(f"{tmp_path}/", "")) == lines(expected), code
+
+
+def adapted(code: str, directory: Path, port: int) -> str:
+    """A block for another port, and for a session that was started in another directory."""
+    for name in ("journal", "export", "then"):
+        code = code.replace(f'"{name}"', f'"{directory}/{name}"')
+    code = code.replace(f'main(["{directory}/export"', 'main(["export"')
+    return code.replace("localhost:9007", f"127.0.0.1:{port}")
 
 
 def lines(text: str) -> list[str]:
