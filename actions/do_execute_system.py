@@ -8,13 +8,12 @@ Source: AMPS User Guide, Execute System Command.
 
 from __future__ import annotations
 
-import asyncio
-import contextlib
 import os
 import signal
 import subprocess
 from typing import TYPE_CHECKING, Final
 
+from actions.child_process import kill, started
 from actions.context import Template
 from actions.module import Step, StepFailed
 from actions.shell_quoting import shell_command
@@ -59,7 +58,7 @@ class DoExecuteSystem(Step):
             StepFailed: it failed, or was given a value that no command can be given.
         """
         environment = _environment(self._names, context)
-        self._process = await self._start(environment)
+        self._process = await started(self._helpers, lambda: _start(self._command, environment))
         try:
             status = await self._helpers.call(self._process.wait)
         finally:
@@ -73,17 +72,7 @@ class DoExecuteSystem(Step):
         """Kill the command, if it runs."""
         process, self._process = self._process, None
         if process is not None:
-            _kill(process)
-
-    async def _start(self, environment: Mapping[bytes, bytes]) -> subprocess.Popen[bytes]:
-        starting = asyncio.ensure_future(
-            self._helpers.call(lambda: _start(self._command, environment))
-        )
-        try:
-            return await asyncio.shield(starting)
-        except asyncio.CancelledError:  # there is no time left for what is just being started
-            starting.add_done_callback(lambda done: _kill(done.result()))
-            raise
+            kill(process)
 
 
 def _environment(names: Mapping[str, str], context: Context) -> dict[bytes, bytes]:
@@ -94,12 +83,6 @@ def _environment(names: Mapping[str, str], context: Context) -> dict[bytes, byte
             raise StepFailed(f"the value of {name} has a zero byte, which no command can be given")
         environment[variable.encode()] = value
     return environment
-
-
-def _kill(process: subprocess.Popen[bytes]) -> None:
-    if process.returncode is None:
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(process.pid, signal.SIGKILL)
 
 
 def _start(command: str, environment: Mapping[bytes, bytes]) -> subprocess.Popen[bytes]:

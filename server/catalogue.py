@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from types import ModuleType
 from typing import Final, Literal
 
-from actions.catalogue import ACTION_MODULES
+from actions.catalogue import ACTION_MODULES, PIPELINE_LIBRARY
 from actions.local_zone import local_zone
 from actions.registry import WITHOUT_SUBJECT
 from actions.schedule import ScheduleError, parse_crontab, parse_every
@@ -173,6 +173,10 @@ _LIBRARIES: Final[Mapping[str, LibraryRule]] = {
                     repeatable=True,
                 ),
             ),
+        ),
+        LibraryRule(
+            PIPELINE_LIBRARY,
+            {},  # loading it is enough: its action can be used then
         ),
         LibraryRule(
             LEGACY_MODULE,

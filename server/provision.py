@@ -8,11 +8,10 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from config_schema.problems import Located, Problems
 from config_schema.spec import InstanceSpec, MessageTypeSpec
-from server.events.log import EventLog
 from server.expressions import Functions, built_in
 from server.expressions.functions.lookups import (
     EXPERIMENTAL_MODULE,
@@ -27,6 +26,9 @@ from server.expressions.functions.user_defined import UserFunctionError, load_fu
 from server.libraries import LibraryError, load_library
 from server.message_types.base import MessageType, MessageTypeError
 from server.message_types.registry import BUILT_IN, DECLARED, MessageTypes
+
+if TYPE_CHECKING:
+    from server.engine import Log
 
 _COMPLIANCE_OPTION: Final = "AMPSVersionCompliance"
 _UNIFIED_SINCE: Final = 5
@@ -73,7 +75,7 @@ def with_unified_fix_tags(spec: InstanceSpec) -> frozenset[str]:
     )
 
 
-def provision_functions(spec: InstanceSpec, log: EventLog, find: Find = found_nowhere) -> Functions:
+def provision_functions(spec: InstanceSpec, log: Log, find: Find = found_nowhere) -> Functions:
     """Make the functions that expressions of an instance may call.
 
     Args:
@@ -92,7 +94,7 @@ def provision_functions(spec: InstanceSpec, log: EventLog, find: Find = found_no
     return functions.adding(_user_defined(spec, log))
 
 
-def _user_defined(spec: InstanceSpec, log: EventLog) -> Iterator[Function]:
+def _user_defined(spec: InstanceSpec, log: Log) -> Iterator[Function]:
     modules = {module.name: module for module in spec.modules}
     reported: set[str] = set()
 
