@@ -1,0 +1,67 @@
+"""Starts a Spark session with the settings that every session of the pipeline needs."""
+
+from __future__ import annotations
+
+import atexit
+import os
+import shutil
+import sys
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final
+
+from pyspark.sql import SparkSession
+
+from pipeline.formats import PUSH_DOWN, register_formats
+from pipeline.java import java_home
+
+_PACKAGES: Final = Path(__file__).parents[1]
+"""Where executors find the pipeline and what it imports."""
+
+_CHECKPOINTS: Final = (
+    "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
+)
+
+
+def settings(directory: Path) -> dict[str, str]:
+    """What every session of the pipeline is configured with.
+
+    Args:
+        directory: for the files that Spark shuffles and spills.
+    """
+    return {
+        # Spark refuses sources that can filter while this is off, which it is by default.
+        PUSH_DOWN: "true",
+        # A third of a micro-batch's time goes into its two small files; this one renames them
+        # without starting a process.
+        "spark.sql.streaming.checkpointFileManagerClass": _CHECKPOINTS,
+        # The default of 200 is made for clusters; each partition costs a task.
+        "spark.sql.shuffle.partitions": str(os.cpu_count() or 2),
+        "spark.sql.session.timeZone": "UTC",
+        "spark.local.dir": str(directory / "local"),
+        "spark.sql.warehouse.dir": str(directory / "warehouse"),
+        "spark.executorEnv.PYTHONPATH": str(_PACKAGES),
+    }
+
+
+def start(name: str, *, master: str, conf: Mapping[str, str], ui: bool) -> SparkSession:
+    """Start a session; see `pipeline.session`."""
+    directory = Path(tempfile.mkdtemp(prefix="amperage-spark-"))
+    atexit.register(shutil.rmtree, directory, ignore_errors=True)
+    home = java_home(directory)
+    if home is not None:
+        os.environ["JAVA_HOME"] = str(home)
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    chosen = settings(directory) | {"spark.ui.enabled": str(ui).lower()}
+    if master.startswith("local"):
+        os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+        chosen |= {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
+    builder = SparkSession.builder.appName(name).master(master)
+    for key, value in (chosen | dict(conf)).items():
+        builder = builder.config(key, value)
+    spark = builder.getOrCreate()
+    # Last registered runs first: Spark lets go of its files before they are removed.
+    atexit.register(spark.stop)
+    register_formats(spark)
+    return spark
