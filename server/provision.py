@@ -7,12 +7,11 @@ this is where files are opened and modules are loaded.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Final
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Final
 
 from config_schema.problems import Located, Problems
 from config_schema.spec import InstanceSpec, MessageTypeSpec
-from server.events.log import EventLog
 from server.expressions import Functions, built_in
 from server.expressions.functions.registry import Function
 from server.expressions.functions.times import LEGACY_MODULE, legacy
@@ -20,6 +19,9 @@ from server.expressions.functions.user_defined import UserFunctionError, load_fu
 from server.libraries import LibraryError, load_library
 from server.message_types.base import MessageType, MessageTypeError
 from server.message_types.registry import BUILT_IN, DECLARED, MessageTypes
+
+if TYPE_CHECKING:
+    from server.engine import Log
 
 _COMPLIANCE_OPTION: Final = "AMPSVersionCompliance"
 _UNIFIED_SINCE: Final = 5
@@ -66,23 +68,26 @@ def with_unified_fix_tags(spec: InstanceSpec) -> frozenset[str]:
     )
 
 
-def provision_functions(spec: InstanceSpec, log: EventLog) -> Functions:
+def provision_functions(
+    spec: InstanceSpec, log: Log, clock: Callable[[], float] = time.time
+) -> Functions:
     """Make the functions that expressions of an instance may call.
 
     Args:
         spec: the instance.
         log: told when a function that is not ours fails, the first time for each function.
+        clock: what functions of the present time go by, in seconds since 1970.
 
     Raises:
         ProvisionError: a library cannot be loaded, or lacks a function that is asked of it.
     """
-    functions = built_in(time.time, spec.name, spec.group)
+    functions = built_in(clock, spec.name, spec.group)
     if any(module.library_name == LEGACY_MODULE for module in spec.modules):
-        functions = functions.adding(legacy(time.time))
+        functions = functions.adding(legacy(clock))
     return functions.adding(_user_defined(spec, log))
 
 
-def _user_defined(spec: InstanceSpec, log: EventLog) -> Iterator[Function]:
+def _user_defined(spec: InstanceSpec, log: Log) -> Iterator[Function]:
     modules = {module.name: module for module in spec.modules}
     reported: set[str] = set()
 
