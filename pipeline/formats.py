@@ -7,7 +7,7 @@ from typing import Final
 from pyspark.sql import SparkSession
 from pyspark.sql.datasource import DataSource
 
-from pipeline.amps_source import AmpsDataSource
+from pipeline.amps.source import AmpsDataSource
 
 PUSH_DOWN: Final = "spark.sql.python.filterPushdown.enabled"
 

@@ -39,6 +39,7 @@ def settings(directory: Path) -> dict[str, str]:
         # The default of 200 is made for clusters; each partition costs a task.
         "spark.sql.shuffle.partitions": str(os.cpu_count() or 2),
         "spark.sql.session.timeZone": "UTC",
+        "spark.ui.showConsoleProgress": "false",
         "spark.local.dir": str(directory / "local"),
         "spark.sql.warehouse.dir": str(directory / "warehouse"),
         "spark.executorEnv.PYTHONPATH": str(_PACKAGES),

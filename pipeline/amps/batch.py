@@ -1,0 +1,116 @@
+"""`spark.read.format("amps")`: the records of a SOW topic, as one query or as several at once.
+
+A read is divided by what the server can tell of every record: a hash of its key, or of its topic.
+Each part is a query of its own, of the moment when it begins; only a single one sees one state of
+the topic, or several that ask for the same past moment (the option `bookmark`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pyarrow as pa
+from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
+from pyspark.sql.types import StructType
+
+from client import Client, Message
+from pipeline.amps.connection import connected
+from pipeline.amps.options import AmpsOptions
+from pipeline.pushdown import push_down
+from pipeline.rows import RowFormat
+from pipeline.selection import command_options
+
+ROWS_A_BATCH = 10_000
+
+_HASHES = {"key": "SOW_KEY_HASH()", "topic": "CRC32(TOPIC_NAME())"}
+
+
+class AmpsPartition(InputPartition):
+    """One of the queries of a read.
+
+    Args:
+        filter: what belongs to it; None for everything.
+    """
+
+    def __init__(self, filter_: str | None) -> None:
+        super().__init__(filter_)
+        self.filter = filter_
+
+
+class AmpsReader(DataSourceReader):
+    """Reads the records of a topic.
+
+    Args:
+        options: what to read.
+        schema: as what.
+
+    Raises:
+        PipelineError: the schema cannot be had of the topic's messages.
+    """
+
+    def __init__(self, options: AmpsOptions, schema: StructType) -> None:
+        self._options = options
+        self._schema = schema
+        self._pushed: str | None = None
+        self._fields = RowFormat(schema, options.message_type).fields
+
+    def pushFilters(self, filters: list[Filter]) -> list[Filter]:  # noqa: N802 - Spark's name
+        """Take over the filters that the server can apply; gives those that Spark has to.
+
+        With `top_n`, Spark's filters are for the records that remain.
+        """
+        if self._options.message_type != "json" or self._options.top_n is not None:
+            return filters
+        self._pushed, handed_back = push_down(filters, self._fields)
+        return handed_back
+
+    def partitions(self) -> list[InputPartition]:
+        """Divide the read; and find out whether the server would take the query.
+
+        Raises:
+            PipelineError: it would not.
+        """
+        with connected(self._options, "plan") as client:
+            for _ in self._query(client, None, 1):
+                pass
+        count = self._options.partitions
+        if count == 1:
+            return [AmpsPartition(None)]
+        value = _HASHES[self._options.partition_by]
+        parts = [f"{value} % {count} = {number}" for number in range(count)]
+        return [
+            AmpsPartition(f"({parts[0]} OR {value} IS NULL)"),
+            *[AmpsPartition(part) for part in parts[1:]],
+        ]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """Query, and give the records in batches."""
+        assert isinstance(partition, AmpsPartition)  # noqa: S101 - see partitions
+        rows = RowFormat(self._schema, self._options.message_type)
+        with connected(self._options, "read") as client:
+            waiting: list[Message] = []
+            for messages in self._query(client, partition.filter, self._options.top_n):
+                waiting += messages
+                if len(waiting) >= ROWS_A_BATCH:
+                    yield rows.batch(waiting)
+                    waiting = []
+            if waiting:
+                yield rows.batch(waiting)
+
+    def _query(
+        self, client: Client, part: str | None, top_n: int | None
+    ) -> Iterator[list[Message]]:
+        options = self._options
+        tests = [test for test in (options.filter, self._pushed, part) if test is not None]
+        rows = RowFormat(self._schema, options.message_type)
+        stream = client.sow(
+            options.read_topic,
+            filter=" AND ".join(f"({test})" for test in tests) or None,
+            options=command_options(options.options, rows, options.message_type),
+            bookmark=options.bookmark,
+            order_by=options.orderby,
+            batch_size=options.batch_size,
+            top_n=top_n,
+        )
+        while messages := stream.batch(options.timeout):
+            yield messages

@@ -1,0 +1,182 @@
+"""The options of `format("amps")`, named as in AMPS, in lower case."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, Literal, TypeAlias
+
+from client import ClientError, ServerUri, parse_uri
+from pipeline.errors import PipelineError, option_error
+
+Use: TypeAlias = Literal["read", "readStream", "write", "writeStream"]
+
+COMMANDS: Final = ("publish", "delta_publish", "sow_delete")
+PARTITIONED_BY: Final = ("key", "topic")
+
+_READS: Final = frozenset({"read", "readStream"})
+_WRITES: Final = frozenset({"write", "writeStream"})
+_ALL: Final = _READS | _WRITES
+_OF_SPARK: Final = frozenset({"checkpointlocation", "queryname", "path"})
+"""Options that Spark reads, and hands on to the sink of a stream."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AmpsOptions:
+    """What a read or a write was asked to do.
+
+    Attributes:
+        server: where, and as whom.
+        topic: a name; for reads also a regular expression; for writes None where rows say it.
+        filter: a content filter.
+        orderby: the order of the records, such as "/price DESC".
+        top_n: at most so many records.
+        bookmark: of a batch, the moment whose state is read; of a stream, where it begins.
+        options: the options field of the command, such as "conflation=1s".
+        batch_size: records in one frame of the server's.
+        client_name: what connections call themselves; what comes behind it makes it unique.
+        command: one of `COMMANDS`.
+        partitions: into how many tasks a read is divided.
+        partition_by: "key" or "topic": what decides to which task a record belongs.
+        sample: how many records the schema is inferred from; None leaves them as bodies.
+        max_rows_per_trigger: at most so many rows in a micro-batch; None for all there are.
+        exactly_once: whether to insist on a topic where the server can tell what it has already.
+        timeout: seconds to wait for an answer of the server, and for a server to come back.
+    """
+
+    server: ServerUri
+    topic: str | None = None
+    filter: str | None = None
+    orderby: str | None = None
+    top_n: int | None = None
+    bookmark: str | None = None
+    options: str | None = None
+    batch_size: int = 1000
+    client_name: str | None = None
+    command: str = "publish"
+    partitions: int = 1
+    partition_by: str = "key"
+    sample: int | None = None
+    max_rows_per_trigger: int | None = None
+    exactly_once: bool = True
+    timeout: float = 30.0
+
+    @property
+    def message_type(self) -> str | None:
+        """The message type, as far as the URI says it."""
+        return self.server.message_type
+
+    @property
+    def read_topic(self) -> str:
+        """The topic of a read, which always has one."""
+        return self.topic or ""
+
+
+def read_options(given: Mapping[str, str], *uses: Use) -> AmpsOptions:
+    """Read and check the options of a DataFrame.
+
+    Args:
+        given: names in lower case, and texts.
+        uses: what is to be done, or may be.
+
+    Raises:
+        PipelineError: one is unknown, missing, or has a value it cannot have.
+    """
+    values: dict[str, Any] = {}
+    for name, text in given.items():
+        if name in _OF_SPARK and _WRITES.issuperset(uses):
+            continue
+        reader = _OPTIONS.get(name)
+        if reader is None:
+            raise PipelineError(f"option {name}: unknown; {_suggestion(name, uses)}")
+        its_uses, convert = reader
+        if its_uses.isdisjoint(uses):
+            known = ", ".join(sorted(its_uses))
+            raise PipelineError(f"option {name}: it is for {known}, and this is {uses[0]}")
+        values[name] = convert(name, text)
+    if "server" not in values:
+        raise PipelineError(
+            "option server: missing; expected a URI such as tcp://localhost:9007/amps/json"
+        )
+    if _READS.issuperset(uses) and not values.get("topic"):
+        raise PipelineError("option topic: missing; expected a topic or a regular expression")
+    options = AmpsOptions(**values)
+    if options.partitions > 1 and (options.top_n is not None or options.orderby is not None):
+        name = "top_n" if options.top_n is not None else "orderby"
+        raise option_error(
+            "partitions", options.partitions, f"{name} is for all records together: use 1"
+        )
+    return options
+
+
+def _suggestion(name: str, uses: Sequence[Use]) -> str:
+    known = sorted(option for option, (its_uses, _) in _OPTIONS.items() if its_uses & set(uses))
+    near = difflib.get_close_matches(name, known, n=1)
+    return f"did you mean {near[0]}?" if near else f"known are {', '.join(known)}"
+
+
+def _text(name: str, text: str) -> str:
+    if not text.strip():
+        raise option_error(name, text, "it is empty")
+    return text
+
+
+def _uri(name: str, text: str) -> ServerUri:
+    try:
+        return parse_uri(text)
+    except ClientError as error:
+        raise PipelineError(f"option {name}: {error}") from None
+
+
+def _count(name: str, text: str) -> int:
+    if not (text.isascii() and text.isdigit()) or int(text) < 1:
+        raise option_error(name, text, "expected a whole number from 1")
+    return int(text)
+
+
+def _truth(name: str, text: str) -> bool:
+    if text.lower() not in ("true", "false"):
+        raise option_error(name, text, "expected true or false")
+    return text.lower() == "true"
+
+
+def _seconds(name: str, text: str) -> float:
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = 0.0
+    if not 0 < seconds < 1e6:
+        raise option_error(name, text, "expected seconds, such as 30")
+    return seconds
+
+
+def _one_of(choices: tuple[str, ...]) -> Callable[[str, str], str]:
+    def read(name: str, text: str) -> str:
+        if text.lower() not in choices:
+            *others, last = choices
+            raise option_error(name, text, f"expected {', '.join(others)} or {last}")
+        return text.lower()
+
+    return read
+
+
+_OPTIONS: Final[Mapping[str, tuple[frozenset[str], Callable[[str, str], Any]]]] = {
+    "server": (_ALL, _uri),
+    "topic": (_ALL, _text),
+    "filter": (_READS, _text),
+    "orderby": (frozenset({"read"}), _text),
+    "top_n": (frozenset({"read"}), _count),
+    "bookmark": (_READS, _text),
+    "options": (_READS, _text),
+    "batch_size": (frozenset({"read"}), _count),
+    "client_name": (_ALL, _text),
+    "command": (_WRITES, _one_of(COMMANDS)),
+    "partitions": (_READS, _count),
+    "partition_by": (frozenset({"read"}), _one_of(PARTITIONED_BY)),
+    "sample": (_READS, _count),
+    "max_rows_per_trigger": (frozenset({"readStream"}), _count),
+    "exactly_once": (_WRITES, _truth),
+    "timeout": (_ALL, _seconds),
+}
+"""What each option is for, and what reads its text."""

@@ -1,0 +1,46 @@
+"""Replays of the transaction log that come to an end."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from client import Client, Message
+from pipeline.amps.options import AmpsOptions
+
+
+def replayed(
+    client: Client,
+    options: AmpsOptions,
+    span: str,
+    *,
+    command_options: str | None = None,
+    top_n: int | None = None,
+) -> Iterator[list[Message]]:
+    """Read a part of the transaction log.
+
+    Args:
+        client: a session.
+        options: the topic and the filter.
+        span: what to read, as `[begin:end)` with bookmarks; brackets include, parentheses do not.
+        command_options: the options field.
+        top_n: at most so many messages.
+
+    Returns:
+        The messages, as many at a time as have arrived.
+    """
+    stream = client.subscribe(
+        options.read_topic,
+        filter=options.filter,
+        options=command_options,
+        bookmark=span,
+        top_n=top_n,
+        acks=("completed",),
+    )
+    is_complete = False
+    while not is_complete:
+        messages = stream.batch(options.timeout)
+        is_complete = not messages or messages[-1].command == "ack"
+        if messages and is_complete:
+            messages.pop()
+        if messages:
+            yield messages

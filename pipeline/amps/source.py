@@ -1,0 +1,53 @@
+"""The format `amps`: what Spark asks of a data source, and who answers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from pyspark.sql.datasource import DataSource
+from pyspark.sql.types import StructType
+
+from client import EPOCH, NOW, InvalidTopicError, Message
+from pipeline.amps.batch import AmpsReader
+from pipeline.amps.connection import connected
+from pipeline.amps.options import AmpsOptions, read_options
+from pipeline.amps.replay import replayed
+from pipeline.errors import option_error
+from pipeline.inference import infer_schema
+from pipeline.rows import default_schema
+
+
+class AmpsDataSource(DataSource):
+    """Topics of a server."""
+
+    def __init__(self, options: Mapping[str, str]) -> None:
+        self._given = {str(name).lower(): text for name, text in options.items()}
+
+    @classmethod
+    def name(cls) -> str:
+        """What `format()` calls it."""
+        return "amps"
+
+    def schema(self) -> StructType:
+        """The columns where no schema is given: bodies, or the fields of a sample."""
+        options = read_options(self._given, "read", "readStream")
+        if options.sample is None:
+            return default_schema(options.message_type)
+        if options.message_type != "json":
+            raise option_error("sample", options.sample, "schemas are inferred from json only")
+        return infer_schema(message.body for message in _sample(options))
+
+    def reader(self, schema: StructType) -> AmpsReader:
+        """What reads a topic once."""
+        return AmpsReader(read_options(self._given, "read"), schema)
+
+
+def _sample(options: AmpsOptions) -> Iterator[Message]:
+    """Some records; of a topic that keeps none, messages of the transaction log."""
+    topic, some = options.read_topic, options.sample
+    with connected(options, "sample") as client:
+        try:
+            yield from client.sow(topic, filter=options.filter, top_n=some)
+        except InvalidTopicError:
+            for messages in replayed(client, options, f"[{EPOCH}:{NOW}]", top_n=some):
+                yield from messages

@@ -1,0 +1,175 @@
+"""Fields of bodies as values for columns, strictly by the columns' types.
+
+Bodies of the type `json` are decoded by a msgspec type made for exactly the columns, which passes
+over everything else. Fields of the other types come from the readers that the server's filters use,
+and are converted: there, everything may be a text.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from datetime import date, datetime
+from decimal import Decimal
+from typing import Annotated, Any, Final, TypeAlias, TypedDict
+
+import msgspec
+from pyspark.sql.types import (
+    ArrayType,
+    BinaryType,
+    BooleanType,
+    ByteType,
+    DataType,
+    DateType,
+    DecimalType,
+    DoubleType,
+    FloatType,
+    IntegerType,
+    LongType,
+    MapType,
+    ShortType,
+    StringType,
+    StructType,
+    TimestampNTZType,
+    TimestampType,
+)
+
+from pipeline.errors import PipelineError
+from server.message_types.registry import MessageTypes
+
+FieldReader: TypeAlias = Callable[[Sequence[bytes]], dict[str, list[Any]]]
+"""Reads bodies, and gives the values of each column."""
+
+READABLE: Final = ("json", "fix", "nvfix", "xml", "bson", "msgpack", "bflat")
+"""Message types whose fields can be read without knowing the server's configuration."""
+
+_BITS: Final[dict[type[DataType], int]] = {
+    ByteType: 8,
+    ShortType: 16,
+    IntegerType: 32,
+    LongType: 64,
+}
+_SIMPLE: Final[dict[type[DataType], type]] = {
+    StringType: str,
+    BooleanType: bool,
+    FloatType: float,
+    DoubleType: float,
+    DecimalType: Decimal,
+    DateType: date,
+    TimestampType: datetime,
+    TimestampNTZType: datetime,
+    BinaryType: bytes,
+}
+
+
+def read_fields(schema: StructType, message_type: str | None) -> FieldReader:
+    """Make a reader of fields.
+
+    Args:
+        schema: the fields.
+        message_type: of the bodies, None if it is not known.
+
+    Raises:
+        PipelineError: there is no way to read such fields of such bodies.
+    """
+    if message_type == "json":
+        return _json_reader(schema)
+    if message_type in READABLE:
+        return _value_reader(schema, message_type)
+    raise PipelineError(
+        f"schema: the fields {', '.join(schema.names)} cannot be read of messages of type"
+        f" {message_type or 'unknown'}; read the column body instead, or end the option server with"
+        f" a message type: {', '.join(f'/amps/{name}' for name in READABLE)}"
+    )
+
+
+def _json_reader(schema: StructType) -> FieldReader:
+    names = {f"f{number}": name for number, name in enumerate(schema.names)}
+    kinds = [field_type(field.dataType, field.name) for field in schema]
+    row = msgspec.defstruct(
+        "Row",
+        [(slot, kind, None) for slot, kind in zip(names, kinds, strict=True)],
+        rename=names,
+        gc=False,
+    )
+    decode = msgspec.json.Decoder(row).decode
+
+    def read(bodies: Sequence[bytes]) -> dict[str, list[Any]]:
+        try:
+            rows = [decode(body or b"{}") for body in bodies]
+        except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+            raise _mismatch(bodies, decode, error) from None
+        return {name: [getattr(row, slot) for row in rows] for slot, name in names.items()}
+
+    return read
+
+
+def _mismatch(
+    bodies: Sequence[bytes], decode: Callable[[bytes], Any], error: Exception
+) -> PipelineError:
+    """The error for the first body that cannot be decoded."""
+    for body in bodies:
+        try:
+            decode(body or b"{}")
+        except (msgspec.MsgspecError, UnicodeDecodeError):
+            return PipelineError(f"schema: a message does not fit: {error}; it is {body[:200]!r}")
+    raise AssertionError("some body is at fault")
+
+
+def field_type(kind: DataType, column: str) -> Any:
+    """The msgspec type for a column's type.
+
+    Raises:
+        PipelineError: there is none.
+    """
+    bits = _BITS.get(type(kind))
+    if bits is not None:
+        limit = 1 << (bits - 1)
+        return Annotated[int, msgspec.Meta(ge=-limit, le=limit - 1)] | None
+    simple = _SIMPLE.get(type(kind))
+    if simple is not None:
+        return simple | None
+    if isinstance(kind, ArrayType):
+        element = field_type(kind.elementType, column)
+        return list[element] | None  # type: ignore[valid-type]
+    if isinstance(kind, MapType) and isinstance(kind.keyType, StringType):
+        value = field_type(kind.valueType, column)
+        return dict[str, value] | None  # type: ignore[valid-type]
+    if isinstance(kind, StructType):
+        members = {field.name: field_type(field.dataType, column) for field in kind}
+        return TypedDict("Member", members, total=False) | None  # type: ignore[operator]
+    raise PipelineError(
+        f"schema: column {column!r}: no field of a message is of type {kind.simpleString()}"
+    )
+
+
+def _value_reader(schema: StructType, message_type: str) -> FieldReader:
+    for field in schema:
+        if isinstance(field.dataType, (MapType, StructType)):
+            raise PipelineError(
+                f"schema: column {field.name!r}: of messages of type {message_type}, only single"
+                " values and arrays of them can be read"
+            )
+    extract = MessageTypes().get(message_type).extractor([(name,) for name in schema.names])
+    kinds = [field_type(field.dataType, field.name) for field in schema]
+
+    def read(bodies: Sequence[bytes]) -> dict[str, list[Any]]:
+        rows = [extract(body) for body in bodies]
+        return {
+            name: [_converted(row[slot], kind, name) for row in rows]
+            for slot, (name, kind) in enumerate(zip(schema.names, kinds, strict=True))
+        }
+
+    return read
+
+
+def _converted(value: object, kind: Any, column: str) -> Any:
+    if value is None:
+        return None
+    try:
+        return msgspec.convert(value, kind, strict=False)
+    except msgspec.ValidationError as error:
+        if kind == str | None and isinstance(value, (bool, int, float)):
+            return str(value)
+        raise PipelineError(
+            f"schema: a message does not fit: column {column!r}: {error}; it is {value!r}"
+        ) from None

@@ -1,0 +1,108 @@
+"""A schema made from a sample of messages."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import msgspec
+from pyspark.sql.types import (
+    ArrayType,
+    BooleanType,
+    DataType,
+    DoubleType,
+    LongType,
+    NullType,
+    StringType,
+    StructField,
+    StructType,
+)
+
+from pipeline.errors import PipelineError
+
+_MOST = 2**63
+
+
+def infer_schema(bodies: Iterable[bytes]) -> StructType:
+    """Find the fields that some bodies of type json have, and their types.
+
+    Args:
+        bodies: the sample.
+
+    Returns:
+        The fields in the order in which they first occur. One that is NULL throughout is a text.
+
+    Raises:
+        PipelineError: there is nothing to infer from, or a field has values of several types.
+    """
+    found: DataType = NullType()
+    for body in bodies:
+        try:
+            value = msgspec.json.decode(body)
+        except msgspec.DecodeError as error:
+            raise PipelineError(
+                f"option sample: a message is no JSON: {error}; it is {body[:200]!r}"
+            ) from None
+        found = _joined(found, _type_of(value), "the body")
+    if not isinstance(found, StructType) or not found.fields:
+        raise PipelineError(
+            "option sample: the topic has no messages with fields to infer a schema from;"
+            " give one with .schema()"
+        )
+    return _settled(found)
+
+
+def _type_of(value: object) -> DataType:
+    match value:
+        case None:
+            return NullType()
+        case bool():
+            return BooleanType()
+        case int():
+            return LongType() if -_MOST <= value < _MOST else DoubleType()
+        case float():
+            return DoubleType()
+        case str():
+            return StringType()
+        case list():
+            element: DataType = NullType()
+            for item in value:
+                element = _joined(element, _type_of(item), "an array")
+            return ArrayType(element)
+        case dict():
+            return StructType([StructField(name, _type_of(item)) for name, item in value.items()])
+    raise AssertionError(f"{value!r} is no JSON value")
+
+
+def _joined(one: DataType, other: DataType, where: str) -> DataType:
+    if one == other or isinstance(other, NullType):
+        return one
+    if isinstance(one, NullType):
+        return other
+    if {type(one), type(other)} == {LongType, DoubleType}:
+        return DoubleType()
+    if isinstance(one, ArrayType) and isinstance(other, ArrayType):
+        return ArrayType(_joined(one.elementType, other.elementType, where))
+    if isinstance(one, StructType) and isinstance(other, StructType):
+        fields = {field.name: field.dataType for field in one}
+        for field in other:
+            known = fields.get(field.name, NullType())
+            fields[field.name] = _joined(known, field.dataType, f"field {field.name!r}")
+        return StructType([StructField(name, kind) for name, kind in fields.items()])
+    raise PipelineError(
+        f"option sample: {where} is {one.simpleString()} in one message and"
+        f" {other.simpleString()} in another; give a schema with .schema(), or read the bodies"
+    )
+
+
+def _settled(kind: StructType) -> StructType:
+    return StructType([StructField(field.name, _without_null(field.dataType)) for field in kind])
+
+
+def _without_null(kind: DataType) -> DataType:
+    if isinstance(kind, NullType):
+        return StringType()
+    if isinstance(kind, ArrayType):
+        return ArrayType(_without_null(kind.elementType))
+    if isinstance(kind, StructType):
+        return _settled(kind)
+    return kind

@@ -1,0 +1,226 @@
+"""Spark's filters as content filters of the server.
+
+A filter that is pushed down may let too many rows through, for those that are not exact are handed
+back and Spark applies them as well. It must never hold back a row that Spark would keep. What
+matters for that, with columns read as `pipeline.fields` reads them from JSON:
+
+- To the server the empty text is NULL, to Spark it is a text. Wherever an empty text could make
+  Spark's filter true, the pushed one says `OR /a IS NULL`, and is handed back.
+- A column of texts holds texts only, so that the server compares bytes with bytes, as Spark does;
+  one of integers holds integers only, and the server compares them exactly.
+- A column of single precision is rounded before Spark compares, decimals are exact, times are
+  texts to the server: their filters stay with Spark.
+- Fields that are objects or arrays are NULL or several values to the server: nothing about them is
+  pushed down.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, Final, NamedTuple
+
+from pyspark.sql.datasource import (
+    EqualTo,
+    Filter,
+    GreaterThan,
+    GreaterThanOrEqual,
+    In,
+    IsNotNull,
+    IsNull,
+    LessThan,
+    LessThanOrEqual,
+    Not,
+    StringContains,
+    StringEndsWith,
+    StringStartsWith,
+)
+from pyspark.sql.types import (
+    BooleanType,
+    ByteType,
+    DataType,
+    DoubleType,
+    IntegerType,
+    LongType,
+    ShortType,
+    StringType,
+    StructType,
+)
+
+from server.expressions import tree
+from server.expressions.printer import to_text
+
+_INTEGERS: Final = (ByteType, ShortType, IntegerType, LongType)
+_EXACT_LIMIT: Final = 2**53
+_SIGNS: Final[dict[type[Filter], str]] = {
+    EqualTo: "=",
+    GreaterThan: ">",
+    GreaterThanOrEqual: ">=",
+    LessThan: "<",
+    LessThanOrEqual: "<=",
+}
+_MOST_LITERALS: Final = 1000
+
+
+class Pushed(NamedTuple):
+    """What is pushed down.
+
+    Attributes:
+        filter: the content filter; None for none.
+        handed_back: the filters that Spark has to apply as well.
+    """
+
+    filter: str | None
+    handed_back: list[Filter]
+
+
+class _Test(NamedTuple):
+    """A filter in the server's language; `exact` if it lets nothing through that Spark does not."""
+
+    expression: tree.Expr
+    exact: bool = True
+
+
+def push_down(filters: Sequence[Filter], schema: StructType) -> Pushed:
+    """Say in the server's language what it can be told.
+
+    Args:
+        filters: all of which have to hold.
+        schema: the columns that are fields of JSON bodies.
+    """
+    tests: list[tree.Expr] = []
+    handed_back: list[Filter] = []
+    for one in filters:
+        test = _test(one, schema)
+        if test is not None:
+            tests.append(test.expression)
+        if test is None or not test.exact:
+            handed_back.append(one)
+    return Pushed(all_of(tests), handed_back)
+
+
+def all_of(tests: Iterable[tree.Expr]) -> str | None:
+    """The text of a filter for which all tests have to be true; None for no test."""
+    match tuple(tests):
+        case ():
+            return None
+        case (single,):
+            return to_text(single)
+        case several:
+            return to_text(tree.And(several))
+
+
+def _test(one: Filter, schema: StructType) -> _Test | None:
+    """A filter in the server's language, or None if it says nothing that the server could."""
+    negated = isinstance(one, Not)
+    inner = one.child if isinstance(one, Not) else one
+    path: tuple[str, ...] = inner.attribute  # type: ignore[attr-defined]
+    kind = _leaf(path, schema)
+    if kind is None:
+        return None
+    field = tree.Identifier(path)
+    if isinstance(inner, (IsNull, IsNotNull)):
+        return _null_test(field, kind, wants_null=isinstance(inner, IsNull) != negated)
+    value: Any = inner.value  # type: ignore[attr-defined]
+    if isinstance(kind, StringType):
+        return _text_test(inner, field, value, negated=negated)
+    if isinstance(kind, (*_INTEGERS, DoubleType, BooleanType)):
+        return _number_test(inner, field, kind, value, negated=negated)
+    return None
+
+
+def _leaf(path: tuple[str, ...], schema: StructType) -> DataType | None:
+    """The type of a column or of a field within it; None if its name cannot be written."""
+    kind: DataType = schema
+    for name in path:
+        if not isinstance(kind, StructType) or name not in kind.names or not _is_writable(name):
+            return None
+        kind = kind[name].dataType
+    return kind
+
+
+def _is_writable(name: str) -> bool:
+    return name.isascii() and name.replace("_", "a").isalnum() and not name[0].isdigit()
+
+
+def _null_test(field: tree.Identifier, kind: DataType, *, wants_null: bool) -> _Test | None:
+    if isinstance(kind, StringType):
+        return _Test(tree.IsNull(field), exact=False) if wants_null else None
+    if not isinstance(kind, (*_INTEGERS, DoubleType, BooleanType)):
+        return None
+    return _Test(tree.IsNull(field) if wants_null else tree.Not(tree.IsNull(field)))
+
+
+def _text_test(inner: Filter, field: tree.Identifier, value: Any, *, negated: bool) -> _Test | None:
+    """A test of a column of texts. `''` as a literal is not pushed: the server has no such text."""
+    test: tree.Expr
+    empty_may_match = negated
+    match inner:
+        case EqualTo() if _is_text(value):
+            test = tree.Comparison("=", field, tree.Literal(value))
+        case GreaterThan() | GreaterThanOrEqual() if _is_text(value):
+            test = tree.Comparison(_SIGNS[type(inner)], field, tree.Literal(value))
+        case LessThan() | LessThanOrEqual() if _is_text(value):
+            test = tree.Comparison(_SIGNS[type(inner)], field, tree.Literal(value))
+            empty_may_match = True
+        case StringStartsWith() if _is_text(value):
+            test = tree.Affix("BEGINS WITH", field, (tree.Literal(value),))
+        case StringEndsWith() if _is_text(value):
+            test = tree.Affix("ENDS WITH", field, (tree.Literal(value),))
+        case StringContains() if _is_text(value):
+            call = tree.Call("INSTR", (field, tree.Literal(value)))
+            test = tree.Comparison(">", call, tree.Literal(0))
+        case In():
+            return _membership(inner, field, _is_text, negated=negated)
+        case _:
+            return None
+    if negated:
+        test = tree.Not(test)
+    if empty_may_match:
+        return _Test(tree.Or((test, tree.IsNull(field))), exact=False)
+    return _Test(test)
+
+
+def _number_test(
+    inner: Filter, field: tree.Identifier, kind: DataType, value: Any, *, negated: bool
+) -> _Test | None:
+    check: Callable[[Any], bool] = _is_double if isinstance(kind, DoubleType) else _is_integer
+    if isinstance(inner, In):
+        return _membership(inner, field, check, negated=negated)
+    sign = _SIGNS.get(type(inner))
+    if sign is None or not check(value):
+        return None
+    test: tree.Expr = tree.Comparison(sign, field, _literal(value))
+    return _Test(tree.Not(test) if negated else test)
+
+
+def _membership(
+    inner: In, field: tree.Identifier, check: Callable[[Any], bool], *, negated: bool
+) -> _Test | None:
+    values: Sequence[Any] = inner.value
+    if not negated:
+        values = [value for value in values if value is not None]  # nothing equals NULL
+    if not 0 < len(values) <= _MOST_LITERALS or not all(check(value) for value in values):
+        return None
+    test: tree.Expr = tree.In(field, tuple(_literal(value) for value in values))
+    if not negated:
+        return _Test(test)
+    if isinstance(values[0], str):
+        return _Test(tree.Or((tree.Not(test), tree.IsNull(field))), exact=False)
+    return _Test(tree.Not(test))
+
+
+def _literal(value: Any) -> tree.Expr:
+    return tree.Literal(int(value) if isinstance(value, bool) else value)
+
+
+def _is_text(value: Any) -> bool:
+    return isinstance(value, str) and value != "" and "\0" not in value
+
+
+def _is_integer(value: Any) -> bool:
+    return isinstance(value, int) and abs(value) < _EXACT_LIMIT
+
+
+def _is_double(value: Any) -> bool:
+    return isinstance(value, float) and math.isfinite(value)

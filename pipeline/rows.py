@@ -1,0 +1,156 @@
+"""Messages as rows: Arrow batches of the columns that a schema asks for.
+
+A schema has one of two forms.
+
+bodies    a column `body`, text or binary, and any of the metadata columns `topic`, `sow_key`,
+          `bookmark`, `timestamp` and `correlation_id`. This is what a source has by default.
+fields    every column is a field of the body. Metadata columns may stand among them with an
+          underscore before their name, so that a field called `topic` stays reachable: `_topic`.
+
+What a message or a record does not have is NULL. A field whose value is not of its column's type is
+an error: a wrong row would be worse than none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from datetime import datetime
+from typing import Any, Final, TypeAlias
+
+import pyarrow as pa
+from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.sql.types import (
+    BinaryType,
+    DataType,
+    StringType,
+    StructField,
+    StructType,
+    TimestampType,
+)
+
+from client import Message
+from pipeline.errors import PipelineError
+from pipeline.fields import FieldReader, read_fields
+
+TEXT_TYPES: Final = ("json", "fix", "nvfix", "xml")
+"""Message types whose bodies are texts."""
+
+BODY: Final = "body"
+_METADATA: Final[dict[str, tuple[DataType, Callable[[Message], Any]]]] = {
+    "topic": (StringType(), lambda message: message.header.topic),
+    "sow_key": (StringType(), lambda message: message.header.sow_key),
+    "bookmark": (StringType(), lambda message: message.header.bookmark),
+    "timestamp": (TimestampType(), lambda message: _moment(message.header.timestamp)),
+    "correlation_id": (StringType(), lambda message: message.header.correlation_id),
+}
+METADATA: Final = tuple(_METADATA)
+
+_Column: TypeAlias = tuple[pa.Field, Callable[[Message], Any]]
+
+
+def default_schema(message_type: str | None) -> StructType:
+    """Bodies, and all metadata columns."""
+    body = StringType() if message_type in TEXT_TYPES else BinaryType()
+    columns = [StructField(name, kind) for name, (kind, _) in _METADATA.items()]
+    return StructType([StructField(BODY, body), *columns])
+
+
+class RowFormat:
+    """Makes rows of messages.
+
+    Args:
+        schema: the columns.
+        message_type: of the messages, None if it is not known.
+
+    Attributes:
+        metadata: the metadata that the columns ask for, by their names without underscore.
+        fields: the columns that are fields of the body.
+
+    Raises:
+        PipelineError: the schema cannot be had of such messages.
+    """
+
+    def __init__(self, schema: StructType, message_type: str | None) -> None:
+        self._schema = to_arrow_schema(schema, timezone="UTC")
+        self.has_bodies = BODY in schema.names
+        prefix = "" if self.has_bodies else "_"
+        known = {f"{prefix}{name}": name for name in METADATA}
+        if self.has_bodies:
+            _check_bodies(schema, known)
+        self.metadata = frozenset(known[name] for name in schema.names if name in known)
+        self._known = {name: _METADATA[known[name]][1] for name in schema.names if name in known}
+        for name in self._known:
+            _check_type(schema[name], _METADATA[known[name]][0])
+        rest = [field for field in schema if name_is_field(field.name, self.has_bodies)]
+        self.fields = StructType(rest)
+        self._reader: FieldReader | None = (
+            None if not rest else read_fields(self.fields, message_type)
+        )
+
+    def batch(self, messages: Sequence[Message]) -> pa.RecordBatch:
+        """Make a batch of rows.
+
+        Raises:
+            PipelineError: a body has no such fields.
+        """
+        fields: dict[str, list[Any]] = {}
+        if self._reader is not None:
+            fields = self._reader([message.body for message in messages])
+        columns = [self._column(field, messages, fields) for field in self._schema]
+        return pa.RecordBatch.from_arrays(columns, schema=self._schema)
+
+    def _column(
+        self, field: pa.Field, messages: Sequence[Message], fields: dict[str, list[Any]]
+    ) -> pa.Array:
+        if self.has_bodies and field.name == BODY:
+            return _bodies(field, messages)
+        read = self._known.get(field.name)
+        if read is not None:
+            return pa.array([read(message) for message in messages], field.type)
+        try:
+            return pa.array(fields[field.name], field.type)
+        except (pa.ArrowException, OverflowError, ValueError, TypeError) as error:
+            raise PipelineError(
+                f"schema: column {field.name!r} of type {field.type}: {error}"
+            ) from None
+
+
+def name_is_field(name: str, has_bodies: bool) -> bool:
+    """Whether a column is a field of the body."""
+    return not has_bodies and not (name.startswith("_") and name[1:] in METADATA)
+
+
+def _bodies(field: pa.Field, messages: Sequence[Message]) -> pa.Array:
+    bodies = pa.array([message.body for message in messages], pa.binary())
+    try:
+        return bodies.cast(field.type)
+    except pa.ArrowInvalid as error:
+        raise PipelineError(
+            f"schema: column body: a message is not UTF-8 ({error}); declare it as binary"
+        ) from None
+
+
+def _check_bodies(schema: StructType, known: dict[str, str]) -> None:
+    body = schema[BODY].dataType
+    if not isinstance(body, (StringType, BinaryType)):
+        raise PipelineError(
+            f"schema: column body is {body.simpleString()}, expected string or binary"
+        )
+    for name in schema.names:
+        if name != BODY and name not in known:
+            raise PipelineError(
+                f"schema: column {name!r}: beside body there are {', '.join(known)};"
+                " leave out body to read the fields of the body as columns"
+            )
+
+
+def _check_type(field: StructField, expected: DataType) -> None:
+    if field.dataType != expected:
+        raise PipelineError(
+            f"schema: column {field.name!r} is {field.dataType.simpleString()},"
+            f" expected {expected.simpleString()}"
+        )
+
+
+def _moment(text: str | None) -> datetime | None:
+    return None if text is None else datetime.fromisoformat(text)

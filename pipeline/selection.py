@@ -1,0 +1,41 @@
+"""The options field of a command: what the columns of a DataFrame need of each message."""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+from pipeline.rows import RowFormat
+from server.expressions.printer import path_to_text
+
+_WRITABLE: Final = re.compile(r"[A-Za-z_]\w*", re.ASCII)
+
+
+def command_options(given: str | None, rows: RowFormat, message_type: str | None) -> str | None:
+    """Complete the options of a query or a subscription.
+
+    Args:
+        given: what the user says.
+        rows: the columns. Fields that are none of them are not sent, where the server can leave
+            them out.
+        message_type: of the messages.
+    """
+    parts = [] if given is None else [given]
+    names = {part.partition("=")[0].strip() for part in (given or "").split(",")}
+    if "timestamp" in rows.metadata and "timestamp" not in names:
+        parts.append("timestamp")
+    select = _select(rows, message_type)
+    if select is not None and "select" not in names:
+        parts.append(select)
+    return ",".join(parts) or None
+
+
+def _select(rows: RowFormat, message_type: str | None) -> str | None:
+    """A select list of the columns; None if whole bodies are needed."""
+    if rows.has_bodies or message_type != "json":
+        return None
+    names = rows.fields.names
+    if not all(_WRITABLE.fullmatch(name) for name in names):
+        return None
+    wanted = ["-/", *(f"+{path_to_text((name,))}" for name in names)]
+    return f"select=[{','.join(wanted)}]"

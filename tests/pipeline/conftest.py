@@ -1,0 +1,38 @@
+"""One Spark for all tests of the pipeline, and servers for them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+import pipeline
+from tests.pipeline.topics import TOPICS
+from tests.support.server import RunningServer, running_server
+
+_HERE = Path(__file__).parent
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Keep all of them in one process: a second Java would need another 1.5 GB."""
+    for item in items:
+        if _HERE in item.path.parents:
+            item.add_marker(pytest.mark.xdist_group("spark"))
+
+
+@pytest.fixture(scope="session")
+def spark() -> Iterator[SparkSession]:
+    """Two cores; tasks that fail are tried up to four times."""
+    session = pipeline.session("tests", master="local[2,4]")
+    session.sparkContext.setLogLevel("OFF")
+    yield session
+    session.stop()
+
+
+@pytest.fixture(scope="session")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningServer]:
+    """One server for all tests that do not stop it; each uses topics of its own."""
+    with running_server(tmp_path_factory.mktemp("server"), elements=TOPICS) as running:
+        yield running
