@@ -10,6 +10,7 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
+from config_schema.spec import ConflatedTopicSpec
 from server.clock import Clock
 from server.expressions import Functions
 from server.hooks import Hooks
@@ -24,10 +25,11 @@ from server.topics.events import EventTypes
 from server.topics.sow_stats import SowStats
 from server.topics.stores import Stores
 from server.topics.table import TopicTable
+from server.views.view import View
 from server.wire.framing import FrameReader
 
 if TYPE_CHECKING:
-    from config_schema.spec import ConflatedTopicSpec
+    from config_schema.spec import ViewSpec
     from server.sow.records import Change
     from server.subscriptions.envelope import Envelope
     from server.topics.transaction_log import TransactionLog
@@ -157,20 +159,33 @@ class Engine:
         for sub_id in list(session.subscriptions):
             session.end_subscription(sub_id)
 
-    def conflate(self, spec: ConflatedTopicSpec) -> None:
-        """Begin a conflated topic, unless there is nothing that it could be made from."""
-        source = self.stores.configured(spec.underlying)
-        if source is not None:
-            topic = ConflatedTopic(
-                spec,
-                source,
-                self.settings.functions,
-                self.stores,
-                self.clock,
-                self._announce,
-                self.flush,
+    def derive(self, spec: ConflatedTopicSpec | ViewSpec) -> None:
+        """Add a topic that is made from others, unless one of these is not there."""
+        refs = (spec.underlying,) if isinstance(spec, ConflatedTopicSpec) else spec.underlying
+        sources = [source for ref in refs if (source := self.stores.configured(ref)) is not None]
+        if len(sources) < len(refs):
+            return
+        functions, clock = self.settings.functions, self.clock
+        if isinstance(spec, ConflatedTopicSpec):
+            self.stores.add_derived(
+                ConflatedTopic(
+                    spec, sources[0], functions, self.stores, clock, self._announce, self.flush
+                )
             )
-            self.stores.add_follower(topic, source)
+        else:
+            message_type = self.settings.message_types[spec.message_type]
+            self.stores.add_derived(
+                View(
+                    spec,
+                    sources,
+                    message_type,
+                    functions,
+                    self.stores,
+                    clock,
+                    self._announce,
+                    self.flush,
+                )
+            )
 
     def _announce(
         self, message_type: str, changes: Iterable[Change], envelope: Envelope, reason: str

@@ -16,7 +16,13 @@ from pathlib import Path
 
 from actions.runner import ActionError, Actions
 from actions.services import Services
-from config_schema.spec import ConflatedTopicSpec, InstanceSpec, TopicSpec, TransactionLogSpec
+from config_schema.spec import (
+    ConflatedTopicSpec,
+    InstanceSpec,
+    TopicSpec,
+    TransactionLogSpec,
+    ViewSpec,
+)
 from server import memory
 from server.engine import Engine, Settings
 from server.events.log import EventLog
@@ -113,6 +119,7 @@ class Instance:
             self._open_topics(opened)
             if journal is not None:
                 recover(*journal, self._engine)
+            self._engine.stores.begin_derived()
             self._provision_actions(opened)
             await self._open_transports(opened)
             await self._actions.start()
@@ -201,8 +208,8 @@ class Instance:
                 topic = opener.open(spec)
                 opened.callback(topic.close)
                 self._engine.stores.add(topic.sow, topic.commit)
-            elif isinstance(spec, ConflatedTopicSpec):
-                self._engine.conflate(spec)
+            elif isinstance(spec, ConflatedTopicSpec | ViewSpec):
+                self._engine.derive(spec)
 
     def _post(self, loop: asyncio.AbstractEventLoop, call: Callable[[], None]) -> None:
         """Have a helper thread's call made on the engine's thread."""

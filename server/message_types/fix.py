@@ -185,11 +185,14 @@ def _element(value: Value, subscripts: tuple[int, ...]) -> Value:
 
 
 def _text(value: Value) -> bytes:
-    """Write a scalar: booleans as 1 and 0, and 0 for NaN, as AMPS does in views."""
+    """Write a scalar: booleans as 1 and 0, and 0 for NaN, as AMPS does in views.
+
+    A double that is a whole number has no decimal point: read again, it is an integer.
+    """
     if value is None:
         return b""
     if isinstance(value, bool):
         return b"1" if value else b"0"
-    if isinstance(value, float) and isnan(value):
-        return b"0"
+    if isinstance(value, float):
+        return b"0" if isnan(value) else repr(value).removesuffix(".0").encode()
     return encode_text(str(value))
