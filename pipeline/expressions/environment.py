@@ -6,8 +6,10 @@ import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cache
 from typing import TYPE_CHECKING
 
+from server.expressions import built_in
 from server.message_types.registry import MessageTypes
 from server.provision import provision_functions, provision_message_types
 
@@ -29,6 +31,7 @@ class Environment:
     spec: InstanceSpec | None = None
     moment: float | None = None
 
+    @cache  # noqa: B019 - see functions
     def message_type(self, name: str) -> MessageType:
         """Find a message type.
 
@@ -37,12 +40,12 @@ class Environment:
         """
         if self.spec is None:
             return MessageTypes().get(name)
-        return provision_message_types(self.spec).get(name) or MessageTypes().get(name)
+        types = provision_message_types(self.spec)
+        return types[name] if name in types else MessageTypes().get(name)
 
+    @cache  # noqa: B019 - there are a few of them, for as long as the process lives
     def functions(self) -> Functions:
         """What expressions may call."""
-        from server.expressions import built_in
-
         if self.spec is None:
             return built_in(self._clock())
         return provision_functions(self.spec, _WorkerLog(), self._clock())

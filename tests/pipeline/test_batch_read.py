@@ -27,11 +27,16 @@ def test_records_come_as_bodies_with_their_metadata(
 
 def test_fields(spark: SparkSession, server: RunningServer) -> None:
     publish(server, "sow-f", [{"id": i, "qty": i * 2, "s": str(i)} for i in range(10)])
-    frame = reading(spark, server, "sow-f").schema("id INT, qty BIGINT, s STRING, _topic STRING").load()
+    frame = (
+        reading(spark, server, "sow-f").schema("id INT, qty BIGINT, s STRING, _topic STRING").load()
+    )
     q = frame.filter("qty > 10 and s like '9%'")
     q.explain()
     assert [tuple(r) for r in q.collect()] == [(9, 18, "9", "sow-f")]
-    assert reading(spark, server, "sow-f", sample=5).load().schema.simpleString() == "struct<id:bigint,qty:bigint,s:string>"
+    assert (
+        reading(spark, server, "sow-f", sample=5).load().schema.simpleString()
+        == "struct<id:bigint,qty:bigint,s:string>"
+    )
     assert reading(spark, server, "sow-f", partitions=3).load().count() == 10
     try:
         reading(spark, server, "nix").load().count()

@@ -56,7 +56,11 @@ def publish(
 
 
 def reading(
-    spark: SparkSession, server: RunningServer, topic: str, message_type: str = "json", **options: Any
+    spark: SparkSession,
+    server: RunningServer,
+    topic: str,
+    message_type: str = "json",
+    **options: Any,
 ) -> DataFrameReader:
     """A reader of a topic."""
     reader = spark.read.format("amps").option("server", uri(server, message_type))
