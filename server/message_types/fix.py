@@ -12,11 +12,10 @@ come first, in the delta's order, then the stored ones that the delta lacks, in 
 
 from __future__ import annotations
 
-from math import isnan
 from typing import TYPE_CHECKING, TypeAlias
 
 from server.message_types.base import Capabilities, MessageTypeError
-from server.message_types.text import decode_text, encode_text
+from server.message_types.text import decode_text, double_text, encode_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -185,14 +184,11 @@ def _element(value: Value, subscripts: tuple[int, ...]) -> Value:
 
 
 def _text(value: Value) -> bytes:
-    """Write a scalar: booleans as 1 and 0, and 0 for NaN, as AMPS does in views.
-
-    A double that is a whole number has no decimal point: read again, it is an integer.
-    """
+    """Write a scalar, booleans as 1 and 0."""
     if value is None:
         return b""
     if isinstance(value, bool):
         return b"1" if value else b"0"
     if isinstance(value, float):
-        return b"0" if isnan(value) else repr(value).removesuffix(".0").encode()
+        return double_text(value).encode()
     return encode_text(str(value))

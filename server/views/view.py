@@ -17,11 +17,9 @@ Source: AMPS User Guide, Understanding Views; Defining Views and Aggregations.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from functools import partial
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from config_schema.spec import TopicRef
-from server.expressions import Kind, parse, parse_field, parse_identifier
+from server.expressions import Kind, parse_identifier
 from server.expressions.context import NO_CONTEXT, MessageContext
 from server.sow.memory_store import MemoryStore
 from server.sow.query import Query, QuerySpec
@@ -30,15 +28,14 @@ from server.sow.records import Change, Record, to_nanoseconds
 from server.sow.table import RecordTable, TableOptions
 from server.subscriptions.envelope import Envelope
 from server.subscriptions.record_delivery import DELETED, MATCH
+from server.views.definition import Definition
 from server.views.grouping import Group, Grouping
-from server.views.projection import Projection
-from server.views.sources import RowSource, SingleSource, in_order
+from server.views.sources import in_order
 
 if TYPE_CHECKING:
-    from config_schema.spec import ViewSpec
+    from config_schema.spec import TopicRef, ViewSpec
     from server.clock import Clock
     from server.expressions import Functions
-    from server.expressions.tree import Reference
     from server.message_types.base import MessageType, Path
     from server.topics.keeper import Follower, Keeper
     from server.topics.stores import Announce, Stores
@@ -79,13 +76,16 @@ class View:
 
     Args:
         spec: its description.
-        sources: its underlying topics, in the order of the description.
+        find: gives the topic of a reference.
         message_type: the type of its messages.
         functions: what its expressions call.
         stores: numbers its changes, and gives it turns.
         clock: tells when to work off what was put off.
         announce: tells subscribers about its changes.
         flush: called after something has been announced that nobody waits for.
+
+    Raises:
+        BodyError: its message type has no fields of such names.
 
     Attributes:
         name: its name in the configuration.
@@ -101,7 +101,7 @@ class View:
     def __init__(
         self,
         spec: ViewSpec,
-        sources: Sequence[Keeper],
+        find: Callable[[TopicRef], Keeper],
         message_type: MessageType,
         functions: Functions,
         stores: Stores,
@@ -111,6 +111,8 @@ class View:
     ) -> None:
         self.name: Final = spec.name
         self.type_name: Final = spec.message_type
+        definition = Definition(spec, functions)
+        sources = [find(ref) for ref in definition.topics]
         self.inputs: Final[Sequence[tuple[Keeper, Follower]]] = [
             (source, _Input(place, self._take)) for place, source in enumerate(sources)
         ]
@@ -121,10 +123,11 @@ class View:
         self._flush: Final = flush
         self._inline: Final = spec.inline_conflation
         self._rank: Final = stores.cascade.enrol()
-        self._projection: Final = _projection(spec, functions)
-        self._rows: Final = _row_source(spec, sources, self._projection, functions)
+        self._projection: Final = definition.projection
+        message_type.build([(path, None) for path in self._projection.destinations])
+        self._rows: Final = definition.rows([source.table.message_type for source in sources])
         self._grouping: Final = Grouping(self._projection, spec.key_domain)
-        shown = self._projection.destinations(partial(_read_the_same, spec))
+        shown = definition.shown_grouping
         self.key_fields: Final[Sequence[Path]] = [path for path in shown if path is not None]
         self.table: Final = RecordTable(
             MemoryStore(),
@@ -240,32 +243,3 @@ class View:
 
 def _context(record: Record | None) -> MessageContext:
     return NO_CONTEXT if record is None else context_of(record)
-
-
-def _place(spec: ViewSpec, reference: Reference) -> int:
-    """Which of its underlying topics an expression of a view reads."""
-    if reference.topic is None:
-        return 0
-    message_type = reference.message_type or spec.message_type
-    return spec.underlying.index(TopicRef(reference.topic, message_type))
-
-
-def _read_the_same(spec: ViewSpec, one: Reference, other: Reference) -> bool:
-    """Whether two references read the same, however much of the topic they name."""
-    return one.path == other.path and _place(spec, one) == _place(spec, other)
-
-
-def _projection(spec: ViewSpec, functions: Functions) -> Projection:
-    return Projection(
-        [parse_field(text, Kind.PROJECTION, functions) for text in spec.projection],
-        [parse_identifier(text, Kind.GROUPING) for text in spec.grouping],
-        functions,
-        partial(_place, spec),
-    )
-
-
-def _row_source(
-    spec: ViewSpec, sources: Sequence[Keeper], projection: Projection, functions: Functions
-) -> RowSource:
-    filter_ = None if spec.filter is None else parse(spec.filter, Kind.VIEW_FILTER, functions)
-    return SingleSource(sources[0].table.message_type, projection.inputs, filter_, functions)
