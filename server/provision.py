@@ -7,7 +7,7 @@ this is where files are opened and modules are loaded.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
 from config_schema.problems import Located, Problems
@@ -75,20 +75,26 @@ def with_unified_fix_tags(spec: InstanceSpec) -> frozenset[str]:
     )
 
 
-def provision_functions(spec: InstanceSpec, log: Log, find: Find = found_nowhere) -> Functions:
+def provision_functions(
+    spec: InstanceSpec,
+    log: Log,
+    find: Find = found_nowhere,
+    clock: Callable[[], float] = time.time,
+) -> Functions:
     """Make the functions that expressions of an instance may call.
 
     Args:
         spec: the instance.
         log: told when a function that is not ours fails, the first time for each function.
         find: finds the records that VALUE_LOOKUP looks up.
+        clock: what functions of the present time go by, in seconds since 1970.
 
     Raises:
         ProvisionError: a library cannot be loaded, or lacks a function that is asked of it.
     """
-    functions = built_in(time.time, spec.name, spec.group)
+    functions = built_in(clock, spec.name, spec.group)
     if any(module.library_name == LEGACY_MODULE for module in spec.modules):
-        functions = functions.adding(legacy(time.time))
+        functions = functions.adding(legacy(clock))
     if any(module.library_name == EXPERIMENTAL_MODULE for module in spec.modules):
         functions = functions.adding([value_lookup(declared_lookups(spec.modules), find)])
     return functions.adding(_user_defined(spec, log))
