@@ -33,8 +33,13 @@ def read_topic(session: Session, header: Header, options: Mapping[str, str]) -> 
         raise CommandRefused(reason, str(error)) from None
 
 
-def read_filter(session: Session, header: Header) -> Expr | None:
+def read_filter(session: Session, header: Header, kind: Kind = Kind.FILTER) -> Expr | None:
     """Read a command's content filter; None if it has none.
+
+    Args:
+        session: the connection that sent it.
+        header: the command's header.
+        kind: what may stand in it.
 
     Raises:
         CommandRefused: it is no valid filter.
@@ -43,7 +48,7 @@ def read_filter(session: Session, header: Header) -> Expr | None:
     if text is None or not text.strip():
         return None
     try:
-        return parse(text, Kind.FILTER, session.engine.settings.functions)
+        return parse(text, kind, session.engine.settings.functions)
     except ExpressionError as error:
         raise CommandRefused("bad filter", str(error)) from None
 

@@ -40,4 +40,4 @@ def handle(session: Session, header: Header, _body: bytes) -> None:
         terms = replace(terms, as_of=read_moment(header))
     command = QueryCommand(session, header, terms, read_presentation(options, session))
     acknowledge(session, header, "processed", query_id=command.query_id)
-    command.begin(topics)
+    command.begin(command.queries(topics))

@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from server.expressions.tree import Expr
     from server.session import Session
     from server.subscriptions.conflation import Conflater
+    from server.subscriptions.page import PageTerms
     from server.subscriptions.replay import Replay
     from server.subscriptions.sink import Sink
     from server.topics.names import TopicSelector
@@ -34,6 +35,7 @@ class Subscription:
         began_with_query: its client got all records that matched when it was placed.
         sink: takes the messages of a client inside the server; None for a client's connection.
         options: the options of the command, as sent.
+        page: which records of the topic it is for, if it is paginated; None for all.
     """
 
     session: Session
@@ -48,6 +50,7 @@ class Subscription:
     began_with_query: bool = False
     sink: Sink | None = None
     options: str | None = None
+    page: PageTerms | None = None
     replay: Replay | None = None
 
     def close(self) -> None:
