@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 
 from server.commands import subscribe
 from server.commands.acks import acknowledge
-from server.commands.options import split_options
+from server.commands.options import read_options
 from server.commands.paging import page_of, read_page
 from server.commands.query import QueryCommand
 from server.commands.query_terms import read_query_terms
@@ -55,7 +55,7 @@ def handle(session: Session, header: Header, _body: bytes) -> None:
         raise CommandRefused(
             "invalid bookmark", f"expected {NOW}: only a transaction log could be replayed"
         )
-    options = split_options(header.options or "")
+    options = read_options(header)
     terms = read_query_terms(session, header, options)
     page = read_page(terms)
     before = session.subscriptions.get(header.sub_id or header.command_id or "")

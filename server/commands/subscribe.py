@@ -15,8 +15,8 @@ from server.commands.bookmark_subscribe import (
 from server.commands.options import (
     SubscribeOptions,
     option_refusal,
+    read_options,
     read_subscribe_options,
-    split_options,
 )
 from server.commands.paging import check_replacement, single_topic
 from server.commands.refusal import CommandRefused
@@ -34,6 +34,8 @@ if TYPE_CHECKING:
     from server.topics.names import TopicSelector
 
 _DELTA: Final = frozenset({"delta_subscribe", "sow_and_delta_subscribe"})
+_NOTHING_FOUND: Final = {"matches": 0, "topic_matches": 0, "records_returned": 0}
+"""The statistics of a delta subscription, which may be asked for though it queries nothing."""
 
 
 def handle(session: Session, header: Header, _body: bytes) -> None:
@@ -53,11 +55,13 @@ def handle(session: Session, header: Header, _body: bytes) -> None:
         raise CommandRefused(
             "invalid command", "a replay from a bookmark sends whole messages, not deltas"
         )
-    options = split_options(header.options or "")
+    options = read_options(header)
     if header.command == "subscribe" and pause_or_resume(session, header, options):
         return
     subscription = place(session, header, options)
     acknowledge(session, header, "processed", sub_id=subscription.sub_id)
+    if header.command in _DELTA:
+        acknowledge(session, header, "stats", sub_id=subscription.sub_id, **_NOTHING_FOUND)
     if subscription.replay is not None:
         subscription.replay.begin(subscription)
     elif header.bookmark is not None:
