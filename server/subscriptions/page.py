@@ -165,6 +165,8 @@ class Page:
         """Tell the client about everything that may have changed for it."""
         for key, message in self._messages.items():
             if self._is_on(key):
+                if message.previous is None and key in self.keys:  # gone and come again, while held
+                    self._leave(key, self._departure(key))
                 self._tell(self._form(key), message)
                 self.keys.add(key)
             elif key in self.keys:
@@ -199,9 +201,13 @@ class Page:
     def _message(self, key: str) -> RecordMessage:
         """What there is to say about a record that has come or gone without being changed."""
         record = self._find(key)
-        if record is not None:
-            return RecordMessage.about(record, MATCH, self._differ)
-        last = self._states.get(key) or Record(key, b"", "")  # of a client that was taken over
+        if record is None:  # its client was taken over
+            return self._departure(key)
+        return RecordMessage.about(record, MATCH, self._differ)
+
+    def _departure(self, key: str) -> RecordMessage:
+        """What there is to say about a record that has gone while the page was held back."""
+        last = self._states.get(key) or Record(key, b"", "")
         return RecordMessage.about(last, DELETED, self._differ)
 
     def _tell(self, form: Form, message: RecordMessage) -> None:

@@ -87,11 +87,14 @@ class RecordMessage:
         return cls(record.key, record.body, None, envelope, differ, reason, record.correlation_id)
 
     def since(self, earlier: Self) -> Self:
-        """This change and one of the same record before it, as one."""
+        """This change and one of the same record before it, as one.
+
+        A record that has gone and come again in between is new.
+        """
         return type(self)(
             self.key,
             self.body,
-            earlier.previous,
+            None if self.previous is None else earlier.previous,
             self.envelope,
             self._differ,
             self.reason,
