@@ -79,5 +79,5 @@ def records_of(session: Session, permission: Permission, selector: TopicSelector
     return [
         selected
         for selected in session.engine.stores.select(session.message_type, selector)
-        if not selector.is_regex or session.may(permission, selected.keeper.name)
+        if session.may(permission, selected.keeper.name)
     ]

@@ -138,7 +138,8 @@ def prepare(
         sink: takes the messages instead of the session's connection.
 
     Raises:
-        CommandRefused: the topic, an option or the id cannot be used, or the user may not read.
+        CommandRefused: the topic, an option or the id cannot be used, or the user may not read. A
+            replacement with a topic that the user may not read succeeds, and is silent.
     """
     selector = read_topic(session, header, options)
     if page is not None:
@@ -150,7 +151,8 @@ def prepare(
         return make_subscription(session, header, options, selector, sub_id)
     with_records = selector.is_regex or has_records(session, selector)
     wanted = read_subscribe_options(header, options, session, with_records=with_records)
-    require_topic(session, Permission.READ_TOPIC, selector)
+    if page is not None or sub_id not in session.subscriptions:
+        require_topic(session, Permission.READ_TOPIC, selector)
     follows_records = wanted.tracks_focus or page is not None
     kind = Kind.STABLE_FILTER if follows_records else Kind.FILTER
     return Subscription(

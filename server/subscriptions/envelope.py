@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from copy import copy
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
@@ -78,6 +79,14 @@ class Envelope:
     def bookmark_key(self) -> bytes:
         """The header key for subscribers who asked for bookmarks; empty if there is none."""
         return b',"bm":"%s"' % self.bookmark.encode() if self.bookmark else b""
+
+    def held_since(self, first: Envelope) -> Envelope:
+        """This envelope with the moment and the bookmark of another one."""
+        if first is self:
+            return self
+        held = copy(self)
+        held.received, held.bookmark = first.received, first.bookmark
+        return held
 
     def context(self, topic: str, body: bytes) -> MessageContext:
         """What filters may ask about a message besides its fields."""
