@@ -329,11 +329,22 @@ DO_MODULES: Final = _table(
     ),
     ModuleRule("amps-action-do-vacuum-statistics", "does nothing; kept for old configurations"),
     ModuleRule(
-        "amps-action-do-archive-journal", "moves old journals to the archive directory", (_AGE,)
+        "amps-action-do-archive-journal",
+        "moves old journals to the archive directory",
+        (_AGE,),
+        needs="TransactionLog/JournalArchiveDirectory",
     ),
-    ModuleRule("amps-action-do-compress-journal", "compresses old journals", (_AGE,)),
     ModuleRule(
-        "amps-action-do-remove-journal", "removes old journals that nobody needs any more", (_AGE,)
+        "amps-action-do-compress-journal",
+        "compresses old journals",
+        (_AGE,),
+        needs="TransactionLog",
+    ),
+    ModuleRule(
+        "amps-action-do-remove-journal",
+        "removes old journals that nobody needs any more",
+        (_AGE,),
+        needs="TransactionLog",
     ),
     ModuleRule(
         "amps-action-do-delete-sow",

@@ -9,8 +9,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Final
 
+from actions.do_archive_journal import DoArchiveJournal
 from actions.do_compact_sow import DoCompactSow
 from actions.do_compress_files import DoCompressFiles
+from actions.do_compress_journal import DoCompressJournal
 from actions.do_delete_sow import DoDeleteSow
 from actions.do_disable_authentication import DoDisableAuthentication
 from actions.do_disable_entitlement import DoDisableEntitlement
@@ -28,6 +30,7 @@ from actions.do_nothing import DoNothing
 from actions.do_publish_message import DoPublishMessage
 from actions.do_query_sow import DoQuerySow
 from actions.do_remove_files import DoRemoveFiles
+from actions.do_remove_journal import DoRemoveJournal
 from actions.do_reset_authentication import DoResetAuthentication
 from actions.do_reset_entitlement import DoResetEntitlement
 from actions.do_rotate_logs import DoRotateLogs
@@ -85,8 +88,10 @@ TRIGGERS: Final[Mapping[str, Callable[[Options], Trigger]]] = {
 }
 
 STEPS: Final[Mapping[str, Callable[[Options], Step]]] = {
+    "amps-action-do-archive-journal": DoArchiveJournal,
     "amps-action-do-compact-sow": DoCompactSow,
     "amps-action-do-compress-files": DoCompressFiles,
+    "amps-action-do-compress-journal": DoCompressJournal,
     "amps-action-do-delete-sow": DoDeleteSow,
     "amps-action-do-disable-authentication": DoDisableAuthentication,
     "amps-action-do-disable-entitlement": DoDisableEntitlement,
@@ -104,6 +109,7 @@ STEPS: Final[Mapping[str, Callable[[Options], Step]]] = {
     "amps-action-do-publish-message": DoPublishMessage,
     "amps-action-do-query-sow": DoQuerySow,
     "amps-action-do-remove-files": DoRemoveFiles,
+    "amps-action-do-remove-journal": DoRemoveJournal,
     "amps-action-do-reset-authentication": DoResetAuthentication,
     "amps-action-do-reset-entitlement": DoResetEntitlement,
     "amps-action-do-rotate-logs": DoRotateLogs,

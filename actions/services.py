@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from actions.module import Runnable
     from server.engine import Engine
     from server.file_watch import FileWatch
+    from server.journal_keeping import JournalKeeping
 
 _Result = TypeVar("_Result")
 
@@ -85,6 +86,7 @@ class Services:
         rotate_logs: lets log files go on in their next file.
         write_minidump: writes a minidump and gives its path; waits for the disk.
         files: tells of changes to files.
+        journals: looks after the files of the transaction log; None if there is none.
         helpers: threads for what waits.
         signals: signals of the process.
         counters: the counters of amps-action-do-increment-counter.
@@ -101,6 +103,7 @@ class Services:
     rotate_logs: Callable[[], None]
     write_minidump: Callable[[], Path]
     files: FileWatch
+    journals: JournalKeeping | None = None
     helpers: Helpers = field(default_factory=Helpers)
     signals: Signals = field(default_factory=Signals)
     counters: Counter[str] = field(default_factory=Counter)

@@ -139,6 +139,7 @@ class ModuleRule:
         exports_named_by: options whose value is the name of a variable that it sets.
         open_context: whether it may set variables that cannot be known beforehand.
         open_options: whether options besides the listed ones pass unchecked.
+        needs: the place in the configuration that must be there for it to have any effect.
     """
 
     name: str
@@ -151,6 +152,7 @@ class ModuleRule:
     exports_named_by: tuple[str, ...] = ()
     open_context: bool = False
     open_options: bool = False
+    needs: str = ""
 
 
 @dataclass(frozen=True, slots=True)

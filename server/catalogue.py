@@ -57,7 +57,6 @@ UNBUILT: Final[Mapping[str, str]] = {
     "Protocols/Protocol/Module=fix-session": "the fix-session protocol",
     "Protocols/Protocol/TrustedAdmin": "connections trusted by the admin interface",
     "SOW/Topic/RecoveryPoint": "the transaction log",
-    "SOW/View": "views",
     "SOW/Queue": "queues",
     "SOW/LocalQueue": "queues",
     "SOW/GroupLocalQueue": "queues",

@@ -16,11 +16,18 @@ from pathlib import Path
 
 from actions.runner import ActionError, Actions
 from actions.services import Services
-from config_schema.spec import ConflatedTopicSpec, InstanceSpec, TopicSpec, TransactionLogSpec
+from config_schema.spec import (
+    ConflatedTopicSpec,
+    InstanceSpec,
+    TopicSpec,
+    TransactionLogSpec,
+    ViewSpec,
+)
 from server import memory
 from server.engine import Engine, Settings
 from server.events.log import EventLog
 from server.file_watch import FileWatch
+from server.journal_keeping import JournalKeeping
 from server.minidump import write_minidump
 from server.provision import (
     message_type_modules,
@@ -89,7 +96,8 @@ class Instance:
             raise StartError(str(error)) from None
         self._files = FileWatch(log)
         self._configuration = configuration
-        self._actions = Actions(spec, self._services())
+        self._services = self._make_services()
+        self._actions = Actions(spec, self._services)
         self._stop_requested = asyncio.Event()
         self._stopping_since = 0.0
 
@@ -110,9 +118,11 @@ class Instance:
         async with contextlib.AsyncExitStack() as opened:
             self._watch_files(opened)
             journal = self._open_journal(opened)
-            self._open_topics(opened)
+            committer = self._open_topics(opened)
             if journal is not None:
-                recover(*journal, self._engine)
+                recover(*journal, self._engine, committer.settle)
+                self._keep_journals(journal[1], opened)
+            self._engine.stores.begin_derived()
             self._provision_actions(opened)
             await self._open_transports(opened)
             await self._actions.start()
@@ -153,10 +163,14 @@ class Instance:
             return None
         post = partial(self._post, asyncio.get_running_loop())
         log = open_journal(self._spec, spec, self._engine, post)
-        opened.callback(log.journal.close)
+        opened.callback(log.close)
         return spec, log
 
-    def _services(self) -> Services:
+    def _keep_journals(self, log: TransactionLog, opened: contextlib.AsyncExitStack) -> None:
+        self._services.journals = JournalKeeping(log, self._engine)
+        opened.push_async_callback(self._services.journals.close)
+
+    def _make_services(self) -> Services:
         return Services(
             engine=self._engine,
             transports=self._transports,
@@ -182,8 +196,11 @@ class Instance:
         except ActionError as error:
             raise StartError(str(error)) from None
 
-    def _open_topics(self, opened: contextlib.AsyncExitStack) -> None:
+    def _open_topics(self, opened: contextlib.AsyncExitStack) -> GroupCommit:
         """Recover the topics with records; they take part from now on.
+
+        Returns:
+            What puts their files on stable storage.
 
         Raises:
             ProvisionError: a file or a key generator cannot be used.
@@ -201,8 +218,9 @@ class Instance:
                 topic = opener.open(spec)
                 opened.callback(topic.close)
                 self._engine.stores.add(topic.sow, topic.commit)
-            elif isinstance(spec, ConflatedTopicSpec):
-                self._engine.conflate(spec)
+            elif isinstance(spec, ConflatedTopicSpec | ViewSpec):
+                self._engine.derive(spec)
+        return committer
 
     def _post(self, loop: asyncio.AbstractEventLoop, call: Callable[[], None]) -> None:
         """Have a helper thread's call made on the engine's thread."""

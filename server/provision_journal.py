@@ -6,6 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from server.helper_thread import HelperThread
 from server.journal import Event, Journal, JournalError, JournalSettings
 from server.provision import ProvisionError
 from server.sow.recovery import recover_records
@@ -78,20 +79,32 @@ def open_journal(
         )
     except JournalError as error:
         raise ProvisionError(log_spec, f"TransactionLog: {error}") from None
-    log = TransactionLog(journal, log_spec.topics, spec.name)
+    helper = HelperThread(post, "journal-lookup")
+    log = TransactionLog(journal, log_spec.topics, spec.name, helper)
     engine.use_transaction_log(log)
     return log
 
 
-def recover(spec: TransactionLogSpec, transaction_log: TransactionLog, engine: Engine) -> None:
+def recover(
+    spec: TransactionLogSpec,
+    transaction_log: TransactionLog,
+    engine: Engine,
+    settle: Callable[[], None],
+) -> None:
     """Bring the records up to date with the log, and begin to write to it.
+
+    Args:
+        spec: the transaction log's configuration.
+        transaction_log: the log.
+        engine: has the records.
+        settle: waits until every commit of a store that was asked for is done.
 
     Raises:
         ProvisionError: a record cannot be stored.
     """
     topics = [sow for sow in engine.stores.topics if engine.stores.is_journaled(sow)]
     try:
-        recover_records(transaction_log.journal, topics, engine.stores.find)
+        recover_records(transaction_log.journal, topics, engine.stores.find, settle)
     except StoreError as error:
         raise ProvisionError(spec, f"TransactionLog: not recovered: {error}") from None
     for sow in topics:

@@ -33,13 +33,13 @@ def read_topic(session: Session, header: Header, options: Mapping[str, str]) -> 
         raise CommandRefused(reason, str(error)) from None
 
 
-def read_filter(session: Session, header: Header, kind: Kind = Kind.FILTER) -> Expr | None:
+def read_filter(session: Session, header: Header, *, stable: bool = False) -> Expr | None:
     """Read a command's content filter; None if it has none.
 
     Args:
         session: the connection that sent it.
         header: the command's header.
-        kind: what may stand in it.
+        stable: it has to give the same answer whenever it is asked.
 
     Raises:
         CommandRefused: it is no valid filter.
@@ -48,7 +48,9 @@ def read_filter(session: Session, header: Header, kind: Kind = Kind.FILTER) -> E
     if text is None or not text.strip():
         return None
     try:
-        return parse(text, kind, session.engine.settings.functions)
+        if stable:
+            return parse(text, Kind.STABLE_FILTER, session.engine.settings.functions)
+        return session.engine.filters.parse(text)
     except ExpressionError as error:
         raise CommandRefused("bad filter", str(error)) from None
 

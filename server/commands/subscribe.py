@@ -7,11 +7,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from server.commands.acks import acknowledge
-from server.commands.bookmark_subscribe import (
-    is_replayed,
-    make_subscription,
-    pause_or_resume,
-)
+from server.commands.bookmark_subscribe import begin as begin_replay
+from server.commands.bookmark_subscribe import is_replayed, make_subscription, pause_or_resume
 from server.commands.options import (
     SubscribeOptions,
     option_refusal,
@@ -21,7 +18,6 @@ from server.commands.options import (
 from server.commands.paging import check_replacement, single_topic
 from server.commands.refusal import CommandRefused
 from server.commands.selection import read_filter, read_topic, require_topic, restricted_to
-from server.expressions import Kind
 from server.security.entitlement import Permission
 from server.subscriptions.conflation import Conflater
 from server.subscriptions.subscription import Subscription
@@ -59,12 +55,13 @@ def handle(session: Session, header: Header, _body: bytes) -> None:
     if header.command == "subscribe" and pause_or_resume(session, header, options):
         return
     subscription = place(session, header, options)
+    if subscription.replay is not None:
+        begin_replay(session, header, options, subscription)
+        return
     acknowledge(session, header, "processed", sub_id=subscription.sub_id)
     if header.command in _DELTA:
         acknowledge(session, header, "stats", sub_id=subscription.sub_id, **_NOTHING_FOUND)
-    if subscription.replay is not None:
-        subscription.replay.begin(subscription)
-    elif header.bookmark is not None:
+    if header.bookmark is not None:
         acknowledge(session, header, "completed", sub_id=subscription.sub_id)
 
 
@@ -154,12 +151,11 @@ def prepare(
     if page is not None or sub_id not in session.subscriptions:
         require_topic(session, Permission.READ_TOPIC, selector)
     follows_records = wanted.tracks_focus or page is not None
-    kind = Kind.STABLE_FILTER if follows_records else Kind.FILTER
     return Subscription(
         session,
         sub_id,
         selector,
-        restricted_to(read_filter(session, header, kind), keys),
+        restricted_to(read_filter(session, header, stable=follows_records), keys),
         wanted.presentation,
         _conflater(session, selector, wanted, by_record=follows_records),
         delta=header.command in _DELTA,

@@ -14,6 +14,7 @@ import msgspec
 import simdjson
 
 from server.message_types.base import BodyError, Capabilities
+from server.message_types.json_bulk import first_wins_bulk_extractor
 from server.message_types.json_read import KEPT_BUFFERS, first_wins_extractor, last_wins_extractor
 from server.message_types.json_scan import split_members
 from server.message_types.raw_trees import RawTreeType
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from server.message_types.base import Extractor, Path, Value
+    from server.message_types.bulk import BulkExtractor
     from server.message_types.options import Options
     from server.message_types.raw_trees import RawNode, RawTree
     from server.message_types.registry import Find
@@ -52,6 +54,13 @@ class JsonType(RawTreeType):
     def extractor(self, paths: Sequence[Path]) -> Extractor:
         """Compile a reader of `paths`, see `MessageType.extractor`."""
         return first_wins_extractor(paths) if self._first_wins else last_wins_extractor(paths)
+
+    def bulk_extractor(self, paths: Sequence[Path]) -> BulkExtractor:
+        """Compile a reader of `paths` in many bodies, see `ReadsInBulk.bulk_extractor`."""
+        if self._first_wins:
+            return first_wins_bulk_extractor(paths)
+        extract = last_wins_extractor(paths)
+        return lambda bodies: list(zip(*map(extract, bodies), strict=True))
 
     def parse(self, body: bytes) -> RawTree:
         """See `RawTreeType.parse`."""

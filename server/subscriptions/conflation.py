@@ -139,11 +139,12 @@ class _PendingMessage:
     Conflation and Bookmark Subscriptions).
     """
 
-    __slots__ = ("_body", "_delivery", "_envelope", "_first")
+    __slots__ = ("_body", "_bookmark", "_delivery", "_envelope", "_received")
 
     def __init__(self, body: bytes, envelope: Envelope, delivery: Delivery) -> None:
         self._body = body
-        self._envelope = self._first = envelope
+        self._envelope = envelope
+        self._received, self._bookmark = envelope.received, envelope.bookmark
         self._delivery = delivery
 
     def absorb(self, later: Self) -> None:
@@ -154,7 +155,8 @@ class _PendingMessage:
 
     def release(self) -> None:
         """See `Pending.release`."""
-        self._delivery.deliver((self._body,), self._envelope.held_since(self._first))
+        envelope = self._envelope.held_since(self._received, self._bookmark)
+        self._delivery.deliver((self._body,), envelope)
 
 
 class ConflatedDelivery:
@@ -176,7 +178,7 @@ class ConflatedDelivery:
     def deliver(self, bodies: Sequence[bytes], envelope: Envelope) -> None:
         """Let messages wait; those that no key tells apart leave at once."""
         for body in bodies:
-            key = self._conflater.key(self._topic, body, None)
+            key = self._conflater.key(self._topic, body, envelope.record_sow_key)
             if key is None:
                 self._delivery.deliver((body,), envelope)
             else:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from copy import copy
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Self
 
 from server.expressions.context import MessageContext
 from server.wire.header import json_text
@@ -26,6 +27,8 @@ class Envelope:
         sequence: the publisher's number of a message, 0 for none.
 
     Attributes:
+        sequences: of a run of messages, the publisher's number of each; empty if it gives none, or
+            where they do not matter.
         bookmark: the name of a message in the transaction log, empty for none.
         keys: header keys that all of them carry, as JSON text, each with its leading comma.
     """
@@ -39,6 +42,7 @@ class Envelope:
         "publisher",
         "received",
         "sequence",
+        "sequences",
         "sow_key",
     )
 
@@ -60,6 +64,7 @@ class Envelope:
         self.expiration = expiration
         self.delta = delta
         self.sequence = sequence
+        self.sequences: Sequence[int] = ()
         self.bookmark = ""
         self.keys = correlation_key(correlation_id)
         if publisher is not None and publisher.user:
@@ -80,13 +85,36 @@ class Envelope:
         """The header key for subscribers who asked for bookmarks; empty if there is none."""
         return b',"bm":"%s"' % self.bookmark.encode() if self.bookmark else b""
 
-    def held_since(self, first: Envelope) -> Envelope:
+    def held_since(self, received: float, bookmark: str) -> Self:
         """This envelope with the moment and the bookmark of another one."""
-        if first is self:
-            return self
         held = copy(self)
-        held.received, held.bookmark = first.received, first.bookmark
+        held.received, held.bookmark = received, bookmark
         return held
+
+    def further_keys(self, *, timestamp: bool, bookmark: bool, record: bool) -> bytes:
+        """Header keys for those who ask for them, as JSON text, each with its leading comma.
+
+        Args:
+            timestamp: when the server received the message.
+            bookmark: its name in the transaction log.
+            record: the SOW key of its record, if only the envelope knows that: topics with records
+                know the keys of their records themselves.
+        """
+        keys = self.timestamp_key if timestamp else b""
+        if bookmark:
+            keys += self.bookmark_key
+        return keys + self.record_key if record else keys
+
+    @property
+    def record_sow_key(self) -> str | None:
+        """The SOW key of the record that a message has become, if only the envelope knows it."""
+        return None
+
+    @property
+    def record_key(self) -> bytes:
+        """The header key for that SOW key; empty if there is none."""
+        key = self.record_sow_key
+        return b"" if key is None else b',"k":' + json_text(key)
 
     def context(self, topic: str, body: bytes) -> MessageContext:
         """What filters may ask about a message besides its fields."""

@@ -47,7 +47,7 @@ class TopicWithRecords(RecordAudience):
         stores: knows the topics that are made from this one.
     """
 
-    __slots__ = ("_followers",)
+    __slots__ = ("_cascade", "_followers")
 
     keeps_messages = True
     """Whether messages go on stable storage."""
@@ -64,19 +64,20 @@ class TopicWithRecords(RecordAudience):
             lambda key: table.get(table.identity(key, name)),
         )
         self._followers = stores.followers(keeper)
+        self._cascade = stores.cascade
 
     def announce(self, change: Change, envelope: Envelope, reason: str) -> None:
         """Tell subscribers, and the topics that follow this one. See `RecordAudience.announce`."""
         super().announce(change, envelope, reason)
-        for follower in self._followers:
-            follower.take(change, envelope, reason)
+        if self._followers:
+            self._cascade.tell(self._followers, change, envelope, reason)
 
 
 class DerivedTopic(TopicWithRecords):
     """A topic whose records are made from those of another one; nobody can publish to it."""
 
     def publish(self, bodies: Sequence[bytes], envelope: Envelope) -> Sequence[Rejection]:  # noqa: ARG002 - see above
-        """Refuse messages (AMPS User Guide, Conflated Topics)."""
+        """Refuse messages (AMPS User Guide, Conflated Topics; Understanding Views)."""
         detail = f"the records of topic {self.name!r} are made from those of another one"
         return [Rejection(position, "invalid topic", detail) for position in range(len(bodies))]
 

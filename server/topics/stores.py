@@ -20,6 +20,7 @@ from server.sow.store import StoreError
 from server.subscriptions.difference import Differ
 from server.subscriptions.envelope import Envelope
 from server.subscriptions.record_delivery import EXPIRED
+from server.topics.cascade import Cascade
 
 if TYPE_CHECKING:
     from config_schema.spec import TopicRef
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
     from server.engine import Log
     from server.sow.records import Change
     from server.sow.topic import SowTopic
-    from server.topics.keeper import Follower, FollowingKeeper, Keeper
+    from server.topics.keeper import DerivedKeeper, Follower, Keeper
     from server.topics.names import TopicSelector
     from server.topics.transaction_log import TransactionLog
 
@@ -72,6 +73,7 @@ class Stores:
 
     Attributes:
         transaction_log: see `TopicTable`.
+        cascade: gives turns to the topics that are made from others.
     """
 
     def __init__(
@@ -82,9 +84,11 @@ class Stores:
         self._announce = announce
         self._flush = flush
         self.transaction_log: TransactionLog | None = None
+        self.cascade: Final = Cascade()
         self._keepers: list[Keeper] = []
         self._has_containers = False
         self._topics: list[SowTopic] = []
+        self._derived: list[DerivedKeeper] = []
         self._commits: dict[SowTopic, Commit] = {}
         self._differs: dict[Keeper, Differ] = {}
         self._followers: dict[Keeper, list[Follower]] = {}
@@ -119,10 +123,17 @@ class Stores:
             self._sequence = max(self._sequence, sow.table.store.last_sequence)
         self._watch_expiry(sow)
 
-    def add_follower(self, follower: FollowingKeeper, source: Keeper) -> None:
-        """Add a topic that is made from the records of another one."""
-        self._add(follower)
-        self.followers(source).append(follower)
+    def add_derived(self, topic: DerivedKeeper) -> None:
+        """Add a topic that is made from the records of others, which have been added before."""
+        self._add(topic)
+        self._derived.append(topic)
+        for source, follower in topic.inputs:
+            self.followers(source).append(follower)
+
+    def begin_derived(self) -> None:
+        """Let those topics make their records. Called once all others have been recovered."""
+        for topic in self._derived:
+            topic.begin()
 
     def _add(self, keeper: Keeper) -> None:
         self._keepers.append(keeper)

@@ -159,9 +159,14 @@ class TopicTable:
 def _attach_if_entitled(topic: AnyTopic, subscription: Subscription) -> None:
     """Attach a subscription to one of the topics that it is for.
 
+    A bookmark subscription is for topics in the transaction log only (AMPS User Guide, Content and
+    Topic Filtering).
+
     Which of those that a regular expression matches the user may read is asked topic by topic (AMPS
     User Guide, Entitlement, Regular Expression Subscriptions). A replacement may also name a single
     one that the user may not read (Replacing the Topic on a Subscription).
     """
+    if subscription.replay is not None and not topic.is_journaled:
+        return
     if subscription.session.may(Permission.READ_TOPIC, topic.name):
         topic.attach(subscription)

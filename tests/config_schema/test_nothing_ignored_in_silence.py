@@ -34,6 +34,7 @@ ACTED_ON = (
     "RequiredMinimumVersion",
     "SOW/ConflatedTopic",
     "SOW/Topic",
+    "SOW/View",
     "SOWStatsInterval",
     "SuggestedMinimumVersion",
     "TransactionLog",
