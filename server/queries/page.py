@@ -20,7 +20,7 @@ _AT_ONCE: Final = 1000
 """Records that are read, or changes that are made good, in a slice."""
 
 
-class PageQuery(Iterator[list["Record"]]):
+class PageQuery:
     """A query for the records of a page: each step does a slice of the work.
 
     Args:
@@ -55,16 +55,9 @@ class PageQuery(Iterator[list["Record"]]):
             self._cut_page()
         self._steps: Final[Generator[list[Record], None, None]] = self._run()
 
-    def __next__(self) -> list[Record]:
-        """Do a slice of the work.
-
-        Returns:
-            Records, perhaps none.
-
-        Raises:
-            StopIteration: everything has been given.
-        """
-        return next(self._steps)
+    def __iter__(self) -> Iterator[list[Record]]:
+        """The slices of work that are left; each gives records, perhaps none."""
+        return self._steps
 
     def close(self) -> None:
         """End the query; harmless if it has ended."""
