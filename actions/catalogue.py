@@ -84,7 +84,7 @@ ON_MODULES: Final = _table(
         "amps-action-on-admin",
         "runs on a request below /amps/administrator/actions of the admin interface",
         (
-            _required("Path", ValueKind.TEXT, "name of the resource, without a slash"),
+            _required("Path", ValueKind.RESOURCE, "name of the resource, without a slash"),
             OptionRule(
                 "RequiredParameter",
                 ValueKind.NAME,
@@ -96,6 +96,7 @@ ON_MODULES: Final = _table(
         ),
         exports_named_by=("RequiredParameter",),
         open_context=True,
+        needs="Admin",
     ),
     ModuleRule(
         "amps-action-on-minidump",
@@ -148,6 +149,7 @@ ON_MODULES: Final = _table(
             f"amps-action-on-{event}",
             f"runs when {text}",
             exports=(*_REPLICATION, "AMPS_REPLICATION_TRANSPORT_NAME"),
+            needs="Replication",
         )
         for event, text in (
             ("connect-replication", "a destination is connected"),
@@ -419,11 +421,13 @@ DO_MODULES: Final = _table(
         "amps-action-do-downgrade-replication",
         "puts destinations that fall behind on async acknowledgment",
         _ACKNOWLEDGMENT,
+        needs="Replication",
     ),
     ModuleRule(
         "amps-action-do-upgrade-replication",
         "puts destinations that have caught up back on sync acknowledgment",
         _ACKNOWLEDGMENT,
+        needs="Replication",
     ),
     ModuleRule(
         "amps-action-do-extract-values",

@@ -17,12 +17,9 @@ from actions.context import to_bytes
 from actions.messages import message_variables
 from actions.records import OnRecords
 from config_schema.units import parse_interval
-from server.expressions import Kind, parse
-from server.sow.query import QuerySpec
-from server.sow.records import to_nanoseconds, to_seconds
+from server.sow.records import to_seconds
 from server.subscriptions.envelope import iso_timestamp
 from server.subscriptions.record_delivery import MATCH
-from server.topics.names import select_topics
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -113,19 +110,10 @@ class OnTrackedRecords(OnRecords):
             self.action.post(self._variables(entry, body, tracked) | more)
 
     def _track_what_matches(self) -> None:
-        engine = self.services.engine
-        text = self.options.get("Filter")
-        filter_ = None if not text else parse(text, Kind.FILTER, engine.settings.functions)
-        selector = select_topics(self.options.get("Topic") or "", literal=True)
-        for name in self.message_types():
-            for selected in engine.stores.select(name, selector):
-                now = to_nanoseconds(self._clock.now())
-                query = selected.keeper.query(QuerySpec(filter=filter_, topics=selected.names), now)
-                found = [record for records in query for record in records]
-                for record in sorted(found, key=lambda one: one.timestamp):
-                    self._waiting[record.topic, record.key] = _Tracked(
-                        to_seconds(record.timestamp), "", record.bookmark
-                    )
+        for record in self.matching():
+            self._waiting[record.topic, record.key] = _Tracked(
+                to_seconds(record.timestamp), "", record.bookmark
+            )
         self._wait()
 
     def _wait(self) -> None:
@@ -143,18 +131,10 @@ class OnTrackedRecords(OnRecords):
                 break
             del self._waiting[entry]
             self._timed_out.add(entry)
-            body = self._current(entry)
+            body = self.current(*entry)
             if body is not None:
                 self.action.post(self._variables(entry, body, tracked) | self.timed_out())
         self._wait()
-
-    def _current(self, entry: tuple[str, str]) -> bytes | None:
-        topic, key = entry
-        keeper = self.services.engine.stores.find(self.options.get("MessageType") or "", topic)
-        if keeper is None:
-            return None
-        record = keeper.table.get(keeper.table.identity(key, topic))
-        return None if record is None else record.body
 
     def _variables(
         self, entry: tuple[str, str], body: bytes, tracked: _Tracked

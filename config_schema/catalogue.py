@@ -87,6 +87,7 @@ class ValueKind(Enum):
     STORED_TOPIC = "topic of the SOW section"
     STORED_TOPIC_PATTERN = "topic of the SOW section or regular expression"
     QUEUE_TOPIC = "queue"
+    RESOURCE = "name of a resource"
     TOPIC_TRANSLATION = "original:translated"
     CONFLATED_TRANSLATION = "original:translated:interval"
 

@@ -173,7 +173,11 @@ class Engine:
             session.end_subscription(sub_id)
 
     def derive(self, spec: ConflatedTopicSpec | ViewSpec) -> None:
-        """Add a topic that is made from others, unless one of these is not there."""
+        """Add a topic that is made from others, unless one of these is not there.
+
+        Raises:
+            BodyError: it is a view whose message type has no fields of such names.
+        """
         refs = (spec.underlying,) if isinstance(spec, ConflatedTopicSpec) else spec.underlying
         sources: dict[TopicRef, Keeper] = {}
         for ref in refs:

@@ -30,16 +30,17 @@ _MESSAGE_IDS: Final = {
 }
 
 
-def journal_settings(instance: str, spec: TransactionLogSpec) -> JournalSettings:
+def journal_settings(instance: InstanceSpec, spec: TransactionLogSpec) -> JournalSettings:
     """How the journal of an instance is configured."""
     archive = spec.journal_archive_directory
     return JournalSettings(
-        instance,
+        instance.name,
         Path(spec.journal_directory),
         None if archive is None else Path(archive),
         spec.journal_size,
         spec.preallocated_journal_files,
         spec.flush_interval,
+        instance.tuning.topic_index_enabled,
         client_expiration=spec.inactive_client_ack_expiration,
         cache_limit=spec.compressed_journal_cache_memory_limit,
     )
@@ -72,7 +73,7 @@ def open_journal(
 
     try:
         journal = Journal(
-            journal_settings(spec.name, log_spec),
+            journal_settings(spec, log_spec),
             lambda: int(clock.now() * _MICROSECONDS),
             on_durable,
             tell,
@@ -90,6 +91,7 @@ def recover(
     transaction_log: TransactionLog,
     engine: Engine,
     settle: Callable[[], None],
+    check: Callable[[], None],
 ) -> None:
     """Bring the records up to date with the log, and begin to write to it.
 
@@ -98,13 +100,14 @@ def recover(
         transaction_log: the log.
         engine: has the records.
         settle: waits until every commit of a store that was asked for is done.
+        check: called between entries; what it raises ends the recovery.
 
     Raises:
         ProvisionError: a record cannot be stored.
     """
     topics = [sow for sow in engine.stores.topics if engine.stores.is_journaled(sow)]
     try:
-        recover_records(transaction_log.journal, topics, engine.stores.find, settle)
+        recover_records(transaction_log.journal, topics, engine.stores.find, settle, check)
     except StoreError as error:
         raise ProvisionError(spec, f"TransactionLog: not recovered: {error}") from None
     for sow in topics:

@@ -12,13 +12,14 @@ from typing import TYPE_CHECKING, Final, cast
 from config_schema.units import UnitError, parse_interval
 from server.commands.acks import acknowledge, success, wants
 from server.commands.options import (
+    QUERYING,
     check_replay_options,
     option_refusal,
     read_conflation,
     read_presentation,
 )
 from server.commands.refusal import CommandRefused
-from server.commands.selection import read_filter, require_topic
+from server.commands.selection import read_filter, require_topic, restricted_to
 from server.journal import NOW, BookmarkError, NotFound, parse_bookmark
 from server.replays.rate import RateTerms, parse_rate
 from server.replays.reading import read_for
@@ -56,8 +57,20 @@ def make_subscription(
     options: Mapping[str, str],
     selector: TopicSelector,
     sub_id: str,
+    keys: tuple[str, ...] | None = None,
 ) -> Subscription:
     """Make the subscription that a command with a bookmark asks for.
+
+    Of a command that queries as well, top_n and the `completed` ack belong to the query, and
+    `persisted` acks are not given (AMPS Command Reference, sow_and_subscribe command).
+
+    Args:
+        session: the connection that sent the command.
+        header: the command's header.
+        options: its options, split.
+        selector: its topics.
+        sub_id: the subscription's id.
+        keys: the SOW keys of the records that it is for, None for all.
 
     Raises:
         CommandRefused: the bookmark or an option cannot be used, or the user may not read.
@@ -77,17 +90,21 @@ def make_subscription(
     has_keys = selector.is_regex or bool(engine.stores.select(session.message_type, selector))
     conflation = read_conflation(options, keys_needed=not has_keys)
     timeline = None if conflation is None else Timeline(engine.clock)
+    queries = header.command in QUERYING
     terms = ReplayTerms(
-        _most(header), _rate(options), is_paused="pause" in options, is_live=is_live
+        None if queries else _most(header),
+        _rate(options),
+        is_paused="pause" in options,
+        is_live=is_live,
     )
-    if wants(header, "completed"):
+    if wants(header, "completed") and not queries:
         terms = replace(
             terms,
             on_completed=lambda bookmark: success(
                 header, "completed", sub_id=sub_id, bookmark=bookmark
             ),
         )
-    if wants(header, "persisted"):
+    if wants(header, "persisted") and not queries:
         terms = replace(
             terms,
             on_persisted=lambda bookmark: success(
@@ -102,7 +119,7 @@ def make_subscription(
         session,
         sub_id,
         selector,
-        read_filter(session, header),
+        restricted_to(read_filter(session, header), keys),
         replace(read_presentation(options, session), bookmark=True),
         conflater,
         options=header.options,

@@ -199,12 +199,15 @@ def check_query_options(header: Header, options: Mapping[str, str]) -> None:
 
 
 def check_replay_options(header: Header, options: Mapping[str, str]) -> None:
-    """Check the options of a subscribe command with a bookmark.
+    """Check the options of a subscribe command with a bookmark, or one that queries as well.
 
     Raises:
         CommandRefused: an option is unknown or cannot be honoured.
     """
-    _check(header, options, HONOURED_BY_REPLAYS, WITHOUT_EFFECT_ON_REPLAYS, {})
+    honoured = HONOURED_BY_REPLAYS
+    if header.command in QUERYING:
+        honoured |= HONOURED_BY_QUERIES
+    _check(header, options, honoured, WITHOUT_EFFECT_ON_REPLAYS, {})
 
 
 def _check(

@@ -18,20 +18,18 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
-from server.commands import subscribe
+from server.commands import historical, subscribe
 from server.commands.acks import acknowledge
 from server.commands.options import read_options
 from server.commands.paging import page_of, read_page
 from server.commands.query import QueryCommand
 from server.commands.query_terms import read_query_terms
-from server.commands.refusal import CommandRefused
 from server.commands.selection import records_of
 from server.queries.page import PageQuery
 from server.queries.run import Part
 from server.security.entitlement import Permission
 from server.sow.record_test import RecordTest
 from server.subscriptions.record_delivery import MATCH, Framer, RecordMessage
-from server.wire.bookmarks import NOW
 from server.wire.header import Header
 
 if TYPE_CHECKING:
@@ -51,11 +49,10 @@ def handle(session: Session, header: Header, _body: bytes) -> None:
     Raises:
         CommandRefused: see subscribe, and sow.
     """
-    if header.bookmark not in (None, NOW):
-        raise CommandRefused(
-            "invalid bookmark", f"expected {NOW}: only a transaction log could be replayed"
-        )
     options = read_options(header)
+    if historical.is_asked_for(session, header, options):
+        historical.handle(session, header, options)
+        return
     terms = read_query_terms(session, header, options)
     page = read_page(terms)
     before = session.subscriptions.get(header.sub_id or header.command_id or "")

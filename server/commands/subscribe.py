@@ -90,6 +90,18 @@ def place(
     subscription = prepare(
         session, header, options, keys=keys, page=page, began_with_query=began_with_query
     )
+    put_in_place(session, header, subscription)
+    return subscription
+
+
+def put_in_place(session: Session, header: Header, subscription: Subscription) -> None:
+    """Place a subscription, or have it replace one, and say so.
+
+    Args:
+        session: the connection that sent the command.
+        header: the command's header.
+        subscription: what the command asks for.
+    """
     session.place(subscription)
     session.engine.log.emit(
         "14-0001",
@@ -110,7 +122,6 @@ def place(
         query_id=header.query_id,
         correlation_id=header.correlation_id,
     )
-    return subscription
 
 
 def prepare(
@@ -141,7 +152,7 @@ def prepare(
     selector = read_topic(session, header, options)
     if page is not None:
         selector = single_topic(session, selector)
-    sub_id = _sub_id(session, header, options)
+    sub_id = read_sub_id(session, header, options)
     check_replacement(selector, page, session.subscriptions.get(sub_id))
     asks_for_replay = header.bookmark is not None and header.command == "subscribe"
     if asks_for_replay and is_replayed(session, selector):
@@ -168,7 +179,12 @@ def prepare(
     )
 
 
-def _sub_id(session: Session, header: Header, options: Mapping[str, str]) -> str:
+def read_sub_id(session: Session, header: Header, options: Mapping[str, str]) -> str:
+    """Read the id of the subscription that a command asks for.
+
+    Raises:
+        CommandRefused: there is one with that id, which is not to be replaced.
+    """
     sub_id = header.sub_id or header.command_id or session.make_sub_id()
     if sub_id in session.subscriptions and "replace" not in options:
         raise CommandRefused(

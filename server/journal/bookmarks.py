@@ -21,8 +21,8 @@ from typing import Final, Literal, Protocol, TypeAlias
 NotFound: TypeAlias = Literal["epoch", "now", "fail"]
 """Where to begin if no bookmark of the list is in the log (the option `bookmark_not_found`)."""
 
-_NAMED: Final = re.compile(r"(\d{1,20})\|(\d{1,20})\|?")
-_MOMENT: Final = re.compile(r"(\d{8}T\d{6})(?:\.(\d{1,6}))?Z?")
+_NAMED: Final = re.compile(r"(\d{1,20})\|(\d{1,20})\|?", re.ASCII)
+_MOMENT: Final = re.compile(r"(\d{8}T\d{6})(?:\.(\d{1,6}))?Z?", re.ASCII)
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND: Final = timedelta(microseconds=1)
 

@@ -22,9 +22,8 @@ from server.journal.errors import JournalError, reason
 from server.journal.files import FileTable, JournalFile
 from server.journal.naming import (
     COMPRESSED,
-    INDEX,
+    INDEXES,
     JOURNAL,
-    TOPIC_INDEX,
     UNFINISHED,
     journal_name,
     sibling,
@@ -35,8 +34,6 @@ _PIECE: Final = 1 << 20
 _LEVEL: Final = 6
 _SYNC_EVERY: Final = 16 << 20
 """Bytes after which a copy is put on stable storage: a commit of the log must not wait for all."""
-
-_SIDE_FILES: Final = (INDEX, TOPIC_INDEX)
 
 
 class Filing:
@@ -161,7 +158,7 @@ class Filing:
         return file
 
     def _side_files(self, file: JournalFile) -> list[Path]:
-        paths = [sibling(file.path, kind) for kind in _SIDE_FILES]
+        paths = [sibling(file.path, kind) for kind in INDEXES]
         return [path for path in paths if path.exists()]
 
     def _all_forms(self, file: JournalFile) -> list[Path]:
@@ -170,7 +167,7 @@ class Filing:
             directory / journal_name(self._instance, file.number, kind)
             for directory in (self._archive, self._directory)
             if directory is not None
-            for kind in (*_SIDE_FILES, COMPRESSED, JOURNAL)
+            for kind in (*INDEXES, COMPRESSED, JOURNAL)
         ]
         return [*(path for path in paths if path != file.path), file.path]
 

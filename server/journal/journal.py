@@ -21,7 +21,6 @@ from server.journal.files import FileTable, JournalFile, SourceCache
 from server.journal.handles import OriginHandle, TopicHandle
 from server.journal.layout import FileHeader, FormatError, pack_header
 from server.journal.lookup import Lookup
-from server.journal.naming import INDEX, sibling
 from server.journal.recovery import Found, Recovery
 from server.journal.storage import Disk
 from server.journal.upkeep import Place, Upkeep
@@ -205,7 +204,7 @@ class Journal:
         self._committer.start()
         self._upkeep.later(partial(self._upkeep.prepare, self._settings.preallocated - 1))
         for file in self._table.files:
-            if file.seal is not None and not sibling(file.path, INDEX).exists():
+            if file.seal is not None and not self._upkeep.is_indexed(file):
                 self._upkeep.later(partial(self._upkeep.complete, file.number))
 
     def _store_clients_of_full_files(self) -> None:

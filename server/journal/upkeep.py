@@ -22,6 +22,7 @@ from server.journal.index import build_index, build_topic_index, pack_index, pac
 from server.journal.layout import Seal, pack_seal
 from server.journal.naming import (
     INDEX,
+    INDEXES,
     TOPIC_INDEX,
     UNFINISHED,
     clients_name,
@@ -225,6 +226,11 @@ class Upkeep:
             finally:
                 self._disk.close(descriptor)
         self.make_indexes(file, seal)
+
+    def is_indexed(self, file: JournalFile) -> bool:
+        """Whether a full file has the indexes that are to be made."""
+        kinds = INDEXES if self._place.with_topic_index else (INDEX,)
+        return all(sibling(file.path, kind).exists() for kind in kinds)
 
     def make_indexes(self, file: JournalFile, seal: Seal) -> None:
         """Store the indexes of a full file."""

@@ -24,7 +24,7 @@ from server.message_types.wanted import MAX_DEPTH
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
-    from server.message_types.base import Extractor, Path, Value
+    from server.message_types.base import Extractor, Field, Path, Value
     from server.message_types.bulk import BulkExtractor
     from server.message_types.options import Options
     from server.message_types.raw_trees import RawNode, RawTree
@@ -65,6 +65,15 @@ class JsonType(RawTreeType):
     def parse(self, body: bytes) -> RawTree:
         """See `RawTreeType.parse`."""
         return self._parse(body, 0)
+
+    def build(self, fields: Sequence[Field]) -> bytes:
+        """Make a body from values, see `MessageType.build`; flat ones are encoded in one go."""
+        if all(len(path) == 1 for path, _ in fields):
+            try:
+                return msgspec.json.encode({path[0]: value for path, value in fields})
+            except UnicodeEncodeError:  # bytes that were no UTF-8
+                pass
+        return super().build(fields)
 
     def render(self, tree: RawTree) -> bytes:
         """See `RawTreeType.render`."""

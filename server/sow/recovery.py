@@ -33,7 +33,11 @@ Find = Callable[[str, str], object | None]
 
 
 def recover_records(
-    journal: Journal, topics: Iterable[SowTopic], find: Find, settle: Callable[[], None]
+    journal: Journal,
+    topics: Iterable[SowTopic],
+    find: Find,
+    settle: Callable[[], None],
+    check: Callable[[], None],
 ) -> None:
     """Apply to topics what the log has and they have not.
 
@@ -42,6 +46,8 @@ def recover_records(
         topics: the topics that are recorded there.
         find: gives the topic that has the records of a message type and name.
         settle: waits until every commit of a store that was asked for is done.
+        check: called between entries; what it raises ends the recovery, which can be taken up
+            from there by another start.
 
     Raises:
         StoreError: a record cannot be stored.
@@ -59,6 +65,7 @@ def recover_records(
         settle()
         _skip_txids(journal, max(sow.table.store.last_sequence for sow in ahead))
     for entry in journal.entries(after=min(reached.values())):
+        check()
         topic = find(entry.topic.message_type, entry.topic.name)
         if isinstance(topic, SowTopic) and entry.txid > reached.get(topic, entry.txid):
             _apply(topic, entry)

@@ -158,6 +158,11 @@ class TransactionLog:
             self._bookmarked = txid, entries[-1].bookmark if entries else None
         return self._bookmarked[1]
 
+    def moment_of(self, txid: int) -> int | None:
+        """When an entry on stable storage was recorded, in microseconds; None if there is none."""
+        entries = self.journal.replay(Span(txid - 1, last=txid), kinds=frozenset(Kind)).read(1)
+        return entries[0].timestamp if entries else None
+
     def look_up(
         self, request: BookmarkRequest, not_found: NotFound, then: Callable[[Place], None]
     ) -> None:
@@ -183,6 +188,8 @@ class TransactionLog:
             return self.journal.resolve(request, not_found, now)
         except BookmarkError as error:
             return error
+        except OSError as error:
+            return BookmarkError(f"the transaction log cannot be read: {error}")
 
     def hold(self, needed_from: Callable[[], int]) -> Callable[[], None]:
         """Keep the files of the log that somebody still needs.

@@ -46,7 +46,7 @@ class Definition:
             functions,
             self._place,
         )
-        self.shown_grouping: Final = self.projection.destinations(self._read_the_same)
+        self.shown_grouping: Final = self.projection.shown_grouping(self._read_the_same)
 
     def rows(self, message_types: Sequence[MessageType]) -> RowSource:
         """Where its rows come from.

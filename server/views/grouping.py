@@ -12,7 +12,7 @@ from server.expressions.context import NO_CONTEXT, MessageContext
 from server.sow.keys import KeyHash
 
 if TYPE_CHECKING:
-    from server.message_types.base import Field, Value
+    from server.message_types.base import Field
     from server.views.aggregates import Accumulator
     from server.views.projection import GroupKey, Projection, Row
 
@@ -77,7 +77,7 @@ class Grouping:
         group.rows += 1
         group.last = row
         group.context = context if origin is None else origin
-        values = [argument(row, context) for argument in self._projection.arguments]
+        values = self._projection.arguments(row, context)
         for kept, accumulator in zip(self._projection.kept, group.accumulators, strict=True):
             accumulator.add(values[kept.argument])
         return group
@@ -90,7 +90,7 @@ class Grouping:
         """
         group = self._groups[self._projection.group_of(row)]
         group.rows -= 1
-        values = [argument(row, context) for argument in self._projection.arguments]
+        values = self._projection.arguments(row, context)
         for kept, accumulator in zip(self._projection.kept, group.accumulators, strict=True):
             accumulator.remove(values[kept.argument])
         return group
@@ -116,16 +116,14 @@ class Grouping:
         group = self._groups[key]
         group.last = after
         group.context = after_context if origin is None else origin
-        changed: list[tuple[Value, Value] | None] = []
-        for argument in projection.arguments:
-            old, new = argument(before, before_context), argument(after, after_context)
-            same = old is new or (type(old) is type(new) and old == new)
-            changed.append(None if same else (old, new))
-        for kept, accumulator in zip(projection.kept, group.accumulators, strict=True):
-            pair = changed[kept.argument]
-            if pair is not None:
-                accumulator.remove(pair[0])
-                accumulator.add(pair[1])
+        old = projection.arguments(before, before_context)
+        new = projection.arguments(after, after_context)
+        accumulators = group.accumulators
+        for place, (_, argument) in enumerate(projection.kept):
+            one, other = old[argument], new[argument]
+            if one is not other and (type(one) is not type(other) or one != other):
+                accumulators[place].remove(one)
+                accumulators[place].add(other)
         return (group,)
 
     def settle(self, group: Group) -> bool:

@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 
 from server.expressions import semantics
-from server.expressions.compile_message import Evaluator, compile_value
+from server.expressions.compile_message import compile_values
 from server.expressions.tree import Aggregate, Expr, Identifier, aggregates, references
 from server.message_types.base import Path, Value
 from server.sow.record_context import asks_for_context
@@ -40,7 +40,7 @@ class Kept(NamedTuple):
 
     Attributes:
         make: makes it.
-        argument: which argument's values it takes, as a place among `Projection.arguments`.
+        argument: which of `Projection.arguments` it takes the values of.
     """
 
     make: Callable[[], Accumulator]
@@ -66,9 +66,10 @@ class Projection:
 
     Attributes:
         inputs: what is read of every message, in the order of a row.
-        arguments: the distinct expressions that are aggregated, each a function of a row.
+        arguments: the values of the distinct expressions that are aggregated, for a row.
         kept: the accumulators of every group.
         arguments_ask: whether arguments read the message's context.
+        destinations: where the fields are written.
         fields_ask: whether what is outside of aggregates reads the message's context.
     """
 
@@ -91,9 +92,7 @@ class Projection:
         calls = dict.fromkeys(call for field in fields for call in aggregates(field.source))
         arguments = dict.fromkeys(call.arguments[0] for call in calls)
         places = {argument: place for place, argument in enumerate(arguments)}
-        self.arguments: Final[tuple[Evaluator, ...]] = tuple(
-            compile_value(argument, functions, self.inputs) for argument in arguments
-        )
+        self.arguments: Final = compile_values(list(arguments), functions, self.inputs)
         self.arguments_ask: Final = any(asks_for_context(one, functions) for one in arguments)
         self.fields_ask: Final = any(_asks_outside(one.source, functions) for one in fields)
         kept: dict[Kept, int] = {}
@@ -105,16 +104,21 @@ class Projection:
             self._answers.append(_Answer(place, function.answer))
         self.kept: Final = tuple(kept)
         layout: tuple[Slot, ...] = (*self.inputs, *calls)
-        self._evaluators: Final = [
-            (field.destination, compile_value(field.source, functions, layout), field.optional)
-            for field in fields
-        ]
+        self._values: Final = compile_values([one.source for one in fields], functions, layout)
+        self.destinations: Final = [field.destination for field in fields]
+        self._optional: Final = frozenset(
+            place for place, field in enumerate(fields) if field.optional
+        )
 
     def group_of(self, row: Row) -> GroupKey:
         """The group that a row belongs to; values count as texts."""
-        return tuple([semantics.text(row[place]) for place in self._places])
+        places = self._places
+        if len(places) == 1:
+            value = row[places[0]]
+            return (value if value.__class__ is str and value else semantics.text(value),)
+        return tuple([semantics.text(row[place]) for place in places])
 
-    def destinations(self, same: Callable[[Reference, Reference], bool]) -> list[Path | None]:
+    def shown_grouping(self, same: Callable[[Reference, Reference], bool]) -> list[Path | None]:
         """Where each field of the grouping stands in the result; None for one that does not.
 
         Args:
@@ -140,12 +144,14 @@ class Projection:
             accumulators: the group's, one for each of `kept`.
             context: what functions may ask about the message that came last.
         """
-        slots = (*last, *[read(accumulators[place]) for place, read in self._answers])
-        fields: list[tuple[Path, Value]] = []
-        for destination, evaluate, optional in self._evaluators:
-            value = evaluate(slots, context)
-            if value is not None or not optional:
-                fields.append((destination, value))
+        answers = [read(accumulators[place]) for place, read in self._answers]
+        fields = list(zip(self.destinations, self._values((*last, *answers), context), strict=True))
+        if self._optional:
+            fields = [
+                field
+                for place, field in enumerate(fields)
+                if field[1] is not None or place not in self._optional
+            ]
         return fields
 
 

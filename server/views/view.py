@@ -84,6 +84,9 @@ class View:
         announce: tells subscribers about its changes.
         flush: called after something has been announced that nobody waits for.
 
+    Raises:
+        BodyError: its message type has no fields of such names.
+
     Attributes:
         name: its name in the configuration.
         type_name: the name of its message type.
@@ -121,6 +124,7 @@ class View:
         self._inline: Final = spec.inline_conflation
         self._rank: Final = stores.cascade.enrol()
         self._projection: Final = definition.projection
+        message_type.build([(path, None) for path in self._projection.destinations])
         self._rows: Final = definition.rows([source.table.message_type for source in sources])
         self._grouping: Final = Grouping(self._projection, spec.key_domain)
         shown = definition.shown_grouping

@@ -39,6 +39,7 @@ ACTED_ON = (
     "SuggestedMinimumVersion",
     "TransactionLog",
     "Transports",
+    "Tuning/TransactionLog",
     "UserDefinedFunctions",
 )
 """Places whose content, apart from what is noted or listed as unbuilt, the program uses."""

@@ -305,7 +305,6 @@ PAGED = {"o": "top_n=5,skip_n=0", "orderby": "/v"}
         ({"o": "top_n=5,skip_n=many"}, "invalid option"),
         ({"orderby": "/v SIDEWAYS"}, "invalid orderby"),
         ({"f": "UNIX_TIMESTAMP() > /v"}, "bad filter"),
-        ({"bm": "0"}, "invalid bookmark"),
         ({"o": "top_n=5,skip_n=0,conflation=1s,conflation_key=[/v]"}, "invalid option"),
         ({"c": "subscribe"}, "invalid option"),
         ({"c": "delta_subscribe"}, "invalid option"),

@@ -455,8 +455,9 @@ RESTARTED = f"""
 <SOW>{SOURCES}{VIEWS[0]}{VIEWS[2]}
 {view("slow-of-view", "positions", "/sym; /n", "/sym")}</SOW>
 <TransactionLog><JournalDirectory>journals</JournalDirectory>
-  <Topic><Name>trades</Name><MessageType>json</MessageType></Topic></TransactionLog>
+  <Topic><Name>.*</Name><MessageType>json</MessageType></Topic></TransactionLog>
 """
+"""The log takes all topics of the type, and records nothing of views."""
 
 
 def test_views_are_made_again_at_the_start(tmp_path: Path) -> None:
@@ -482,3 +483,26 @@ def test_views_are_made_again_at_the_start(tmp_path: Path) -> None:
         publish(peer, "trades", {"id": 1, "sym": "B", "qty": 100, "px": 0.1})
         (row,) = query(peer, "positions", f="/sym = 'B'").messages
         assert (row["n"], row["qty"], row["last"]) == (4, 115.0, 1)
+
+
+def test_a_view_whose_messages_cannot_be_made(tmp_path: Path) -> None:
+    """XML has no element 14: said at the start, with the place."""
+    bad = view("bad", "[fix].[orders]", "[fix].[orders]./14", "[fix].[orders]./14", "xml")
+    with (
+        pytest.raises(AssertionError, match=r"config\.xml:\d+: view bad: .*'14'"),
+        running_server(tmp_path, elements=f"<SOW>{SOURCES}{bad}</SOW>"),
+    ):
+        pass
+
+
+def test_older_names_and_settings_are_understood(tmp_path: Path) -> None:
+    """ViewDefinition, Topic for Name, a FileName that means nothing; the binary type is refused."""
+    older = view("old", "trades", "/sym; COUNT(/id) AS /n", "/sym", FileName="old.view")
+    older = older.replace("View>", "ViewDefinition>").replace("Name>old</Name", "Topic>old</Topic")
+    with (
+        running_server(tmp_path, elements=f"<SOW>{SOURCES}{older}</SOW>") as server,
+        server.log_on() as peer,
+    ):
+        publish(peer, "trades", {"id": 1, "sym": "A"})
+        assert query(peer, "old").messages == [{"sym": "A", "n": 1}]
+    assert not (tmp_path / "old.view").exists()

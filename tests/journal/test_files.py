@@ -239,3 +239,18 @@ def test_empty_files_are_ready_in_advance(tmp_path: Path) -> None:
         fill(bench)
         assert bench.journal.resolve(parse_bookmark("0")).after == bench.journal.first_txid - 1
         assert [one.sequence for one in read_all(bench.journal)] == list(range(1, 101))
+
+
+def test_the_index_of_a_full_file_is_used(tmp_path: Path) -> None:
+    """It says which file it belongs to; one that belongs to another is not believed."""
+    with opened(tmp_path) as bench:
+        fill(bench)
+    with opened(tmp_path) as bench:
+        full = [file for file in bench.journal.files if file.seal is not None]
+        assert len(full) > 1
+        for file in full:
+            index = file.read_index()
+            assert index is not None
+            assert index.number == file.number
+        sibling(full[0].path, INDEX).write_bytes(sibling(full[1].path, INDEX).read_bytes())
+        assert full[0].read_index() is None

@@ -41,7 +41,7 @@ EXPOSURE = (
 def test_each_expression_is_aggregated_once() -> None:
     """SUM(/qty) stands there three times, and is kept once; AVG shares what SUM keeps."""
     shape = projection(EXPOSURE + "; AVG(/qty) AS /mean")
-    assert len(shape.arguments) == 4  # /id, /qty * /px, /qty, /px
+    assert len(shape.arguments(row(shape))) == 4  # /id, /qty * /px, /qty, /px
     assert len(shape.kept) == 4
 
 
@@ -108,7 +108,7 @@ def test_functions_of_the_message_tell_of_the_last_one() -> None:
 def test_where_the_grouping_stands_in_the_result() -> None:
     """Only a plain copy shows it."""
     shape = projection("/a AS /x/a; UPPER(/b) AS /b", "/a; /b")
-    assert shape.destinations(lambda one, other: one == other) == [("x", "a"), None]
+    assert shape.shown_grouping(lambda one, other: one == other) == [("x", "a"), None]
 
 
 @settings(max_examples=150, deadline=None)
