@@ -269,10 +269,10 @@ class Session:
 
     def place(self, subscription: Subscription) -> None:
         """Begin a subscription, in place of one with the same id if there is any."""
+        if subscription.replay is None:  # before the other one ends: a page may go on from there
+            self.engine.topics.subscribe(subscription)
         self.remove_subscription(subscription.sub_id)
         self.subscriptions[subscription.sub_id] = subscription
-        if subscription.replay is None:
-            self.engine.topics.subscribe(subscription)
 
     def end_subscription(self, sub_id: str) -> None:
         """End a subscription, if there is one with this id."""
@@ -291,9 +291,15 @@ class Session:
             )
 
     def cancel_query(self, query_id: str) -> None:
-        """End the queries with this id, if any are under way."""
+        """End the queries with this id, if any are under way.
+
+        A paginated subscription ends with its query: there is no page that it could follow.
+        """
         for query in [query for query in self.queries if query.query_id == query_id]:
             query.cancel()
+            subscription = self.subscriptions.get(query.sub_id or "")
+            if subscription is not None and subscription.page is not None:
+                self.end_subscription(subscription.sub_id)
 
     def remove_subscription(self, sub_id: str) -> Subscription | None:
         """End a subscription, if there is one with this id, without telling anybody."""

@@ -55,7 +55,14 @@ class TopicWithRecords(RecordAudience):
     """Whether messages are in the transaction log."""
 
     def __init__(self, keeper: Keeper, name: str, functions: Functions, stores: Stores) -> None:
-        super().__init__(keeper.table.message_type, name, functions, stores.differ(keeper))
+        table = keeper.table
+        super().__init__(
+            table.message_type,
+            name,
+            functions,
+            stores.differ(keeper),
+            lambda key: table.get(table.identity(key, name)),
+        )
         self._followers = stores.followers(keeper)
         self._cascade = stores.cascade
 
