@@ -105,12 +105,15 @@ class Link:
         hang_up: closes the connection once everything sent has left.
         persisted_acks: the acks that wait for the transaction log.
         is_behind: whether the peer has not read everything yet.
+        hold: takes note of bytes that are kept in memory for the peer from now on, or of as many
+            less than nothing that are kept no more. A peer for which too much is kept is cut off.
     """
 
     address: str
     send: Callable[[bytes], None]
     hang_up: Callable[[], None]
     is_behind: Callable[[], bool] = lambda: False
+    hold: Callable[[int], None] = lambda _: None
 
 
 class Session:
@@ -135,6 +138,7 @@ class Session:
         queries: the connection's queries that have not sent all their results yet.
         outbox: what is on its way to the peer.
         is_behind: whether the peer has not read everything yet.
+        hold: takes note of memory that is used for it. See `Link`.
     """
 
     def __init__(
@@ -154,6 +158,7 @@ class Session:
         self.client_hash = 0
         self.address = link.address
         self.is_behind = link.is_behind
+        self.hold = link.hold
         self.state = State.CONNECTED
         self.client_version = ""
         self.options = LogonOptions()
@@ -293,12 +298,13 @@ class Session:
     def cancel_query(self, query_id: str) -> None:
         """End the queries with this id, if any are under way.
 
-        A paginated subscription ends with its query: there is no page that it could follow.
+        A paginated or aggregated subscription ends with its query: there is nothing yet that it
+        could follow.
         """
         for query in [query for query in self.queries if query.query_id == query_id]:
             query.cancel()
             subscription = self.subscriptions.get(query.sub_id or "")
-            if subscription is not None and subscription.page is not None:
+            if subscription is not None and (subscription.page or subscription.aggregation):
                 self.end_subscription(subscription.sub_id)
 
     def remove_subscription(self, sub_id: str) -> Subscription | None:

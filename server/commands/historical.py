@@ -76,7 +76,7 @@ def handle(session: Session, header: Header, options: Mapping[str, str]) -> None
     if read_page(terms) is not None:
         raise option_refusal("skip_n", "what begins in the past is not paginated")
     sub_id = read_sub_id(session, header, options)
-    check_replacement(selector, None, session.subscriptions.get(sub_id))
+    check_replacement(selector, None, None, session.subscriptions.get(sub_id))
     subscription = make_subscription(session, header, options, selector, sub_id, terms.keys)
     put_in_place(session, header, subscription)
 

@@ -28,8 +28,11 @@ if TYPE_CHECKING:
     from server.message_types.base import MessageType, Path
     from server.session import Session
 
+_STRINGS: Final = r"""'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*\""""
+_NESTED: Final = rf"""\[(?:[^\[\]'"]|{_STRINGS}|\[(?:[^\[\]'"]|{_STRINGS})*\])*\]"""
+"""Expressions in brackets, with strings and with identifiers like `[topic].[/field]`."""
 _OPTION: Final = re.compile(
-    r"\s*(?P<name>[^,=\[\]]+?)\s*(?:=\s*(?P<value>\[[^\]]*\]|[^,]*))?\s*(?:,|$)"
+    rf"\s*(?P<name>[^,=\[\]]+?)\s*(?:=\s*(?P<value>{_NESTED}|\[[^\]]*\]|[^,]*))?\s*(?:,|$)"
 )
 _NANOSECONDS: Final = 1e9
 
@@ -95,9 +98,9 @@ WITHOUT_EFFECT_ON_QUERIES: Final[Mapping[str, str]] = {
 REFUSED: Final[Mapping[str, str]] = {
     "bookmark_not_found": "only subscriptions that replay from a transaction log take it",
     "fully_durable": "only subscriptions that replay from a transaction log take it",
-    "grouping": "queries and subscriptions are not aggregated",
+    "grouping": "only queries, and subscriptions that begin with one, can be aggregated",
     "pause": "only subscriptions that replay from a transaction log can be paused",
-    "projection": "queries and subscriptions are not aggregated",
+    "projection": "only queries, and subscriptions that begin with one, can be aggregated",
     "rate": "only subscriptions that replay from a transaction log have a rate",
     "rate_max_gap": "only subscriptions that replay from a transaction log have a rate",
     "resume": "only subscriptions that replay from a transaction log can be paused",
@@ -110,6 +113,12 @@ REFUSED_WITHOUT_RECORDS: Final[Mapping[str, str]] = {
     "top_n": "only topics that keep records can be paged through",
 }
 """Options that a topic that keeps nothing cannot honour, and why."""
+
+REFUSED_BY_REPLAYS: Final[Mapping[str, str]] = {
+    "grouping": "a replay from a bookmark cannot be aggregated",
+    "projection": "a replay from a bookmark cannot be aggregated",
+}
+"""Options that a replay cannot honour, and why."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -207,7 +216,7 @@ def check_replay_options(header: Header, options: Mapping[str, str]) -> None:
     honoured = HONOURED_BY_REPLAYS
     if header.command in QUERYING:
         honoured |= HONOURED_BY_QUERIES
-    _check(header, options, honoured, WITHOUT_EFFECT_ON_REPLAYS, {})
+    _check(header, options, honoured, WITHOUT_EFFECT_ON_REPLAYS, REFUSED_BY_REPLAYS)
 
 
 def _check(
@@ -291,7 +300,7 @@ def _select_list(options: Mapping[str, str], message_type: MessageType) -> Selec
     if not message_type.capabilities.select:
         raise option_refusal("select", f"messages of type {message_type.name} have no select lists")
     try:
-        return SelectList(text, parse_selection(_unbracketed("select", text)), message_type)
+        return SelectList(text, parse_selection(unbracketed("select", text)), message_type)
     except SelectionError as error:
         raise option_refusal("select", str(error)) from None
 
@@ -311,7 +320,7 @@ def read_conflation(options: Mapping[str, str], *, keys_needed: bool) -> Conflat
         if "conflation_key" in options:
             raise option_refusal("conflation_key", "it goes with the option conflation only")
         return None
-    keys = _unbracketed("conflation_key", options.get("conflation_key", "[]"))
+    keys = unbracketed("conflation_key", options.get("conflation_key", "[]"))
     if not keys and keys_needed:
         raise option_refusal(
             "conflation", "a topic that keeps no records needs conflation_key=[...] with it"
@@ -333,7 +342,12 @@ def _path(text: str) -> Path:
         raise option_refusal("conflation_key", str(error)) from None
 
 
-def _unbracketed(name: str, text: str) -> str:
+def unbracketed(name: str, text: str) -> str:
+    """What an option has in brackets.
+
+    Raises:
+        CommandRefused: it has no brackets.
+    """
     if not (text.startswith("[") and text.endswith("]")):
         raise option_refusal(name, f"expected a list in brackets and not {text!r}")
     return text[1:-1].strip()

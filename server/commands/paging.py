@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from server.subscriptions.page import Page
     from server.subscriptions.subscription import Subscription
     from server.topics.names import TopicSelector
+    from server.views.terms import AggregationTerms
 
 
 def read_page(terms: QueryTerms) -> PageTerms | None:
@@ -46,19 +47,29 @@ def single_topic(session: Session, selector: TopicSelector) -> TopicSelector:
 
 
 def check_replacement(
-    selector: TopicSelector, page: PageTerms | None, before: Subscription | None
+    selector: TopicSelector,
+    page: PageTerms | None,
+    aggregation: AggregationTerms | None,
+    before: Subscription | None,
 ) -> None:
-    """Check that a subscription can take the place of a paginated one.
+    """Check that a subscription can take the place of another one.
 
     Args:
         selector: its topic.
         page: its page, None if it is not paginated.
+        aggregation: what it aggregates, None if it does not.
         before: the subscription that it replaces, None if there is none.
 
     Raises:
         CommandRefused: it cannot.
     """
-    if before is None or before.page is None:
+    if before is None:
+        return
+    if aggregation is not None or before.aggregation is not None:
+        raise option_refusal(
+            "replace", "an aggregated subscription neither replaces another one nor is replaced"
+        )
+    if before.page is None:
         return
     if page is None:
         raise CommandRefused(

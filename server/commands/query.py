@@ -95,8 +95,8 @@ class QueryCommand:
     def matching(
         self, selected: Selected, filter_: Expr | None, keys: tuple[str, ...] | None = None
     ) -> Query:
-        """A query of this moment for all records that match a filter, of some SOW keys."""
-        spec = QuerySpec(filter=filter_, keys=keys, topics=selected.names)
+        """A query for all records that match a filter, of some SOW keys, in no order."""
+        spec = QuerySpec(filter=filter_, keys=keys, topics=selected.names, as_of=self._terms.as_of)
         return selected.keeper.query(spec, self._now)
 
     def _query(self, selected: Selected, topics: int) -> Query:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from server.commands import aggregated
 from server.commands.acks import acknowledge
 from server.commands.options import check_query_options, read_options, read_presentation
 from server.commands.query import QueryCommand
@@ -27,6 +28,9 @@ def handle(session: Session, header: Header, _body: bytes) -> None:
         CommandRefused: the topic keeps no records, or a part of the command cannot be used.
     """
     options = read_options(header)
+    if aggregated.is_asked_for(options):
+        aggregated.query(session, header, options)
+        return
     selector = read_topic(session, header, options)
     require_topic(session, Permission.READ_TOPIC, selector)
     topics = records_of(session, Permission.READ_TOPIC, selector)

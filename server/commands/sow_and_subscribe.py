@@ -9,7 +9,8 @@ A replacement queries again, and sends the records that the client does not have
 subscription before; of those that it has, it is told which ones match no more.
 
 With top_n and skip_n the subscription is paginated: it is for the records between two positions
-(server/subscriptions/page.py).
+(server/subscriptions/page.py). With projection and grouping it is aggregated
+(server/commands/aggregated.py).
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
-from server.commands import historical, subscribe
+from server.commands import aggregated, historical, subscribe
 from server.commands.acks import acknowledge
 from server.commands.options import read_options
 from server.commands.paging import page_of, read_page
@@ -50,6 +51,9 @@ def handle(session: Session, header: Header, _body: bytes) -> None:
         CommandRefused: see subscribe, and sow.
     """
     options = read_options(header)
+    if aggregated.is_asked_for(options):
+        aggregated.query_and_subscribe(session, header, options)
+        return
     if historical.is_asked_for(session, header, options):
         historical.handle(session, header, options)
         return
@@ -67,7 +71,7 @@ def handle(session: Session, header: Header, _body: bytes) -> None:
     if before is not None:
         _take_over(before, subscription)
     topics = records_of(session, Permission.READ_TOPIC, subscription.selector)
-    remember = _remember(subscription)
+    remember = subscribe.remember(subscription)
     queries: list[Findings]
     has = _matches(subscription)
     current = page_of(subscription)
@@ -121,18 +125,6 @@ def _matches(subscription: Subscription) -> Callable[[Record], bool]:
         return tests[keeper](record)
 
     return matches
-
-
-def _remember(subscription: Subscription) -> Callable[[Record], None] | None:
-    """Keeps what the client has, where that is needed when a record goes out of focus."""
-    conflater = subscription.conflater
-    if conflater is None or not subscription.tracks_focus:
-        return None
-
-    def remember(record: Record) -> None:
-        conflater.received[record.topic, record.key] = subscription.presentation.cut(record.body)
-
-    return remember
 
 
 def _leavers(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
@@ -24,10 +24,13 @@ from server.subscriptions.subscription import Subscription
 from server.wire.header import Header
 
 if TYPE_CHECKING:
+    from server.message_types.base import Path
     from server.session import Session
+    from server.sow.records import Record
     from server.subscriptions.page import PageTerms
     from server.subscriptions.sink import Sink
     from server.topics.names import TopicSelector
+    from server.views.terms import AggregationTerms
 
 _DELTA: Final = frozenset({"delta_subscribe", "sow_and_delta_subscribe"})
 _NOTHING_FOUND: Final = {"matches": 0, "topic_matches": 0, "records_returned": 0}
@@ -72,6 +75,7 @@ def place(
     *,
     keys: tuple[str, ...] | None = None,
     page: PageTerms | None = None,
+    aggregation: AggregationTerms | None = None,
     began_with_query: bool = False,
 ) -> Subscription:
     """Place or replace the subscription that a command asks for.
@@ -82,13 +86,20 @@ def place(
         options: its options, split.
         keys: the SOW keys of the records that it is for, None for all.
         page: which of them it is for, None for all.
+        aggregation: what is made of them, None if they are sent as they are.
         began_with_query: the client gets all records that match now.
 
     Raises:
         CommandRefused: the topic, an option or the id cannot be used, or the user may not read.
     """
     subscription = prepare(
-        session, header, options, keys=keys, page=page, began_with_query=began_with_query
+        session,
+        header,
+        options,
+        keys=keys,
+        page=page,
+        aggregation=aggregation,
+        began_with_query=began_with_query,
     )
     put_in_place(session, header, subscription)
     return subscription
@@ -131,6 +142,7 @@ def prepare(
     *,
     keys: tuple[str, ...] | None = None,
     page: PageTerms | None = None,
+    aggregation: AggregationTerms | None = None,
     began_with_query: bool = False,
     sink: Sink | None = None,
 ) -> Subscription:
@@ -142,6 +154,7 @@ def prepare(
         options: its options, split.
         keys: the SOW keys of the records that it is for, None for all.
         page: which of them it is for, None for all.
+        aggregation: what is made of them, None if they are sent as they are.
         began_with_query: the client gets all records that match now.
         sink: takes the messages instead of the session's connection.
 
@@ -153,7 +166,7 @@ def prepare(
     if page is not None:
         selector = single_topic(session, selector)
     sub_id = read_sub_id(session, header, options)
-    check_replacement(selector, page, session.subscriptions.get(sub_id))
+    check_replacement(selector, page, aggregation, session.subscriptions.get(sub_id))
     asks_for_replay = header.bookmark is not None and header.command == "subscribe"
     if asks_for_replay and is_replayed(session, selector):
         return make_subscription(session, header, options, selector, sub_id)
@@ -161,14 +174,15 @@ def prepare(
     wanted = read_subscribe_options(header, options, session, with_records=with_records)
     if page is not None or sub_id not in session.subscriptions:
         require_topic(session, Permission.READ_TOPIC, selector)
-    follows_records = wanted.tracks_focus or page is not None
+    by_record = wanted.tracks_focus or page is not None
+    stable = by_record or aggregation is not None
     return Subscription(
         session,
         sub_id,
         selector,
-        restricted_to(read_filter(session, header, stable=follows_records), keys),
+        restricted_to(read_filter(session, header, stable=stable), keys),
         wanted.presentation,
-        _conflater(session, selector, wanted, by_record=follows_records),
+        _conflater(session, selector, wanted, aggregation, by_record=by_record),
         delta=header.command in _DELTA,
         no_empties=wanted.no_empties,
         tracks_focus=wanted.tracks_focus,
@@ -176,6 +190,7 @@ def prepare(
         sink=sink,
         options=header.options,
         page=page,
+        aggregation=aggregation,
     )
 
 
@@ -199,8 +214,25 @@ def has_records(session: Session, selector: TopicSelector) -> bool:
     return bool(session.engine.stores.select(session.message_type, selector))
 
 
+def remember(subscription: Subscription) -> Callable[[Record], None] | None:
+    """Keeps what a client is sent of a query, where that is needed when it goes out of focus."""
+    conflater = subscription.conflater
+    if conflater is None or not subscription.tracks_focus:
+        return None
+
+    def remember(record: Record) -> None:
+        conflater.received[record.topic, record.key] = subscription.presentation.cut(record.body)
+
+    return remember
+
+
 def _conflater(
-    session: Session, selector: TopicSelector, options: SubscribeOptions, *, by_record: bool
+    session: Session,
+    selector: TopicSelector,
+    options: SubscribeOptions,
+    aggregation: AggregationTerms | None,
+    *,
+    by_record: bool,
 ) -> Conflater | None:
     """What lets the messages of a subscription wait, if it asked for that.
 
@@ -208,6 +240,7 @@ def _conflater(
         session: whose it is.
         selector: the topics that it is for.
         options: what was asked for.
+        aggregation: what is aggregated; None if the topics' own records are sent.
         by_record: only messages about one record may be merged. The SOW key tells records apart;
             fields that are the topic's keys do the same.
 
@@ -219,12 +252,16 @@ def _conflater(
         return None
     engine = session.engine
     if by_record and terms.keys:
-        for selected in engine.stores.select(session.message_type, selector):
-            if set(selected.keeper.key_fields) != set(terms.keys):
+        keys: Iterable[tuple[str, Iterable[Path]]] = (
+            (f"the key of topic {selected.keeper.name}", selected.keeper.key_fields)
+            for selected in engine.stores.select(session.message_type, selector)
+        )
+        if aggregation is not None:
+            keys = [("the grouping", aggregation.key_fields)]
+        for name, fields in keys:
+            if set(fields) != set(terms.keys):
                 raise option_refusal(
-                    "conflation_key",
-                    "with oof, and with pages, it has to be the key of topic "
-                    f"{selected.keeper.name}",
+                    "conflation_key", f"with oof, and with pages, it has to be {name}"
                 )
         terms = replace(terms, keys=())
     return Conflater(

@@ -18,15 +18,18 @@ as many as combinations.
 Subscriptions of one connection share messages as they do on any topic; if one of them wants a
 record whole, none gets a delta of it (AMPS User Guide, Multiple Subscriptions and Delta Subscribe).
 
-Paginated subscriptions are told about other records as well (server/subscriptions/pages.py).
+Paginated subscriptions are told about other records as well (server/subscriptions/pages.py), and
+aggregated ones about groups of records (server/subscriptions/aggregate.py).
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from enum import Enum
+from functools import partial
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from server.subscriptions.aggregate import Aggregate
 from server.subscriptions.audience import Audience
 from server.subscriptions.difference import Differ
 from server.subscriptions.matching import Filter, match_record
@@ -90,6 +93,7 @@ class RecordAudience(Audience):
     """
 
     __slots__ = (
+        "_aggregates",
         "_before_counts",
         "_differ",
         "_filtered",
@@ -106,6 +110,7 @@ class RecordAudience(Audience):
         super().__init__(message_type, name, functions)
         self._differ = differ
         self._pages = Pages(message_type, functions, find, differ)
+        self._aggregates: dict[Subscription, Aggregate] = {}
         self._is_stale = False
         self._tracks_focus = False
         self._before_counts = False  # whether it matters what a record's old state matched
@@ -116,16 +121,20 @@ class RecordAudience(Audience):
     @property
     def has_subscriptions(self) -> bool:
         """See `Audience.has_subscriptions`."""
-        return super().has_subscriptions or bool(self._pages)
+        return super().has_subscriptions or bool(self._pages or self._aggregates)
 
     @property
     def has_literal_subscription(self) -> bool:
-        """See `Audience.has_literal_subscription`; a page is always of this very topic."""
-        return super().has_literal_subscription or bool(self._pages)
+        """See `Audience.has_literal_subscription`; pages and groups are of this very topic."""
+        return super().has_literal_subscription or bool(self._pages or self._aggregates)
 
     def attach(self, subscription: Subscription) -> None:
         """See `Audience.attach`."""
-        if subscription.page is None:
+        if subscription.aggregation is not None:
+            self._aggregates[subscription] = Aggregate(
+                subscription, subscription.aggregation, partial(self._alone, subscription)
+            )
+        elif subscription.page is None:
             super().attach(subscription)
         else:
             self._pages.attach(subscription, subscription.page, self._alone)
@@ -134,12 +143,18 @@ class RecordAudience(Audience):
         """See `Audience.detach`."""
         if subscription in self._pages:
             self._pages.detach(subscription)
+        elif subscription in self._aggregates:
+            self._aggregates.pop(subscription).end()
         else:
             super().detach(subscription)
 
     def page(self, subscription: Subscription) -> Page:
         """The page of a paginated subscription."""
         return self._pages.page(subscription)
+
+    def aggregate(self, subscription: Subscription) -> Aggregate:
+        """What an aggregated subscription follows."""
+        return self._aggregates[subscription]
 
     def _changed(self) -> None:
         self._is_stale = True
@@ -152,6 +167,8 @@ class RecordAudience(Audience):
             envelope: where it comes from.
             reason: why those hear of it whose subscription matches no more.
         """
+        for aggregate in self._aggregates.values():
+            aggregate.take(change, envelope, reason)
         deliveries = self._due(change, envelope) if self._subscriptions else ()
         record, previous = change.record, change.previous
         state = record or previous

@@ -9,7 +9,9 @@
     disconnected
 
 Clients of a transport, or of all transports that set no limits of their own, share a pool. What
-waits is a stream of bytes that have already been framed, so that it may be cut anywhere.
+waits is a stream of bytes that have already been framed, so that it may be cut anywhere. What else
+is held for a client in memory, like groups that it has aggregated, counts as well, but cannot go to
+a file: a client that holds too much is disconnected.
 
 Source: AMPS User Guide, Slow Client Management and Capacity Limits.
 """
@@ -60,7 +62,7 @@ class Pool:
         limits: the limits.
 
     Attributes:
-        memory_used: bytes that wait in memory.
+        memory_used: bytes that wait in memory, or are held there.
         disk_used: bytes that wait on disk.
     """
 
@@ -73,10 +75,12 @@ class Pool:
     def enforce(self, client: Backlog) -> None:
         """Offline or disconnect clients after more has been kept for one of them."""
         limits = self.limits
-        if client.memory_used > limits.memory * limits.share:
-            client.go_offline()
+        if client.occupied > limits.memory * limits.share:
+            client.free_memory()
+        if client.occupied > limits.memory * limits.share:
+            client.free_memory()
         while self.memory_used > limits.memory:
-            max(self.waiting, key=lambda one: one.memory_used).go_offline()
+            max(self.waiting, key=lambda one: one.occupied).free_memory()
         if client.disk_used > limits.disk * limits.share:
             client.give_up()
         while self.disk_used > limits.disk:
@@ -97,6 +101,7 @@ class Backlog:
 
     Attributes:
         memory_used: bytes that wait in memory.
+        memory_held: bytes that are held in memory for the client besides.
         disk_used: bytes that wait on disk.
     """
 
@@ -111,6 +116,7 @@ class Backlog:
         tell: Callable[[str], None],
     ) -> None:
         self.memory_used = 0
+        self.memory_held = 0
         self.disk_used = 0
         self._pool = pool
         self._clock = clock
@@ -126,6 +132,12 @@ class Backlog:
         self._read_at = 0
         self._ages = _Ages(pool.limits.age)
         self._cancel_age_check: Callable[[], None] | None = None
+        self._cancel_enforcement: Callable[[], None] | None = None
+
+    @property
+    def occupied(self) -> int:
+        """Bytes of memory that the client takes."""
+        return self.memory_used + self.memory_held
 
     @property
     def is_behind(self) -> bool:
@@ -159,6 +171,31 @@ class Backlog:
         self._is_stalled = False
         self._pump()
 
+    def hold(self, size: int) -> None:
+        """Take note of bytes that are held in memory for the client from now on.
+
+        Limits are enforced a moment later, when nobody is at work for the client any more.
+
+        Args:
+            size: how many; below zero if they are held no more.
+        """
+        if self._is_closed:
+            return
+        self._account(held=size)
+        limits = self._pool.limits
+        is_too_much = (
+            self.occupied > limits.memory * limits.share or self._pool.memory_used > limits.memory
+        )
+        if is_too_much and self._cancel_enforcement is None:
+            self._cancel_enforcement = self._clock.call_later(0, self._enforce)
+
+    def free_memory(self) -> None:
+        """Let what waits go to disk, or if nothing does, disconnect the client."""
+        if self.memory_used:
+            self.go_offline()
+        else:
+            self.give_up()
+
     def go_offline(self) -> None:
         """Move what waits to disk, and let what follows wait there."""
         if self._file is None:
@@ -188,13 +225,20 @@ class Backlog:
         """Drop what waits; the connection has ended."""
         self._is_closed = True
         self._queue.clear()
-        self._account(memory=-self.memory_used, disk=-self.disk_used)
+        self._account(-self.memory_used, -self.disk_used, -self.memory_held)
         if self._file is not None:
             self._file.close()
             self._file = None
         if self._cancel_age_check is not None:
             self._cancel_age_check()
             self._cancel_age_check = None
+        if self._cancel_enforcement is not None:
+            self._cancel_enforcement()
+            self._cancel_enforcement = None
+
+    def _enforce(self) -> None:
+        self._cancel_enforcement = None
+        self._pool.enforce(self)
 
     def _keep(self, data: bytes) -> None:
         self._ages.add(len(data), self._clock.now())
@@ -254,12 +298,13 @@ class Backlog:
             self._tell("offline_stop")
         return piece or None
 
-    def _account(self, memory: int = 0, disk: int = 0) -> None:
+    def _account(self, memory: int = 0, disk: int = 0, held: int = 0) -> None:
         self.memory_used += memory
+        self.memory_held += held
         self.disk_used += disk
-        self._pool.memory_used += memory
+        self._pool.memory_used += memory + held
         self._pool.disk_used += disk
-        if self.is_waiting:
+        if self.is_waiting or self.memory_held:
             self._pool.waiting.add(self)
         else:
             self._pool.waiting.discard(self)

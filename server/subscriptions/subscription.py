@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from server.subscriptions.page import PageTerms
     from server.subscriptions.sink import Sink
     from server.topics.names import TopicSelector
+    from server.views.terms import AggregationTerms
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -38,6 +39,7 @@ class Subscription:
         options: the options of the command, as sent.
         held_in: where its messages wait, None if they go to the connection at once.
         page: which records of the topic it is for, if it is paginated; None for all.
+        aggregation: what is made of the topic's records; None if they are sent as they are.
     """
 
     session: Session
@@ -53,6 +55,7 @@ class Subscription:
     sink: Sink | None = None
     options: str | None = None
     page: PageTerms | None = None
+    aggregation: AggregationTerms | None = None
     replay: Replay | None = None
     held_in: Outbox | None = None
 

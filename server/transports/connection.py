@@ -128,7 +128,8 @@ class Connection(asyncio.Protocol):
     def _begin_session(
         self, entrance: Entrance, sink: Callable[[bytes], None], reader: FrameSource | None = None
     ) -> None:
-        link = Link(self._address(), sink, self._hang_up, lambda: self._backlog.is_behind)
+        backlog = self._backlog
+        link = Link(self._address(), sink, self._hang_up, lambda: backlog.is_behind, backlog.hold)
         self._session = self._engine.connect(entrance, link, reader)
 
     def _address(self) -> str:

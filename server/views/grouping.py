@@ -26,10 +26,11 @@ class Group:
         last: the row that came last; it stays when that row goes.
         context: what functions may ask about the message that came last.
         accumulators: one for each that the projection keeps.
+        sequence: the place of that row among all that have come.
         sow_key: the SOW key of its record.
     """
 
-    __slots__ = ("accumulators", "context", "key", "last", "rows", "sow_key")
+    __slots__ = ("accumulators", "context", "key", "last", "rows", "sequence", "sow_key")
 
     def __init__(
         self, key: GroupKey, sow_key: str, accumulators: list[Accumulator], last: Row
@@ -37,9 +38,17 @@ class Group:
         self.key = key
         self.rows = 0
         self.last = last
+        self.sequence = 0
         self.context: MessageContext = NO_CONTEXT
         self.accumulators = accumulators
         self.sow_key = sow_key
+
+    def show(self, row: Row, context: MessageContext, sequence: int) -> None:
+        """Take a row for the one that came last, unless one with a later place has come."""
+        if sequence >= self.sequence:
+            self.last = row
+            self.sequence = sequence
+            self.context = context
 
 
 class Grouping:
@@ -60,7 +69,11 @@ class Grouping:
         return len(self._groups)
 
     def enter(
-        self, row: Row, context: MessageContext = NO_CONTEXT, origin: MessageContext | None = None
+        self,
+        row: Row,
+        context: MessageContext = NO_CONTEXT,
+        origin: MessageContext | None = None,
+        sequence: int = 0,
     ) -> Group:
         """Add a row.
 
@@ -69,14 +82,14 @@ class Grouping:
             context: what aggregated expressions may ask about the message; when the row leaves,
                 it has to be the same.
             origin: what other expressions may ask about it, if that is more.
+            sequence: its place among all rows, where they do not come in that order.
 
         Returns:
             The group that it has come to.
         """
         group = self._group(row)
         group.rows += 1
-        group.last = row
-        group.context = context if origin is None else origin
+        group.show(row, context if origin is None else origin, sequence)
         values = self._projection.arguments(row, context)
         for kept, accumulator in zip(self._projection.kept, group.accumulators, strict=True):
             accumulator.add(values[kept.argument])
@@ -102,6 +115,7 @@ class Grouping:
         before_context: MessageContext = NO_CONTEXT,
         after_context: MessageContext = NO_CONTEXT,
         origin: MessageContext | None = None,
+        sequence: int = 0,
     ) -> tuple[Group, ...]:
         """Put one row in the place of another one, see `enter` and `leave`.
 
@@ -112,10 +126,9 @@ class Grouping:
         key = projection.group_of(after)
         if key != projection.group_of(before):
             left = self.leave(before, before_context)
-            return left, self.enter(after, after_context, origin)
+            return left, self.enter(after, after_context, origin, sequence)
         group = self._groups[key]
-        group.last = after
-        group.context = after_context if origin is None else origin
+        group.show(after, after_context if origin is None else origin, sequence)
         old = projection.arguments(before, before_context)
         new = projection.arguments(after, after_context)
         accumulators = group.accumulators

@@ -16,20 +16,18 @@ Source: AMPS User Guide, Understanding Views; Defining Views and Aggregations.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from server.expressions import Kind, parse_identifier
-from server.expressions.context import NO_CONTEXT, MessageContext
 from server.sow.memory_store import MemoryStore
 from server.sow.query import Query, QuerySpec
-from server.sow.record_context import context_of
 from server.sow.records import Change, Record, to_nanoseconds
 from server.sow.table import RecordTable, TableOptions
 from server.subscriptions.envelope import Envelope
 from server.subscriptions.record_delivery import DELETED, MATCH
+from server.views.aggregation import Aggregation
 from server.views.definition import Definition
-from server.views.grouping import Group, Grouping
 from server.views.sources import in_order
 
 if TYPE_CHECKING:
@@ -39,6 +37,7 @@ if TYPE_CHECKING:
     from server.message_types.base import MessageType, Path
     from server.topics.keeper import Follower, Keeper
     from server.topics.stores import Announce, Stores
+    from server.views.grouping import Group
 
 
 class _Pending(NamedTuple):
@@ -116,17 +115,19 @@ class View:
         self.inputs: Final[Sequence[tuple[Keeper, Follower]]] = [
             (source, _Input(place, self._take)) for place, source in enumerate(sources)
         ]
-        self._type: Final = message_type
         self._stores: Final = stores
         self._clock: Final = clock
         self._announce: Final = announce
         self._flush: Final = flush
         self._inline: Final = spec.inline_conflation
         self._rank: Final = stores.cascade.enrol()
-        self._projection: Final = definition.projection
-        message_type.build([(path, None) for path in self._projection.destinations])
-        self._rows: Final = definition.rows([source.table.message_type for source in sources])
-        self._grouping: Final = Grouping(self._projection, spec.key_domain)
+        self._aggregation: Final = Aggregation(
+            definition.projection,
+            definition.rows([source.table.message_type for source in sources]),
+            message_type,
+            spec.key_domain,
+            is_joined=len(sources) > 1,
+        )
         shown = definition.shown_grouping
         self.key_fields: Final[Sequence[Path]] = [path for path in shown if path is not None]
         self.table: Final = RecordTable(
@@ -161,7 +162,7 @@ class View:
         for place, (source, _) in reversed(list(enumerate(self.inputs))):
             for record in in_order(source.table.store):
                 change = Change(record.key, record.topic, None, record)
-                for group in self._groups_changed(place, change, None):
+                for group in self._aggregation.change(place, change, None):
                     touched.pop(group, None)
                     touched[group] = record.timestamp
         for group, moment in touched.items():
@@ -192,7 +193,7 @@ class View:
         pending, self._pending = self._pending, {}
         touched: dict[Group, _Pending] = {}
         for one in pending.values():
-            for group in self._groups_changed(one.place, one.change, one.envelope):
+            for group in self._aggregation.change(one.place, one.change, one.envelope):
                 touched[group] = one
         for group, cause in touched.items():
             received = cause.envelope.received
@@ -206,40 +207,10 @@ class View:
                     MATCH if change.record is not None else gone,
                 )
 
-    def _groups_changed(
-        self, place: int, change: Change, envelope: Envelope | None
-    ) -> Iterator[Group]:
-        """Make a change below, and give the groups that it touches, perhaps more than once."""
-        state = change.record or change.previous
-        if state is None:  # it has come and gone while work was put off
-            return
-        before_context = after_context = NO_CONTEXT
-        origin: MessageContext | None = None
-        if self._projection.arguments_ask and len(self.inputs) == 1:
-            before_context = _context(change.previous)
-            after_context = _context(change.record)
-        if self._projection.fields_ask:
-            origin = context_of(state)
-            if envelope is not None:
-                envelope.describe_publisher(origin)
-        grouping = self._grouping
-        for before, after in self._rows.changes(place, change):
-            if before is None:
-                if after is not None:
-                    yield grouping.enter(after, after_context, origin)
-            elif after is None:
-                yield grouping.leave(before, before_context)
-            else:
-                yield from grouping.replace(before, after, before_context, after_context, origin)
-
     def _write(self, group: Group, moment: int) -> Change | None:
         """Make a group's record what its rows come to; None if it neither was nor is there."""
         sequence = self._stores.next_sequence()
-        if not self._grouping.settle(group):
+        if not self._aggregation.settle(group):
             return self.table.remove(group.sow_key, sequence, moment)
-        body = self._type.build(self._grouping.fields(group))
+        body = self._aggregation.body(group)
         return self.table.put(Record(group.sow_key, body, self.name, moment, 0, sequence))
-
-
-def _context(record: Record | None) -> MessageContext:
-    return NO_CONTEXT if record is None else context_of(record)

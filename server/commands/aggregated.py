@@ -1,0 +1,206 @@
+"""Aggregated queries and subscriptions: what is asked for, and what cannot be aggregated.
+
+With the options projection and grouping, a query gives what a view with this definition would hold,
+and a subscription that begins with a query goes on with the changes of that. The filter and the
+SOW keys of the command say which records of the topic count.
+
+Source: AMPS User Guide, Aggregated SOW Queries; Aggregated Subscriptions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Final
+
+from server.commands import subscribe
+from server.commands.acks import acknowledge
+from server.commands.options import (
+    check_query_options,
+    option_refusal,
+    read_presentation,
+    unbracketed,
+)
+from server.commands.query import QueryCommand
+from server.commands.query_terms import read_moment, read_query_terms
+from server.commands.refusal import CommandRefused
+from server.commands.selection import read_topic, records_of, require_topic, restricted_to
+from server.expressions import ExpressionError, Kind, parse_fields, parse_identifiers, references
+from server.message_types.base import BodyError
+from server.queries.aggregate import AggregateQuery, Ranked
+from server.security.entitlement import Permission
+from server.topics.names import select_topics
+from server.topics.stored import TopicWithRecords
+from server.views.projection import Projection
+from server.views.terms import AggregationTerms
+
+if TYPE_CHECKING:
+    from server.commands.query_terms import QueryTerms
+    from server.expressions.tree import Field, Identifier, Reference
+    from server.queries.run import Findings
+    from server.session import Session
+    from server.subscriptions.aggregate import Aggregate
+    from server.subscriptions.subscription import Subscription
+    from server.topics.stores import Selected
+    from server.views.group_records import GroupRecords
+    from server.wire.header import Header
+
+_OPTIONS: Final = ("projection", "grouping")
+_LONGEST_PROJECTION: Final = 64 * 1024
+"""Bytes (AMPS Command Reference, sow command: Options Field)."""
+
+
+def is_asked_for(options: Mapping[str, str]) -> bool:
+    """Whether a command asks for something aggregated."""
+    return any(name in options for name in _OPTIONS)
+
+
+def query(session: Session, header: Header, options: Mapping[str, str]) -> None:
+    """Query groups of a topic's records.
+
+    Raises:
+        CommandRefused: the topic cannot be aggregated, or a part of the command cannot be used.
+    """
+    topic, aggregation, options = _read(session, header, options)
+    check_query_options(header, options)
+    terms = read_query_terms(session, header, options)
+    if topic.keeper.table.history is not None:
+        terms = replace(terms, as_of=read_moment(header))
+    presentation = read_presentation(options, session)
+    groups = aggregation.groups(None, session.hold)
+    command = QueryCommand(session, header, terms, presentation)
+    acknowledge(session, header, "processed", query_id=command.query_id)
+    command.begin([_query(command, topic, terms, aggregation, groups, None)])
+
+
+def query_and_subscribe(session: Session, header: Header, options: Mapping[str, str]) -> None:
+    """Query groups of a topic's records, and follow them.
+
+    Raises:
+        CommandRefused: the topic cannot be aggregated, or a part of the command cannot be used.
+    """
+    if header.bookmark is not None:
+        raise CommandRefused(
+            "invalid command", "what begins at a bookmark cannot be aggregated, only what is now"
+        )
+    if "select" in options:
+        raise option_refusal("select", "the projection says which fields messages have")
+    topic, aggregation, options = _read(session, header, options)
+    terms = read_query_terms(session, header, options)
+    if terms.skip_n is not None:
+        raise option_refusal("skip_n", "aggregated subscriptions are not paginated")
+    subscription = subscribe.place(
+        session,
+        header,
+        options,
+        keys=terms.keys,
+        aggregation=aggregation,
+        began_with_query=terms.top_n is None,
+    )
+    command = QueryCommand(session, header, terms, subscription.presentation, subscription.sub_id)
+    acknowledge(session, header, "processed", sub_id=subscription.sub_id, query_id=command.query_id)
+    follower = _follower(subscription)
+    found = _query(command, topic, terms, aggregation, follower.groups, follower)
+    command.begin([found], sent=subscribe.remember(subscription))
+
+
+def _read(
+    session: Session, header: Header, options: Mapping[str, str]
+) -> tuple[Selected, AggregationTerms, Mapping[str, str]]:
+    """What is to be aggregated, and how.
+
+    Returns:
+        The topic, what is asked of it, and the options that say something else.
+    """
+    topic = _topic(session, header, options)
+    for name, other in zip(_OPTIONS, reversed(_OPTIONS), strict=True):
+        if name not in options:
+            raise option_refusal(other, f"it goes with the option {name}")
+    message_type = session.engine.settings.message_types[session.message_type]
+    if not (message_type.capabilities.build and message_type.capabilities.fields):
+        raise option_refusal("projection", f"no message of type {message_type.name} can be made")
+    functions = session.engine.settings.functions
+    text = options["projection"]
+    if len(text.encode(errors="surrogateescape")) > _LONGEST_PROJECTION:
+        raise option_refusal("projection", f"it is longer than {_LONGEST_PROJECTION} bytes")
+    try:
+        fields = parse_fields(unbracketed("projection", text), Kind.PROJECTION, functions)
+    except ExpressionError as error:
+        raise option_refusal("projection", str(error)) from None
+    try:
+        grouping = parse_identifiers(unbracketed("grouping", options["grouping"]))
+    except ExpressionError as error:
+        raise option_refusal("grouping", str(error)) from None
+    name = header.topic or ""
+    _check_references(session, name, fields, grouping)
+    aggregation = AggregationTerms(
+        Projection(fields, grouping, functions), message_type, name, functions
+    )
+    try:
+        message_type.build([(path, None) for path in aggregation.projection.destinations])
+    except BodyError as error:
+        raise option_refusal("projection", str(error)) from None
+    rest = {name: value for name, value in options.items() if name not in _OPTIONS}
+    rest["non_regex_topic"] = ""
+    return topic, aggregation, rest
+
+
+def _topic(session: Session, header: Header, options: Mapping[str, str]) -> Selected:
+    """The topic that is to be aggregated; its name is taken as it is."""
+    selector = read_topic(session, header, options)
+    if selector.is_regex and session.engine.stores.find(session.message_type, selector.text):
+        selector = select_topics(selector.text, literal=True)
+    if selector.is_regex:
+        raise option_refusal(
+            "projection", f"one topic is aggregated, and {selector.text!r} is a regular expression"
+        )
+    require_topic(session, Permission.READ_TOPIC, selector)
+    topics = records_of(session, Permission.READ_TOPIC, selector)
+    if not topics:
+        raise CommandRefused(
+            "invalid topic", f"topic {selector.text!r} keeps no records that could be aggregated"
+        )
+    return topics[0]
+
+
+def _check_references(
+    session: Session, topic: str, fields: Sequence[Field], grouping: Sequence[Identifier]
+) -> None:
+    """Check that only the topic itself is read, however it is called."""
+
+    def check(option: str, reference: Reference) -> None:
+        if reference.topic not in (None, topic) or reference.message_type not in (
+            None,
+            session.message_type,
+        ):
+            raise option_refusal(
+                option,
+                f"it reads topic {reference.topic!r}; only a view aggregates more than one topic",
+            )
+
+    for field in fields:
+        for reference in references(field.source):
+            check("projection", reference)
+    for identifier in grouping:
+        check("grouping", identifier.reference)
+
+
+def _query(
+    command: QueryCommand,
+    topic: Selected,
+    terms: QueryTerms,
+    aggregation: AggregationTerms,
+    groups: GroupRecords,
+    follower: Aggregate | None,
+) -> Findings:
+    start = terms.skip_n or 0
+    stop = None if terms.top_n is None else start + terms.top_n
+    ranked = Ranked(aggregation.message_type, terms.order_by, start, stop)
+    scan = command.matching(topic, restricted_to(terms.filter, terms.keys))
+    return AggregateQuery(scan, groups, ranked, follower)
+
+
+def _follower(subscription: Subscription) -> Aggregate:
+    topic = subscription.session.find_topic(subscription.selector.text)
+    assert isinstance(topic, TopicWithRecords)  # noqa: S101 - see _topic
+    return topic.aggregate(subscription)

@@ -1,0 +1,159 @@
+"""What one aggregated subscription is told.
+
+Its client sees the groups as it would see the records of a view: a change of a record may change
+one group or two, and of each the client is told as of any record that changes (AMPS User Guide,
+Aggregated Subscriptions).
+
+Until the first records of the groups are on their way, changes wait, merged into one for each
+record. Then they are made in the order in which the last of each came, faster than others follow,
+before the subscription is live.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from itertools import islice
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from server.subscriptions.difference import Differ
+from server.subscriptions.envelope import Envelope
+from server.subscriptions.record_conflation import Form
+from server.subscriptions.record_delivery import DELETED, MATCH, RecordMessage
+
+if TYPE_CHECKING:
+    from server.sow.records import Change
+    from server.subscriptions.record_delivery import RecordDelivery
+    from server.subscriptions.subscription import Subscription
+    from server.views.group_records import GroupRecords
+    from server.views.terms import AggregationTerms
+
+_AT_ONCE: Final = 1000
+"""Changes that are made good in a slice."""
+_WAITING: Final = 500
+"""Bytes that a change takes while it waits, apart from the bodies."""
+
+
+class _Waiting(NamedTuple):
+    """A change that has not been made yet.
+
+    Attributes:
+        change: what happened to a record.
+        envelope: where that comes from.
+        reason: why the record is gone, if it is.
+    """
+
+    change: Change
+    envelope: Envelope
+    reason: str
+
+    @property
+    def size(self) -> int:
+        """How many bytes it takes."""
+        states = (self.change.previous, self.change.record)
+        return _WAITING + sum(len(state.body) for state in states if state is not None)
+
+
+class Aggregate:
+    """The groups that one subscription follows.
+
+    Args:
+        subscription: the subscription.
+        terms: what is aggregated.
+        deliver: makes what tells its subscriber about records.
+
+    Attributes:
+        groups: the groups; they are filled by the query that the subscription begins with.
+
+    Raises:
+        BodyError: the message type has no fields of such names.
+    """
+
+    __slots__ = (
+        "_arrived",
+        "_deliver",
+        "_deliveries",
+        "_differ",
+        "_is_live",
+        "_subscription",
+        "_waiting",
+        "groups",
+    )
+
+    def __init__(
+        self,
+        subscription: Subscription,
+        terms: AggregationTerms,
+        deliver: Callable[[Form], RecordDelivery],
+    ) -> None:
+        self.groups: Final[GroupRecords] = terms.groups(
+            subscription.filter, subscription.session.hold
+        )
+        self._subscription: Final = subscription
+        self._differ: Final = Differ(terms.message_type, terms.key_fields)
+        self._deliver: Final = deliver
+        self._deliveries: Final[dict[Form, RecordDelivery]] = {}
+        self._is_live = False
+        self._waiting: Final[dict[tuple[str, str], _Waiting]] = {}
+        self._arrived = 0
+
+    def take(self, change: Change, envelope: Envelope, reason: str) -> None:
+        """Follow a change of a record. See `RecordAudience.announce`."""
+        if self._is_live:
+            self._apply(change, envelope, reason)
+            return
+        key = change.topic, change.key
+        earlier = self._waiting.pop(key, None)
+        if earlier is not None:
+            change = change._replace(previous=earlier.change.previous)
+            self._subscription.session.hold(-earlier.size)
+        waiting = self._waiting[key] = _Waiting(change, envelope, reason)
+        self._subscription.session.hold(waiting.size)
+        self._arrived += 1
+
+    def catch_up(self) -> bool:
+        """Make some of the changes that have waited; whether there are more."""
+        most = max(_AT_ONCE, 2 * self._arrived)
+        self._arrived = 0
+        for key in list(islice(self._waiting, most)):
+            waiting = self._waiting.pop(key)
+            self._subscription.session.hold(-waiting.size)
+            self._apply(*waiting)
+        self._is_live = not self._waiting
+        return not self._is_live
+
+    def end(self) -> None:
+        """Let go of everything; the subscription has ended."""
+        self._subscription.session.hold(-sum(one.size for one in self._waiting.values()))
+        self._waiting.clear()
+        self.groups.drop()
+
+    def _apply(self, change: Change, envelope: Envelope, reason: str) -> None:
+        for changed in self.groups.take(change, envelope):
+            form = self._form(changed)
+            state = changed.record or changed.previous
+            if form is None or state is None:
+                continue
+            previous = None if changed.previous is None else changed.previous.body
+            gone = DELETED if reason == MATCH else reason
+            delivery = self._deliveries.get(form)
+            if delivery is None:
+                delivery = self._deliveries[form] = self._deliver(form)
+            delivery.deliver(
+                RecordMessage(
+                    changed.key,
+                    state.body,
+                    previous,
+                    Envelope(None, envelope.received),
+                    self._differ,
+                    gone if changed.record is None else MATCH,
+                    "",
+                )
+            )
+
+    def _form(self, changed: Change) -> Form | None:
+        """What the subscriber is sent about a group; None for nothing."""
+        if changed.record is None:
+            return Form.LEAVING if self._subscription.tracks_focus else None
+        if changed.previous is None or not self._subscription.delta or not self._differ.works:
+            return Form.WHOLE
+        return Form.DELTA

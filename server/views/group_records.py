@@ -1,0 +1,126 @@
+"""The records of a client's own aggregation: one for each group, in memory.
+
+They are gathered from records in any order, a slice at a time, and then follow changes. What they
+take is reckoned up, for it counts as memory of the client (AMPS User Guide, Aggregated
+Subscriptions). The reckoning is by rule of thumb: bodies are counted, the rest is estimated from
+what is projected and from how many rows a group has.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from itertools import islice
+from typing import TYPE_CHECKING, Final
+
+from server.sow.records import Change, Record, to_nanoseconds
+from server.views.aggregates import Distinct, Greatest, Least, Texts
+
+if TYPE_CHECKING:
+    from server.subscriptions.envelope import Envelope
+    from server.views.aggregation import Aggregation
+    from server.views.grouping import Group
+    from server.views.projection import Projection
+
+_GROUP: Final = 1200
+"""Bytes that a group takes with its record, apart from what follows."""
+_ACCUMULATOR: Final = 300
+_VALUE: Final = 150
+"""Bytes of a value that an accumulator keeps."""
+_KEEPING: Final[tuple[object, ...]] = (Distinct, Greatest, Least, Texts)
+"""Accumulators that keep values."""
+
+
+class GroupRecords:
+    """The groups of one client, and their records.
+
+    Args:
+        aggregation: makes groups of one topic's records; they may come in any order.
+        projection: what is projected.
+        topic: the topic's name, which is also that of the records.
+        hold: takes note of bytes that are kept for the client from now on, or no more.
+    """
+
+    __slots__ = (
+        "_aggregation",
+        "_hold",
+        "_moments",
+        "_of_group",
+        "_of_row",
+        "_records",
+        "_sizes",
+        "_topic",
+    )
+
+    def __init__(
+        self,
+        aggregation: Aggregation,
+        projection: Projection,
+        topic: str,
+        hold: Callable[[int], None],
+    ) -> None:
+        self._aggregation: Final = aggregation
+        self._topic: Final = topic
+        self._hold: Final = hold
+        self._of_group: Final = _GROUP + _ACCUMULATOR * len(projection.kept)
+        self._of_row: Final = _VALUE * sum(kept.make in _KEEPING for kept in projection.kept)
+        self._moments: Final[dict[Group, int]] = {}  # of those that have no record yet
+        self._records: Final[dict[str, Record]] = {}
+        self._sizes: Final[dict[str, int]] = {}
+
+    def __len__(self) -> int:
+        return len(self._moments) + len(self._records)
+
+    # ---- gathering
+
+    def gather(self, records: Sequence[Record]) -> None:
+        """Take in records, as they were when the gathering began."""
+        moments = self._moments
+        for record in records:
+            change = Change(record.key, record.topic, None, record)
+            for group in self._aggregation.change(0, change, None):
+                moments[group] = max(moments.get(group, 0), record.timestamp)
+                self._reckon(group.sow_key, self._of_group + self._of_row * group.rows)
+
+    def settle(self, most: int) -> Sequence[Record]:
+        """Make the records of some of the groups that have been gathered; none if all have one."""
+        groups = list(islice(self._moments, most))
+        return [self._make(group, self._moments.pop(group)) for group in groups]
+
+    # ---- following
+
+    def take(self, change: Change, envelope: Envelope) -> Iterator[Change]:
+        """Follow a change of a record of the topic, and give what it makes of the groups' records.
+
+        Args:
+            change: what happened to it.
+            envelope: where that comes from.
+        """
+        moment = to_nanoseconds(envelope.received)
+        for group in dict.fromkeys(self._aggregation.change(0, change, envelope)):
+            key = group.sow_key
+            previous = self._records.get(key)
+            if self._aggregation.settle(group):
+                yield Change(key, self._topic, previous, self._make(group, moment))
+            else:
+                self._reckon(key, 0)
+                yield Change(key, self._topic, self._records.pop(key, None), None)
+
+    def drop(self) -> None:
+        """Forget everything; the client needs it no more."""
+        self._hold(-sum(self._sizes.values()))
+        self._sizes.clear()
+
+    def _make(self, group: Group, moment: int) -> Record:
+        key = group.sow_key
+        record = Record(key, self._aggregation.body(group), self._topic, moment)
+        self._records[key] = record
+        self._reckon(key, self._of_group + self._of_row * group.rows + len(record.body))
+        return record
+
+    def _reckon(self, key: str, size: int) -> None:
+        """Take note of what a group takes now."""
+        self._hold(size - self._sizes.get(key, 0))
+        if size:
+            self._sizes[key] = size
+        else:
+            self._sizes.pop(key, None)
