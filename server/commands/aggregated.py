@@ -157,9 +157,7 @@ def _topic(session: Session, header: Header, options: Mapping[str, str]) -> Sele
     require_topic(session, Permission.READ_TOPIC, selector)
     topics = records_of(session, Permission.READ_TOPIC, selector)
     if not topics:
-        raise CommandRefused(
-            "invalid topic", f"topic {selector.text!r} keeps no records that could be aggregated"
-        )
+        raise option_refusal("projection", f"topic {selector.text!r} keeps no records")
     return topics[0]
 
 

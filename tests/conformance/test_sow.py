@@ -181,7 +181,6 @@ def test_a_regular_expression_that_matches_no_topic_gives_an_empty_group(
         ({"orderby": "/id SIDEWAYS"}, "invalid orderby"),
         ({"o": "skip_n=3"}, "invalid option"),
         ({"o": "top_n=few"}, "invalid option"),
-        ({"o": "projection=[/id],grouping=[/id]"}, "invalid option"),
         ({"o": "conflation=1s"}, "invalid option"),
         ({"o": "what"}, "invalid option"),
         ({"top_n": -1}, "invalid option"),
