@@ -167,8 +167,9 @@ class RecordAudience(Audience):
             envelope: where it comes from.
             reason: why those hear of it whose subscription matches no more.
         """
-        for aggregate in self._aggregates.values():
-            aggregate.take(change, envelope, reason)
+        if self._aggregates:
+            for aggregate in self._aggregates.values():
+                aggregate.take(change, envelope, reason)
         deliveries = self._due(change, envelope) if self._subscriptions else ()
         record, previous = change.record, change.previous
         state = record or previous

@@ -14,6 +14,9 @@ LIMITS = """
 <MessageDiskLimit>40MB</MessageDiskLimit>
 <MessageDiskPath>{directory}</MessageDiskPath>
 <ClientMaxCapacity>50%</ClientMaxCapacity>
+<SOW><Topic>
+  <Name>many</Name><MessageType>json</MessageType><Key>/id</Key><Durability>transient</Durability>
+</Topic></SOW>
 <Actions>
   <Action>
     <On><Module>amps-action-on-offline-start</Module></On>
@@ -99,3 +102,26 @@ def test_a_client_that_lags_too_long_is_disconnected(tmp_path: Path) -> None:
         publisher.flush()
         assert server.logs("client[aged] is not consuming messages, disconnecting slow client")
         assert aged.is_disconnected()
+
+
+def test_a_client_that_aggregates_too_much_is_disconnected(server: RunningServer) -> None:
+    """Its groups count, though they cannot go to disk; where they end, so does what they take."""
+    options = "projection=[/{0},SUM(/n) AS /n],grouping=[/{0}]"
+    with server.log_on("publisher") as publisher:
+        for number in range(3000):
+            publisher.publish("many", b'{"id":%d,"few":%d,"n":1}' % (number, number % 500))
+        publisher.flush()
+        for command in ("sow", "sow_and_subscribe"):
+            with server.log_on("modest") as modest:
+                for _ in range(5):  # one at a time they fit
+                    header = {"c": command, "cid": "q", "sub_id": "q", "t": "many"}
+                    modest.send(header | {"o": options.format("few"), "a": "completed", "bs": 100})
+                    while modest.receive()[0]["c"] != "ack":
+                        pass
+                    modest.send({"c": "unsubscribe", "sub_id": "q"})
+            name = f"greedy-{command}"
+            with server.log_on(name) as greedy:
+                greedy.send({"c": command, "cid": "q", "t": "many", "o": options.format("id")})
+                assert greedy.is_disconnected()
+            assert server.logs(f"client[{name}] is not consuming messages")
+        publisher.flush()
