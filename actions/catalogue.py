@@ -10,6 +10,11 @@ from typing import Final
 
 from config_schema.catalogue import ModuleKind, ModuleRule, OptionRule, ValueKind
 
+PIPELINE_LIBRARY: Final = "libamps_spark_pipeline.so"
+"""What has to be loaded for jobs of the pipeline."""
+
+PIPELINE_JOBS: Final = ("export", "replay", "rebuild", "history", "stats")
+
 EXPIRATION_REASONS: Final = ("time_limit", "forced_expire", "max_cancels", "max_deliveries")
 
 _CLIENT: Final = ("AMPS_CLIENT_NAME", "AMPS_CONNECTION_NAME")
@@ -490,6 +495,30 @@ DO_MODULES: Final = _table(
                 "60s",
             ),
         ),
+    ),
+    ModuleRule(
+        "amps-action-do-run-pipeline",
+        "runs a job of the data pipeline in a process of its own; not in AMPS",
+        (
+            OptionRule(
+                "Job",
+                ValueKind.CHOICE,
+                "the job; see amps-pipeline(1)",
+                required=True,
+                choices=PIPELINE_JOBS,
+            ),
+            _optional(
+                "Arguments", ValueKind.TEXT, "the job's arguments, with quotes as in a shell"
+            ),
+            _optional("Master", ValueKind.TEXT, "where Spark runs", "local[*]"),
+            OptionRule(
+                "Conf", ValueKind.TEXT, "a setting of Spark's, as NAME=VALUE", repeatable=True
+            ),
+            _optional(
+                "Timeout", ValueKind.INTERVAL, "how long it may take before it is killed", "1h"
+            ),
+        ),
+        library=PIPELINE_LIBRARY,
     ),
     ModuleRule(
         "amps-action-do-enable-proxied-transfer",

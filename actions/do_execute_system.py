@@ -1,14 +1,6 @@
 """amps-action-do-execute-system: runs a command of the operating system.
 
-Theory of operation. The command is the operator's and goes to the shell as written, but the values
-of variables may be anybody's. So the shell never sees them as text to parse: each value becomes a
-variable of the command's environment, and the command refers to it. What a shell puts in place of a
-variable it does not parse again, apart from splitting it into words and looking for file names,
-which double quotes prevent. So a reference is `"${AMPERAGE_1}"` outside of quotes, `${AMPERAGE_1}`
-inside double quotes, and inside single quotes, where there are no variables, these are closed
-before and opened again after it. Only an operator who has a value parsed (eval, sh -c) gets it
-parsed.
-
+Values of variables never are part of what the shell parses: see shell_quoting.py.
 The command and what it started are killed when they take too long, or when the instance stops.
 
 Source: AMPS User Guide, Execute System Command.
@@ -16,15 +8,15 @@ Source: AMPS User Guide, Execute System Command.
 
 from __future__ import annotations
 
-import asyncio
-import contextlib
 import os
 import signal
 import subprocess
 from typing import TYPE_CHECKING, Final
 
+from actions.child_process import kill, started
 from actions.context import Template
 from actions.module import Step, StepFailed
+from actions.shell_quoting import shell_command
 from config_schema.units import parse_interval
 
 if TYPE_CHECKING:
@@ -66,7 +58,7 @@ class DoExecuteSystem(Step):
             StepFailed: it failed, or was given a value that no command can be given.
         """
         environment = _environment(self._names, context)
-        self._process = await self._start(environment)
+        self._process = await started(self._helpers, lambda: _start(self._command, environment))
         try:
             status = await self._helpers.call(self._process.wait)
         finally:
@@ -80,54 +72,7 @@ class DoExecuteSystem(Step):
         """Kill the command, if it runs."""
         process, self._process = self._process, None
         if process is not None:
-            _kill(process)
-
-    async def _start(self, environment: Mapping[bytes, bytes]) -> subprocess.Popen[bytes]:
-        starting = asyncio.ensure_future(
-            self._helpers.call(lambda: _start(self._command, environment))
-        )
-        try:
-            return await asyncio.shield(starting)
-        except asyncio.CancelledError:  # there is no time left for what is just being started
-            starting.add_done_callback(lambda done: _kill(done.result()))
-            raise
-
-
-def shell_command(template: Template) -> tuple[str, Mapping[str, str]]:
-    """The command for the shell, and the environment variables that it refers to.
-
-    Returns:
-        The command, and by the name of each environment variable that of the context variable
-        whose value it has.
-    """
-    names: dict[str, str] = {}
-    pieces: list[str] = []
-    quote = ""
-    for number, (before, name) in enumerate(template.parts, 1):
-        quote = _quote_at_end(before, quote)
-        variable = f"AMPERAGE_{number}"
-        names[variable] = name
-        pieces += (before, _REFERENCES[quote].format(variable))
-    return "".join([*pieces, template.tail]), names
-
-
-_REFERENCES: Final = {"": '"${{{}}}"', '"': "${{{}}}", "'": "'\"${{{}}}\"'"}
-"""How to refer to a variable, by the quotes that are open."""
-
-
-def _quote_at_end(text: str, quote: str) -> str:
-    """The quote that is open at the end of a piece of a command, "" if none is."""
-    position = 0
-    while position < len(text):
-        character = text[position]
-        if character == "\\" and quote != "'":
-            position += 1
-        elif character == quote:
-            quote = ""
-        elif character in "'\"" and not quote:
-            quote = character
-        position += 1
-    return quote
+            kill(process)
 
 
 def _environment(names: Mapping[str, str], context: Context) -> dict[bytes, bytes]:
@@ -138,12 +83,6 @@ def _environment(names: Mapping[str, str], context: Context) -> dict[bytes, byte
             raise StepFailed(f"the value of {name} has a zero byte, which no command can be given")
         environment[variable.encode()] = value
     return environment
-
-
-def _kill(process: subprocess.Popen[bytes]) -> None:
-    if process.returncode is None:
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(process.pid, signal.SIGKILL)
 
 
 def _start(command: str, environment: Mapping[bytes, bytes]) -> subprocess.Popen[bytes]:

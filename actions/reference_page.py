@@ -43,7 +43,8 @@ def _chapter(kind: ModuleKind) -> Iterator[str]:
 def _module(rule: ModuleRule) -> Iterator[str]:
     yield f"#### {rule.name}\n"
     state = " *Not yet.*" if rule.name in WITHOUT_SUBJECT else ""
-    yield f"{rule.help[0].upper()}{rule.help[1:]}.{state}\n"
+    library = f" Comes with the library `{rule.library}`." if rule.library else ""
+    yield f"{rule.help[0].upper()}{rule.help[1:]}.{library}{state}\n"
     if rule.options:
         yield "| option | value | what it is | if left out |\n|---|---|---|---|"
         yield from (_option(option, rule) for option in rule.options)

@@ -36,6 +36,7 @@ from actions.do_remove_journal import DoRemoveJournal
 from actions.do_reset_authentication import DoResetAuthentication
 from actions.do_reset_entitlement import DoResetEntitlement
 from actions.do_rotate_logs import DoRotateLogs
+from actions.do_run_pipeline import DoRunPipeline
 from actions.do_shutdown import DoShutdown
 from actions.do_translate_data import DoTranslateData
 from actions.do_truncate_statistics import DoTruncateStatistics
@@ -139,6 +140,7 @@ STEPS: Final[Mapping[str, Callable[[Options], Step]]] = {
     "amps-action-do-reset-authentication": DoResetAuthentication,
     "amps-action-do-reset-entitlement": DoResetEntitlement,
     "amps-action-do-rotate-logs": DoRotateLogs,
+    "amps-action-do-run-pipeline": DoRunPipeline,
     "amps-action-do-shutdown": DoShutdown,
     "amps-action-do-translate-data": DoTranslateData,
     "amps-action-do-truncate-statistics": DoTruncateStatistics,

@@ -2,7 +2,8 @@
 
 `python -m benchmarks.journal` prints, for bodies of 256 bytes and 1 KB: nanoseconds per append,
 entries a second on stable storage from one and from eight publishers, the same bytes written and
-synced by a bare loop at the same interval, entries a second replayed, and recovered.
+synced by a bare loop at the same interval, entries a second replayed, and recovered. Then what
+remains of that in a whole server: see `journal_server.py`.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
+from benchmarks.journal_server import report
 from server.journal import EPOCH, Journal, JournalSettings, Notice, parse_bookmark
 from server.journal.committer import PACE
 
@@ -173,6 +175,7 @@ def main() -> None:
             print(f"{size:5} B  recovery                  {rate:>12,.0f} /s")
 
         _in_directory(measure)
+    report(ceiling)
 
 
 if __name__ == "__main__":

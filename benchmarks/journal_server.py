@@ -12,13 +12,14 @@ import socket
 import statistics
 import struct
 import sys
+import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Final
 
-from benchmarks.harness import Server, amperage
+from benchmarks.harness import Server, amperage, print_table
 
 CONFIGURATION: Final = """<AMPSConfig>
   <Name>benchmark</Name>
@@ -42,6 +43,17 @@ CONFIGURATION: Final = """<AMPSConfig>
 </AMPSConfig>
 """
 KEYS: Final = 10_000
+ROUNDS: Final = 3
+REPLAYED: Final = 100_000
+WORKS: Final = (
+    ("orders", 256, 1, 60_000),
+    ("orders", 256, 8, 60_000),
+    ("orders", 1024, 1, 60_000),
+    ("orders", 1024, 8, 60_000),
+    ("records", 256, 1, 10_000),
+)
+"""Topic (`records` is in the SOW as well), bytes, publishers, messages."""
+
 _CHUNK: Final = 1 << 18
 _TAIL: Final = 400  # bytes; the longest ack
 
@@ -114,15 +126,72 @@ def replaying(server: Server, subscribers: int, count: int) -> float:
         return count * subscribers / (time.perf_counter() - started)
 
 
-def recovering(directory: Path, count: int) -> tuple[float, float]:
-    """Entries a second, and seconds, that a start goes through more than one with an empty log."""
+def recovering(directory: Path, count: int) -> float:
+    """Entries a second that a start makes records of, when the file of the records is missing."""
     seconds: list[float] = []
-    for place in (directory, directory / "empty"):
+    for place in (directory / "empty", directory):
+        (place / "records.sow").unlink(missing_ok=True)
+        configuration = CONFIGURATION.format(directory=place.absolute())
+        with amperage(configuration):
+            pass  # the first start of two: makes what is made once
+        (place / "records.sow").unlink()
         started = time.perf_counter()
-        with journaling(place):
+        with amperage(configuration):
             seconds.append(time.perf_counter() - started)
-    longer = seconds[0] - seconds[1]
-    return count / longer, longer
+    return count / (seconds[1] - seconds[0])
+
+
+def report(ceiling: Callable[[Path, int], float]) -> None:
+    """Print all figures.
+
+    Args:
+        ceiling: messages a second of a size that a bare loop writes and syncs in a directory.
+    """
+    with tempfile.TemporaryDirectory(dir=".") as name:
+        directory = Path(name)
+        with journaling(directory) as server:
+            _report_publishing(server, directory, ceiling)
+            _report_latencies(server)
+        replays = directory / "replays"
+        with journaling(replays) as server:
+            publishing(server, "orders", 256, 1, REPLAYED, "replay")
+            rows = [
+                [f"{readers} subscriber(s)", replaying(server, readers, REPLAYED)]
+                for readers in (1, 5)
+            ]
+        records = directory / "recovery"
+        with journaling(records) as server:
+            publishing(server, "records", 256, 1, REPLAYED, "recover")
+        rows.append(["recovery of records", recovering(records, REPLAYED)])
+    print_table("Messages a second out of the log, 256 B", ["", "messages/s"], rows)
+
+
+def _report_publishing(
+    server: Server, directory: Path, ceiling: Callable[[Path, int], float]
+) -> None:
+    rows: list[list[object]] = []
+    for topic, size, publishers, count in WORKS:
+        rates, costs, ceilings = [], [], []
+        for number in range(ROUNDS):
+            ceilings.append(ceiling(directory, size))
+            run = f"{topic}-{size}-{publishers}-{number}"
+            rate, cost = publishing(server, topic, size, publishers, count, run)
+            rates.append(rate)
+            costs.append(cost)
+        rate, most = statistics.median(rates), statistics.median(ceilings)
+        name = f"{topic}, {size} B, {publishers} publisher(s)"
+        rows.append([name, rate, most, f"{rate / most:.0%}", statistics.median(costs)])
+    head = ["", "persisted/s", "raw ceiling/s", "of it", "server CPU us/message"]
+    print_table(f"Publishing until it is persisted (medians of {ROUNDS} rounds)", head, rows)
+
+
+def _report_latencies(server: Server) -> None:
+    rows: list[list[object]] = []
+    for size in (256, 1024):
+        found = latencies(server, size, 500, 1_500, f"latency-{size}")
+        micros = [percentile(found, part) * 1e6 for part in (50, 99)]
+        rows.append([f"{size} B, 500 a second", *micros])
+    print_table("From a publish to its persisted ack, microseconds", ["", "p50", "p99"], rows)
 
 
 @contextmanager

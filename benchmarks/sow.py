@@ -35,7 +35,7 @@ from benchmarks.matching import FIVE_TERMS
 from config_schema.problems import Location
 from config_schema.spec.sow import TopicSpec
 from server import memory
-from server.expressions import BUILTINS, parse
+from server.expressions import BUILTINS, columns, parse
 from server.expressions.prepared import FilterParser
 from server.message_types.registry import create
 from server.sow.commit import GroupCommit
@@ -302,6 +302,7 @@ def _serve(path: Path, records: int, *, settled: bool) -> Service:
         records: how many records there are.
         settled: whether garbage is collected as the server does it.
     """
+    columns.warm_up()
     empty = _private_bytes()
     committer = GroupCommit(_call)
     began = time.process_time()

@@ -90,6 +90,8 @@ class ValueKind(Enum):
     RESOURCE = "name of a resource"
     TOPIC_TRANSLATION = "original:translated"
     CONFLATED_TRANSLATION = "original:translated:interval"
+    LOOKUP = "name;parameter count;message type;topic;return field;lookup field;..."
+    """Checked when all topics are known."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,6 +143,7 @@ class ModuleRule:
         open_context: whether it may set variables that cannot be known beforehand.
         open_options: whether options besides the listed ones pass unchecked.
         needs: the place in the configuration that must be there for it to have any effect.
+        library: the library that brings it, and has to be loaded; empty for none.
     """
 
     name: str
@@ -154,6 +157,7 @@ class ModuleRule:
     open_context: bool = False
     open_options: bool = False
     needs: str = ""
+    library: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,10 +8,11 @@ from pyspark.sql import SparkSession
 from pyspark.sql.datasource import DataSource
 
 from pipeline.amps.source import AmpsDataSource
+from pipeline.journal.source import AmpsJournalDataSource
 
 PUSH_DOWN: Final = "spark.sql.python.filterPushdown.enabled"
 
-FORMATS: Final[tuple[type[DataSource], ...]] = (AmpsDataSource,)
+FORMATS: Final[tuple[type[DataSource], ...]] = (AmpsDataSource, AmpsJournalDataSource)
 
 
 def register_formats(spark: SparkSession) -> None:

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from types import ModuleType
 from typing import Final, Literal
 
-from actions.catalogue import ACTION_MODULES
+from actions.catalogue import ACTION_MODULES, PIPELINE_LIBRARY
 from actions.local_zone import local_zone
 from actions.registry import WITHOUT_SUBJECT
 from actions.schedule import ScheduleError, parse_crontab, parse_every
@@ -27,6 +27,13 @@ from config_schema.catalogue import (
 from config_schema.spec import FunctionSpec, ModuleSpec
 from server.expressions import check
 from server.expressions.functions.builtin import BUILTINS
+from server.expressions.functions.lookups import (
+    EXPERIMENTAL_MODULE,
+    LOOKUP_OPTION,
+    declared_lookups,
+    found_nowhere,
+    value_lookup,
+)
 from server.expressions.functions.registry import Function, Functions
 from server.expressions.functions.times import LEGACY_MODULE, legacy
 from server.expressions.functions.user_defined import UserFunctionError, load_function
@@ -156,6 +163,22 @@ _LIBRARIES: Final[Mapping[str, LibraryRule]] = {
             },
         ),
         LibraryRule(
+            EXPERIMENTAL_MODULE,
+            {},  # its function can be called once it is loaded
+            (
+                OptionRule(
+                    LOOKUP_OPTION,
+                    ValueKind.LOOKUP,
+                    "name;parameter count;message type;topic;return field;lookup field;...",
+                    repeatable=True,
+                ),
+            ),
+        ),
+        LibraryRule(
+            PIPELINE_LIBRARY,
+            {},  # loading it is enough: its action can be used then
+        ),
+        LibraryRule(
             LEGACY_MODULE,
             {},  # loading it is enough: its functions can be called then
         ),
@@ -214,6 +237,8 @@ class ProgramCatalogue:
         known = self._functions
         if any(module.library_name == LEGACY_MODULE for module in modules):
             known = known.adding(legacy(time.time))
+        if any(module.library_name == EXPERIMENTAL_MODULE for module in modules):
+            known = known.adding([value_lookup(declared_lookups(modules), found_nowhere)])
         good = [spec for spec in functions if self.check_function_name(spec.name) is None]
         return ProgramCatalogue(
             known.adding(_declared(spec.name, spec.parameter_count) for spec in good)

@@ -27,6 +27,8 @@ from config_schema.spec import (
 from server import memory
 from server.engine import Engine, Settings
 from server.events.log import EventLog
+from server.expressions import columns
+from server.expressions.functions.lookups import declared_lookups
 from server.file_watch import FileWatch
 from server.journal_keeping import JournalKeeping
 from server.message_types.base import BodyError
@@ -42,6 +44,7 @@ from server.provision_journal import open_journal, recover
 from server.provision_sow import TopicOpener
 from server.source_files import source_files
 from server.sow.commit import GroupCommit
+from server.sow.lookups import Lookups
 from server.sow.records import NANOSECONDS
 from server.topics.transaction_log import TransactionLog
 from server.transports.listener import TransportError
@@ -82,13 +85,14 @@ class Instance:
     ) -> None:
         self._spec = spec
         self._log = log
+        self._lookups = Lookups()
         self._engine = Engine(
             Settings(
                 instance_name=spec.name,
                 message_types=provision_message_types(spec),
                 message_type_modules=message_type_modules(spec),
                 unified_fix_tags=with_unified_fix_tags(spec),
-                functions=provision_functions(spec, log),
+                functions=provision_functions(spec, log, self._lookups.find),
                 regex_topics=spec.regex_topic_support,
             ),
             log,
@@ -238,6 +242,8 @@ class Instance:
         opener = TopicOpener(
             self._spec, settings.message_types, settings.functions, committer, self._log
         )
+        if self._spec.sow:
+            columns.warm_up()
         for spec in self._spec.sow:
             check()
             if isinstance(spec, TopicSpec):
@@ -246,6 +252,7 @@ class Instance:
                 self._engine.stores.add(topic.sow, topic.commit)
             elif isinstance(spec, ConflatedTopicSpec | ViewSpec):
                 self._derive(spec)
+        self._lookups.open(declared_lookups(self._spec.modules), self._engine.stores.find)
         return committer
 
     def _derive(self, spec: ConflatedTopicSpec | ViewSpec) -> None:

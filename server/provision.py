@@ -7,19 +7,28 @@ this is where files are opened and modules are loaded.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Final
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Final
 
 from config_schema.problems import Located, Problems
 from config_schema.spec import InstanceSpec, MessageTypeSpec
-from server.events.log import EventLog
 from server.expressions import Functions, built_in
+from server.expressions.functions.lookups import (
+    EXPERIMENTAL_MODULE,
+    Find,
+    declared_lookups,
+    found_nowhere,
+    value_lookup,
+)
 from server.expressions.functions.registry import Function
 from server.expressions.functions.times import LEGACY_MODULE, legacy
 from server.expressions.functions.user_defined import UserFunctionError, load_function
 from server.libraries import LibraryError, load_library
 from server.message_types.base import MessageType, MessageTypeError
 from server.message_types.registry import BUILT_IN, DECLARED, MessageTypes
+
+if TYPE_CHECKING:
+    from server.engine import Log
 
 _COMPLIANCE_OPTION: Final = "AMPSVersionCompliance"
 _UNIFIED_SINCE: Final = 5
@@ -66,23 +75,32 @@ def with_unified_fix_tags(spec: InstanceSpec) -> frozenset[str]:
     )
 
 
-def provision_functions(spec: InstanceSpec, log: EventLog) -> Functions:
+def provision_functions(
+    spec: InstanceSpec,
+    log: Log,
+    find: Find = found_nowhere,
+    clock: Callable[[], float] = time.time,
+) -> Functions:
     """Make the functions that expressions of an instance may call.
 
     Args:
         spec: the instance.
         log: told when a function that is not ours fails, the first time for each function.
+        find: finds the records that VALUE_LOOKUP looks up.
+        clock: what functions of the present time go by, in seconds since 1970.
 
     Raises:
         ProvisionError: a library cannot be loaded, or lacks a function that is asked of it.
     """
-    functions = built_in(time.time, spec.name, spec.group)
+    functions = built_in(clock, spec.name, spec.group)
     if any(module.library_name == LEGACY_MODULE for module in spec.modules):
-        functions = functions.adding(legacy(time.time))
+        functions = functions.adding(legacy(clock))
+    if any(module.library_name == EXPERIMENTAL_MODULE for module in spec.modules):
+        functions = functions.adding([value_lookup(declared_lookups(spec.modules), find)])
     return functions.adding(_user_defined(spec, log))
 
 
-def _user_defined(spec: InstanceSpec, log: EventLog) -> Iterator[Function]:
+def _user_defined(spec: InstanceSpec, log: Log) -> Iterator[Function]:
     modules = {module.name: module for module in spec.modules}
     reported: set[str] = set()
 

@@ -20,10 +20,10 @@ from enum import Enum
 from typing import TYPE_CHECKING, Final, Protocol
 
 from server.commands import dispatch
-from server.commands.acks import SequencedAcks
 from server.commands.heartbeat import Pulse
 from server.commands.options import LogonOptions
 from server.commands.persisted_acks import PersistedAcks
+from server.commands.plain_publish import PlainPublish, plain_publish
 from server.commands.refusal import CommandRefused
 from server.expressions import to_text
 from server.filters.base import IncomingCommand, TransportFilter, Verdict
@@ -113,28 +113,6 @@ class Link:
     is_behind: Callable[[], bool] = lambda: False
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class _PlainPublish:
-    """What a remembered header asks for.
-
-    Attributes:
-        topic: where bodies with this header go.
-        ack_types: the types of ack that it asks for.
-        acks: makes those that can be sent at once, None if there are none.
-        late_acks: makes those that wait until messages are on stable storage, None if there are
-            none.
-        conflates: whether these are conflated instead, see `PersistedAcks`.
-        is_numbered: whether the numbers of messages matter to anybody.
-    """
-
-    topic: AnyTopic
-    ack_types: Sequence[str]
-    acks: SequencedAcks | None
-    late_acks: SequencedAcks | None
-    conflates: bool
-    is_numbered: bool
-
-
 class Session:
     """One connection, from accept to close.
 
@@ -190,7 +168,7 @@ class Session:
         self._hang_up = link.hang_up
         self._reader = reader
         self._filters_keep_to_headers = all(one.header_only for one in entrance.filters)
-        self._plain_publishes: dict[bytes | tuple[bytes, bytes], _PlainPublish] = {}
+        self._plain_publishes: dict[bytes | tuple[bytes, bytes], PlainPublish] = {}
         self._topics_generation = 0
         self._sub_ids_made = 0
 
@@ -291,10 +269,10 @@ class Session:
 
     def place(self, subscription: Subscription) -> None:
         """Begin a subscription, in place of one with the same id if there is any."""
+        if subscription.replay is None:  # before the other one ends: a page may go on from there
+            self.engine.topics.subscribe(subscription)
         self.remove_subscription(subscription.sub_id)
         self.subscriptions[subscription.sub_id] = subscription
-        if subscription.replay is None:
-            self.engine.topics.subscribe(subscription)
 
     def end_subscription(self, sub_id: str) -> None:
         """End a subscription, if there is one with this id."""
@@ -313,9 +291,15 @@ class Session:
             )
 
     def cancel_query(self, query_id: str) -> None:
-        """End the queries with this id, if any are under way."""
+        """End the queries with this id, if any are under way.
+
+        A paginated subscription ends with its query: there is no page that it could follow.
+        """
         for query in [query for query in self.queries if query.query_id == query_id]:
             query.cancel()
+            subscription = self.subscriptions.get(query.sub_id or "")
+            if subscription is not None and subscription.page is not None:
+                self.end_subscription(subscription.sub_id)
 
     def remove_subscription(self, sub_id: str) -> Subscription | None:
         """End a subscription, if there is one with this id, without telling anybody."""
@@ -349,23 +333,18 @@ class Session:
         self._drop_forgotten_topics()
         if len(self._plain_publishes) >= _MOST_HEADERS_REMEMBERED:
             self._plain_publishes.clear()
-        conflates = "persisted" in acks and self.engine.transaction_log is not None
-        late = [ack for ack in acks if ack == "persisted" and (topic.keeps_messages or conflates)]
-        prompt = [ack for ack in acks if ack not in late]
-        self._plain_publishes[key] = _PlainPublish(
+        self._plain_publishes[key] = plain_publish(
             topic,
             acks,
-            SequencedAcks(prompt) if prompt else None,
-            SequencedAcks(late) if late and not conflates else None,
-            conflates,
-            sequence is not None and (bool(acks) or topic.is_journaled),
+            is_numbered=sequence is not None,
+            has_log=self.engine.transaction_log is not None,
         )
 
     def _obey(self, frames: Iterable[Frame]) -> None:
         self._drop_forgotten_topics()
         envelope = Envelope(self, self.last_heard)
         find = self._plain_publishes.get
-        run: _PlainPublish | None = None
+        run: PlainPublish | None = None
         bodies: list[bytes] = []
         sequences: list[bytes] = []
         for header, body in frames:
@@ -393,7 +372,7 @@ class Session:
 
     def _publish(
         self,
-        run: _PlainPublish,
+        run: PlainPublish,
         bodies: Sequence[bytes],
         sequences: Sequence[bytes],
         envelope: Envelope,
@@ -414,7 +393,7 @@ class Session:
             topic.when_stored(lambda: self._send_late(acks))
 
     def _reject(
-        self, run: _PlainPublish, rejections: Iterable[Rejection], sequences: Sequence[bytes]
+        self, run: PlainPublish, rejections: Iterable[Rejection], sequences: Sequence[bytes]
     ) -> Sequence[bytes]:
         """Say which messages of a run were not published; gives the sequences of the others."""
         accepted = dict(enumerate(sequences))

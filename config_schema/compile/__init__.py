@@ -21,6 +21,7 @@ from config_schema.compile.instance import (
 )
 from config_schema.compile.journal import compile_transaction_log
 from config_schema.compile.logs import compile_logging
+from config_schema.compile.lookups import check_lookups
 from config_schema.compile.message_types import compile_message_types
 from config_schema.compile.modules import compile_functions, compile_modules
 from config_schema.compile.reader import INTERVAL, Reader, Report
@@ -77,6 +78,7 @@ def _instance(root: Reader) -> InstanceSpec:
     check_addresses(transports, admin, root.report)
     transaction_log = compile_transaction_log(root, scope)
     sow = compile_sow(root, scope)
+    check_lookups(root, scope)
     replication = compile_replication(root, scope)
     actions = compile_actions(root, scope)
     name = compile_name(root)

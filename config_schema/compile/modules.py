@@ -84,6 +84,7 @@ def find_module(reader: Reader, name: str, kind: ModuleKind, scope: Scope) -> Mo
     """Return the rule of the module that an element names; report it if there is none."""
     builtin = built_in(reader, kind)
     if name in builtin:
+        _check_loaded(reader, builtin[name], scope)
         return builtin[name]
     if name in scope.modules:
         library = scope.modules[name]
@@ -107,6 +108,17 @@ def find_module(reader: Reader, name: str, kind: ModuleKind, scope: Scope) -> Mo
     if name:
         reader.error(_unknown(name, kind), _suggestion(name, kind, reader, scope), tag="Module")
     return None
+
+
+def _check_loaded(reader: Reader, rule: ModuleRule, scope: Scope) -> None:
+    """Report a module whose library is not among those that the configuration loads."""
+    loaded = (library.name for library in scope.modules.values() if library is not None)
+    if rule.library and rule.library not in loaded:
+        reader.error(
+            f"module {quoted(rule.name)} comes with {rule.library}, which is not loaded",
+            f"add a Module with <Library>{rule.library}</Library> to Modules",
+            tag="Module",
+        )
 
 
 def _unknown(name: str, kind: ModuleKind) -> str:

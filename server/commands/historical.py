@@ -15,6 +15,8 @@ from typing import TYPE_CHECKING, Final
 
 from server.commands.acks import acknowledge
 from server.commands.bookmark_subscribe import make_subscription, read_bookmark, read_not_found
+from server.commands.options import option_refusal
+from server.commands.paging import check_replacement, read_page
 from server.commands.query import QueryCommand
 from server.commands.query_terms import read_query_terms
 from server.commands.refusal import CommandRefused
@@ -71,7 +73,10 @@ def handle(session: Session, header: Header, options: Mapping[str, str]) -> None
         raise CommandRefused(
             "invalid command", "a replay from a bookmark sends whole messages, not deltas"
         )
+    if read_page(terms) is not None:
+        raise option_refusal("skip_n", "what begins in the past is not paginated")
     sub_id = read_sub_id(session, header, options)
+    check_replacement(selector, None, session.subscriptions.get(sub_id))
     subscription = make_subscription(session, header, options, selector, sub_id, terms.keys)
     put_in_place(session, header, subscription)
 
@@ -90,7 +95,7 @@ def handle(session: Session, header: Header, options: Mapping[str, str]) -> None
         span = replace(place, after=_gapless(topics, moment, place), not_before=0)
         replay = subscription.replay
         assert replay is not None  # noqa: S101 - see make_subscription
-        command.begin(topics, then=lambda: replay.begin(subscription, span))
+        command.begin(command.queries(topics), then=lambda: replay.begin(subscription, span))
 
     log.look_up(read_bookmark(header), read_not_found(options), found)
 

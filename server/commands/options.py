@@ -240,6 +240,31 @@ def read_presentation(options: Mapping[str, str], session: Session) -> Presentat
     )
 
 
+def read_options(header: Header) -> Mapping[str, str]:
+    """The options of a subscription or query, also those that have header keys of their own.
+
+    Returns:
+        The value of each option, by its name in lower case; a flag's value is empty.
+
+    Raises:
+        CommandRefused: the options are malformed, or a key asks for what cannot be.
+    """
+    if header.data_only:
+        raise option_refusal("data_only", "messages of the protocol amps always have a header")
+    if header.send_matching_ids is False:
+        raise option_refusal(
+            "send_matching_ids", "messages always say which subscriptions they are for"
+        )
+    options = dict(split_options(header.options or ""))
+    if header.send_oof:
+        options["oof"] = ""
+    if header.send_keys:
+        options["send_keys"] = ""
+    if header.send_empty is False:
+        options["no_empties"] = ""
+    return options
+
+
 def split_options(text: str) -> Mapping[str, str]:
     """Split an option list into names, in lower case, and values; a flag's value is empty.
 

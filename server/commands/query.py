@@ -7,7 +7,7 @@ from itertools import count
 from typing import TYPE_CHECKING
 
 from server.commands.acks import success, wants
-from server.queries.run import Part, QueryRun, ResultForm, Totals
+from server.queries.run import Findings, Part, QueryRun, ResultForm, Totals
 from server.sow.query import QuerySpec
 from server.sow.records import to_nanoseconds
 
@@ -54,7 +54,7 @@ class QueryCommand:
 
     def begin(
         self,
-        topics: Sequence[Selected],
+        queries: Sequence[Findings],
         wanted: Callable[[Record], bool] | None = None,
         sent: Callable[[Record], None] | None = None,
         leavers: Callable[[QueryRun], Sequence[Part]] | None = None,
@@ -63,7 +63,7 @@ class QueryCommand:
         """Begin to send results.
 
         Args:
-            topics: what is queried, in the order of the results.
+            queries: find the results, in their order.
             wanted: whether to send a record that was found; None to send all.
             sent: told of every record that is sent.
             leavers: makes queries of what the client is to hear of after the results.
@@ -71,7 +71,7 @@ class QueryCommand:
         """
         form = ResultForm(self.query_id, self._terms.batch_size, self._presentation)
         run = QueryRun(self._session, form, self._sub_id)
-        chosen = self._chosen(len(topics))
+        chosen = self._chosen(len(queries))
 
         def take(record: Record) -> bool:
             if (wanted is not None and not wanted(record)) or not chosen():
@@ -81,16 +81,27 @@ class QueryCommand:
                 sent(record)
             return True
 
-        results = [Part(self._query(selected, len(topics)), take) for selected in topics]
+        results = [Part(query, take) for query in queries]
         run.begin(results, leavers(run) if leavers is not None else (), self._acks, then)
 
-    def matching(self, selected: Selected, filter_: Expr | None) -> Query:
-        """A query of the same moment for all records that match another filter."""
-        return selected.keeper.query(QuerySpec(filter=filter_, topics=selected.names), self._now)
+    def queries(self, topics: Sequence[Selected]) -> list[Query]:
+        """Queries of this moment for what the command asks for.
+
+        Args:
+            topics: what is queried.
+        """
+        return [self._query(selected, len(topics)) for selected in topics]
+
+    def matching(
+        self, selected: Selected, filter_: Expr | None, keys: tuple[str, ...] | None = None
+    ) -> Query:
+        """A query of this moment for all records that match a filter, of some SOW keys."""
+        spec = QuerySpec(filter=filter_, keys=keys, topics=selected.names)
+        return selected.keeper.query(spec, self._now)
 
     def _query(self, selected: Selected, topics: int) -> Query:
         terms = self._terms
-        top_n, skip_n = terms.top_n, terms.skip_n
+        top_n, skip_n = terms.top_n, terms.skip_n or 0
         if topics > 1 and top_n is not None:
             top_n, skip_n = top_n + skip_n, 0  # the rest is decided for all topics together
         spec = QuerySpec(
@@ -109,7 +120,8 @@ class QueryCommand:
         terms = self._terms
         if topics <= 1 or terms.top_n is None:
             return lambda: True
-        wanted = range(terms.skip_n, terms.skip_n + terms.top_n)
+        skip_n = terms.skip_n or 0
+        wanted = range(skip_n, skip_n + terms.top_n)
         position = count()
         return lambda: next(position) in wanted
 

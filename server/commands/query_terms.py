@@ -32,7 +32,7 @@ class QueryTerms:
         keys: the SOW keys of the records, None for any.
         order_by: the order; none if empty.
         top_n: how many records at most, None for all.
-        skip_n: how many of the first to leave out.
+        skip_n: how many of the first to leave out, None if that was not said.
         batch_size: how many records to send in one frame.
         as_of: the moment whose state is asked for, in nanoseconds since 1970; None for now.
     """
@@ -41,7 +41,7 @@ class QueryTerms:
     keys: tuple[str, ...] | None
     order_by: tuple[OrderTerm, ...]
     top_n: int | None
-    skip_n: int
+    skip_n: int | None
     batch_size: int
     as_of: int | None = None
 
@@ -71,7 +71,7 @@ def read_query_terms(session: Session, header: Header, options: Mapping[str, str
         read_keys(header),
         _order_by(header),
         top_n,
-        skip_n or 0,
+        skip_n,
         batch_size,
     )
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from server.commands.refusal import CommandRefused
-from server.expressions import ExpressionError, conjuncts
+from server.expressions import ExpressionError, Kind, conjuncts, parse
 from server.expressions.tree import And, Call, In, Literal
 from server.security.entitlement import Permission
 from server.topics.names import TopicError, TopicSelector, select_topics
@@ -33,8 +33,13 @@ def read_topic(session: Session, header: Header, options: Mapping[str, str]) -> 
         raise CommandRefused(reason, str(error)) from None
 
 
-def read_filter(session: Session, header: Header) -> Expr | None:
+def read_filter(session: Session, header: Header, *, stable: bool = False) -> Expr | None:
     """Read a command's content filter; None if it has none.
+
+    Args:
+        session: the connection that sent it.
+        header: the command's header.
+        stable: it has to give the same answer whenever it is asked.
 
     Raises:
         CommandRefused: it is no valid filter.
@@ -43,6 +48,8 @@ def read_filter(session: Session, header: Header) -> Expr | None:
     if text is None or not text.strip():
         return None
     try:
+        if stable:
+            return parse(text, Kind.STABLE_FILTER, session.engine.settings.functions)
         return session.engine.filters.parse(text)
     except ExpressionError as error:
         raise CommandRefused("bad filter", str(error)) from None
@@ -74,5 +81,5 @@ def records_of(session: Session, permission: Permission, selector: TopicSelector
     return [
         selected
         for selected in session.engine.stores.select(session.message_type, selector)
-        if not selector.is_regex or session.may(permission, selected.keeper.name)
+        if session.may(permission, selected.keeper.name)
     ]

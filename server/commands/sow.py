@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from server.commands.acks import acknowledge
-from server.commands.options import check_query_options, read_presentation, split_options
+from server.commands.options import check_query_options, read_options, read_presentation
 from server.commands.query import QueryCommand
 from server.commands.query_terms import read_moment, read_query_terms
 from server.commands.refusal import CommandRefused
@@ -26,7 +26,7 @@ def handle(session: Session, header: Header, _body: bytes) -> None:
     Raises:
         CommandRefused: the topic keeps no records, or a part of the command cannot be used.
     """
-    options = split_options(header.options or "")
+    options = read_options(header)
     selector = read_topic(session, header, options)
     require_topic(session, Permission.READ_TOPIC, selector)
     topics = records_of(session, Permission.READ_TOPIC, selector)
@@ -40,4 +40,4 @@ def handle(session: Session, header: Header, _body: bytes) -> None:
         terms = replace(terms, as_of=read_moment(header))
     command = QueryCommand(session, header, terms, read_presentation(options, session))
     acknowledge(session, header, "processed", query_id=command.query_id)
-    command.begin(topics)
+    command.begin(command.queries(topics))

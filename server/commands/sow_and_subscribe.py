@@ -7,6 +7,9 @@ Subscribe).
 
 A replacement queries again, and sends the records that the client does not have from the
 subscription before; of those that it has, it is told which ones match no more.
+
+With top_n and skip_n the subscription is paginated: it is for the records between two positions
+(server/subscriptions/page.py).
 """
 
 from __future__ import annotations
@@ -17,25 +20,27 @@ from typing import TYPE_CHECKING
 
 from server.commands import historical, subscribe
 from server.commands.acks import acknowledge
-from server.commands.options import split_options
+from server.commands.options import read_options
+from server.commands.paging import page_of, read_page
 from server.commands.query import QueryCommand
 from server.commands.query_terms import read_query_terms
-from server.commands.refusal import CommandRefused
 from server.commands.selection import records_of
+from server.queries.page import PageQuery
 from server.queries.run import Part
 from server.security.entitlement import Permission
 from server.sow.record_test import RecordTest
-from server.sow.records import to_seconds
-from server.subscriptions.envelope import Envelope
 from server.subscriptions.record_delivery import MATCH, Framer, RecordMessage
 from server.wire.header import Header
 
 if TYPE_CHECKING:
-    from server.queries.run import QueryRun
+    from server.commands.query_terms import QueryTerms
+    from server.queries.run import Findings, QueryRun
     from server.session import Session
     from server.sow.records import Record
+    from server.subscriptions.page import Page
     from server.subscriptions.subscription import Subscription
     from server.topics.keeper import Keeper
+    from server.topics.stores import Selected
 
 
 def handle(session: Session, header: Header, _body: bytes) -> None:
@@ -44,20 +49,18 @@ def handle(session: Session, header: Header, _body: bytes) -> None:
     Raises:
         CommandRefused: see subscribe, and sow.
     """
-    options = split_options(header.options or "")
+    options = read_options(header)
     if historical.is_asked_for(session, header, options):
         historical.handle(session, header, options)
         return
     terms = read_query_terms(session, header, options)
-    if terms.top_n is not None and ("skip_n" in options or header.skip_n is not None):
-        raise CommandRefused(
-            "invalid option", "option skip_n cannot be used here: subscriptions are not paginated"
-        )
+    page = read_page(terms)
     before = session.subscriptions.get(header.sub_id or header.command_id or "")
+    replaced = page_of(before)
     if before is not None and before.conflater is not None:
         before.conflater.release_all()
     subscription = subscribe.place(
-        session, header, options, keys=terms.keys, began_with_query=terms.top_n is None
+        session, header, options, keys=terms.keys, page=page, began_with_query=terms.top_n is None
     )
     command = QueryCommand(session, header, terms, subscription.presentation, subscription.sub_id)
     acknowledge(session, header, "processed", sub_id=subscription.sub_id, query_id=command.query_id)
@@ -65,14 +68,37 @@ def handle(session: Session, header: Header, _body: bytes) -> None:
         _take_over(before, subscription)
     topics = records_of(session, Permission.READ_TOPIC, subscription.selector)
     remember = _remember(subscription)
+    queries: list[Findings]
+    has = _matches(subscription)
+    current = page_of(subscription)
+    if current is None:
+        queries = [*command.queries(topics)]
+    else:
+        query = _page_query(command, terms, topics[0], current, replaced, remember)
+        queries, has = [query], lambda record: record.key in query.cut
     if before is None or not before.began_with_query:
-        command.begin(topics, sent=remember)
+        command.begin(queries, sent=remember)
         return
     had = _matches(before)
     leavers = None
     if subscription.tracks_focus:
-        leavers = _leavers(command, before, subscription)
-    command.begin(topics, lambda record: not had(record), remember, leavers)
+        leavers = _leavers(command, before, subscription, has)
+    command.begin(queries, lambda record: not had(record), remember, leavers)
+
+
+def _page_query(
+    command: QueryCommand,
+    terms: QueryTerms,
+    topic: Selected,
+    page: Page,
+    replaced: Page | None,
+    remember: Callable[[Record], None] | None,
+) -> PageQuery:
+    """A query for the records of a page; it looks for them only if they are not known yet."""
+    scan = None
+    if not page.results.is_complete:
+        scan = command.matching(topic, terms.filter, terms.keys)
+    return PageQuery(page, scan, replaced, remember, len(topic.keeper.table))
 
 
 def _take_over(before: Subscription, subscription: Subscription) -> None:
@@ -110,11 +136,13 @@ def _remember(subscription: Subscription) -> Callable[[Record], None] | None:
 
 
 def _leavers(
-    command: QueryCommand, before: Subscription, subscription: Subscription
+    command: QueryCommand,
+    before: Subscription,
+    subscription: Subscription,
+    matches: Callable[[Record], bool],
 ) -> Callable[[QueryRun], Sequence[Part]]:
     """Queries of the records that only the replaced subscription was for."""
     session = subscription.session
-    matches = _matches(subscription)
     topics = records_of(session, Permission.READ_TOPIC, before.selector)
 
     def queries(run: QueryRun) -> Sequence[Part]:
@@ -141,15 +169,8 @@ def _tell_leaver(
         return False
     if subscription.conflater is not None:
         subscription.conflater.received.pop((record.topic, record.key), None)
-    message = RecordMessage(
-        record.key,
-        record.body,
-        None,
-        Envelope(None, to_seconds(record.timestamp)),
-        subscription.session.engine.stores.differ(keeper),
-        MATCH,
-        record.correlation_id,
-    )
+    differ = subscription.session.engine.stores.differ(keeper)
+    message = RecordMessage.about(record, MATCH, differ)
     sub_ids, presentation = [subscription.sub_id], subscription.presentation
     framer = Framer(run.place, "oof", record.topic, sub_ids, presentation, None)
     framer.write(message, presentation.cut(record.body))

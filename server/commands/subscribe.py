@@ -12,9 +12,10 @@ from server.commands.bookmark_subscribe import is_replayed, make_subscription, p
 from server.commands.options import (
     SubscribeOptions,
     option_refusal,
+    read_options,
     read_subscribe_options,
-    split_options,
 )
+from server.commands.paging import check_replacement, single_topic
 from server.commands.refusal import CommandRefused
 from server.commands.selection import read_filter, read_topic, require_topic, restricted_to
 from server.security.entitlement import Permission
@@ -24,10 +25,13 @@ from server.wire.header import Header
 
 if TYPE_CHECKING:
     from server.session import Session
+    from server.subscriptions.page import PageTerms
     from server.subscriptions.sink import Sink
     from server.topics.names import TopicSelector
 
 _DELTA: Final = frozenset({"delta_subscribe", "sow_and_delta_subscribe"})
+_NOTHING_FOUND: Final = {"matches": 0, "topic_matches": 0, "records_returned": 0}
+"""The statistics of a delta subscription, which may be asked for though it queries nothing."""
 
 
 def handle(session: Session, header: Header, _body: bytes) -> None:
@@ -41,11 +45,13 @@ def handle(session: Session, header: Header, _body: bytes) -> None:
     """
     if header.top_n is not None and header.bookmark is None:
         raise CommandRefused("invalid option", "top_n is for subscriptions with a bookmark")
+    if header.skip_n is not None:
+        raise CommandRefused("invalid option", "skip_n is for queries and what begins with one")
     if header.bookmark is not None and header.command in _DELTA:
         raise CommandRefused(
             "invalid command", "a replay from a bookmark sends whole messages, not deltas"
         )
-    options = split_options(header.options or "")
+    options = read_options(header)
     if header.command == "subscribe" and pause_or_resume(session, header, options):
         return
     subscription = place(session, header, options)
@@ -53,6 +59,8 @@ def handle(session: Session, header: Header, _body: bytes) -> None:
         begin_replay(session, header, options, subscription)
         return
     acknowledge(session, header, "processed", sub_id=subscription.sub_id)
+    if header.command in _DELTA:
+        acknowledge(session, header, "stats", sub_id=subscription.sub_id, **_NOTHING_FOUND)
     if header.bookmark is not None:
         acknowledge(session, header, "completed", sub_id=subscription.sub_id)
 
@@ -63,6 +71,7 @@ def place(
     options: Mapping[str, str],
     *,
     keys: tuple[str, ...] | None = None,
+    page: PageTerms | None = None,
     began_with_query: bool = False,
 ) -> Subscription:
     """Place or replace the subscription that a command asks for.
@@ -72,12 +81,15 @@ def place(
         header: the command's header.
         options: its options, split.
         keys: the SOW keys of the records that it is for, None for all.
+        page: which of them it is for, None for all.
         began_with_query: the client gets all records that match now.
 
     Raises:
         CommandRefused: the topic, an option or the id cannot be used, or the user may not read.
     """
-    subscription = prepare(session, header, options, keys=keys, began_with_query=began_with_query)
+    subscription = prepare(
+        session, header, options, keys=keys, page=page, began_with_query=began_with_query
+    )
     put_in_place(session, header, subscription)
     return subscription
 
@@ -118,6 +130,7 @@ def prepare(
     options: Mapping[str, str],
     *,
     keys: tuple[str, ...] | None = None,
+    page: PageTerms | None = None,
     began_with_query: bool = False,
     sink: Sink | None = None,
 ) -> Subscription:
@@ -128,33 +141,41 @@ def prepare(
         header: the command's header.
         options: its options, split.
         keys: the SOW keys of the records that it is for, None for all.
+        page: which of them it is for, None for all.
         began_with_query: the client gets all records that match now.
         sink: takes the messages instead of the session's connection.
 
     Raises:
-        CommandRefused: the topic, an option or the id cannot be used, or the user may not read.
+        CommandRefused: the topic, an option or the id cannot be used, or the user may not read. A
+            replacement with a topic that the user may not read succeeds, and is silent.
     """
     selector = read_topic(session, header, options)
+    if page is not None:
+        selector = single_topic(session, selector)
     sub_id = read_sub_id(session, header, options)
+    check_replacement(selector, page, session.subscriptions.get(sub_id))
     asks_for_replay = header.bookmark is not None and header.command == "subscribe"
     if asks_for_replay and is_replayed(session, selector):
         return make_subscription(session, header, options, selector, sub_id)
     with_records = selector.is_regex or has_records(session, selector)
     wanted = read_subscribe_options(header, options, session, with_records=with_records)
-    require_topic(session, Permission.READ_TOPIC, selector)
+    if page is not None or sub_id not in session.subscriptions:
+        require_topic(session, Permission.READ_TOPIC, selector)
+    follows_records = wanted.tracks_focus or page is not None
     return Subscription(
         session,
         sub_id,
         selector,
-        restricted_to(read_filter(session, header), keys),
+        restricted_to(read_filter(session, header, stable=follows_records), keys),
         wanted.presentation,
-        _conflater(session, selector, wanted),
+        _conflater(session, selector, wanted, by_record=follows_records),
         delta=header.command in _DELTA,
         no_empties=wanted.no_empties,
         tracks_focus=wanted.tracks_focus,
         began_with_query=began_with_query,
         sink=sink,
         options=header.options,
+        page=page,
     )
 
 
@@ -179,22 +200,31 @@ def has_records(session: Session, selector: TopicSelector) -> bool:
 
 
 def _conflater(
-    session: Session, selector: TopicSelector, options: SubscribeOptions
+    session: Session, selector: TopicSelector, options: SubscribeOptions, *, by_record: bool
 ) -> Conflater | None:
     """What lets the messages of a subscription wait, if it asked for that.
 
-    The SOW key tells records apart; fields that are the topic's keys do the same.
+    Args:
+        session: whose it is.
+        selector: the topics that it is for.
+        options: what was asked for.
+        by_record: only messages about one record may be merged. The SOW key tells records apart;
+            fields that are the topic's keys do the same.
+
+    Raises:
+        CommandRefused: other messages would be merged.
     """
     terms = options.conflation
     if terms is None:
         return None
     engine = session.engine
-    if options.tracks_focus and terms.keys:
+    if by_record and terms.keys:
         for selected in engine.stores.select(session.message_type, selector):
             if set(selected.keeper.key_fields) != set(terms.keys):
                 raise option_refusal(
                     "conflation_key",
-                    f"with oof it has to be the key of topic {selected.keeper.name}",
+                    "with oof, and with pages, it has to be the key of topic "
+                    f"{selected.keeper.name}",
                 )
         terms = replace(terms, keys=())
     return Conflater(

@@ -24,8 +24,6 @@ Indexes: TypeAlias = NDArray[np.intp]
 _EXACT: Final = range(-(2**53) + 1, 2**53)
 """Integers that a double holds exactly."""
 
-pa.array([b""])  # Arrow imports pandas with the first array that it makes: not during a query
-
 
 @dataclass(frozen=True, slots=True)
 class NumberColumn:
@@ -114,6 +112,11 @@ class MixedColumn:
 
 
 Column: TypeAlias = NumberColumn | TextColumn | MixedColumn
+
+
+def warm_up() -> None:
+    """Let Arrow import pandas, which it does with its first array: not in the midst of a query."""
+    pa.array([b""])
 
 
 def column_of(values: Sequence[Value]) -> Column:

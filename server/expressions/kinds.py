@@ -141,6 +141,8 @@ def _check_call(node: Call, rules: Rules, functions: Functions, text: str) -> No
         raise ExpressionError(
             f"{node.name} can be used in preprocessing and enrichment only", node.position, text
         )
+    if function.refuse is not None and (reason := function.refuse(node.arguments)) is not None:
+        raise ExpressionError(f"{node.name}: {reason}", node.position, text)
     if not function.deterministic and not rules.volatile:
         raise ExpressionError(
             f"{node.name} may give a new value at each call, {rules.place} needs one that stays",

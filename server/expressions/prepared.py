@@ -23,10 +23,10 @@ from server.expressions.kinds import Kind
 from server.expressions.parser import parse
 from server.expressions.tree import And, Comparison, Expr, Identifier, In, Literal, Or, walk
 
-_LONGEST: Final = 1024
+_LONGEST: Final = 256
 """Characters of a filter that is worth keeping."""
-_KEPT: Final = 4096
-"""Forms that are kept, and texts; some megabytes at most."""
+_KEPT: Final = 2048
+"""Forms that are kept, and texts; some 10 MB at most."""
 
 _Form: TypeAlias = tuple[str, ...]
 _REPLACEABLE: Final = And | Or | Comparison | In | Identifier | Literal

@@ -8,6 +8,7 @@ live from there, or keeps reading.
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
@@ -107,6 +108,22 @@ class Cursor:
     def is_caught_up(self) -> bool:
         """Whether everything on stable storage has been read."""
         return self.is_finished or self.position >= self._durable()
+
+    @property
+    def must_decompress(self) -> bool:
+        """Whether the next read has to decompress a file, which takes long."""
+        place, txid = self._open, self.position + 1
+        if self.is_caught_up or (place is not None and txid < (place.file.end_txid or txid + 1)):
+            return False
+        file = self._table.covering(txid)
+        return file is not None and file.path.suffix == ".gz" and not self._cache.holds(file.path)
+
+    def decompress(self) -> None:
+        """Do that, on any thread."""
+        file = self._table.covering(self.position + 1)
+        with contextlib.suppress(OSError):  # the next read finds out
+            if file is not None:
+                self._cache.open(file.path)
 
     def ask_again(self) -> None:
         """Ask again which topics are wanted: that has changed."""

@@ -117,14 +117,23 @@ class SourceCache:
         if path.suffix != ".gz":
             return FileSource(path)
         with self._lock:
-            source = self._sources.pop(path, None) or open_source(path)
+            source = self._sources.get(path)
+            if source is not None:
+                self._sources.move_to_end(path)
+                return source
+        source = open_source(path)  # takes long: others are not to wait for it
+        with self._lock:
             self._sources[path] = source
             while (
                 len(self._sources) > 1
                 and sum(one.size for one in self._sources.values()) > self._limit
             ):
                 self._sources.popitem(last=False)
-            return source
+        return source
+
+    def holds(self, path: Path) -> bool:
+        """Whether a file is kept, so that opening it takes no time."""
+        return path in self._sources
 
 
 @dataclass(frozen=True, slots=True)

@@ -54,6 +54,12 @@ def journal_files(directory: Path, instance: str) -> dict[int, Path]:
     return found
 
 
+def instances_with_journals(directory: Path) -> set[str]:
+    """The instances that have journal files in a directory, as their file names spell them."""
+    matches = (_NUMBERED.fullmatch(path.name) for path in _names(directory))
+    return {one["name"] for one in matches if one and one["kind"] in (JOURNAL, COMPRESSED)}
+
+
 def unfinished_files(directory: Path, instance: str) -> list[Path]:
     """What an interrupted run of this instance left half made."""
     prefix = _as_file_name(instance) + "."

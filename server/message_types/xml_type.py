@@ -115,7 +115,8 @@ def _read(root: etree._Element, path: Path) -> Value:
     if attribute is None:
         values = [text_of(node) for node in nodes]
     else:
-        values = [node.get(attribute_key(node, attribute)) or None for node in nodes]
+        found = [node.get(attribute_key(node, attribute)) for node in nodes]
+        values = [value or None for value in found if value is not None]
     if subscript is not None:
         return values[subscript] if subscript < len(values) else None
     return list(values) if len(values) > 1 else values[0] if values else None

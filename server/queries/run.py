@@ -8,7 +8,7 @@ what else is sent to the client waits behind them.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from server.queries.batches import BatchWriter
 from server.subscriptions.outbox import Reservation
@@ -17,7 +17,6 @@ from server.wire.header import Header, encode_header
 
 if TYPE_CHECKING:
     from server.session import Session
-    from server.sow.query import Query
     from server.sow.records import Record
     from server.subscriptions.presentation import Presentation
 
@@ -36,6 +35,24 @@ class Totals(NamedTuple):
     records_returned: int
 
 
+class Findings(Protocol):
+    """A query under way: each step gives the records that were found in it, perhaps none."""
+
+    @property
+    def topic_matches(self) -> int:
+        """The records that were there to be tested."""
+
+    @property
+    def matches(self) -> int:
+        """The records that match so far."""
+
+    def __iter__(self) -> Iterator[list[Record]]:
+        """The steps that are left."""
+
+    def close(self) -> None:
+        """End the query; harmless if it has ended."""
+
+
 class Part(NamedTuple):
     """A query of one topic.
 
@@ -44,7 +61,7 @@ class Part(NamedTuple):
         take: what is done with a record that it finds; whether that was to send it as a result.
     """
 
-    query: Query
+    query: Findings
     take: Callable[[Record], bool]
 
 

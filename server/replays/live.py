@@ -8,6 +8,7 @@ Source: AMPS User Guide, Using the 'live' Option for Bookmark Subscriptions.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from server.subscriptions.outbox import Outbox
@@ -28,37 +29,29 @@ class Live:
 
     Attributes:
         last_txid: see above.
-        outbox: where its messages go.
     """
 
     def __init__(self, subscription: Subscription, last_txid: int) -> None:
         self.last_txid = last_txid
         self._subscription = subscription
+        self._topics = subscription.session.engine.topics
         self._held = Outbox([], subscription.session.outbox.write)
-        self.outbox = self._held
-
-    @property
-    def is_held(self) -> bool:
-        """Whether messages wait."""
-        return self.outbox is self._held
+        self._placed = replace(subscription, held_in=self._held)
+        self._topics.subscribe(self._placed)
 
     @property
     def holds_too_much(self) -> bool:
         """Whether more waits than may."""
         return self._held.size > _MOST_HELD
 
-    def place(self) -> None:
-        """Begin to take messages from the topics."""
-        self._subscription.session.engine.topics.subscribe(self._subscription)
-
     def release(self) -> None:
         """Let messages go to the client: those that were held, then those that come."""
         self.remove()
         if self._held.size:
             self._held.flush()
-        self.outbox = self._subscription.session.outbox
-        self.place()  # anew: it may share deliveries with others of the connection from now on
+        self._placed = self._subscription
+        self._topics.subscribe(self._placed)
 
     def remove(self) -> None:
         """Take no more messages from the topics."""
-        self._subscription.session.engine.topics.unsubscribe(self._subscription)
+        self._topics.unsubscribe(self._placed)

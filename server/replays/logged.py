@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import lru_cache
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Self
 
 from server.expressions.context import MessageContext
 from server.journal.entry import NO_ORIGIN
@@ -46,13 +46,20 @@ class LoggedEnvelope(Envelope):
         wanted = timestamp, bookmark, record
         if wanted != self._further_wanted:
             entry = self._entry
-            keys = b',"bm":"%d|%d|"' % (entry.client, entry.sequence) if bookmark else b""
+            keys = self.bookmark_key if bookmark else b""
             if timestamp:
                 keys += self.timestamp_key
             if record and (entry.sow_key or entry.given_key):
                 keys += self.record_key
             self._further_wanted, self._further_keys = wanted, keys
         return self._further_keys
+
+    def held_since(self, received: float, bookmark: str) -> Self:
+        """See `Envelope.held_since`."""
+        held = super().held_since(received, bookmark)
+        held._further_keys = b""  # noqa: SLF001 - a copy of this one
+        held._further_wanted = (False, False, False)  # noqa: SLF001 - a copy of this one
+        return held
 
     @property
     def record_sow_key(self) -> str | None:

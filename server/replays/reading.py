@@ -89,6 +89,9 @@ class Reading:
             self._run_later(_BEHIND_SECONDS)
             return False
         if not self._unsent:
+            if self._cursor.must_decompress:
+                self._log.do_aside(self._cursor.decompress, self.run)
+                return False
             self._unsent.extend(self._cursor.read(_SLICE))
         if not self._send():
             return False

@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from server.replays.tail import Tail
     from server.replays.timeline import Timeline
     from server.session import Session
-    from server.subscriptions.outbox import Outbox
     from server.subscriptions.subscription import Subscription
     from server.topics.transaction_log import TransactionLog
     from server.wire.header import Header
@@ -113,11 +112,6 @@ class Replay:
         self._in_tail = False
         self._live: Live | None = None
         self._release: Callable[[], None] = _nothing
-
-    @property
-    def outbox(self) -> Outbox:
-        """Where messages go."""
-        return self._session.outbox if self._live is None else self._live.outbox
 
     @property
     def is_live(self) -> bool:
@@ -227,7 +221,6 @@ class Replay:
         if self._terms.is_live:
             self._stop()
             self._live = Live(self.subscription, self.log.last_txid)
-            self._live.place()
             read_for((self,), replace(self._rest(position), last=self._live.last_txid))
         elif self.tail.join(self, position):
             self._stop()
@@ -246,6 +239,7 @@ class Replay:
             return
         self._complete(position)
         self._is_open = False
+        self._release()
         self._release()
 
     def _read_for_itself(self) -> None:

@@ -68,7 +68,7 @@ def recover_records(
         check()
         topic = find(entry.topic.message_type, entry.topic.name)
         if isinstance(topic, SowTopic) and entry.txid > reached.get(topic, entry.txid):
-            _apply(topic, entry)
+            apply_entry(topic, entry)
 
 
 def _reached(sow: SowTopic, journal: Journal) -> int:
@@ -79,7 +79,12 @@ def _reached(sow: SowTopic, journal: Journal) -> int:
     return last
 
 
-def _apply(sow: SowTopic, entry: Entry) -> None:
+def apply_entry(sow: SowTopic, entry: Entry) -> None:
+    """Do to the records of a topic what an entry of the log says.
+
+    Raises:
+        StoreError: a record cannot be stored.
+    """
     moment = entry.timestamp * _NANOSECONDS_IN_MICROSECOND
     if entry.kind == Kind.SOW_DELETE:
         keys = msgspec.json.decode(entry.body, type=list[str])

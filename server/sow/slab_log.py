@@ -28,6 +28,10 @@ _LONGEST_BOOKMARK: Final = 2 * len(str((1 << 64) - 1)) + 2
 """Bytes; a record gets its bookmark when room for it has been made."""
 
 
+_MOST_BESIDES: Final = form.ENTRY.size + _LONGEST_BOOKMARK + 8
+"""Bytes of an entry besides its texts and body, padding included."""
+
+
 class _Slab(NamedTuple):
     place: int
     epoch: int
@@ -102,6 +106,14 @@ class SlabLog:
             StoreError: one is too large, or there is no room. Nothing has been written.
         """
         slabs, position = 0, self.slab_size if self._head is None else self._position
+        records = list(records)
+        texts_at_most = 4 * sum(
+            [len(one.topic) + len(one.key) + len(one.correlation_id) for one in records]
+        )
+        at_most = texts_at_most + sum([len(one.body) + _MOST_BESIDES for one in records])
+        if texts_at_most <= form.MAX_TEXT and position + at_most <= self.slab_size:
+            self._reserved = 0  # there is room without looking closer, as nearly always
+            return
         for record in records:
             texts = [_octets(text) for text in (record.topic, record.key, record.correlation_id)]
             length = form.ENTRY.size + sum(map(len, texts)) + _LONGEST_BOOKMARK + len(record.body)

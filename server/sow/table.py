@@ -117,12 +117,25 @@ class RecordTable:
             self.states[row] = CURRENT
             if self.options.pattern:
                 self._topic_of_row[row] = self._topic_number(identity.partition("\0")[0])
-        if self.hash_indexes:
-            rows = (row for _, row in self.store.identities())
-            while some := list(islice(rows, _READ_AT_ONCE)):
-                bodies = self.store.bodies(some)
-                for index in self.hash_indexes:
-                    index.put_all(some, bodies)
+        self._fill(self.hash_indexes)
+
+    def _fill(self, indexes: Sequence[HashIndex]) -> None:
+        """File all records in new indexes."""
+        rows = (row for _, row in self.store.identities())
+        while indexes and (some := list(islice(rows, _READ_AT_ONCE))):
+            bodies = self.store.bodies(some)
+            for index in indexes:
+                index.put_all(some, bodies)
+
+    def hash_index(self, fields: tuple[Path, ...]) -> HashIndex:
+        """The index over some fields, which is made if there is none."""
+        for index in self.hash_indexes:
+            if index.fields == fields:
+                return index
+        index = HashIndex(fields, self.message_type)
+        self._fill([index])
+        self.hash_indexes.append(index)
+        return index
 
     def __len__(self) -> int:
         """How many records there are."""

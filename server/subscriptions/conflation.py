@@ -132,27 +132,31 @@ class Conflater:
 
 
 class _PendingMessage:
-    """A message of a topic that keeps nothing: the last body counts.
+    """A message of a topic that keeps nothing: the last one counts.
 
-    The envelope of the first one is kept, so that a timestamp tells since when the subscriber has
-    been waiting.
+    Timestamp and bookmark are those of the first one: they tell since when the subscriber has been
+    waiting, and from where nothing would be missed (AMPS User Guide, Conflated Subscriptions;
+    Conflation and Bookmark Subscriptions).
     """
 
-    __slots__ = ("_body", "_delivery", "_envelope")
+    __slots__ = ("_body", "_bookmark", "_delivery", "_envelope", "_received")
 
     def __init__(self, body: bytes, envelope: Envelope, delivery: Delivery) -> None:
         self._body = body
         self._envelope = envelope
+        self._received, self._bookmark = envelope.received, envelope.bookmark
         self._delivery = delivery
 
     def absorb(self, later: Self) -> None:
         """See `Pending.absorb`."""
         self._body = later._body
+        self._envelope = later._envelope
         self._delivery = later._delivery
 
     def release(self) -> None:
         """See `Pending.release`."""
-        self._delivery.deliver((self._body,), self._envelope)
+        envelope = self._envelope.held_since(self._received, self._bookmark)
+        self._delivery.deliver((self._body,), envelope)
 
 
 class ConflatedDelivery:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from copy import copy
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Self
 
 from server.expressions.context import MessageContext
 from server.wire.header import json_text
@@ -83,6 +84,12 @@ class Envelope:
     def bookmark_key(self) -> bytes:
         """The header key for subscribers who asked for bookmarks; empty if there is none."""
         return b',"bm":"%s"' % self.bookmark.encode() if self.bookmark else b""
+
+    def held_since(self, received: float, bookmark: str) -> Self:
+        """This envelope with the moment and the bookmark of another one."""
+        held = copy(self)
+        held.received, held.bookmark = received, bookmark
+        return held
 
     def further_keys(self, *, timestamp: bool, bookmark: bool, record: bool) -> bytes:
         """Header keys for those who ask for them, as JSON text, each with its leading comma.

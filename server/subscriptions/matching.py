@@ -24,7 +24,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any, Final, NamedTuple, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias, TypeVar
 
 from server.expressions import Functions, conjuncts, references, to_text
 from server.expressions.compile_message import Predicate, compile_filter
@@ -43,6 +43,11 @@ from server.expressions.tree import (
     walk,
 )
 from server.message_types.base import Extractor, MessageType, Value
+from server.sow.record_context import context_of
+
+if TYPE_CHECKING:
+    from server.sow.records import Record
+    from server.subscriptions.envelope import Envelope
 
 _FEW_FIELDS: Final = 16
 
@@ -226,6 +231,18 @@ class FilterSet:
             layout = tuple(self._layout)
             test = self._tests[text] = compile_filter(expr, self._functions, layout)
         return test
+
+
+def match_record(
+    filters: FilterSet, record: Record, envelope: Envelope | None
+) -> tuple[Filter, ...]:
+    """Find the filters that a state of a record matches; only a new state has an envelope."""
+    context: MessageContext = NO_CONTEXT
+    if filters.asks_for_context:
+        context = context_of(record)
+        if envelope is not None:
+            envelope.describe_publisher(context)
+    return filters.match(record.body, context)
 
 
 class _Plan(NamedTuple):

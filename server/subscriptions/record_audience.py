@@ -17,6 +17,8 @@ as many as combinations.
 
 Subscriptions of one connection share messages as they do on any topic; if one of them wants a
 record whole, none gets a delta of it (AMPS User Guide, Multiple Subscriptions and Delta Subscribe).
+
+Paginated subscriptions are told about other records as well (server/subscriptions/pages.py).
 """
 
 from __future__ import annotations
@@ -25,11 +27,11 @@ from collections.abc import Iterable, Sequence
 from enum import Enum
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from server.expressions.context import NO_CONTEXT, MessageContext
-from server.sow.record_context import context_of
 from server.subscriptions.audience import Audience
 from server.subscriptions.difference import Differ
-from server.subscriptions.matching import Filter
+from server.subscriptions.matching import Filter, match_record
+from server.subscriptions.page import Find, Page
+from server.subscriptions.pages import Pages
 from server.subscriptions.presentation import Presentation
 from server.subscriptions.record_conflation import ConflatedRecordDelivery, Form
 from server.subscriptions.record_delivery import (
@@ -47,7 +49,7 @@ from server.subscriptions.subscription import Subscription
 if TYPE_CHECKING:
     from server.expressions import Functions
     from server.message_types.base import MessageType
-    from server.sow.records import Change, Record
+    from server.sow.records import Change
     from server.subscriptions.envelope import Envelope
     from server.subscriptions.outbox import Outbox
 
@@ -84,6 +86,7 @@ class RecordAudience(Audience):
         name: the topic's name.
         functions: what filters may call.
         differ: makes deltas of its records.
+        find: finds its records by SOW key.
     """
 
     __slots__ = (
@@ -91,22 +94,52 @@ class RecordAudience(Audience):
         "_differ",
         "_filtered",
         "_is_stale",
+        "_pages",
         "_prepared",
         "_tracks_focus",
         "_unfiltered",
     )
 
     def __init__(
-        self, message_type: MessageType, name: str, functions: Functions, differ: Differ
+        self, message_type: MessageType, name: str, functions: Functions, differ: Differ, find: Find
     ) -> None:
         super().__init__(message_type, name, functions)
         self._differ = differ
+        self._pages = Pages(message_type, functions, find, differ)
         self._is_stale = False
         self._tracks_focus = False
         self._before_counts = False  # whether it matters what a record's old state matched
         self._unfiltered: list[Subscription] = []  # of connections without any filter here
         self._filtered: list[Subscription] = []
         self._prepared: dict[Kind | _Case, list[RecordDelivery]] = {}
+
+    @property
+    def has_subscriptions(self) -> bool:
+        """See `Audience.has_subscriptions`."""
+        return super().has_subscriptions or bool(self._pages)
+
+    @property
+    def has_literal_subscription(self) -> bool:
+        """See `Audience.has_literal_subscription`; a page is always of this very topic."""
+        return super().has_literal_subscription or bool(self._pages)
+
+    def attach(self, subscription: Subscription) -> None:
+        """See `Audience.attach`."""
+        if subscription.page is None:
+            super().attach(subscription)
+        else:
+            self._pages.attach(subscription, subscription.page, self._alone)
+
+    def detach(self, subscription: Subscription) -> None:
+        """See `Audience.detach`."""
+        if subscription in self._pages:
+            self._pages.detach(subscription)
+        else:
+            super().detach(subscription)
+
+    def page(self, subscription: Subscription) -> Page:
+        """The page of a paginated subscription."""
+        return self._pages.page(subscription)
 
     def _changed(self) -> None:
         self._is_stale = True
@@ -119,25 +152,10 @@ class RecordAudience(Audience):
             envelope: where it comes from.
             reason: why those hear of it whose subscription matches no more.
         """
-        if not self._subscriptions:
-            return
-        if self._is_stale:
-            self._prepare()
+        deliveries = self._due(change, envelope) if self._subscriptions else ()
         record, previous = change.record, change.previous
-        if record is None:
-            if previous is None or not self._tracks_focus:
-                return
-            kind = Kind.REMOVAL
-        else:
-            kind = Kind.INSERT if previous is None else Kind.UPDATE
-        deliveries = self._prepared.get(kind)
-        if deliveries is None:
-            deliveries = self._deliveries(self._unfiltered, kind, set(), set())
-            self._prepared[kind] = deliveries
-        if self._filtered:
-            deliveries = deliveries + self._to_filtered(kind, change, envelope)
         state = record or previous
-        if not deliveries or state is None:
+        if state is None or not (deliveries or self._pages):
             return
         message = RecordMessage(
             change.key,
@@ -150,6 +168,26 @@ class RecordAudience(Audience):
         )
         for delivery in deliveries:
             delivery.deliver(message)
+        if self._pages:
+            self._pages.take(change, envelope, message)
+
+    def _due(self, change: Change, envelope: Envelope) -> Sequence[RecordDelivery]:
+        """The deliveries to all subscriptions without a page."""
+        if self._is_stale:
+            self._prepare()
+        if change.record is None:
+            if change.previous is None or not self._tracks_focus:
+                return ()
+            kind = Kind.REMOVAL
+        else:
+            kind = Kind.INSERT if change.previous is None else Kind.UPDATE
+        deliveries = self._prepared.get(kind)
+        if deliveries is None:
+            deliveries = self._deliveries(self._unfiltered, kind, set(), set())
+            self._prepared[kind] = deliveries
+        if self._filtered:
+            deliveries = deliveries + self._to_filtered(kind, change, envelope)
+        return deliveries
 
     def _prepare(self) -> None:
         self._is_stale = False
@@ -162,9 +200,9 @@ class RecordAudience(Audience):
         after: tuple[Filter, ...] = ()
         before: tuple[Filter, ...] = ()
         if change.record is not None:
-            after = self._match(change.record, envelope)
+            after = match_record(self._filters, change.record, envelope)
         if change.previous is not None and self._before_counts:
-            before = self._match(change.previous, None)
+            before = match_record(self._filters, change.previous, None)
         case = _Case(kind, after, before)
         deliveries = self._prepared.get(case)
         if deliveries is None:
@@ -174,15 +212,6 @@ class RecordAudience(Audience):
                 self._filtered, kind, set(after), set(before)
             )
         return deliveries
-
-    def _match(self, record: Record, envelope: Envelope | None) -> tuple[Filter, ...]:
-        """The filters that a state of a record matches; only a new state has an envelope."""
-        context: MessageContext = NO_CONTEXT
-        if self._filters.asks_for_context:
-            context = context_of(record)
-            if envelope is not None:
-                envelope.describe_publisher(context)
-        return self._filters.match(record.body, context)
 
     # ---- preparing
 
@@ -219,6 +248,12 @@ class RecordAudience(Audience):
             return Form.WHOLE
         returns = subscription.tracks_focus and not matched
         return Form.WHOLE if returns else Form.DELTA
+
+    def _alone(self, subscription: Subscription, form: Form) -> RecordDelivery:
+        """A delivery to a single subscription."""
+        if subscription.conflater is not None:
+            return self._conflated(subscription, form)
+        return self._delivery_for([(subscription, form)])
 
     def _delivery_for(self, group: Sequence[tuple[Subscription, Form]]) -> RecordDelivery:
         subscriptions = [subscription for subscription, _ in group]

@@ -7,16 +7,17 @@ as a delta; one whose subscription matched the old state only gets an `oof`. Bot
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Final, Protocol, Self
 
-from server.subscriptions.envelope import correlation_key
+from server.sow.records import to_seconds
+from server.subscriptions.envelope import Envelope, correlation_key
 from server.subscriptions.presentation import Presentation
 from server.wire.framing import frame
 from server.wire.header import json_text
 
 if TYPE_CHECKING:
+    from server.sow.records import Record
     from server.subscriptions.difference import Differ
-    from server.subscriptions.envelope import Envelope
 
 MATCH: Final = "match"
 DELETED: Final = "deleted"
@@ -77,6 +78,28 @@ class RecordMessage:
         )
         self._differ = differ
         self._delta: list[bytes | None] | None = None
+
+    @classmethod
+    def about(cls, record: Record, reason: str, differ: Differ) -> Self:
+        """What there is to say about a record that has not changed, as its publish would say it."""
+        envelope = Envelope(None, to_seconds(record.timestamp))
+        envelope.bookmark = record.bookmark
+        return cls(record.key, record.body, None, envelope, differ, reason, record.correlation_id)
+
+    def since(self, earlier: Self) -> Self:
+        """This change and one of the same record before it, as one.
+
+        A record that has gone and come again in between is new.
+        """
+        return type(self)(
+            self.key,
+            self.body,
+            None if self.previous is None else earlier.previous,
+            self.envelope,
+            self._differ,
+            self.reason,
+            self.correlation_id,
+        )
 
     def delta(self, presentation: Presentation) -> bytes | None:
         """The fields that differ, of those that a presentation lets through; None if none does."""

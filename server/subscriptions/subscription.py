@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from server.session import Session
     from server.subscriptions.conflation import Conflater
     from server.subscriptions.outbox import Outbox
+    from server.subscriptions.page import PageTerms
     from server.subscriptions.sink import Sink
     from server.topics.names import TopicSelector
 
@@ -35,6 +36,8 @@ class Subscription:
         began_with_query: its client got all records that matched when it was placed.
         sink: takes the messages of a client inside the server; None for a client's connection.
         options: the options of the command, as sent.
+        held_in: where its messages wait, None if they go to the connection at once.
+        page: which records of the topic it is for, if it is paginated; None for all.
     """
 
     session: Session
@@ -49,12 +52,14 @@ class Subscription:
     began_with_query: bool = False
     sink: Sink | None = None
     options: str | None = None
+    page: PageTerms | None = None
     replay: Replay | None = None
+    held_in: Outbox | None = None
 
     @property
     def outbox(self) -> Outbox:
         """Where its messages go."""
-        return self.session.outbox if self.replay is None else self.replay.outbox
+        return self.held_in or self.session.outbox
 
     def close(self) -> None:
         """Let go of what waits for it."""

@@ -138,19 +138,6 @@ class JournaledStoredTopic(StoredTopic):
         super().__init__(sow, name, functions, stores)
         self._journal = journal
 
-    def publish(self, bodies: Sequence[bytes], envelope: Envelope) -> Sequence[Rejection]:
-        """Record messages, store them, and tell subscribers. See `StoredTopic.publish`."""
-        if not envelope.sequences:
-            return super().publish(bodies, envelope)
-        rejections: list[Rejection] = []
-        for position, body in enumerate(bodies):
-            envelope.sequence = envelope.sequences[position]
-            rejections += (
-                rejection._replace(position=position)
-                for rejection in super().publish((body,), envelope)
-            )
-        return rejections
-
     def _store(self, body: bytes, envelope: Envelope) -> Change:
         self._journal.refuse_duplicate(envelope)
         sow = self._sow

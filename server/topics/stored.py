@@ -55,7 +55,14 @@ class TopicWithRecords(RecordAudience):
     """Whether messages are in the transaction log."""
 
     def __init__(self, keeper: Keeper, name: str, functions: Functions, stores: Stores) -> None:
-        super().__init__(keeper.table.message_type, name, functions, stores.differ(keeper))
+        table = keeper.table
+        super().__init__(
+            table.message_type,
+            name,
+            functions,
+            stores.differ(keeper),
+            lambda key: table.get(table.identity(key, name)),
+        )
         self._followers = stores.followers(keeper)
         self._cascade = stores.cascade
 
@@ -107,7 +114,10 @@ class StoredTopic(TopicWithRecords):
             The messages that could not be stored, each with the reason.
         """
         rejections: list[Rejection] = []
+        sequences = envelope.sequences
         for position, body in enumerate(bodies):
+            if sequences:
+                envelope.sequence = sequences[position]
             try:
                 change = self._store(body, envelope)
             except tuple(REASONS) as error:

@@ -77,7 +77,7 @@ class TopicTable:
         message_type = subscription.session.message_type
         selector = subscription.selector
         if not selector.is_regex:
-            self.find(message_type, selector.text).attach(subscription)
+            _attach_if_entitled(self.find(message_type, selector.text), subscription)
             return
         self._regex_subscriptions.setdefault(message_type, []).append(subscription)
         for topic in self._matching(subscription):
@@ -157,13 +157,14 @@ class TopicTable:
 
 
 def _attach_if_entitled(topic: AnyTopic, subscription: Subscription) -> None:
-    """Attach a subscription to one of the topics that its regular expression matches.
+    """Attach a subscription to one of the topics that it is for.
 
     A bookmark subscription is for topics in the transaction log only (AMPS User Guide, Content and
     Topic Filtering).
 
-    Which of them the user may read is asked topic by topic (AMPS User Guide, Entitlement, Regular
-    Expression Subscriptions).
+    Which of those that a regular expression matches the user may read is asked topic by topic (AMPS
+    User Guide, Entitlement, Regular Expression Subscriptions). A replacement may also name a single
+    one that the user may not read (Replacing the Topic on a Subscription).
     """
     if subscription.replay is not None and not topic.is_journaled:
         return

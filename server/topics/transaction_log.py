@@ -183,6 +183,10 @@ class TransactionLog:
         else:
             self.when_durable(lambda: self._helper.do(find, then))
 
+    def do_aside(self, work: Callable[[], None], then: Callable[[], None]) -> None:
+        """Have something that takes long done by the helper, and go on after that."""
+        self._helper.do(work, lambda _: then())
+
     def _resolve(self, request: BookmarkRequest, not_found: NotFound, now: int) -> Place:
         try:
             return self.journal.resolve(request, not_found, now)

@@ -4,4 +4,6 @@ aggregates    what each aggregate function keeps of a group's values
 exact         sums that do not drift; extremes: the least and the greatest
 projection    what a projection reads of every message, and makes of a group of them
 grouping      groups of rows: what comes, changes and goes
+sources       the rows of a single topic; join: those of several
+definition    a configured view, compiled; view: the topic itself
 """

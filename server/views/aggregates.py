@@ -15,7 +15,7 @@ from __future__ import annotations
 import math
 from bisect import bisect_left, insort
 from collections.abc import Callable, Hashable
-from typing import Any, Final, NamedTuple, Protocol
+from typing import Any, Final, NamedTuple, Protocol, Self
 
 from server.expressions import semantics
 from server.expressions.octets import from_octets, joined
@@ -36,6 +36,9 @@ class Accumulator(Protocol):
     def remove(self, value: Value) -> None:
         """Let a value go that has been added."""
 
+    def merge(self, other: Self) -> None:
+        """Take in all that another one of the same kind holds."""
+
 
 class Count:
     """How many values there are."""
@@ -54,6 +57,10 @@ class Count:
         """See `Accumulator.remove`."""
         if value is not None:
             self.count -= 1
+
+    def merge(self, other: Self) -> None:
+        """See `Accumulator.merge`."""
+        self.count += other.count
 
 
 class Total:
@@ -75,6 +82,14 @@ class Total:
     def remove(self, value: Value) -> None:
         """See `Accumulator.remove`."""
         self._take(value, -1)
+
+    def merge(self, other: Self) -> None:
+        """See `Accumulator.merge`."""
+        self.count += other.count
+        self._nans += other._nans
+        self._infinite += other._infinite
+        self._negative += other._negative
+        self._sum.include(other._sum.numerator, other._sum.shift)
 
     @property
     def sum(self) -> Value:
@@ -123,6 +138,11 @@ class Spread(Total):
     def __init__(self) -> None:
         super().__init__()
         self._squares = ExactSum()
+
+    def merge(self, other: Self) -> None:
+        """See `Accumulator.merge`."""
+        super().merge(other)
+        self._squares.include(other._squares.numerator, other._squares.shift)
 
     @property
     def of_population(self) -> Value:
@@ -181,6 +201,13 @@ class _Extreme:
         if not heap:
             del self._heaps[type(value)]
 
+    def merge(self, other: Self) -> None:
+        """See `Accumulator.merge`."""
+        self._nans += other._nans
+        for kind, theirs in other._heaps.items():
+            heap = self._heaps.setdefault(kind, ExtremeHeap(kind, greatest=self._greatest))
+            heap.merge(theirs)
+
     @property
     def value(self) -> Value:
         """The least or greatest value; NULL of nothing."""
@@ -236,6 +263,12 @@ class Distinct:
         if not self._counts[key]:
             del self._counts[key], self._values[key]
 
+    def merge(self, other: Self) -> None:
+        """See `Accumulator.merge`."""
+        for key, count in other._counts.items():
+            self._counts[key] = self._counts.get(key, 0) + count
+            self._values.setdefault(key, other._values[key])
+
     @property
     def count(self) -> int:
         """How many different values there are."""
@@ -289,6 +322,13 @@ class Texts:
             del self._counts[octets]
             del self._ordered[bisect_left(self._ordered, octets)]
             self._list = None
+
+    def merge(self, other: Self) -> None:
+        """See `Accumulator.merge`."""
+        for octets, count in other._counts.items():
+            self._counts[octets] = self._counts.get(octets, 0) + count
+        self._ordered = sorted(self._counts)
+        self._list = None
 
     def joined(self, separator: str) -> Value:
         """All of them as one text; NULL of nothing, or if that would be too long."""

@@ -54,21 +54,30 @@ class Definition:
         Args:
             message_types: the message type of each of `topics`.
         """
-        spec, inputs = self._spec, self.projection.inputs
+        spec = self._spec
         if not spec.joins:
             filter_ = None
             if spec.filter is not None:
                 filter_ = parse(spec.filter, Kind.VIEW_FILTER, self._functions)
+            inputs = self.projection.inputs
             return SingleSource(message_types[0], inputs, filter_, self._functions)
         topics = [
-            JoinedTopic(
-                message_type,
-                [reference.path for reference in inputs if self._place(reference) == place],
-            )
+            JoinedTopic(message_type, self.inputs(place))
             for place, message_type in enumerate(message_types)
         ]
-        fields = [self._joined(join) for join in spec.joins]
-        return Join(topics, fields, nulls_match=spec.join_null_equivalency)
+        return Join(topics, self.joined_fields(), nulls_match=spec.join_null_equivalency)
+
+    def inputs(self, place: int) -> list[Path]:
+        """What a row has of one of the topics."""
+        return [
+            reference.path
+            for reference in self.projection.inputs
+            if self._place(reference) == place
+        ]
+
+    def joined_fields(self) -> list[JoinedFields]:
+        """What joins the topics."""
+        return [self._joined(join) for join in self._spec.joins]
 
     def _joined(self, join: JoinSpec) -> JoinedFields:
         """A join with the earlier topic on its left."""

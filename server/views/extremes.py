@@ -46,6 +46,14 @@ class _Order(NamedTuple):
     out: Callable[[Any], Value]
 
 
+def _descending(text: str) -> _Descending:
+    return _Descending(to_octets(text))
+
+
+def _ascending(entry: _Descending) -> str:
+    return from_octets(entry.octets)
+
+
 def _same(value: Any) -> Any:
     return value
 
@@ -61,9 +69,7 @@ _ORDERS: Final[dict[bool, dict[type, _Order]]] = {
         bool: _Order(not_, not_),
         int: _Order(neg, neg),
         float: _Order(neg, neg),
-        str: _Order(
-            lambda text: _Descending(to_octets(text)), lambda entry: from_octets(entry.octets)
-        ),
+        str: _Order(_descending, _ascending),
     },
 }
 
@@ -106,6 +112,13 @@ class ExtremeHeap:
         if len(self._heap) > 2 * len(counts) + _LEAST_REBUILT:
             self._heap = list(counts)
             heapify(self._heap)
+
+    def merge(self, other: ExtremeHeap) -> None:
+        """Add all values of another heap of the same type and order."""
+        for entry, count in other._counts.items():
+            self._counts[entry] = self._counts.get(entry, 0) + count
+        self._heap = list(self._counts)
+        heapify(self._heap)
 
     def first(self) -> Value:
         """The first value in their order; there has to be one."""

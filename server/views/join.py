@@ -188,6 +188,18 @@ class _Side:
         self.indexes.append(self.by_own)
         sides[self.anchor].indexes.append(self.by_anchor)
 
+    def keep(self, key: str, entry: _Entry) -> None:
+        """Keep the entry of a SOW key."""
+        self.entries[key] = entry
+        for index in self.indexes:
+            index.add(entry)
+
+    def forget(self, key: str, entry: _Entry) -> None:
+        """Forget the entry of a SOW key."""
+        del self.entries[key]
+        for index in self.indexes:
+            index.remove(entry)
+
     def read(self, record: Record) -> _Entry:
         """What is kept of a record."""
         values = self.extract(record.body)
@@ -226,21 +238,18 @@ class Join:
     def changes(self, place: int, change: Change) -> Iterator[RowChange]:
         """See `RowSource.changes`; what is given has to be used up before the next change."""
         side = self._sides[place]
-        old = side.entries.pop(change.key, None)
+        old = side.entries.get(change.key)
         new = None if change.record is None else side.read(change.record)
         if old is not None and new is not None and old.texts == new.texts:
             yield from self._replaced(place, old, new)
-        elif old is not None:
-            yield from self._removed(place, old)
+            old.values = new.values
+            return
         if old is not None:
-            for index in side.indexes:
-                index.remove(old)
+            yield from self._removed(place, old)
+            side.forget(change.key, old)
         if new is not None:
-            if old is None or old.texts != new.texts:
-                yield from self._added(place, new)
-            side.entries[change.key] = new
-            for index in side.indexes:
-                index.add(new)
+            yield from self._added(place, new)
+            side.keep(change.key, new)
 
     def _replaced(self, place: int, old: _Entry, new: _Entry) -> Iterator[RowChange]:
         """The rows of an entry that takes the place of one with the same texts."""

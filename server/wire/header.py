@@ -6,6 +6,7 @@ may be quoted. One type serves both directions and both ends; keys that are not 
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from typing import Final
 
 import msgspec
@@ -84,6 +85,11 @@ class Header(msgspec.Struct, omit_defaults=True, rename=_WIRE_KEYS):
     records_updated: int | None = None
     records_deleted: int | None = None
     length: int | None = None
+    data_only: bool | None = None
+    send_empty: bool | None = None
+    send_keys: bool | None = None
+    send_matching_ids: bool | None = None
+    send_oof: bool | None = None
 
     @property
     def filter(self) -> str | None:
@@ -181,11 +187,10 @@ def _decode_loosely(header: bytes) -> Header:
         value = keys.get(field.encode_name)
         if value is None:
             continue
-        wants_number = field.type == int | None
+        read, expected = _READERS.get(field.type, (_as_text, "text"))
         try:
-            known[field.encode_name] = _as_number(value) if wants_number else _as_text(value)
-        except (TypeError, ValueError, OverflowError):
-            expected = "a number" if wants_number else "text"
+            known[field.encode_name] = read(value)
+        except (KeyError, TypeError, ValueError, OverflowError):
             faults.append(f"{field.encode_name} is {value!r}, expected {expected}")
     decoded = msgspec.convert(known, Header, str_keys=True)
     if faults:
@@ -209,3 +214,17 @@ def _as_text(value: object) -> str:
     if isinstance(value, str | int | float):
         return str(value)
     raise TypeError
+
+
+_FLAGS: Final = {"true": True, "1": True, "false": False, "0": False}
+
+
+def _as_flag(value: object) -> bool:
+    return _FLAGS[str(value).lower()]
+
+
+_READERS: Final[Mapping[object, tuple[Callable[[object], object], str]]] = {
+    int | None: (_as_number, "a number"),
+    bool | None: (_as_flag, "true or false"),
+}
+"""How a value of a type is read, and what to call it."""

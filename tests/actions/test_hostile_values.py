@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import subprocess
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -10,14 +11,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from actions.context import Context, Template, to_bytes
-from actions.do_execute_system import shell_command
 from actions.expressions import ExpressionTemplate
 from actions.module import StepFailed
+from actions.shell_quoting import shell_command
 from server.expressions import Kind, parse
 from server.expressions.compile_message import compile_filter
 from tests.actions.support import Bench
 
 HOSTILE = [
+    "touch pwned",
     "; touch pwned",
     "$(touch pwned)",
     "`touch pwned`",
@@ -64,6 +66,38 @@ def run(command: str, value: str, directory: Path) -> bytes:
     return done.stdout
 
 
+NESTED = [
+    "printf %s \"$(printf %s {{X}}; printf .)\" | sed '$s/[.]$//'",
+    "printf %s \"`printf %s {{X}}; printf .`\" | sed '$s/[.]$//'",
+    'printf %s "${UNSET:-{{X}}}"',
+    "x=$((1 << 2))\nprintf %s {{X}}",
+    "printf %s ${UNSET:-{{X}}}",
+    "# it's only a comment\nprintf %s {{X}}",
+    "echo it\\'s >/dev/null; printf %s {{X}}",
+    "(printf %s {{X}})",
+    "if [ {{X}} = {{X}} ]; then printf %s {{X}}; fi",
+    'x=$(echo "a)"); printf %s {{X}}',
+]
+HERE = [
+    "cat <<END\n{{X}}\nEND\n",
+    "cat <<-'A' >/dev/null; cat <<B\nit's\n\tA\n{{X}}\nB\n",
+]
+
+
+@pytest.mark.parametrize("value", HOSTILE)
+@pytest.mark.parametrize("command", NESTED)
+def test_nested_quotes_keep_a_value_in_one_piece(command: str, value: str, tmp_path: Path) -> None:
+    assert run(command, value, tmp_path) == to_bytes(value)
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("value", HOSTILE)
+@pytest.mark.parametrize("command", HERE)
+def test_a_here_document_has_the_value_as_it_is(command: str, value: str, tmp_path: Path) -> None:
+    assert run(command, value, tmp_path) == to_bytes(value) + b"\n"
+    assert not list(tmp_path.iterdir())
+
+
 @pytest.mark.parametrize("value", HOSTILE)
 @pytest.mark.parametrize("command", COMMANDS[:3])
 def test_a_command_gets_a_value_as_one_word(command: str, value: str, tmp_path: Path) -> None:
@@ -76,6 +110,48 @@ def test_a_command_gets_a_value_as_one_word(command: str, value: str, tmp_path: 
 def test_no_value_is_parsed_wherever_it_stands(command: str, value: str, tmp_path: Path) -> None:
     run(command, value, tmp_path)
     assert not (tmp_path / "pwned").exists()
+
+
+FRAGMENTS = [
+    "{{X}}",
+    "{{X}}",
+    "printf %s ",
+    "x=",
+    "'",
+    '"',
+    "`",
+    "$(",
+    "(",
+    ")",
+    "{ ",
+    "}",
+    "${Y:-",
+    "$((1 << 2))",
+    "${Y#",
+    "\\",
+    " ",
+    "\n",
+    "#",
+    ";",
+    "|",
+    "&&",
+    "<<E\n",
+    "<<'E'\n",
+    "\nE\n",
+    "if true; then ",
+    "; fi",
+    "case a in a) ",
+    ";; esac",
+]
+
+
+@settings(max_examples=150)
+@given(st.lists(st.sampled_from(FRAGMENTS), min_size=1, max_size=9), st.sampled_from(HOSTILE))
+def test_no_value_is_parsed_however_odd_the_command(fragments: list[str], value: str) -> None:
+    """Quotes, substitutions, comments and here-documents, whether they make sense or not."""
+    with tempfile.TemporaryDirectory() as directory:
+        run("".join(fragments), value, Path(directory))
+        assert not Path(directory, "pwned").exists()
 
 
 @settings(max_examples=60)

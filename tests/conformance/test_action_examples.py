@@ -24,9 +24,15 @@ ELEMENTS = """
     <Durability>transient</Durability><Expiration>enabled</Expiration>
   </Topic>
   <Topic>
-    <Name>symbols</Name><MessageType>json</MessageType><Key>/symbol</Key>
+    <Name>trades</Name><MessageType>json</MessageType><Key>/id</Key>
     <Durability>transient</Durability>
   </Topic>
+  <View>
+    <Name>symbols</Name><MessageType>json</MessageType>
+    <UnderlyingTopic>trades</UnderlyingTopic>
+    <Projection><Field>/symbol</Field></Projection>
+    <Grouping><Field>/symbol</Field></Grouping>
+  </View>
   <Topic>
     <Name>symbol_processor_assignments</Name><MessageType>json</MessageType><Key>/symbol</Key>
     <Durability>transient</Durability>
@@ -58,7 +64,7 @@ ELEMENTS = """
     </On>
     <On>
       <Module>amps-action-on-sow-expire-message</Module>
-      <Options><Topic>symbols</Topic><MessageType>json</MessageType></Options>
+      <Options><Topic>trades</Topic><MessageType>json</MessageType></Options>
     </On>
     <Do>
       <Module>amps-action-do-publish-message</Module>
@@ -231,12 +237,13 @@ def test_message_affinity(acting: RunningServer) -> None:
     control = "symbol_processor_assignments"
     with acting.log_on("one") as one, acting.log_on("two") as two, acting.log_on("p") as publisher:
         one.subscribe(control, "1")
-        for symbol in ("A", "B"):
-            publisher.publish("symbols", b'{"symbol":"%b"}' % symbol.encode())
+        for number, symbol in enumerate("ABA"):
+            trade = {"id": number, "symbol": symbol}
+            publisher.publish("trades", json.dumps(trade).encode())
         told = [assignment(one), assignment(one)]
         assert told == ["A assign one match", "B assign one match"]
         two.subscribe(control, "1")
-        publisher.publish("symbols", b'{"symbol":"C"}')
+        publisher.publish("trades", b'{"id":9,"symbol":"C"}')
         assert assignment(two) == "C assign two match"
         one.send({"c": "unsubscribe", "sub_id": "1"})
         assert sorted(assignment(two) for _ in range(4)) == [

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import signal
 import time
 from collections.abc import Iterator
@@ -9,7 +10,13 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.server import RunningServer, running_server
+from tests.support.server import (
+    CONFIGURATION,
+    RunningServer,
+    free_port,
+    running_configuration,
+    running_server,
+)
 
 ACTIONS = """
 <SOW>
@@ -327,6 +334,37 @@ def test_shut_down_when_a_file_system_is_full(tmp_path: Path) -> None:
         log = server.log()
         assert "shutdown requested by schedule disk" in log
         assert log.index("29-0103 going down") < log.index("closed:")
+
+
+def test_logs_are_rotated_compressed_and_removed(tmp_path: Path) -> None:
+    """The usual upkeep of logs, in one action: the file that is written to stays as it is."""
+    upkeep = """
+      <Actions>
+        <Action>
+          <On><Module>amps-action-on-signal</Module>
+            <Options><Signal>SIGUSR1</Signal></Options></On>
+          <Do><Module>amps-action-do-rotate-logs</Module></Do>
+          <Do><Module>amps-action-do-compress-files</Module>
+            <Options><Age>0s</Age><Pattern>amps-*.log</Pattern></Options></Do>
+          <Do><Module>amps-action-do-remove-files</Module>
+            <Options><Age>0s</Age><Pattern>amps-*.gz</Pattern><Keep>1</Keep></Options></Do>
+          <Do><Module>amps-action-do-echo-message</Module>
+            <Options><Message>logs are done</Message></Options></Do>
+        </Action>
+      </Actions>
+    """
+    port = free_port()
+    text = CONFIGURATION.format(port=port, transports="", level="info", elements=upkeep)
+    target = "<Target><Protocol>file</Protocol><Level>info</Level><FileName>amps-%n.log</FileName>"
+    text = text.replace("<Logging>", f"<Logging>{target}</Target>")
+    with running_configuration(tmp_path, text, port) as server:
+        for count in (1, 2, 3):
+            server.process.send_signal(signal.SIGUSR1)
+            assert server.waits_for(lambda log: log.count("29-0103 logs are done") == count)  # noqa: B023 - waited for at once
+        files = sorted(path.name for path in tmp_path.glob("amps-*"))
+        assert files == ["amps-00002.log.gz", "amps-00003.log"]
+        with gzip.open(tmp_path / "amps-00002.log.gz", "rt") as old:
+            assert "29-0103 logs are done" in old.read()
 
 
 def test_a_signal_of_the_configuration_takes_the_place_of_the_default(tmp_path: Path) -> None:

@@ -179,6 +179,54 @@ def test_deltas_of_one_interval_are_merged(server: RunningServer) -> None:
         assert peer.hears_nothing()
 
 
+def test_a_delta_that_changes_nothing_is_an_update(server: RunningServer) -> None:
+    """Subscribers of whole records are sent it, and so are delta subscribers without no_empties."""
+    with server.log_on() as peer, server.log_on("other") as other:
+        publish(peer, {"id": 30, "a": 1})
+        peer.subscribe("orders", "s", f="/id = 30")
+        other.subscribe("orders", "s", c="delta_subscribe", f="/id = 30")
+        delta_publish(peer, {"id": 30, "a": 1})
+        assert received(peer) == ("s", {"id": 30, "a": 1})
+        assert received(other) == ("s", {"id": 30})
+
+
+def test_a_topic_without_records_has_no_deltas(server: RunningServer) -> None:
+    """Delta subscribers get whole messages, conflated or not."""
+    with server.log_on() as peer:
+        peer.subscribe("unkept", "s", c="delta_subscribe", o="no_empties,send_keys")
+        options = "conflation=100ms,conflation_key=[/id]"
+        peer.subscribe("unkept", "slow", c="delta_subscribe", o=options)
+        for _ in range(2):
+            peer.publish("unkept", b'{"id":1,"a":1}')
+            assert received(peer) == ("s", {"id": 1, "a": 1})
+        assert received(peer) == ("slow", {"id": 1, "a": 1})
+
+
+def test_a_type_without_deltas_has_whole_messages(server: RunningServer) -> None:
+    """The subscription is accepted."""
+    with server.log_on(message_type="binary") as peer:
+        peer.subscribe("blobs", "s", c="delta_subscribe", o="no_empties")
+        for body in (b"one", b"one"):
+            peer.publish("blobs", body, k="same")
+            assert peer.receive()[1] == body
+
+
+def test_conflated_deltas_begin_with_what_the_client_has(server: RunningServer) -> None:
+    """A new record is whole although deltas follow it; one that comes back into focus, too."""
+    with server.log_on() as peer:
+        follow(peer, "s", "/id = 31 AND /a < 5", "conflation=150ms,oof,no_empties")
+        publish(peer, {"id": 31, "a": 1, "b": 1})
+        publish(peer, {"id": 31, "a": 1, "b": 2})
+        assert received(peer) == ("s", {"id": 31, "a": 1, "b": 2})
+        publish(peer, {"id": 31, "a": 9, "b": 2})
+        publish(peer, {"id": 31, "a": 2, "b": 2})
+        assert received(peer) == ("s", {"id": 31, "a": 2, "b": 2})
+        publish(peer, {"id": 31, "a": 2, "b": 2})
+        publish(peer, {"id": 31, "a": 3, "b": 2})
+        assert received(peer) == ("s", {"id": 31, "a": 3})
+        assert peer.hears_nothing()
+
+
 def test_fix_deltas_begin_with_the_delta(server: RunningServer) -> None:
     """As measured: the delta's fields in its order, then those that it lacks."""
     with server.log_on(message_type="fix") as peer:

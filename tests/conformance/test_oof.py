@@ -108,6 +108,51 @@ def test_select_list_and_no_sowkey_hold_for_oof(server: RunningServer) -> None:
     assert ("k" in header, "ts" in header, json.loads(body)) == (False, True, {"n": 1})
 
 
+COMMANDS = ("subscribe", "delta_subscribe", "sow_and_subscribe", "sow_and_delta_subscribe")
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+@pytest.mark.parametrize("conflation", ["", ",conflation=100ms"])
+def test_every_command_tracks_focus(server: RunningServer, command: str, conflation: str) -> None:
+    """Reasons match, deleted and expired, with or without conflation."""
+    group = f"{command}{conflation}"
+    with server.log_on() as peer:
+        options = f"oof{conflation}"
+        header = {"c": command, "cid": "1", "sub_id": "s", "t": "quotes", "o": options}
+        peer.send(header | {"f": f"/g = '{group}' AND /n < 5"})
+        if command.startswith("sow"):
+            assert [peer.receive()[0]["c"] for _ in range(2)] == ["group_begin", "group_end"]
+        for n in range(3):
+            symbol = f"{group}{n}"
+            publish(peer, "quotes", {"symbol": symbol, "g": group, "n": n}, e=n // 2)
+            assert peer.receive()[0]["c"] == "p"
+        publish(peer, "quotes", {"symbol": f"{group}0", "g": group, "n": 9})
+        last = 0 if conflation else 9
+        assert _leaves(peer) == ("match", last)
+        peer.send({"c": "sow_delete", "t": "quotes", "f": f"/symbol = '{group}1'"})
+        assert _leaves(peer) == ("deleted", 1)
+        assert _leaves(peer) == ("expired", 2)
+        publish(peer, "quotes", {"symbol": f"{group}0", "g": group, "n": 4})
+        header, body = peer.receive()
+        assert (header["c"], json.loads(body)["symbol"]) == ("p", f"{group}0")
+
+
+def _leaves(peer: RawPeer) -> tuple[str, int]:
+    """The reason and the number of the record that has left next."""
+    header, body = peer.receive()
+    assert (header["c"], header["t"], header["sids"]) == ("oof", "quotes", "s")
+    return header["reason"], json.loads(body)["n"]
+
+
+def test_conflation_does_not_tell_of_what_never_came(server: RunningServer) -> None:
+    """A record that a plain subscription was never sent leaves in silence."""
+    with server.log_on() as peer:
+        publish(peer, "orders", {"id": 650, "n": 1})
+        peer.subscribe("orders", "s", f="/id = 650 AND /n < 5", o="oof,conflation=100ms")
+        publish(peer, "orders", {"id": 650, "n": 9})
+        assert peer.hears_nothing()
+
+
 def test_conflation_sends_what_the_client_knows(server: RunningServer) -> None:
     """A record that leaves is reported with the state last received, one never sent not at all."""
     with server.log_on() as peer:

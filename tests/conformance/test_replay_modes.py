@@ -72,7 +72,7 @@ def is_silent(peer: RawPeer) -> bool:
 def test_all_get_everything_in_order_however_they_read(server: RunningServer, options: str) -> None:
     """Readers that start at any time, read in bursts, pause and come back miss nothing."""
     topic = f"log-all-{options}"
-    total, readers = 6000, 6
+    total, readers = 4000, 6
     body = b'{"id":%d,"fill":"' + b"x" * 2000 + b'"}'
     chance = random.Random(options)
 

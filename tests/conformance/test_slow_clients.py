@@ -14,6 +14,20 @@ LIMITS = """
 <MessageDiskLimit>40MB</MessageDiskLimit>
 <MessageDiskPath>{directory}</MessageDiskPath>
 <ClientMaxCapacity>50%</ClientMaxCapacity>
+<Actions>
+  <Action>
+    <On><Module>amps-action-on-offline-start</Module></On>
+    <Do><Module>amps-action-do-echo-message</Module><Options>
+      <Message>slow: {{{{AMPS_CLIENT_NAME}}}} at {{{{AMPS_CONNECTION_NAME}}}}</Message>
+    </Options></Do>
+  </Action>
+  <Action>
+    <On><Module>amps-action-on-offline-stop</Module></On>
+    <Do><Module>amps-action-do-echo-message</Module><Options>
+      <Message>back: {{{{AMPS_CLIENT_NAME}}}} at {{{{AMPS_CONNECTION_NAME}}}}</Message>
+    </Options></Do>
+  </Action>
+</Actions>
 """
 BODY = b"x" * 100_000
 
@@ -44,6 +58,8 @@ def test_a_client_that_pauses_gets_everything_from_disk(server: RunningServer) -
         assert server.logs("client[pausing] slow consumption detected, offline messages.")
         assert [pausing.receive()[1] for _ in sent] == sent
         assert server.logs("client[pausing] has read everything")
+        for word in ("slow", "back"):  # actions are told, too
+            assert server.logs(f"29-0103 {word}: pausing at test-instance-any-tcp-2")
         publisher.publish("paused", b"live again")
         assert pausing.receive()[1] == b"live again"
 

@@ -4,15 +4,23 @@ from __future__ import annotations
 
 import json
 import re
+import threading
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.support.raw import RawPeer
+from tests.support.raw import RawPeer, frame
 from tests.support.server import RunningServer, running_server
-from tests.support.sow import TOPICS, query, receive_group
+from tests.support.sow import TOPICS, query, receive_group, split_records
 
+BIG = """
+<SOW>
+  <Topic><Name>big</Name><MessageType>json</MessageType><Key>/id</Key>
+    <FileName>big.sow</FileName></Topic>
+</SOW>
+"""
 FILL = [{"id": n, "side": "BS"[n % 2], "qty": 10 * n} for n in range(1, 8)]
 
 
@@ -188,6 +196,62 @@ def test_what_cannot_be_queried_is_refused(
         assert (ack["status"], ack["reason"]) == ("failure", reason)
         assert ack["detail"]
         peer.flush()
+
+
+@pytest.mark.parametrize(
+    ("order", "place"),
+    [
+        ("/id SIDEWAYS", "character 5: /id HERE --> SIDEWAYS"),
+        ("/id,", "character 5: /id, HERE -->"),
+        ("/id DESC ASC", "character 10: /id DESC HERE --> ASC"),
+        ("id", "character 1: HERE --> id"),
+        ("/id, /side + 1", "character 12: /id, /side HERE --> + 1"),
+    ],
+)
+def test_the_place_of_a_mistake_in_an_order_is_said(
+    server: RunningServer, order: str, place: str
+) -> None:
+    with server.log_on() as peer:
+        ack = peer.ask({"c": "sow", "cid": "1", "t": "orders", "orderby": order, "a": "processed"})
+        assert ack["reason"] == "invalid orderby"
+        assert place in ack["detail"]
+
+
+def test_publishing_goes_on_while_a_large_query_is_ordered(tmp_path: Path) -> None:
+    """Others publish, are told of it, and get acks, long before the query has ended; it gives the
+    records of its beginning, in order."""
+    count = 100_000
+    bodies = (b'{"id":%d,"n":%d}' % (number, number * 7919 % count) for number in range(count))
+    frames = [frame({"c": "publish", "t": "big"}, body) for body in bodies]
+    events: list[str] = []
+    found: list[int] = []
+
+    def read(reader: RawPeer) -> None:
+        while (received := reader.receive())[0]["c"] == "sow":
+            found.extend(json.loads(body)["n"] for _, body in split_records(*received))
+        events.append(received[0]["c"])
+
+    with (
+        running_server(tmp_path, elements=BIG) as server,
+        server.log_on("loader") as loader,
+        server.log_on("reader") as reader,
+    ):
+        for start in range(0, count, 1000):
+            loader.socket.sendall(b"".join(frames[start : start + 1000]))
+            loader.flush()
+        loader.subscribe("big", "w")
+        reader.send({"c": "sow", "cid": "q", "t": "big", "orderby": "/n DESC", "bs": 1000})
+        assert reader.receive_header()["c"] == "group_begin"
+        reading = threading.Thread(target=read, args=[reader])
+        reading.start()
+        for number in range(20):
+            loader.publish("big", b'{"id":%d,"n":-1}' % (number * 5_000))
+            assert loader.receive()[0]["c"] == "p"
+            loader.flush()
+            events.append("published")
+        reading.join()
+    assert events.index("group_end") >= 5
+    assert found == list(range(count - 1, -1, -1))
 
 
 def test_a_large_query_does_not_hold_up_others(server: RunningServer) -> None:

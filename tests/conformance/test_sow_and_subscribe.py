@@ -176,7 +176,6 @@ def test_ending_the_subscription_ends_the_messages(server: RunningServer) -> Non
 @pytest.mark.parametrize(
     ("keys", "reason"),
     [
-        ({"o": "top_n=5,skip_n=0"}, "invalid option"),
         ({"o": "skip_n=5"}, "invalid option"),
         ({"o": "projection=[/a],grouping=[/a]"}, "invalid option"),
         ({"o": "conflation=1s,conflation_key=[/other],oof"}, "invalid option"),

@@ -72,6 +72,23 @@ def test_conflation_sends_the_last_of_each_key_after_the_interval(server: Runnin
         assert peer.receive()[1] == b'{"sym":"A","px":10}'
 
 
+def test_conflation_keeps_the_timestamp_of_the_first_and_the_rest_of_the_last(
+    server: RunningServer,
+) -> None:
+    """So that a subscriber can tell for how long a message has been held back."""
+    with server.log_on() as peer, server.log_on("other") as other:
+        other.subscribe("held", "all", o="timestamp")
+        options = "timestamp,conflation=200ms,conflation_key=[/a]"
+        peer.subscribe("held", "some", o=options)
+        peer.publish("held", b'{"a":1,"n":1}', x="first")
+        first, _ = other.receive()
+        peer.publish("held", b'{"a":1,"n":2}', x="last")
+        last, _ = other.receive()
+        header, body = peer.receive()
+    assert first["ts"] < last["ts"]
+    assert (header["ts"], header["x"], body) == (first["ts"], "last", b'{"a":1,"n":2}')
+
+
 def test_conflation_with_a_filter_and_several_keys(server: RunningServer) -> None:
     """Only what matches takes part; keys may be made of several fields."""
     with server.log_on() as peer:

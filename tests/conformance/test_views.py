@@ -229,6 +229,17 @@ def test_an_expired_group_says_so(server: RunningServer) -> None:
         assert (header["c"], header["reason"]) == ("oof", "expired")
 
 
+def test_every_update_is_sent_in_order(server: RunningServer) -> None:
+    """Without conflation, one for each publish."""
+    with server.log_on() as peer, server.log_on() as other:
+        other.subscribe("positions", "s", f="/sym IN ('E20', 'E21')")
+        numbers = range(1000, 1200)
+        publish(
+            peer, "trades", *({"id": f"e{n % 2}", "sym": f"E2{n % 2}", "qty": n} for n in numbers)
+        )
+        assert [json.loads(other.receive()[1])["qty"] for _ in numbers] == list(numbers)
+
+
 def test_deltas_have_the_grouping(server: RunningServer) -> None:
     """The fields that it is grouped by, and those that differ."""
     with server.log_on() as peer:

@@ -24,6 +24,8 @@ from server.sow.topic import SowTopic
 from server.topics.transaction_log import TransactionLog
 from tests.support.raw import WAIT_SECONDS, frame
 
+TYPES = ("json", "fix", "nvfix", "xml", "bson", "msgpack", "bflat")
+
 
 class RecordingLog:
     """Keeps the entries that the engine writes."""
@@ -88,7 +90,7 @@ class Core:
         self._posted: SimpleQueue[Callable[[], None]] = SimpleQueue()
         self.clock = SimulatedClock()
         declared = MessageTypes()
-        self.types = {name: declared.get(name) for name in ("json", "fix")}
+        self.types = {name: declared.get(name) for name in TYPES}
         settings = Settings(
             instance_name="core",
             message_types=self.types,

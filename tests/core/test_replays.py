@@ -67,6 +67,25 @@ def test_only_live_subscribers_hear_of_what_is_not_safe(core: Core) -> None:
     assert sorted(messages(peer)) == [("safe", b"4"), ("settled", b"4")]
 
 
+def test_what_is_not_safe_when_a_live_replay_has_caught_up_comes_in_its_place(core: Core) -> None:
+    """Before messages that the topic has delivered meanwhile, which wait for it."""
+    publisher, peer = core.log_on("publisher"), core.log_on()
+    publish(publisher, "log-a", b"1")
+    core.commit()
+    peer.is_behind = True
+    subscribe(peer, "live", "log-a", "0", "live")
+    publish(publisher, "log-a", b"2")
+    peer.is_behind = False
+    core.clock.advance(0.1)
+    assert messages(peer) == [("live", b"1")]
+    publish(publisher, "log-a", b"3")
+    assert messages(peer) == []
+    core.commit()
+    assert messages(peer) == [("live", b"2"), ("live", b"3")]
+    publish(publisher, "log-a", b"4")
+    assert messages(peer) == [("live", b"4")]
+
+
 def test_a_live_subscriber_who_does_not_keep_up_reads_the_log_again(core: Core) -> None:
     """Before it has got to the end; what waits for that is bounded."""
     publisher, peer = core.log_on("publisher"), core.log_on()
@@ -331,3 +350,138 @@ def test_who_falls_behind_the_end_of_the_log_reads_for_itself(core: Core) -> Non
     publish(publisher, "log-a", b"3")
     core.commit()
     assert messages(slow) == messages(quick) == [("r", b"3")]
+
+
+def test_the_log_is_kept_for_those_who_have_not_read_it(core: Core) -> None:
+    """Wherever they are; whoever is done, or has gone, needs nothing any more."""
+    publisher, peer = core.log_on("publisher"), core.log_on()
+    log = core.transaction_log
+    publish(publisher, "log-a", b"1", b"2")
+    core.commit()
+    nobody = log.last_txid + 1
+    subscribe(peer, "range", "log-a", "[0:0|1|]")
+    subscribe(peer, "tail", "log-a", "0")
+    subscribe(peer, "live", "log-a", "0", "live")
+    assert log.needed_from == nobody
+    subscribe(peer, "paused", "log-a", "0", "pause")
+    assert log.needed_from == log.journal.first_txid
+    peer.send({"c": "unsubscribe", "sub_id": "paused"})
+    assert log.needed_from == nobody
+    peer.is_behind = True
+    publish(publisher, "log-a", b"3")
+    core.commit()
+    assert log.needed_from == nobody
+    peer.leave()
+    assert log.needed_from == nobody + 1
+
+
+RATES = (
+    # option, when each of five messages comes: published at 0, 1, 2, 12 and 13 seconds
+    ("rate=2", (0.0, 0.5, 1.0, 1.5, 2.0)),
+    ("rate=50B", (0.0, 0.2, 0.4, 0.6, 0.8)),  # ten bytes each
+    ("rate=1X", (0.0, 1.0, 2.0, 12.0, 13.0)),
+    ("rate=10x", (0.0, 0.1, 0.2, 1.2, 1.3)),
+    ("rate=.5X", (0.0, 2.0, 4.0, 24.0, 26.0)),
+    ("rate=2X,rate_max_gap=1s", (0.0, 0.5, 1.0, 2.0, 2.5)),
+    ("rate=0.1,rate_max_gap=1s", None),
+)
+
+
+@pytest.mark.parametrize(("option", "expected"), RATES)
+def test_a_rate_holds_messages_back(
+    core: Core, option: str, expected: tuple[float, ...] | None
+) -> None:
+    """By number, by size, or by the time at which they were published."""
+    publisher, peer = core.log_on("publisher"), core.log_on()
+    began = core.clock.now()
+    for number, moment in enumerate((0, 1, 2, 12, 13)):
+        core.clock.advance(began + moment - core.clock.now())
+        publish(publisher, "log-a", b'{"id": %d} ' % number)
+    core.commit()
+    began = core.clock.now()
+    subscribe(peer, "r", "log-a", "0", option)
+    if expected is None:
+        assert peer.take_frames()[0][0]["reason"] == "invalid option"
+        return
+    came: list[float] = []
+    while core.clock.now() < began + expected[-1] + 1:
+        came += [round(core.clock.now() - began, 2)] * len(messages(peer))
+        core.clock.advance(0.01)
+    assert len(came) == 5
+    assert all(abs(one - other) < 0.05 for one, other in zip(came, expected, strict=True)), came
+
+
+def test_a_paused_rate_goes_on_where_it_was(core: Core) -> None:
+    """What it sent before does not count any more."""
+    publisher, peer = core.log_on("publisher"), core.log_on()
+    publish(publisher, "log-a", b"1", b"2", b"3")
+    core.commit()
+    subscribe(peer, "r", "log-a", "0", "rate=1")
+    peer.send({"c": "subscribe", "cid": "p", "sub_id": "r", "o": "pause"})
+    core.clock.advance(10)
+    assert messages(peer) == [("r", b"1")]
+    peer.send({"c": "subscribe", "cid": "p", "sub_id": "r", "o": "resume"})
+    assert messages(peer) == [("r", b"2")]
+    core.clock.advance(1)
+    assert messages(peer) == [("r", b"3")]
+
+
+def test_completed_and_persisted_acks_say_how_far_the_log_has_been_read(core: Core) -> None:
+    """By the bookmark of a message, whether or not the subscription is for it."""
+    publisher, peer = core.log_on("publisher"), core.log_on()
+    publisher.send({"c": "publish", "t": "log-a", "s": 1}, b"1")
+    publisher.send({"c": "publish", "t": "log-b", "s": 2}, b"2")
+    core.commit()
+    keys = {"c": "subscribe", "cid": "r", "sub_id": "r", "t": "log-a", "bm": "0"}
+    peer.send(keys | {"a": "completed,persisted"})
+    (first, _), (completed, _) = peer.take_frames()
+    client = first["bm"].split("|")[0]
+    assert (completed["a"], completed["bm"]) == ("completed", f"{client}|2|")
+    core.clock.advance(1)
+    (persisted, _), *others = peer.take_frames()
+    assert (persisted["a"], persisted["sub_id"], persisted["bm"]) == (
+        "persisted",
+        "r",
+        f"{client}|2|",
+    )
+    assert others == []
+    publisher.send({"c": "publish", "t": "log-b", "s": 3}, b"3")
+    core.clock.advance(5)
+    assert peer.take_frames() == []
+    core.commit()
+    core.clock.advance(1)
+    assert [head["bm"] for head, _ in peer.take_frames()] == [f"{client}|3|"]
+
+
+def test_a_client_of_a_live_subscription_is_not_waited_for(core: Core) -> None:
+    """Its messages are subject to the limits for slow clients, as those of any subscription."""
+    publisher, peer = core.log_on("publisher"), core.log_on()
+    subscribe(peer, "live", "log-a", "0|1|", "live")
+    subscribe(peer, "safe", "log-b", "0|1|")
+    peer.is_behind = True
+    publish(publisher, "log-a", b"1")
+    publish(publisher, "log-b", b"2")
+    core.commit()
+    assert messages(peer) == [("live", b"1")]
+
+
+def test_compressed_files_are_read_beside_other_work(core: Core) -> None:
+    """The engine does not wait for one to be decompressed; what has been is used by all."""
+    publisher, peer = core.log_on("publisher"), core.log_on()
+    bodies = [b"%d" % number + b"x" * 100_000 for number in range(25)]
+    publish(publisher, "log-a", *bodies)
+    core.commit()
+    journal = core.transaction_log.journal
+    full = [file.number for file in journal.files if file.seal is not None]
+    assert len(full) == 2
+    for number in full:
+        journal.compress(number)
+    subscribe(peer, "r", "log-a", "0")
+    assert messages(peer) == []
+    for _ in full:
+        core.wait_for_helper()
+    core.clock.advance(1)
+    assert [body for _, body in messages(peer)] == bodies
+    subscribe(peer, "again", "log-a", "0")
+    core.clock.advance(1)
+    assert [body for _, body in messages(peer)] == bodies

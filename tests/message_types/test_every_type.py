@@ -44,7 +44,10 @@ def as_read(kind: MessageType, value: Value) -> Value:
         return [as_read(kind, element) for element in value]
     if isinstance(value, bool) and kind.name in NO_BOOLEANS:
         value = int(value)
-    return value if value is None or kind.name not in TEXT_ONLY else str(value)
+    if value is None or kind.name not in TEXT_ONLY:
+        return value
+    # A whole number has no decimal point, double or not.
+    return str(value).removesuffix(".0") if isinstance(value, float) else str(value)
 
 
 characters = st.characters(

@@ -58,6 +58,25 @@ def test_value_of_path(path: str, value: Value) -> None:
     assert XML.extractor([parse_path(path), ("Order", "ClientID")])(ORDER) == (value, "12345")
 
 
+@pytest.mark.parametrize(
+    ("legs", "value"),
+    [
+        ("<Leg/><Leg/>", None),
+        ('<Leg/><Leg px="1"/>', "1"),
+        ('<Leg px=""/><Leg/>', None),
+        ('<Leg px=""/><Leg px=""/><Leg/>', [None, None]),
+        ('<Leg px="1"/><Leg/><Leg px="3"/>', ["1", "3"]),
+    ],
+)
+def test_an_attribute_counts_where_it_is(legs: str, value: Value) -> None:
+    """An element that lacks it adds nothing to the array; an empty one is a NULL there."""
+    body = f"<Order>{legs}</Order>".encode()
+    assert XML.extractor([("Order", "Leg", "@px")])(body) == (value,)
+    last = value[-1] if isinstance(value, list) else value
+    length = len(value) if isinstance(value, list) else 1
+    assert XML.extractor([("Order", "Leg", "@px", length - 1)])(body) == (last,)
+
+
 def test_names_have_their_prefix() -> None:
     read = XML.extractor([parse_path(p) for p in ("/o:a/o:b", "/o:a/b", "/o:a/@o:n", "/o:a/@n")])
     assert read(NAMESPACES) == ("1", "2", "1", "2")

@@ -85,6 +85,9 @@ def test_a_large_frame_in_small_pieces_takes_linear_time() -> None:
         (b'{"c":"p","t":true}', Header(command="p", topic="true")),
         (b'{"c":"subscribe","filter":"/a"}', Header(command="subscribe", long_filter="/a")),
         (b'{"c":"p","t":null,"zzz":1}', Header(command="p")),
+        (b'{"c":"p","send_oof":true}', Header(command="p", send_oof=True)),
+        (b'{"c":"p","send_oof":"false"}', Header(command="p", send_oof=False)),
+        (b'{"c":"p","t":7,"send_oof":"TRUE"}', Header(command="p", topic="7", send_oof=True)),
     ],
 )
 def test_numbers_may_be_quoted_and_texts_bare(written: bytes, expected: Header) -> None:

@@ -142,9 +142,6 @@ def test_frames_become_messages(name: str, topic: str, body: bytes) -> None:
     ("fields", "expected"),
     [
         ({"c": "p", "t": "x"}, {"c": "p", "t": "x"}),
-        ({"send_oof": "true", "o": "replace"}, {"o": "replace,oof"}),
-        ({"send_oof": "false", "send_keys": "false", "send_empty": "true"}, {}),
-        ({"send_keys": "TRUE", "send_empty": "false"}, {"o": "send_keys,no_empties"}),
         (
             {"c": "heartbeat", "heartbeat": "start", "timeout_interval": "5"},
             {"c": "heartbeat", "o": "start,5"},

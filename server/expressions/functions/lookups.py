@@ -5,17 +5,21 @@ Source: AMPS User Guide, Special-Purpose Functions.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+import contextlib
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, TypeAlias
 
+from config_schema.spec import ModuleSpec
 from server.expressions import semantics
 from server.expressions.errors import ExpressionError
 from server.expressions.functions.registry import Function, Parameter
 from server.expressions.tokens import Name, tokenize
+from server.expressions.tree import Expr, Literal
 from server.message_types.base import Path, Value
 
 EXPERIMENTAL_MODULE: Final = "libamps_udf_experimental.so"
+LOOKUP_OPTION: Final = "Lookup"
 VALUE_LOOKUP: Final = "VALUE_LOOKUP"
 
 
@@ -74,6 +78,22 @@ def _path(text: str) -> Path:
     return name.path
 
 
+def declared_lookups(modules: Iterable[ModuleSpec]) -> list[Lookup]:
+    """The lookups that the modules of a configuration declare; those that are wrong left out."""
+    found: list[Lookup] = []
+    for module in modules:
+        if module.library_name == EXPERIMENTAL_MODULE:
+            for text in module.options.all(LOOKUP_OPTION):
+                with contextlib.suppress(ValueError):  # the check of the configuration says so
+                    found.append(parse_lookup(text))
+    return found
+
+
+def found_nowhere(_lookup: Lookup, _keys: tuple[str, ...]) -> Value:
+    """Find nothing: for expressions that are only checked."""
+    return None
+
+
 def value_lookup(lookups: Iterable[Lookup], find: Find) -> Function:
     """Make VALUE_LOOKUP.
 
@@ -90,6 +110,22 @@ def value_lookup(lookups: Iterable[Lookup], find: Find) -> Function:
             return None
         return semantics.text(find(lookup, keys))
 
+    def refuse(arguments: Sequence[Expr]) -> str | None:
+        name = arguments[0]
+        if not isinstance(name, Literal):
+            return None  # known only when it is called
+        lookup = by_name.get(name.value) if isinstance(name.value, str) else None
+        if lookup is None:
+            declared = ", ".join(by_name) or "none"
+            return f"there is no lookup {name.value!r}: the module declares {declared}"
+        if len(arguments) - 1 != len(lookup.keys):
+            plural = "s" if len(lookup.keys) > 1 else ""
+            return (
+                f"the lookup {lookup.name} takes {len(lookup.keys)} value{plural}, "
+                f"{len(arguments) - 1} given"
+            )
+        return None
+
     return Function(
         VALUE_LOOKUP,
         "Lookups",
@@ -99,4 +135,5 @@ def value_lookup(lookups: Iterable[Lookup], find: Find) -> Function:
         rest=Parameter.ANY,
         deterministic=False,
         lookup=True,
+        refuse=refuse,
     )

@@ -8,7 +8,7 @@ call.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from types import MappingProxyType
@@ -16,6 +16,7 @@ from typing import Any, Final, NamedTuple
 from typing import Literal as OneOf
 
 from server.expressions import semantics
+from server.expressions.tree import Expr
 from server.message_types.base import Value
 
 
@@ -61,6 +62,8 @@ class Function:
         section: the heading it is documented under.
         deterministic: whether it gives the same value for the same message.
         lookup: it reads other records, which only preprocessing and enrichment may do.
+        refuse: says what is wrong with the arguments of a call, beyond their number; None if that
+            is all there is to check.
     """
 
     name: str
@@ -73,6 +76,7 @@ class Function:
     reads: str | None = None
     deterministic: bool = True
     lookup: bool = False
+    refuse: Callable[[Sequence[Expr]], str | None] | None = None
 
     @property
     def minimum(self) -> int:

@@ -68,13 +68,6 @@ FIELDS: Final = (
 )
 """Fields that the reference calls obsolete, or that no command or message uses, are left out."""
 
-_OPTION_FIELDS: Final = (
-    ("send_oof", True, "oof"),
-    ("send_keys", True, "send_keys"),
-    ("send_empty", False, "no_empties"),
-)
-"""Fields that stand for an option when they have a certain value."""
-
 
 def is_true(value: str) -> bool:
     """Read the value of a Boolean field."""
@@ -91,12 +84,7 @@ def as_amps(fields: Mapping[str, str]) -> dict[str, str]:
         The header of the amps protocol: key -> value.
     """
     header = dict(fields)
-    options = [header.pop("o", "")]
-    for key, asks, option in _OPTION_FIELDS:
-        value = header.pop(key, None)
-        if value is not None and is_true(value) is asks:
-            options.append(option)
-    options.append(_heartbeat_option(header))
+    options = [header.pop("o", ""), _heartbeat_option(header)]
     joined = ",".join(filter(None, options))
     if joined:
         header["o"] = joined

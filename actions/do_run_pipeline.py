@@ -1,0 +1,126 @@
+"""amps-action-do-run-pipeline: runs a job of the data pipeline.
+
+A job is `amps-pipeline` in a process of its own, so that neither its memory nor its time is the
+server's. Arguments are split into words before variables are replaced: a value is part of a word,
+however many spaces and quotes it has. What the job prints goes to a temporary file; the log gets
+its last line, or, if it fails, the last line of its errors.
+"""
+
+from __future__ import annotations
+
+import os
+import shlex
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from typing import IO, TYPE_CHECKING, Final
+
+from actions.child_process import kill, started
+from actions.context import Template
+from actions.module import ProvisionFailed, Step, StepFailed
+from config_schema.units import parse_interval
+
+if TYPE_CHECKING:
+    from actions.context import Context
+    from actions.services import Services
+    from config_schema.spec import Options
+
+_PROGRAM: Final = (sys.executable, "-m", "pipeline.cli", "--quiet")
+_DEFAULT_MASTER: Final = "local[*]"
+_DEFAULT_LIMIT: Final = "1h"
+_NANOSECONDS: Final = 1e9
+_END: Final = 4096
+"""Bytes of output in which its last line is looked for."""
+
+
+class DoRunPipeline(Step):
+    """Runs a job and waits for its end.
+
+    It fails if the job does not end with status 0.
+    """
+
+    def __init__(self, options: Options) -> None:
+        super().__init__(options)
+        self._job = options.get("Job") or ""
+        self._limit = parse_interval(options.get("Timeout") or _DEFAULT_LIMIT) / _NANOSECONDS
+        self._process: subprocess.Popen[bytes] | None = None
+        self._words: list[Template] = []
+
+    @property
+    def limit(self) -> float:
+        """Seconds that the job may take."""
+        return self._limit
+
+    def provision(self, services: Services) -> None:
+        """Take note of the helper threads and the log.
+
+        Raises:
+            ProvisionFailed: the arguments are no words.
+        """
+        self._helpers = services.helpers
+        self._log = services.engine.log
+        settings = [word for one in self.options.all("Conf") for word in ("--conf", one)]
+        try:
+            arguments = shlex.split(self.options.get("Arguments") or "")
+        except ValueError as problem:
+            raise ProvisionFailed(f"Arguments: {problem}") from None
+        master = self.options.get("Master") or _DEFAULT_MASTER
+        words = ["--master", master, *settings, self._job, *arguments]
+        self._words = [Template(word) for word in words]
+
+    async def run(self, context: Context) -> None:
+        """Run the job and wait for its end.
+
+        Raises:
+            StepFailed: it failed, or a variable has a value that no argument can have.
+        """
+        words = [_word(template, context) for template in self._words]
+        began = time.monotonic()
+        with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as errors:
+            self._process = await started(self._helpers, lambda: _start(words, out, errors))
+            self._log.emit("29-0120", job=self._job, process=self._process.pid)
+            try:
+                status = await self._helpers.call(self._process.wait)
+            finally:
+                self.close()
+            if status < 0:
+                raise StepFailed(f"the job was killed by {signal.Signals(-status).name}")
+            if status > 0:
+                raise StepFailed(_last_line(errors) or f"the job ended with status {status}")
+            seconds = round(time.monotonic() - began, 1)
+            result = _last_line(out) or None
+            self._log.emit("29-0121", job=self._job, seconds=seconds, result=result)
+
+    def close(self) -> None:
+        """Kill the job, if it runs."""
+        process, self._process = self._process, None
+        if process is not None:
+            kill(process)
+
+
+def _word(template: Template, context: Context) -> str:
+    word = template.expand_text(context)
+    if "\0" in word:
+        raise StepFailed("a variable has a zero byte, which no argument can have")
+    if word.startswith("-") and template.parts and not template.parts[0][0]:
+        raise StepFailed(f"a variable would become the option {word!r:.60}")
+    return word
+
+
+def _start(words: list[str], out: IO[bytes], errors: IO[bytes]) -> subprocess.Popen[bytes]:
+    return subprocess.Popen(  # noqa: S603 - the job that the operator configured
+        [*_PROGRAM, *words],
+        stdin=subprocess.DEVNULL,
+        stdout=out,
+        stderr=errors,
+        start_new_session=True,  # so that it can be killed with everything that it starts
+    )
+
+
+def _last_line(file: IO[bytes]) -> str:
+    size = file.seek(0, os.SEEK_END)
+    file.seek(max(size - _END, 0))
+    lines = file.read().decode("utf-8", "replace").strip().splitlines()
+    return lines[-1] if lines else ""

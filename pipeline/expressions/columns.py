@@ -1,0 +1,238 @@
+"""Expressions as columns of a DataFrame, evaluated on Arrow batches by Spark's Python workers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final
+
+import pyarrow as pa
+from pyspark.sql.pandas.functions import arrow_udf
+
+from pipeline.expressions.environment import Environment
+from pipeline.expressions.variants import variants
+from server.expressions import Kind, parse
+from server.expressions.columns import Column as ColumnOfValues
+from server.expressions.columns import column_of
+from server.expressions.compile_columns import ColumnFilter, ColumnValue, Rows
+from server.expressions.context import MessageContext
+from server.expressions.tree import Call, Reference, Slot, slots, walk
+from server.sow.keys import key_hash
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column
+
+    from server.expressions.tree import Expr
+    from server.message_types.base import MessageType
+
+_HERE: Final = Environment()
+_BODY: Final = "body"
+_PREVIOUS: Final = "previous"
+
+
+@dataclass(frozen=True)
+class Message:
+    """The columns in which an expression finds what it reads; what has none is NULL.
+
+    Attributes:
+        body: the body, text or binary.
+        message_type: the name of its message type.
+        previous: the body of the record before it, for OF PREVIOUS.
+        context: what functions like SOW_KEY() give, by the attribute of `MessageContext`. The size
+            of the body and the hash of the SOW key follow from these two.
+    """
+
+    body: Column
+    message_type: str = "json"
+    previous: Column | None = None
+    context: Mapping[str, Column] = field(default_factory=dict)
+
+    def columns(self) -> dict[str, Column]:
+        """All columns by name."""
+        previous = {} if self.previous is None else {_PREVIOUS: self.previous}
+        return {_BODY: self.body, **previous, **self.context}
+
+
+def matches(text: str, message: Message, environment: Environment = _HERE) -> Column:
+    """Where a filter matches: a BOOLEAN column, never NULL.
+
+    Args:
+        text: the filter.
+        message: where it finds what it reads.
+        environment: what it may refer to.
+
+    Raises:
+        ExpressionError: it is no filter; says where and why.
+    """
+    return _column(text, message, environment, _FilterBatches, "boolean")
+
+
+def value(text: str, message: Message, environment: Environment = _HERE) -> Column:
+    """What an expression gives: a VARIANT column.
+
+    Args:
+        text: the expression.
+        message: where it finds what it reads.
+        environment: what it may refer to.
+
+    Raises:
+        ExpressionError: it is no expression; says where and why.
+    """
+    return _column(text, message, environment, _ValueBatches, "variant")
+
+
+def _column(
+    text: str,
+    message: Message,
+    environment: Environment,
+    batches: type[_Batches],
+    result: str,
+) -> Column:
+    columns = message.columns()
+    kind = Kind.FILTER if message.previous is None else Kind.ENRICHMENT
+    # A mistake is told here and now, not by a worker later.
+    parse(text, kind, environment.functions())
+    environment.message_type(message.message_type)
+    evaluate = batches(text, kind, message.message_type, tuple(columns), environment)
+
+    def evaluate_batch(*arrays: pa.Array) -> pa.Array:
+        return evaluate(arrays)
+
+    # Its stubs have no overload for functions of any number of arrays.
+    make: Callable[..., Callable[..., Column]] = arrow_udf
+    return make(evaluate_batch, result)(*columns.values())
+
+
+class _Batches:
+    """Evaluates an expression over Arrow batches.
+
+    It travels to the workers as text, and is compiled when the first batch arrives.
+
+    Args:
+        text: the expression.
+        kind: where it stands.
+        message_type: the name of the bodies' type.
+        names: the names in `Message.columns` of the arrays of a batch.
+        environment: what the expression may refer to.
+    """
+
+    def __init__(
+        self,
+        text: str,
+        kind: Kind,
+        message_type: str,
+        names: tuple[str, ...],
+        environment: Environment,
+    ) -> None:
+        self._text = text
+        self._kind = kind
+        self._message_type = message_type
+        self._names = names
+        self._environment = environment
+        self._evaluate: Callable[[Rows], pa.Array] | None = None
+        self._reader: _Reader | None = None
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Everything but what is compiled."""
+        return self.__dict__ | {"_evaluate": None, "_reader": None}
+
+    def __call__(self, arrays: Sequence[pa.Array]) -> pa.Array:
+        """Evaluate one batch."""
+        if self._evaluate is None or self._reader is None:
+            functions = self._environment.functions()
+            tree = parse(self._text, self._kind, functions)
+            message_type = self._environment.message_type(self._message_type)
+            self._evaluate = self._compile(tree)
+            asked = {functions[node.name].reads for node in walk(tree) if isinstance(node, Call)}
+            self._reader = _Reader(message_type, slots(tree), asked)
+        return self._evaluate(self._reader(dict(zip(self._names, arrays, strict=True))))
+
+    def _compile(self, tree: Expr) -> Callable[[Rows], pa.Array]:
+        raise NotImplementedError
+
+
+class _FilterBatches(_Batches):
+    def _compile(self, tree: Expr) -> Callable[[Rows], pa.Array]:
+        test = ColumnFilter(tree, self._environment.functions())
+        return lambda rows: pa.array(test(rows))
+
+
+class _ValueBatches(_Batches):
+    def _compile(self, tree: Expr) -> Callable[[Rows], pa.Array]:
+        evaluate = ColumnValue(tree, self._environment.functions())
+        return lambda rows: variants(evaluate(rows).to_values())
+
+
+class _Reader:
+    """Reads the fields of an expression from the bodies of a batch.
+
+    Args:
+        message_type: the bodies' type.
+        layout: the slots of the expression.
+        asked: the attributes of the context that it reads.
+    """
+
+    def __init__(
+        self, message_type: MessageType, layout: Sequence[Slot], asked: Collection[str | None]
+    ) -> None:
+        self._asked = frozenset(name for name in asked if name is not None)
+        self._layout = [slot for slot in layout if isinstance(slot, Reference)]
+        self._extractors = {
+            of_previous: message_type.extractor(
+                [slot.path for slot in self._layout if _is_of_previous(slot) == of_previous]
+            )
+            for of_previous in (False, True)
+        }
+
+    def __call__(self, arrays: dict[str, pa.Array]) -> Rows:
+        """The columns of one batch."""
+        bodies = _octets(arrays.pop(_BODY))
+        before = arrays.pop(_PREVIOUS, None)
+        previous = [b""] * len(bodies) if before is None else _octets(before)
+        columns = {
+            of_previous: iter(self._read(read, of_previous))
+            for of_previous, read in ((False, bodies), (True, previous))
+        }
+        return Rows(
+            [next(columns[_is_of_previous(slot)]) for slot in self._layout],
+            len(bodies),
+            self._contexts(bodies, arrays) if self._asked else None,
+        )
+
+    def _read(self, bodies: Sequence[bytes], of_previous: bool) -> list[ColumnOfValues]:
+        extract = self._extractors[of_previous]
+        return [column_of(values) for values in zip(*map(extract, bodies), strict=True)]
+
+    def _contexts(
+        self, bodies: Sequence[bytes], known: dict[str, pa.Array]
+    ) -> list[MessageContext]:
+        given = {name: _attributes(array) for name, array in known.items()}
+        if "message_size" in self._asked:
+            given.setdefault("message_size", [len(body) for body in bodies])
+        if "sow_key_hash" in self._asked and "sow_key" in given:
+            hashes = [key and key_hash(key) for key in given["sow_key"]]
+            given.setdefault("sow_key_hash", hashes)
+        contexts = [MessageContext() for _ in bodies]
+        for name in self._asked & given.keys():
+            for context, attribute in zip(contexts, given[name], strict=True):
+                setattr(context, name, attribute)
+        return contexts
+
+
+def _attributes(array: pa.Array) -> list[Any]:
+    """Attributes of contexts; integers of 64 bits without sign come as decimals."""
+    attributes: list[Any] = array.to_pylist()
+    if pa.types.is_decimal(array.type):
+        return [None if number is None else int(number) for number in attributes]
+    return attributes
+
+
+def _is_of_previous(slot: Reference) -> bool:
+    return slot.state == "previous"
+
+
+def _octets(bodies: pa.Array) -> list[bytes]:
+    if not pa.types.is_binary(bodies.type):
+        bodies = bodies.cast(pa.binary())
+    octets: list[bytes] = bodies.fill_null(b"").to_pylist()
+    return octets

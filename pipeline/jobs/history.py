@@ -1,0 +1,125 @@
+"""`amps-pipeline history`: the state that a SOW topic had, from its journals."""
+
+from __future__ import annotations
+
+import shutil
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from pipeline.errors import PipelineError
+from pipeline.jobs.sources import Source, add_source, source_of
+from server.journal import BookmarkError, parse_bookmark
+from server.journal.bookmarks import Moment
+
+if TYPE_CHECKING:
+    import argparse
+
+    from pyspark.sql import DataFrame, SparkSession
+
+    from pipeline.jobs.run import Run
+
+HELP: Final = "tell which records a topic had at a time or bookmark"
+_SHOWN: Final = 1000
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Say what the job wants to know."""
+    add_source(parser)
+    parser.add_argument(
+        "--at",
+        default="",
+        help="time such as 20260102T030405Z, or bookmark; the end of the journals if left out",
+    )
+    parser.add_argument("--output", type=Path, help="new directory for Parquet files")
+
+
+def run(options: argparse.Namespace, run: Run) -> None:
+    """Do it.
+
+    Raises:
+        PipelineError: it cannot be done.
+    """
+    if not options.topic:
+        raise PipelineError("--topic: missing: whose records")
+    if options.output is not None and options.output.exists():
+        raise PipelineError(f"{options.output}: is there already")
+    bookmark = _up_to(options.at)
+    source = source_of(options, bookmark=bookmark)
+    if run.is_dry:
+        run.say(f"{options.source}: the records of {options.topic} {bookmark or 'at the end'}")
+        return
+    records = state_of(run.spark(), source, _moment(bookmark))
+    if options.output is None:
+        for row in records.orderBy("topic", "sow_key").toLocalIterator():
+            run.say(f"{row.topic}\t{row.sow_key}\t{bytes(row.body).decode('utf-8', 'replace')}")
+        return
+    half_made = options.output.with_name(options.output.name + ".tmp")
+    shutil.rmtree(half_made, ignore_errors=True)
+    records.write.parquet(str(half_made.resolve()))
+    half_made.rename(options.output)
+    run.say(f"{options.output}: written")
+
+
+def state_of(spark: SparkSession, source: Source, moment: datetime | None = None) -> DataFrame:
+    """The records that topics had after some entries.
+
+    Args:
+        spark: reads the entries.
+        source: the entries, from the first on.
+        moment: at which lifetimes have ended or not; that of the last entry of any topic if None.
+
+    Returns:
+        Columns topic, sow_key, body, bookmark, txid, timestamp, correlation_id, expiration.
+    """
+    from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
+
+    names = ("topic", "sow_key", "body", "bookmark", "txid", "timestamp", "correlation_id")
+
+    def entries() -> DataFrame:  # anew for each use: each has filters of its own
+        return source.entries(spark, *names, "expiration", "command")
+
+    is_delete = F.col("command") == "sow_delete"
+    keys = F.from_json(F.col("body").cast("string"), "array<string>")
+    deletes = entries().where(is_delete).withColumn("sow_key", F.explode(keys))
+    published = entries().where(~is_delete & F.col("sow_key").isNotNull())
+    last = (
+        published.unionByName(deletes)
+        .groupBy("topic", "sow_key")
+        .agg(F.max_by(F.struct(*published.columns), "txid").alias("last"))
+        .select(
+            "topic", "sow_key", *(f"last.{one}" for one in (*names[2:], "expiration", "command"))
+        )
+        .where(F.col("command") != "sow_delete")
+    )
+    everything = replace(source, topic="", filter="")
+    end = everything.entries(spark, "timestamp").agg(
+        (F.max("timestamp") if moment is None else F.lit(moment)).alias("end")
+    )
+    lifetime = F.make_dt_interval(secs=F.col("expiration"))
+    lives = F.col("expiration").isNull() | (F.col("timestamp") + lifetime > F.col("end"))
+    return last.crossJoin(F.broadcast(end)).where(lives).drop("end", "command")
+
+
+def _moment(bookmark: str) -> datetime | None:
+    """The time at which a range ends; None if it ends otherwise."""
+    ends = parse_bookmark(bookmark).ends if bookmark else ()
+    times = [end.timestamp for end in ends if isinstance(end, Moment)]
+    return datetime.fromtimestamp(max(times) / 1e6, UTC) if times else None
+
+
+def _up_to(at: str) -> str:
+    """The bookmark range from the beginning to a point.
+
+    Raises:
+        PipelineError: it is no point.
+    """
+    if not at:
+        return ""
+    bookmark = f"[0:{at}]"
+    try:
+        parse_bookmark(bookmark)
+    except BookmarkError as problem:
+        raise PipelineError(f"--at={at}: {problem}") from problem
+    return bookmark

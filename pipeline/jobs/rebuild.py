@@ -1,0 +1,168 @@
+"""`amps-pipeline rebuild`: the file of a SOW topic, made anew from journals.
+
+What a publish ends in, and what an instance does when it comes back, is done here as well, by the
+same functions, with the configuration's own keys and indexes: no Spark is needed, and the file is
+what the server would have made.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from config_schema.compile import compile_config
+from config_schema.document import load
+from config_schema.problems import Problems
+from config_schema.spec import InstanceSpec, TopicSpec
+from config_schema.validate import validate
+from pipeline.errors import PipelineError
+from pipeline.journal.log import Log, snapshot
+from server.catalogue import ProgramCatalogue
+from server.journal import EVENTS, Cursor, Notice, Span, Topic
+from server.journal.files import FileTable, SourceCache
+from server.provision import ProvisionError, provision_functions, provision_message_types
+from server.provision_sow import TopicOpener
+from server.sow.commit import GroupCommit
+from server.sow.recovery import apply_entry
+from server.sow.store import StoreError
+
+if TYPE_CHECKING:
+    import argparse
+    from collections.abc import Callable
+
+    from pipeline.jobs.run import Run
+    from server.sow.topic import SowTopic
+
+HELP: Final = "make the file of a SOW topic anew from journals"
+_TOGETHER: Final = 1000
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Say what the job wants to know."""
+    parser.add_argument("config", type=Path, help="configuration of the instance")
+    parser.add_argument("--topic", required=True, help="Name of the Topic in the SOW section")
+    parser.add_argument("--output", type=Path, required=True, help="file to make")
+    parser.add_argument(
+        "--journals", type=Path, help="directory of journals, instead of that of the configuration"
+    )
+    parser.add_argument("--archive", type=Path, help="directory of archived journals")
+
+
+def run(options: argparse.Namespace, run: Run) -> None:
+    """Do it.
+
+    Raises:
+        PipelineError: it cannot be done; there is no file then.
+    """
+    spec = _configuration(options.config)
+    topic = _topic(spec, options.topic)
+    if options.output.exists():
+        raise PipelineError(f"{options.output}: is there already; move it away")
+    log = _log(spec, options)
+    last = max(file.end_txid or 0 for file in log.files) - 1
+    total = last + 1 - log.files[0].first_txid
+    if run.is_dry:
+        run.say(f"{topic.name} from {total} entries up to {last}")
+        return
+    half_made = options.output.with_name(options.output.name + ".tmp")
+    half_made.unlink(missing_ok=True)
+    try:
+        records = _rebuild(spec, replace(topic, file_name=str(half_made)), log, run)
+    except (ProvisionError, StoreError, OSError) as problem:
+        half_made.unlink(missing_ok=True)
+        raise PipelineError(f"{options.output}: {problem}") from problem
+    half_made.rename(options.output)
+    run.say(f"{records} records from {total} entries")
+
+
+def _rebuild(spec: InstanceSpec, topic: TopicSpec, log: Log, run: Run) -> int:
+    """Make the file; gives how many records it has."""
+    said = _Said()
+    committer = GroupCommit(lambda call: call())
+    opener = TopicOpener(
+        spec, provision_message_types(spec), provision_functions(spec, said), committer, said
+    )
+    opened = opener.open(topic)
+    first, last = log.files[0].first_txid, max(file.end_txid or 0 for file in log.files) - 1
+    progress = run.progress("rebuild", last + 1 - first)
+    cursor = Cursor(
+        FileTable(log.files),
+        SourceCache(0),
+        lambda: last,
+        Span(first - 1),
+        _wanted(opened.sow),
+        EVENTS,
+        said.notice,
+    )
+    while not cursor.is_caught_up:
+        before = cursor.position
+        for entry in cursor.read(_TOGETHER):
+            apply_entry(opened.sow, entry)
+        progress.add(cursor.position - before)
+    progress.end()
+    records = len(opened.sow.table)
+    opened.commit()
+    committer.settle()
+    opened.close()
+    if said.damage:
+        raise PipelineError(said.damage)
+    return records
+
+
+def _wanted(sow: SowTopic) -> Callable[[Topic], bool]:
+    def wanted(topic: Topic) -> bool:
+        return topic.message_type == sow.type_name and sow.keeps(topic.name)
+
+    return wanted
+
+
+class _Said:
+    """Takes what the server's parts say; only damage matters here."""
+
+    def __init__(self) -> None:
+        self.damage = ""
+
+    def emit(self, message_id: str, /, **fields: object) -> None:
+        """Take an entry of the log."""
+
+    def enabled(self, message_id: str) -> bool:  # noqa: ARG002 - nothing is wanted
+        """Whether an entry with this id is wanted."""
+        return False
+
+    def notice(self, notice: Notice) -> None:
+        """Take what a cursor tells of damage."""
+        self.damage = self.damage or notice.text
+
+
+def _configuration(path: Path) -> InstanceSpec:
+    problems = Problems()
+    document = load(str(path), defines={}, environ=os.environ, problems=problems)
+    spec = None
+    if document is not None:
+        spec = compile_config(validate(document, problems), ProgramCatalogue(), problems)
+    if spec is None or problems.has_errors:
+        first = next((str(one) for one in problems if one.severity.name == "ERROR"), "")
+        raise PipelineError(f"{path}: cannot be used: {first}")
+    return spec
+
+
+def _topic(spec: InstanceSpec, name: str) -> TopicSpec:
+    topics = {topic.name: topic for topic in spec.sow if isinstance(topic, TopicSpec)}
+    if name not in topics:
+        known = ", ".join(topics) or "none"
+        raise PipelineError(f"--topic={name}: the SOW section has no such Topic; it has {known}")
+    return topics[name]
+
+
+def _log(spec: InstanceSpec, options: argparse.Namespace) -> Log:
+    configured = spec.transaction_log
+    directory, archive = options.journals, options.archive
+    if directory is None:
+        if configured is None:
+            raise PipelineError(f"{options.config}: has no TransactionLog; name its --journals")
+        directory = Path(configured.journal_directory)
+        if archive is None and configured.journal_archive_directory:
+            archive = Path(configured.journal_archive_directory)
+    return snapshot(directory, archive, spec.name)[0]

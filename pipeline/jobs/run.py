@@ -1,0 +1,94 @@
+"""What every job has: Spark when it asks for it, where to say what, and how far it is."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final, TextIO
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+_WIDTH: Final = 30
+_INTERVAL: Final = 0.2
+"""Seconds between two pictures of the progress."""
+
+
+@dataclass(slots=True)
+class Run:
+    """One run of a job.
+
+    Attributes:
+        master: where Spark runs.
+        conf: settings of Spark's.
+        is_dry: only say what would be done.
+        is_quiet: show no progress.
+        out: where results go that are for reading.
+    """
+
+    master: str = "local[*]"
+    conf: Mapping[str, str] = field(default_factory=dict)
+    is_dry: bool = False
+    is_quiet: bool = False
+    out: TextIO = field(default_factory=lambda: sys.stdout)
+
+    def spark(self) -> SparkSession:
+        """Spark, started when a job first needs it."""
+        from pipeline import session
+
+        shows = not self.is_quiet and sys.stderr.isatty()
+        conf = {"spark.ui.showConsoleProgress": str(shows).lower(), **self.conf}
+        spark = session("amps-pipeline", master=self.master, conf=conf)
+        spark.sparkContext.setLogLevel("ERROR")
+        return spark
+
+    def say(self, text: str) -> None:
+        """Say something to whoever started the job."""
+        print(text, file=self.out, flush=True)
+
+    def progress(self, what: str, total: int) -> Progress:
+        """Begin to show how far something is."""
+        return Progress(what, total, shown=not self.is_quiet and sys.stderr.isatty())
+
+
+class Progress:
+    """A bar on a terminal; nothing where there is none.
+
+    Args:
+        what: is being done.
+        total: how much there is of it, 0 if that is not known.
+        shown: whether anybody looks.
+    """
+
+    def __init__(self, what: str, total: int, *, shown: bool) -> None:
+        self.done = 0
+        self._what = what
+        self._total = total
+        self._shown = shown
+        self._began = time.monotonic()
+        self._drawn = 0.0
+
+    def add(self, count: int) -> None:
+        """So much more has been done."""
+        self.done += count
+        if self._shown and time.monotonic() - self._drawn >= _INTERVAL:
+            self._draw()
+
+    def end(self) -> None:
+        """Leave the line as it is."""
+        if self._shown:
+            self._draw()
+            sys.stderr.write("\n")
+
+    def _draw(self) -> None:
+        self._drawn = time.monotonic()
+        rate = self.done / max(self._drawn - self._began, 0.001)
+        text = f"{self.done:,} of {self._total:,}" if self._total else f"{self.done:,}"
+        bar = ""
+        if self._total:
+            filled = min(_WIDTH * self.done // self._total, _WIDTH)
+            bar = f"[{'#' * filled}{'.' * (_WIDTH - filled)}] "
+        sys.stderr.write(f"\r{self._what} {bar}{text}, {rate:,.0f}/s\x1b[K")
+        sys.stderr.flush()

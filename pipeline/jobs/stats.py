@@ -1,0 +1,92 @@
+"""`amps-pipeline stats`: messages, bytes and top keys of every topic and hour."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from pipeline.jobs.sources import Source, add_source, source_of
+
+if TYPE_CHECKING:
+    import argparse
+
+    from pyspark.sql import DataFrame, SparkSession
+
+    from pipeline.jobs.run import Run
+
+HELP: Final = "count messages, bytes and top keys of every topic and hour"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Say what the job wants to know."""
+    add_source(parser)
+    parser.add_argument(
+        "--bookmark", default="", help="bookmark or range to count; all if left out"
+    )
+    parser.add_argument("--top", type=int, default=3, help="keys to name for each; 3 if left out")
+    parser.add_argument("--json", action="store_true", help="print JSON, a line for each row")
+
+
+def run(options: argparse.Namespace, run: Run) -> None:
+    """Do it.
+
+    Raises:
+        PipelineError: it cannot be done.
+    """
+    source = source_of(options, bookmark=options.bookmark)
+    if run.is_dry:
+        run.say(f"{options.source}: statistics of {options.topic or 'all topics'}")
+        return
+    table = statistics(run.spark(), source, options.top)
+    if options.json:
+        for line in table.toJSON().toLocalIterator():
+            run.say(str(line))
+        return
+    run.say(f"{'topic':<32} {'hour':<17} {'messages':>12} {'bytes':>16}  top keys")
+    for row in table.toLocalIterator():
+        keys = ", ".join(f"{key.key} ({key.messages})" for key in row.top_keys)
+        hour = row.hour.strftime("%Y-%m-%d %H:%M")
+        run.say(f"{row.topic:<32} {hour:<17} {row.messages:>12,} {row.bytes:>16,}  {keys}")
+
+
+def statistics(spark: SparkSession, source: Source, top: int) -> DataFrame:
+    """Messages, bytes and the keys with the most messages.
+
+    Args:
+        spark: reads the entries.
+        source: what to count; deletes count as messages.
+        top: keys to name.
+
+    Returns:
+        Columns topic, hour, messages, bytes and top_keys (an array of key and messages).
+    """
+    from pyspark.sql import Window
+    from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
+
+    entries = source.entries(spark, "topic", "timestamp", "length", "sow_key")
+    by_key = (
+        entries.groupBy("topic", F.date_trunc("hour", "timestamp").alias("hour"), "sow_key")
+        .agg(F.count(F.lit(1)).alias("messages"), F.sum("length").alias("bytes"))
+        .withColumn(
+            "place",
+            F.row_number().over(
+                Window.partitionBy("topic", "hour").orderBy(
+                    F.col("sow_key").isNull(), F.desc("messages"), "sow_key"
+                )
+            ),
+        )
+    )
+    counts = F.col("sow_key").isNotNull() & (F.col("place") <= top)
+    key = F.when(
+        counts,
+        F.struct("place", F.col("sow_key").alias("key"), F.col("messages").alias("messages")),
+    )
+    named = F.transform(F.array_sort(F.collect_list(key)), lambda one: one.dropFields("place"))
+    return (
+        by_key.groupBy("topic", "hour")
+        .agg(
+            F.sum("messages").alias("messages"),
+            F.sum("bytes").alias("bytes"),
+            named.alias("top_keys"),
+        )
+        .orderBy("topic", "hour")
+    )

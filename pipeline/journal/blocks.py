@@ -1,0 +1,181 @@
+"""Reading a piece of a journal: records by the thousand, and wanted bodies in blocks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+
+from pipeline.errors import PipelineError
+from pipeline.journal.checksums import LARGEST_BLOCK, bodies_check, records_check
+from pipeline.journal.log import open_journal
+from pipeline.journal.pieces import Block, Names, Piece, Records
+from server.journal.index import unpack_topic_index
+from server.journal.layout import PAGE, RECORD_SIZE, FormatError, crc32c
+from server.journal.naming import TOPIC_INDEX, sibling
+from server.journal.records import CHUNK, RECORD_TYPE, read_rows
+from server.journal.storage import Source
+
+_GAP: Final = 16_384
+"""Bytes between wanted bodies that are better read and thrown away than stepped over."""
+
+_NOTHING: Final = np.zeros(0, np.int64)
+
+Choose = Callable[[Records, Names], npt.NDArray[np.bool_]]
+"""Says which of some records are wanted."""
+
+Integers = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """What of the entries is wanted.
+
+    Attributes:
+        choose: says which entries.
+        with_bodies: whether their bodies are.
+        skips_damaged: whether damaged entries are left out; else they are an error.
+    """
+
+    choose: Choose
+    with_bodies: bool
+    skips_damaged: bool
+
+
+def read_blocks(piece: Piece, request: Request) -> Iterator[Block]:
+    """Read a piece.
+
+    Raises:
+        PipelineError: the file is gone, or an entry is damaged; it names file and entry.
+    """
+    reader = _Reader(piece, request, open_journal(piece.path, piece.archive))
+    for start in _windows(piece):
+        records = reader.records(start, min(start + CHUNK, piece.stop))
+        if len(records):
+            yield from reader.blocks(records)
+
+
+def _windows(piece: Piece) -> Iterator[int]:
+    """Where to read records: everywhere, or where the topic index has entries of wanted topics."""
+    numbers = _indexed(piece)
+    if numbers is None:
+        yield from range(piece.start, piece.stop, CHUNK)
+        return
+    position = 0
+    while position < len(numbers):
+        yield int(numbers[position])
+        position = int(np.searchsorted(numbers, numbers[position] + CHUNK))
+
+
+def _indexed(piece: Piece) -> npt.NDArray[np.int64] | None:
+    """The numbers of the wanted entries in the piece; None if there is no topic index."""
+    try:
+        data = sibling(piece.path, TOPIC_INDEX).read_bytes()
+        topics = unpack_topic_index(data, piece.count)
+    except (OSError, FormatError):
+        return None
+    found = [topics[one] for one in piece.names.topics if one in topics]
+    numbers = np.sort(np.concatenate(found)) if found else np.zeros(0, np.uint32)
+    first, last = np.searchsorted(numbers, [piece.start, piece.stop])
+    return numbers[first:last].astype(np.int64)
+
+
+class _Reader:
+    """Reads records and bodies of one file."""
+
+    def __init__(self, piece: Piece, request: Request, source: Source) -> None:
+        self._piece = piece
+        self._request = request
+        self._source = source
+
+    def records(self, start: int, stop: int) -> Records:
+        """The wanted records among those with numbers from `start` to before `stop`."""
+        length = RECORD_SIZE * (stop - start)
+        data = self._source.read(self._piece.size - RECORD_SIZE * stop, length)
+        if len(data) < length:
+            raise self._damaged(start, "torn: the file ends before it")
+        records = np.frombuffer(data, RECORD_TYPE)[::-1]
+        expected = np.arange(self._piece.first_txid + start, self._piece.first_txid + stop)
+        if not (records_check(data) and np.array_equal(records["txid"], expected)):
+            records = records[self._intact_records(start, stop)]
+        records = records[np.isin(records["topic"], list(self._piece.names.topics))]
+        return records[self._request.choose(records, self._piece.names)]
+
+    def blocks(self, records: Records) -> Iterator[Block]:
+        """The entries of some records, with their bodies if these are wanted."""
+        if not self._request.with_bodies:
+            yield Block(self._piece.path, records, self._piece.names, b"", _NOTHING, _NOTHING)
+            return
+        begins = records["body_start"].astype(np.int64)
+        lengths = records["body_length"].astype(np.int64)
+        ends = begins + lengths + records["extras_length"]
+        if len(ends) and (int(begins.min()) < PAGE or int(ends.max()) > self._piece.size):
+            raise self._damaged(self._number(records[0]), "a body lies outside of the file")
+        first = 0
+        while first < len(records):
+            last = int(np.searchsorted(ends, begins[first] + LARGEST_BLOCK, "right"))
+            chosen = slice(first, max(last, first + 1))
+            first = chosen.stop
+            data, starts = self._bodies(begins[chosen], ends[chosen])
+            block = Block(
+                self._piece.path, records[chosen], self._piece.names, data, starts, lengths[chosen]
+            )
+            yield self._checked(block)
+
+    def _bodies(self, begins: Integers, ends: Integers) -> tuple[bytes, Integers]:
+        """Bodies with their extras, and where each begins."""
+        span, wanted = int(ends[-1] - begins[0]), int((ends - begins).sum())
+        if span <= 2 * wanted + _GAP:
+            return self._source.read(int(begins[0]), span), begins - begins[0]
+        pieces = zip(begins.tolist(), (ends - begins).tolist(), strict=True)
+        data = b"".join([self._source.read(begin, length) for begin, length in pieces])
+        lengths = ends - begins
+        return data, np.cumsum(lengths) - lengths
+
+    def _checked(self, block: Block) -> Block:
+        """A block without the entries whose bodies are damaged."""
+        data, records = block.data, block.records
+        ends = block.starts + block.lengths + records["extras_length"]
+        is_dense = np.array_equal(block.starts[1:], ends[:-1]) and int(ends[-1]) == len(data)
+        if (
+            is_dense
+            and len(data) <= LARGEST_BLOCK
+            and bodies_check(data, ends, records["body_crc"])
+        ):
+            return block
+        intact = np.fromiter(
+            (
+                len(data) >= end and crc32c(data[start:end]) == checksum
+                for start, end, checksum in zip(
+                    block.starts.tolist(), ends.tolist(), records["body_crc"].tolist(), strict=True
+                )
+            ),
+            np.bool_,
+            len(records),
+        )
+        if intact.all():
+            return block
+        if not self._request.skips_damaged:
+            bad = records[int(np.argmin(intact))]
+            raise self._damaged(self._number(bad), "its message is damaged")
+        return block.only(intact)
+
+    def _intact_records(self, start: int, stop: int) -> list[int]:
+        rows = read_rows(self._source, self._piece.first_txid, start, stop)
+        if None in rows and not self._request.skips_damaged:
+            raise self._damaged(start + rows.index(None), "its record is damaged")
+        return [number for number, row in enumerate(rows) if row is not None]
+
+    def _number(self, record: np.void) -> int:
+        return int(record["txid"]) - self._piece.first_txid
+
+    def _damaged(self, number: int, cause: str) -> PipelineError:
+        place = self._piece.size - RECORD_SIZE * (number + 1)
+        return PipelineError(
+            f"{self._piece.path}: entry {self._piece.first_txid + number} (number {number} of the "
+            f"file, record at byte {place}): {cause}; the option damaged=skip leaves such entries "
+            "out"
+        )

@@ -1,0 +1,188 @@
+"""The columns that every entry has, whatever its message says."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Final, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark.sql.types import (
+    DataType,
+    IntegerType,
+    LongType,
+    StringType,
+    TimestampType,
+)
+
+from pipeline.journal.pieces import Block, Names, Records
+from pipeline.journal.predicates import ORDERINGS, Predicate
+from server.journal.entry import Kind
+from server.journal.layout import unpack_extras
+
+COMMANDS: Final = {
+    "publish": Kind.PUBLISH,
+    "delta_publish": Kind.DELTA_PUBLISH,
+    "sow_delete": Kind.SOW_DELETE,
+}
+"""What the column `command` says, by the kinds of entries that are messages of clients."""
+
+Mask: TypeAlias = npt.NDArray[np.bool_]
+Builder: TypeAlias = Callable[[Block], pa.Array]
+
+_NAMES: Final = {int(kind): name for name, kind in COMMANDS.items()}
+_PAST_LONG: Final = np.uint64(2**63)
+
+METADATA: Final[Mapping[str, DataType]] = {
+    "topic": StringType(),
+    "message_type": StringType(),
+    "command": StringType(),
+    "bookmark": StringType(),
+    "txid": LongType(),
+    "client": StringType(),
+    "sequence": LongType(),
+    "timestamp": TimestampType(),
+    "length": LongType(),
+    "sow_key": StringType(),
+    "correlation_id": StringType(),
+    "expiration": IntegerType(),
+    "user": StringType(),
+    "instance": StringType(),
+}
+"""Name and type of each; docs/pipeline.md says what they are."""
+
+
+def metadata_column(name: str, block: Block) -> pa.Array:
+    """One column of a block."""
+    return _BUILDERS[name](block)
+
+
+def body_column(block: Block) -> pa.Array:
+    """The bodies of a block as they lie there, without being copied.
+
+    Where other things lie between the bodies, these become values of the array as well, and every
+    other value is taken.
+    """
+    ends = block.starts + block.lengths
+    count = len(ends)
+    if count == 0 or np.array_equal(block.starts[1:], ends[:-1]):
+        offsets = np.append(block.starts, ends[-1:] if count else 0).astype(np.int32)
+        return _binary(offsets, block.data)
+    borders = np.stack((block.starts, ends), axis=1).reshape(-1).astype(np.int32)
+    every_other = pa.array(np.arange(0, len(borders) - 1, 2))
+    return _binary(borders, block.data).take(every_other)
+
+
+def _binary(offsets: npt.NDArray[np.int32], data: bytes) -> pa.Array:
+    buffers = [None, pa.py_buffer(offsets), pa.py_buffer(data)]
+    return pa.Array.from_buffers(pa.binary(), len(offsets) - 1, buffers)
+
+
+def is_quick(predicate: Predicate) -> bool:
+    """Whether records tell without a column being made of them: `quick_mask` or `slow_mask`."""
+    if predicate.column in ("txid", "timestamp"):
+        return predicate.operation in ORDERINGS
+    return predicate.column in ("topic", "message_type", "command", "instance")  # never NULL
+
+
+def quick_mask(predicate: Predicate, records: Records, names: Names) -> Mask:
+    """Which of some records a quick predicate is true of."""
+    match predicate.column:
+        case "topic":
+            return _by_number(predicate, records["topic"], names.topics)
+        case "message_type":
+            return _by_number(predicate, records["topic"], names.message_types)
+        case "command":
+            return _by_number(predicate, records["kind"], _NAMES)
+        case "instance":
+            return np.full(len(records), predicate.test()(names.instance))
+        case _:
+            numbers = records[predicate.column].astype(np.int64)
+            return np.asarray(ORDERINGS[predicate.operation](numbers, predicate.values[0]))
+
+
+def slow_mask(predicate: Predicate, block: Block) -> Mask:
+    """Which entries of a block a predicate on any column of METADATA is true of."""
+    column = metadata_column(predicate.column, block)
+    if predicate.column == "timestamp":
+        column = column.cast(pa.int64())
+    test = predicate.test()
+    return np.fromiter(map(test, column.to_pylist()), np.bool_, len(column))
+
+
+def _by_number(predicate: Predicate, numbers: Records, names: Mapping[int, str]) -> Mask:
+    test = predicate.test()
+    return np.isin(numbers, [number for number, name in names.items() if test(name)])
+
+
+def _named(numbers: Records, names: Mapping[int, str]) -> pa.Array:
+    """A column of names from one of numbers."""
+    found, places = np.unique(numbers, return_inverse=True)
+    return pa.array([names.get(int(one)) for one in found], pa.string()).take(pa.array(places))
+
+
+def _decimal(numbers: Records) -> pa.Array:
+    """Unsigned numbers as text, as AMPS writes them."""
+    return pa.array(np.ascontiguousarray(numbers)).cast(pa.string())
+
+
+def _unless_zero(numbers: Records, column: pa.Array) -> pa.Array:
+    return pc.if_else(pa.array(numbers != 0), column, pa.scalar(None, column.type))
+
+
+def _bookmark(block: Block) -> pa.Array:
+    client, sequence = block.records["client"], block.records["sequence"]
+    return pc.binary_join_element_wise(_decimal(client), _decimal(sequence), "", "|")
+
+
+def _sequence(block: Block) -> pa.Array:
+    numbers = block.records["sequence"]
+    return pa.array(numbers.astype(np.int64), mask=numbers >= _PAST_LONG)
+
+
+def _timestamp(block: Block) -> pa.Array:
+    moments = np.ascontiguousarray(block.records["timestamp"])
+    return pa.array(moments).cast(pa.timestamp("us", tz="UTC"))
+
+
+def _sow_key(block: Block) -> pa.Array:
+    keys = _unless_zero(block.records["sow_key"], _decimal(block.records["sow_key"]))
+    if not block.records["extras_length"].any():
+        return keys
+    given = [_text(unpack_extras(one)[1]) for one in block.extras()]
+    return pc.coalesce(pa.array(given, pa.string()), keys)
+
+
+def _expiration(block: Block) -> pa.Array:
+    seconds = block.records["expiration"]
+    return _unless_zero(seconds, pa.array(seconds.astype(np.int32)))
+
+
+def _correlation_id(block: Block) -> pa.Array:
+    if not block.records["extras_length"].any():
+        return pa.nulls(len(block.records), pa.string())
+    return pa.array([_text(unpack_extras(one)[0]) for one in block.extras()], pa.string())
+
+
+def _text(data: bytes) -> str | None:
+    return data.decode("utf-8", "replace") if data else None
+
+
+_BUILDERS: Final[Mapping[str, Builder]] = {
+    "topic": lambda block: _named(block.records["topic"], block.names.topics),
+    "message_type": lambda block: _named(block.records["topic"], block.names.message_types),
+    "command": lambda block: _named(block.records["kind"], _NAMES),
+    "bookmark": _bookmark,
+    "txid": lambda block: pa.array(block.records["txid"].astype(np.int64)),
+    "client": lambda block: _decimal(block.records["client"]),
+    "sequence": _sequence,
+    "timestamp": _timestamp,
+    "length": lambda block: pa.array(block.records["body_length"].astype(np.int64)),
+    "sow_key": _sow_key,
+    "correlation_id": _correlation_id,
+    "expiration": _expiration,
+    "user": lambda block: _named(block.records["origin"], block.names.users),
+    "instance": lambda block: pa.array([block.names.instance] * len(block.records), pa.string()),
+}

@@ -1,0 +1,200 @@
+"""The journal files of a directory as they are at one moment: what a query will read.
+
+The moment is that of planning. Files are looked up by name then, the end of the file that the
+server is writing to is fixed, and nothing that comes later belongs to the query. The files may be
+moved to the archive, or compressed, before a task opens them: `open_journal` looks for them there.
+"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+import zlib
+from collections.abc import Iterable
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+from typing import Final
+
+from pipeline.errors import PipelineError, option_error
+from pipeline.journal.tail import entries_written
+from server.journal.files import JournalFile, open_source, read_page, salvage_header, unpack_page
+from server.journal.layout import BODY_START, PAGE, TIMESTAMP, FileHeader, FormatError, Seal
+from server.journal.naming import COMPRESSED, JOURNAL, instances_with_journals, journal_files
+from server.journal.records import read_rows, slots
+from server.journal.storage import FileSource, Source
+
+_GZIP: Final = 16 + zlib.MAX_WBITS
+_PIECE: Final = 1 << 20
+_ATTEMPTS: Final = 3  # to list the files while the server moves them
+
+
+@dataclass(frozen=True, slots=True)
+class Log:
+    """The journals of one instance at one moment.
+
+    Attributes:
+        instance: its name.
+        files: in order. All have a seal: the last one's says how far it had been written.
+    """
+
+    instance: str
+    files: tuple[JournalFile, ...]
+
+
+def snapshot(directory: Path, archive: Path | None = None, instance: str = "") -> list[Log]:
+    """Find out which entries there are.
+
+    Args:
+        directory: of journal files; or a single one.
+        archive: where others have been moved to.
+        instance: whose journals to read; those of all instances if empty.
+
+    Raises:
+        PipelineError: there are none, one is missing or cannot be read.
+    """
+    if directory.is_file():
+        file = _describe(directory)
+        return [] if file is None else [Log(_instance_of(directory), (file,))]
+    if not directory.is_dir():
+        raise PipelineError(f"{directory}: there is no such directory or journal file")
+    if archive is not None and not archive.is_dir():
+        raise option_error("archive", archive, "there is no such directory")
+    names = {instance} if instance else _instances(directory, archive)
+    logs = [Log(name, _files(directory, archive, name)) for name in sorted(names)]
+    if not any(log.files for log in logs):
+        whose = f" of the instance {instance}" if instance else ""
+        raise PipelineError(f"{directory}: has no journal files{whose}")
+    return [log for log in logs if log.files]
+
+
+def open_journal(path: Path, archive: Path | None) -> Source:
+    """Open a journal file, wherever it is by now.
+
+    Args:
+        path: where it was when the query was planned.
+        archive: where it may have been moved to since.
+
+    Raises:
+        PipelineError: it is gone, or cannot be read.
+    """
+    name = path.name.removesuffix(".gz")
+    folders = [path.parent, *([archive] if archive is not None else [])]
+    places = [path, *(folder / (name + kind) for folder in folders for kind in ("", ".gz"))]
+    for place in dict.fromkeys(places):
+        try:
+            return inflated(place) if place.suffix == ".gz" else FileSource(place)
+        except FileNotFoundError:
+            continue
+        except OSError as problem:
+            raise _no_file(place, problem) from problem
+    raise PipelineError(f"{path}: the journal file has been removed since the query was planned")
+
+
+def inflated(path: Path) -> Source:
+    """A compressed journal file, decompressed into a temporary file that has no name.
+
+    Raises:
+        OSError: it cannot be read, or there is no space.
+        PipelineError: it is damaged.
+    """
+    folder = os.environ.get("SPARK_LOCAL_DIRS", "").partition(",")[0] or None
+    decompressor = zlib.decompressobj(_GZIP)
+    with path.open("rb") as file, tempfile.NamedTemporaryFile(dir=folder) as plain:
+        while piece := file.read(_PIECE):
+            try:
+                plain.write(decompressor.decompress(piece))
+            except zlib.error as problem:
+                raise PipelineError(
+                    f"{path}: damaged near byte {file.tell() - len(piece)}: {problem}"
+                ) from problem
+        if not decompressor.eof:
+            raise PipelineError(f"{path}: torn: it ends at byte {file.tell()} before its time")
+        plain.flush()
+        return FileSource(Path(plain.name))
+
+
+def _no_file(path: Path, problem: OSError) -> PipelineError:
+    return PipelineError(f"{path}: {problem.strerror or problem}")
+
+
+def _instances(directory: Path, archive: Path | None) -> set[str]:
+    found = instances_with_journals(directory)
+    return found | instances_with_journals(archive) if archive is not None else found
+
+
+def _files(directory: Path, archive: Path | None, instance: str) -> tuple[JournalFile, ...]:
+    for attempt in range(_ATTEMPTS):
+        # A file moved meanwhile is found twice; in the other order it might be missed.
+        paths = journal_files(directory, instance)
+        archived = journal_files(archive, instance) if archive is not None else {}
+        paths = {**archived, **paths}
+        try:
+            found = [_describe(paths[number]) for number in sorted(paths)]
+        except FileNotFoundError as problem:
+            if attempt == _ATTEMPTS - 1:
+                raise _no_file(Path(problem.filename), problem) from problem
+            continue
+        except OSError as problem:
+            raise _no_file(Path(problem.filename or directory), problem) from problem
+        files = tuple(file for file in found if file is not None)
+        _check_chain(directory, files)
+        return files
+    raise AssertionError("unreachable")
+
+
+def _check_chain(directory: Path, files: Iterable[JournalFile]) -> None:
+    for before, after in pairwise(files):
+        if before.number + 1 != after.number or before.end_txid != after.first_txid:
+            raise PipelineError(
+                f"{directory}: the transaction log has a gap: {before.path.name} ends before entry "
+                f"{before.end_txid}, and {after.path.name} begins with {after.first_txid}; put "
+                "back what is missing, or name the directory where it was archived (option archive)"
+            )
+
+
+def _describe(path: Path) -> JournalFile | None:
+    """What is known of a file, None if it has not been taken into use."""
+    source: Source | None = None
+    try:
+        header, seal = unpack_page(read_page(path))
+    except FormatError as problem:
+        source, seal = open_source(path), None
+        header = salvage_header(source, _number_of(path), "")
+        if header is None:
+            raise PipelineError(f"{path}: {problem}") from problem
+    if header is None:
+        return None
+    if path.suffix != ".gz" and path.stat().st_size != header.size:
+        raise PipelineError(
+            f"{path}: torn: it has {path.stat().st_size} bytes and should have {header.size}"
+        )
+    if seal is None:
+        seal = _written(source or open_source(path), header)
+    return JournalFile(
+        header.number, path, header.size, header.first_txid, header.created, seal=seal
+    )
+
+
+def _written(source: Source, header: FileHeader) -> Seal:
+    """How far a file that is not full has been written."""
+    count = entries_written(source, header.first_txid)
+    ends = [read_rows(source, header.first_txid, n, n + 1)[0] for n in (0, count - 1) if count]
+    first, last = (ends[0], ends[-1]) if ends else (None, None)
+    return Seal(
+        min(count, slots(source.size)),
+        PAGE if last is None else last[BODY_START],
+        count,
+        header.created if first is None else first[TIMESTAMP],
+        2**63 - 1 if last is None else last[TIMESTAMP],
+    )
+
+
+def _instance_of(path: Path) -> str:
+    header, _ = unpack_page(read_page(path))
+    return "" if header is None else header.instance
+
+
+def _number_of(path: Path) -> int:
+    stem = path.name.removesuffix(COMPRESSED).removesuffix(JOURNAL)
+    return int(stem.rpartition(".")[2]) if stem.rpartition(".")[2].isdigit() else 0

@@ -1,0 +1,156 @@
+"""The options of `format("amps-journal")`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Final
+
+from config_schema.units import UnitError, parse_size
+from pipeline.errors import PipelineError, option_error
+from pipeline.journal.columns import COMMANDS
+from server.expressions import ExpressionError, parse
+from server.journal import BookmarkError, parse_bookmark
+from server.topics.names import TopicError, select_topics
+
+_PIECE: Final = 64 << 20
+_SMALLEST_PIECE: Final = 1 << 16
+
+_KNOWN: Final = frozenset(
+    (
+        "archive",
+        "bookmark",
+        "commands",
+        "damaged",
+        "filter",
+        "instance",
+        "max_rows_per_trigger",
+        "message_type",
+        "path",
+        "piece_size",
+        "pushdown",
+        "topic",
+    )
+)
+
+
+@dataclass(frozen=True, slots=True)
+class JournalOptions:
+    """What is to be read, and how.
+
+    Attributes:
+        path: a directory of journal files, or one such file.
+        archive: where others have been moved to.
+        instance: whose journals; empty for all.
+        topic: a topic, or a regular expression of topics; empty for all.
+        message_type: only topics of that message type; empty for all.
+        bookmark: where to begin, or a range; empty for all.
+        filter: a content filter; empty for none.
+        commands: the commands whose entries count.
+        skips_damaged: whether damaged entries are left out; else they are an error.
+        piece_size: bytes for one task.
+        pushes_down: whether Spark's filters are taken over.
+        max_rows_per_trigger: of a stream, entries in a micro-batch at most; None for all there are.
+    """
+
+    path: Path
+    archive: Path | None = None
+    instance: str = ""
+    topic: str = ""
+    message_type: str = ""
+    bookmark: str = ""
+    filter: str = ""
+    commands: tuple[str, ...] = ("publish", "delta_publish")
+    skips_damaged: bool = False
+    piece_size: int = _PIECE
+    pushes_down: bool = False
+    max_rows_per_trigger: int | None = None
+
+
+def read_options(options: Mapping[str, str]) -> JournalOptions:
+    """Read the options as Spark passes them on.
+
+    Raises:
+        PipelineError: one is not known, missing or wrong; it names the option.
+    """
+    given = {name.lower(): value for name, value in options.items()}
+    for name in given.keys() - _KNOWN:
+        near = get_close_matches(name, _KNOWN, n=1)
+        hint = f"; did you mean {near[0]}?" if near else ""
+        raise PipelineError(f"option {name}: there is no such option{hint}")
+    if not given.get("path"):
+        raise PipelineError("option path: missing: expected load(DIRECTORY)")
+    archive = given.get("archive")
+    checked = JournalOptions(
+        Path(given["path"].removeprefix("file:")),
+        Path(archive) if archive else None,
+        given.get("instance", ""),
+        given.get("topic", ""),
+        given.get("message_type", ""),
+        given.get("bookmark", ""),
+        given.get("filter", ""),
+        _commands(given.get("commands", "publish,delta_publish")),
+        _choice(given, "damaged", "fail", "skip"),
+        _size(given.get("piece_size")),
+        _choice(given, "pushdown", "false", "true"),
+        _count(given, "max_rows_per_trigger"),
+    )
+    _check_texts(checked)
+    return checked
+
+
+def _commands(text: str) -> tuple[str, ...]:
+    names = tuple(COMMANDS) if text.strip() == "all" else tuple(map(str.strip, text.split(",")))
+    for name in names:
+        if name not in COMMANDS:
+            raise option_error("commands", text, f"expected all, or some of {', '.join(COMMANDS)}")
+    return names
+
+
+def _choice(given: Mapping[str, str], name: str, default: str, other: str) -> bool:
+    """Whether an option with two values has the other one."""
+    value = given.get(name, default).lower()
+    if value not in (default, other):
+        raise option_error(name, value, f"expected {default} or {other}")
+    return value == other
+
+
+def _count(given: Mapping[str, str], name: str) -> int | None:
+    text = given.get(name)
+    if text is None:
+        return None
+    if not (text.isascii() and text.isdigit()) or int(text) < 1:
+        raise option_error(name, text, "expected a whole number from 1")
+    return int(text)
+
+
+def _size(text: str | None) -> int:
+    if text is None:
+        return _PIECE
+    try:
+        size = parse_size(text)
+    except UnitError as problem:
+        raise option_error("piece_size", text, str(problem)) from problem
+    if size < _SMALLEST_PIECE:
+        raise option_error("piece_size", text, f"expected {_SMALLEST_PIECE} bytes or more")
+    return size
+
+
+def _check_texts(options: JournalOptions) -> None:
+    try:
+        if options.topic:
+            select_topics(options.topic)
+    except TopicError as problem:
+        raise option_error("topic", options.topic, str(problem)) from problem
+    try:
+        if options.bookmark:
+            parse_bookmark(options.bookmark)
+    except BookmarkError as problem:
+        raise option_error("bookmark", options.bookmark, str(problem)) from problem
+    try:
+        if options.filter:
+            parse(options.filter)
+    except ExpressionError as problem:
+        raise option_error("filter", options.filter, str(problem)) from problem

@@ -1,0 +1,181 @@
+"""From a directory and a query to pieces of files that have to be read."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from functools import partial
+from itertools import pairwise
+from typing import Final
+
+from pipeline.errors import option_error
+from pipeline.journal.columns import COMMANDS
+from pipeline.journal.log import Log, open_journal, snapshot
+from pipeline.journal.options import JournalOptions
+from pipeline.journal.pieces import Names, Piece
+from pipeline.journal.predicates import Predicate
+from server.journal import BookmarkError, Span, parse_bookmark
+from server.journal.bookmarks import resolve
+from server.journal.files import FileTable, JournalFile, SourceCache
+from server.journal.layout import RECORD_SIZE
+from server.journal.lookup import Lookup
+from server.journal.records import Names as FileNames
+from server.topics.names import select_topics
+
+_NO_CACHE: Final = 0
+_EVERYTHING: Final = Span(0)
+
+
+class PlannedLog:
+    """The journals of one instance, and how entries are found in them by name and time.
+
+    Args:
+        log: its files.
+    """
+
+    def __init__(self, log: Log) -> None:
+        files = log.files
+        ends = [file.end_txid for file in files if file.end_txid is not None]
+        self.first_txid = files[0].first_txid
+        self.last_txid = max(ends) - 1
+        lookup = Lookup(FileTable(files), SourceCache(_NO_CACHE), lambda: self.last_txid)
+        self.find = lookup.find
+        self.first_since = lookup.first_since
+
+    def span(self, bookmark: str) -> Span:
+        """The part of the log that a bookmark stands for.
+
+        Raises:
+            PipelineError: it is not in the log.
+        """
+        if not bookmark:
+            return _EVERYTHING
+        try:
+            return resolve(parse_bookmark(bookmark), self, "fail", self.last_txid)
+        except BookmarkError as problem:
+            raise option_error("bookmark", bookmark, str(problem)) from problem
+
+
+def plan(options: JournalOptions, predicates: Sequence[Predicate]) -> list[Piece]:
+    """Find out what has to be read.
+
+    Args:
+        options: what is asked for.
+        predicates: what entries have to meet; those that rule out whole files are made use of.
+
+    Returns:
+        Pieces in the order of the log, instance by instance.
+
+    Raises:
+        PipelineError: the journals are not there, or cannot be read.
+    """
+    return [
+        piece
+        for log in snapshot(options.path, options.archive, options.instance)
+        for piece in plan_log(log, options, predicates, PlannedLog(log).span(options.bookmark))
+    ]
+
+
+def message_types(options: JournalOptions) -> set[str]:
+    """The message types of the topics that would be read."""
+    return {kind for piece in plan(options, ()) for kind in piece.names.message_types.values()}
+
+
+def plan_log(
+    log: Log, options: JournalOptions, predicates: Iterable[Predicate], span: Span
+) -> Iterator[Piece]:
+    """The pieces of one instance's journals.
+
+    Args:
+        log: the journals.
+        options: what is asked for.
+        predicates: what entries have to meet.
+        span: the part of the log to read.
+    """
+    bounds = tuple(_bounds(span))
+    tests = (*predicates, *bounds)
+    if not all(test.test()(log.instance) for test in tests if test.column == "instance"):
+        return
+    for file in log.files:
+        start, stop = _numbers(file, span)
+        if start >= stop or not _may_have(file, start, stop, tests):
+            continue
+        names = _wanted(log.instance, _names(file, options), options, tests)
+        if not names.topics:
+            continue
+        has_extras = file.seal is None or file.seal.with_extras > 0
+        cut = partial(Piece, file.path, options.archive, file.first_txid, _count(file))
+        for first, last in _cuts(file, start, stop, options.piece_size):
+            yield cut(first, last, file.size, names, has_extras, bounds)
+
+
+def _bounds(span: Span) -> Iterator[Predicate]:
+    if span.not_before:
+        yield Predicate("timestamp", "ge", (span.not_before,))
+    if span.before is not None:
+        yield Predicate("timestamp", "lt", (span.before,))
+
+
+def _count(file: JournalFile) -> int:
+    return 0 if file.seal is None else file.seal.count
+
+
+def _numbers(file: JournalFile, span: Span) -> tuple[int, int]:
+    """The entries of a file that lie in a span: number of the first, number behind the last."""
+    stop = _count(file)
+    if span.last is not None:
+        stop = min(stop, span.last + 1 - file.first_txid)
+    return max(span.after + 1 - file.first_txid, 0), stop
+
+
+def _may_have(file: JournalFile, start: int, stop: int, tests: Iterable[Predicate]) -> bool:
+    """Whether there can be entries that meet all tests, by what is known of the file."""
+    ranges = {"txid": (file.first_txid + start, file.first_txid + stop - 1)}
+    if file.seal is not None:
+        ranges["timestamp"] = (file.seal.first_timestamp, file.seal.last_timestamp)
+    return all(test.may_hold(*ranges[test.column]) for test in tests if test.column in ranges)
+
+
+def _names(file: JournalFile, options: JournalOptions) -> FileNames:
+    index = file.read_index()
+    if index is not None:
+        return index.names
+    return file.read_names(open_journal(file.path, options.archive))
+
+
+def _wanted(
+    instance: str, names: FileNames, options: JournalOptions, tests: Sequence[Predicate]
+) -> Names:
+    """The names of a file, without the topics that are not wanted."""
+    selector = select_topics(options.topic) if options.topic else None
+    checks = {
+        column: [test.test() for test in tests if test.column == column]
+        for column in ("topic", "message_type")
+    }
+    topics = {
+        number: topic
+        for number, topic in names.topics.items()
+        if number
+        and (selector is None or selector.matches(topic.name))
+        and options.message_type in ("", topic.message_type)
+        and all(test(topic.name) for test in checks["topic"])
+        and all(test(topic.message_type) for test in checks["message_type"])
+    }
+    return Names(
+        instance,
+        {number: topic.name for number, topic in topics.items()},
+        {number: topic.message_type for number, topic in topics.items()},
+        {number: one.auth_id for number, one in names.origins.items() if one.auth_id},
+        frozenset(int(COMMANDS[name]) for name in options.commands),
+    )
+
+
+def _cuts(file: JournalFile, start: int, stop: int, size: int) -> Iterator[tuple[int, int]]:
+    """Cut a range of entries into pieces of about a size in bytes."""
+    if file.path.suffix == ".gz":
+        yield start, stop
+        return
+    bodies = 0 if file.seal is None else file.seal.bodies_end
+    each = bodies / max(_count(file), 1) + RECORD_SIZE
+    count = max(round((stop - start) * each / size), 1)
+    borders = [start + (stop - start) * number // count for number in range(count + 1)]
+    yield from ((first, last) for first, last in pairwise(borders) if last > first)

@@ -1,0 +1,203 @@
+"""Predicates that Spark pushes down, as tests on values.
+
+Only what has the same meaning here is accepted; Spark asks the rest of what comes back. A
+comparison with NULL is NULL, and a row counts only if all predicates are true.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any, Final, TypeAlias
+
+from pyspark.sql.datasource import (
+    EqualNullSafe,
+    EqualTo,
+    Filter,
+    GreaterThan,
+    GreaterThanOrEqual,
+    In,
+    IsNotNull,
+    IsNull,
+    LessThan,
+    LessThanOrEqual,
+    Not,
+    StringContains,
+    StringEndsWith,
+    StringStartsWith,
+)
+from pyspark.sql.types import (
+    BooleanType,
+    ByteType,
+    DataType,
+    DoubleType,
+    IntegerType,
+    LongType,
+    ShortType,
+    StringType,
+    StructType,
+    TimestampType,
+)
+
+Scalar: TypeAlias = bool | int | float | str | None
+"""A value as it is compared: times are microseconds since the Unix epoch."""
+
+Test: TypeAlias = Callable[[Scalar], bool]
+
+_COMPARISONS: Final[dict[type[Filter], str]] = {
+    EqualTo: "eq",
+    GreaterThan: "gt",
+    GreaterThanOrEqual: "ge",
+    LessThan: "lt",
+    LessThanOrEqual: "le",
+}
+_AFFIXES: Final[dict[type[Filter], str]] = {
+    StringStartsWith: "startswith",
+    StringEndsWith: "endswith",
+    StringContains: "__contains__",
+}
+ORDERINGS: Final[Mapping[str, Callable[..., Any]]] = {
+    name: getattr(operator, name) for name in ("eq", "ne", "gt", "ge", "lt", "le")
+}
+"""Comparisons by order, which work on columns of numbers as well."""
+
+_OPPOSITES: Final = {"eq": "ne", "gt": "le", "ge": "lt", "lt": "ge", "le": "gt"}
+
+_WHOLE: Final = (ByteType, ShortType, IntegerType, LongType)
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+@dataclass(frozen=True, slots=True)
+class Predicate:
+    """A test of one column.
+
+    Attributes:
+        column: its name; of metadata, without the underscore that it may have in the schema.
+        on_field: whether it is a field of messages.
+        operation: eq, ne, gt, ge, lt, le, in, not_in, startswith, endswith, __contains__, null,
+            not_null or same (as `eq`, but NULL is the same as NULL).
+        values: what to compare with.
+        negated: the rows that count are those where the test fails; NULL still does not.
+    """
+
+    column: str
+    operation: str
+    values: tuple[Scalar, ...] = ()
+    negated: bool = False
+    on_field: bool = False
+
+    def test(self) -> Test:
+        """The test as a function of a value."""
+        return _test(self)
+
+    def may_hold(self, low: int, high: int) -> bool:
+        """Whether some number of a range can pass; true if that cannot be told."""
+        value = self.values[0] if self.values else None
+        if not isinstance(value, int):
+            return True
+        match self.operation:
+            case "eq":
+                return low <= value <= high
+            case "gt" | "ge":
+                return bool(ORDERINGS[self.operation](high, value))
+            case "lt" | "le":
+                return bool(ORDERINGS[self.operation](low, value))
+            case _:
+                return True
+
+
+def accept(filters: Iterable[Filter], schema: StructType) -> list[tuple[Filter, Predicate | None]]:
+    """Find out which filters can be tested here.
+
+    Args:
+        filters: as Spark pushes them down; rows have to meet all of them.
+        schema: the columns.
+
+    Returns:
+        Each filter with its predicate; None for those that Spark has to test itself.
+    """
+    return [(one, _translate(one, schema)) for one in filters]
+
+
+def _translate(one: Filter, schema: StructType) -> Predicate | None:
+    negated = isinstance(one, Not)
+    inner = one.child if isinstance(one, Not) else one
+    attribute: tuple[str, ...] = getattr(inner, "attribute", ())
+    if len(attribute) != 1 or attribute[0] not in schema.fieldNames():
+        return None
+    column = attribute[0]
+    kind = schema[column].dataType
+    match inner:
+        case IsNull() | IsNotNull():
+            return Predicate(column, "null" if isinstance(inner, IsNull) != negated else "not_null")
+        case EqualTo(value=None):  # NULL = NULL is not true
+            return None
+        case EqualTo() | GreaterThan() | GreaterThanOrEqual() | LessThan() | LessThanOrEqual():
+            operation = _COMPARISONS[type(inner)]
+            values = _literals((inner.value,), kind)
+            name = _OPPOSITES[operation] if negated else operation
+            return None if values is None else Predicate(column, name, values)
+        case EqualNullSafe():
+            values = (None,) if inner.value is None else _literals((inner.value,), kind)
+            return None if values is None else Predicate(column, "same", values, negated)
+        case In():
+            values = _literals(tuple(inner.value), kind)
+            name = "not_in" if negated else "in"
+            return None if values is None else Predicate(column, name, values)
+        case StringStartsWith() | StringEndsWith() | StringContains():
+            values = _literals((inner.value,), kind)
+            name = _AFFIXES[type(inner)]
+            return None if values is None else Predicate(column, name, values, negated)
+        case _:
+            return None
+
+
+def _literals(values: tuple[object, ...], kind: DataType) -> tuple[Scalar, ...] | None:
+    """Values to compare with a column, None if that would not mean the same as in Spark."""
+    found: list[Scalar] = []
+    for value in values:
+        if isinstance(value, bool):
+            fits = isinstance(kind, BooleanType)
+        elif isinstance(value, int):
+            fits = isinstance(kind, (*_WHOLE, DoubleType))
+        elif isinstance(value, float):
+            fits = isinstance(kind, DoubleType) and value == value  # NaN has its own rules
+        elif isinstance(value, str):
+            fits = isinstance(kind, StringType) and kind.collation == "UTF8_BINARY"
+        elif isinstance(value, datetime):
+            fits = isinstance(kind, TimestampType) and value.tzinfo is not None
+            value = (value - _EPOCH).total_seconds() if not fits else _microseconds(value)
+        else:
+            return None
+        if not fits:
+            return None
+        found.append(value)
+    return tuple(found)
+
+
+def _microseconds(moment: datetime) -> int:
+    elapsed = moment - _EPOCH
+    return (elapsed.days * 86_400 + elapsed.seconds) * 1_000_000 + elapsed.microseconds
+
+
+def _test(predicate: Predicate) -> Test:
+    operation, values, negated = predicate.operation, predicate.values, predicate.negated
+    if operation == "null":
+        return lambda value: value is None
+    if operation == "not_null":
+        return lambda value: value is not None
+    if operation == "same":
+        (expected,) = values
+        return lambda value: (value == expected) is not negated
+    if operation in ("in", "not_in"):
+        members, wanted = frozenset(values), operation == "in"
+        return lambda value: value is not None and (value in members) is wanted
+    (expected,) = values
+    if operation in _AFFIXES.values():
+        return lambda value: (
+            isinstance(value, str) and getattr(value, operation)(expected) is not negated
+        )
+    compare = ORDERINGS[operation]
+    return lambda value: value is not None and compare(value, expected)

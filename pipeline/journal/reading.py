@@ -1,0 +1,151 @@
+"""From a piece of a journal to Arrow batches."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import compress
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from pipeline.errors import PipelineError
+from pipeline.fields import FieldReader, read_fields
+from pipeline.journal.blocks import Choose, Request, read_blocks
+from pipeline.journal.columns import (
+    Mask,
+    body_column,
+    is_quick,
+    metadata_column,
+    quick_mask,
+    slow_mask,
+)
+from pipeline.journal.content import ContentFilter
+from pipeline.journal.options import JournalOptions
+from pipeline.journal.pieces import Block, Names, Piece, Records
+from pipeline.journal.predicates import Predicate
+from pipeline.journal.schema import JournalSchema
+
+Values = Mapping[str, Sequence[Any]]
+"""Decoded fields, column by column."""
+
+
+class PieceReader:
+    """Reads pieces for one query.
+
+    Args:
+        options: what is asked for.
+        schema: the columns.
+        predicates: what rows have to meet.
+    """
+
+    def __init__(
+        self, options: JournalOptions, schema: JournalSchema, predicates: Sequence[Predicate]
+    ) -> None:
+        self._options = options
+        self._schema = schema
+        self._on_metadata = [one for one in predicates if not one.on_field]
+        self._on_fields = [one for one in predicates if one.on_field]
+        self._content = ContentFilter(options.filter) if options.filter else None
+        self._readers: dict[str, FieldReader] = {}
+
+    def check(self, pieces: Iterable[Piece]) -> None:
+        """See whether the fields can be read of the messages that there are.
+
+        Raises:
+            PipelineError: they cannot.
+        """
+        if self._schema.fields:
+            for kind in {kind for one in pieces for kind in one.names.message_types.values()}:
+                self._reader(kind)
+
+    def read(self, piece: Piece) -> Iterator[pa.RecordBatch]:
+        """Read one piece.
+
+        Raises:
+            PipelineError: the file is gone or damaged, or a message does not fit the schema.
+        """
+        tests = [*self._on_metadata, *piece.bounds]
+        quick = [one for one in tests if is_quick(one)]
+        slow = [one for one in tests if not is_quick(one)]
+        metadata = {*self._schema.metadata.values(), *(one.column for one in tests)}
+        with_bodies = (
+            self._schema.has_bodies
+            or bool(self._schema.fields)
+            or self._content is not None
+            or (piece.has_extras and not metadata.isdisjoint(("correlation_id", "sow_key")))
+        )
+        request = Request(_chooser(quick), with_bodies, self._options.skips_damaged)
+        for block in read_blocks(piece, request):
+            for test in slow:
+                block = block.only(slow_mask(test, block))
+            if self._content is not None:
+                block = block.only(self._content.matches(block))
+            for part in block.by_message_type() if self._schema.fields else [block]:
+                batch = self._batch(part)
+                if batch.num_rows:
+                    yield batch
+
+    def _batch(self, block: Block) -> pa.RecordBatch:
+        values: Values = {}
+        if self._schema.fields and len(block.records):
+            block, values = self._decoded(block)
+        columns = [self._column(field, block, values) for field in self._schema.arrow]
+        return pa.RecordBatch.from_arrays(columns, schema=self._schema.arrow)
+
+    def _decoded(self, block: Block) -> tuple[Block, Values]:
+        """The messages of a block that meet the predicates on fields, decoded."""
+        values = self._fields(block)
+        if not self._on_fields:
+            return block, values
+        places: Iterable[int] = range(len(block.records))
+        for predicate in self._on_fields:
+            column = values[predicate.column]
+            places = compress(places, map(predicate.test(), [column[one] for one in places]))
+            places = list(places)
+        chosen = list(places)
+        kept = {name: [column[one] for one in chosen] for name, column in values.items()}
+        return block.only(chosen), kept
+
+    def _fields(self, block: Block) -> Values:
+        read = self._reader(block.message_type(0))
+        bodies = block.bodies()
+        try:
+            return read(bodies)
+        except PipelineError:
+            for number, body in enumerate(bodies):
+                try:
+                    read([body])
+                except PipelineError as problem:
+                    raise PipelineError(f"{block.describe(number)}: {problem}") from None
+            raise
+
+    def _reader(self, message_type: str) -> FieldReader:
+        reader = self._readers.get(message_type)
+        if reader is None:
+            reader = self._readers[message_type] = read_fields(self._schema.fields, message_type)
+        return reader
+
+    def _column(self, field: pa.Field, block: Block, values: Values) -> pa.Array:
+        what = self._schema.metadata.get(field.name)
+        if what is not None:
+            return metadata_column(what, block)
+        if self._schema.has_bodies:
+            body = body_column(block)
+            return body if field.type == pa.binary() else body.view(pa.string())
+        try:
+            return pa.array(values.get(field.name, ()), field.type)
+        except (pa.ArrowException, OverflowError, ValueError, TypeError) as problem:
+            raise PipelineError(
+                f"{block.path}: schema: column {field.name!r} of type {field.type}: {problem}"
+            ) from None
+
+
+def _chooser(tests: Sequence[Predicate]) -> Choose:
+    def choose(records: Records, names: Names) -> Mask:
+        mask: Mask = np.isin(records["kind"], list(names.kinds))
+        for test in tests:
+            mask &= quick_mask(test, records, names)
+        return mask
+
+    return choose

@@ -1,0 +1,94 @@
+"""The columns of a journal's DataFrame: bodies with metadata, or fields of the messages.
+
+The two forms are those of `pipeline.rows`: beside a column `body` stand metadata columns by their
+names; without one, columns are fields of the messages, and metadata columns have an underscore
+before their names.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+
+import pyarrow as pa
+from pyspark.sql.datasource import Filter
+from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.sql.types import BinaryType, DataType, StringType, StructField, StructType
+
+from pipeline.errors import PipelineError
+from pipeline.journal.columns import METADATA
+from pipeline.journal.predicates import Predicate, accept
+from pipeline.rows import BODY, TEXT_TYPES
+
+
+def default_schema(message_types: Iterable[str]) -> StructType:
+    """Whole messages with everything that is known of them.
+
+    Args:
+        message_types: of the messages; their bodies are a string if all of these are texts.
+    """
+    body = StringType() if set(message_types) <= set(TEXT_TYPES) else BinaryType()
+    fields = [StructField(name, kind) for name, kind in METADATA.items()]
+    return StructType([StructField(BODY, body), *fields])
+
+
+class JournalSchema:
+    """What is asked for.
+
+    Args:
+        schema: the columns.
+
+    Attributes:
+        arrow: the columns as Arrow has them.
+        has_bodies: whether one of them is whole messages.
+        metadata: name of the metadata by that of the column.
+        fields: the columns that are fields of messages.
+
+    Raises:
+        PipelineError: a column cannot be had; it names the column.
+    """
+
+    def __init__(self, schema: StructType) -> None:
+        self._schema = schema
+        self.arrow: pa.Schema = to_arrow_schema(schema, timezone="UTC")
+        self.has_bodies = BODY in schema.names
+        prefix = "" if self.has_bodies else "_"
+        known = {f"{prefix}{name}": name for name in METADATA}
+        self.metadata = {name: known[name] for name in schema.names if name in known}
+        rest = [one for one in schema if one.name not in known]
+        if self.has_bodies:
+            _check(schema[BODY], StringType(), BinaryType())
+            for field in rest:
+                if field.name != BODY:
+                    raise PipelineError(
+                        f"schema: column {field.name!r}: beside body there are {', '.join(known)};"
+                        " leave out body to read the fields of messages as columns"
+                    )
+            rest = []
+        for name, what in self.metadata.items():
+            _check(schema[name], METADATA[what])
+        self.fields = StructType(rest)
+
+    def accept(self, filters: Iterable[Filter]) -> tuple[tuple[Predicate, ...], list[Filter]]:
+        """Sort out which filters can be tested while reading.
+
+        Returns:
+            Those that can, and those that Spark has to test itself.
+        """
+        accepted, rejected = [], []
+        for one, predicate in accept(filters, self._schema):
+            if predicate is None or (predicate.column == BODY and self.has_bodies):
+                rejected.append(one)
+            elif predicate.column in self.metadata:
+                accepted.append(replace(predicate, column=self.metadata[predicate.column]))
+            else:
+                accepted.append(replace(predicate, on_field=True))
+        return tuple(accepted), rejected
+
+
+def _check(field: StructField, *expected: DataType) -> None:
+    if field.dataType not in expected:
+        names = " or ".join(kind.simpleString() for kind in expected)
+        raise PipelineError(
+            f"schema: column {field.name!r} is {field.dataType.simpleString()}, expected {names}"
+        )

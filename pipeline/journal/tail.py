@@ -1,0 +1,65 @@
+"""Where a journal file ends that a running server is still writing to.
+
+`server.journal.extent` finds the end by checking every entry, as recovery must. Here the file is
+only read, perhaps often, so the end is looked for by bisection. Every record says how far the log
+was on stable storage when it was made: what that covers is complete, and only the few entries
+behind it have to be checked one by one, for the server may just be writing them.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from typing import Final
+
+import numpy as np
+
+from server.journal.extent import MOST_IN_COMMIT, find_extent
+from server.journal.layout import LAG, LAG_UNKNOWN
+from server.journal.records import columns, read_body, read_rows, slots
+from server.journal.storage import Source
+
+_WALK_BACK: Final = 64
+"""Records that are asked how far the log was safe."""
+
+
+def entries_written(source: Source, first_txid: int) -> int:
+    """How many entries of a file without a seal are complete.
+
+    Args:
+        source: the file.
+        first_txid: of its first entry.
+    """
+    limit = slots(source.size)
+    records = bisect_left(range(limit), True, key=lambda n: not _is_there(source, first_txid, n))
+    safe = _known_safe(source, first_txid, records)
+    if safe is None or _goes_on(source, first_txid, records, limit):
+        return find_extent(source, first_txid).count
+    for number in range(safe + 1, records):
+        row = read_rows(source, first_txid, number, number + 1)[0]
+        if row is None or read_body(source, row) is None:
+            return number
+    return records
+
+
+def _is_there(source: Source, first_txid: int, number: int) -> bool:
+    return read_rows(source, first_txid, number, number + 1)[0] is not None
+
+
+def _known_safe(source: Source, first_txid: int, records: int) -> int | None:
+    """The number of the last entry that is known to be safe, -1 if none of this file is."""
+    start = max(records - _WALK_BACK, 0)
+    rows = read_rows(source, first_txid, start, records)
+    proofs = [
+        max(number - row[LAG], -1)  # the file before may not be safe yet
+        for number, row in enumerate(rows, start)
+        if row is not None and row[LAG] != LAG_UNKNOWN and read_body(source, row) is not None
+    ]
+    return max(proofs, default=None)
+
+
+def _goes_on(source: Source, first_txid: int, records: int, limit: int) -> bool:
+    """Whether there are more records behind what seemed to be the end: then one is damaged."""
+    stop = min(records + MOST_IN_COMMIT, limit)
+    found = columns(source, records, stop)["txid"]
+    expected = np.arange(first_txid + records, first_txid + records + len(found), dtype=np.uint64)
+    return bool(np.any(found == expected))

@@ -1,0 +1,12 @@
+"""Views of a configuration on Spark, with the meaning that they have in the server.
+
+definition    one view, compiled where it is needed: on the driver or in a worker
+rows          records of underlying topics -> rows of the view; joins
+groups        rows -> groups -> the view's records, in parallel
+batch         a view as a DataFrame, over whatever its topics' records come from
+check         a view in Spark against the same view in a server
+"""
+
+from pipeline.views.batch import view_records
+
+__all__ = ["view_records"]

@@ -1,0 +1,121 @@
+"""Proves views equal: what a server has, against what Spark makes of the records below.
+
+Both are read while clients may be publishing. A view that differs is read again some moments later;
+only what keeps differing while its topics stay the same counts as a difference.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from pyspark.sql import functions as F  # noqa: N812 - Spark's own convention
+
+from config_schema.spec import InstanceSpec, TopicRef, ViewSpec
+from pipeline.views.batch import view_records
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+_TRIES: Final = 3
+_PAUSE: Final = 1.0
+"""Seconds between two tries."""
+
+
+@dataclass(frozen=True)
+class Difference:
+    """A record that is not the same on both sides.
+
+    Attributes:
+        key: its SOW key.
+        server: its body in the server, None if there is no such record.
+        spark: its body in Spark, None if there is no such record.
+    """
+
+    key: str
+    server: bytes | None
+    spark: bytes | None
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What the check of one view found.
+
+    Attributes:
+        view: the view.
+        records: how many records the server has.
+        differences: what differs.
+    """
+
+    view: TopicRef
+    records: int
+    differences: Sequence[Difference]
+
+
+def check_views(spark: SparkSession, spec: InstanceSpec, server: str) -> list[Verdict]:
+    """Compare all views of a configuration.
+
+    Args:
+        spark: where they are computed.
+        spec: the configuration.
+        server: the URI of an instance that runs it, without the message type:
+            `tcp://host:port/amps`.
+
+    Raises:
+        PipelineError: the server cannot be read.
+    """
+    views = [topic.ref for topic in spec.sow if isinstance(topic, ViewSpec)]
+    return [_check(spark, spec, server, view) for view in views]
+
+
+def _check(spark: SparkSession, spec: InstanceSpec, server: str, view: TopicRef) -> Verdict:
+    verdict = _compare(spark, spec, server, view)
+    for _ in range(_TRIES - 1):
+        if not verdict.differences:
+            break
+        time.sleep(_PAUSE)
+        verdict = _compare(spark, spec, server, view)
+    return verdict
+
+
+def _compare(spark: SparkSession, spec: InstanceSpec, server: str, view: TopicRef) -> Verdict:
+    in_spark = _bodies(view_records(spec, view, lambda ref: sow_records(spark, server, ref)))
+    in_server = _bodies(sow_records(spark, server, view))
+    differences = [
+        Difference(key, in_server.get(key), in_spark.get(key))
+        for key in sorted(in_server.keys() | in_spark.keys())
+        if in_server.get(key) != in_spark.get(key)
+    ]
+    return Verdict(view, len(in_server), differences)
+
+
+def _bodies(records: DataFrame) -> dict[str, bytes]:
+    return {row["key"]: bytes(row["body"]) for row in records.select("key", "body").collect()}
+
+
+def sow_records(spark: SparkSession, server: str, ref: TopicRef) -> DataFrame:
+    """The records of a topic that a server has now, see `records.SCHEMA`.
+
+    Args:
+        spark: the session.
+        server: see `check_views`.
+        ref: the topic.
+    """
+    schema = (
+        "body binary, topic string, sow_key string, bookmark string, timestamp timestamp,"
+        " correlation_id string"
+    )
+    read = spark.read.format("amps").schema(schema)
+    records = read.load(server=f"{server}/{ref.message_type}", topic=ref.name)
+    microseconds = F.unix_micros("timestamp")
+    return records.select(
+        F.col("sow_key").alias("key"),
+        "body",
+        "topic",
+        (microseconds * 1000).alias("timestamp"),
+        microseconds.alias("sequence"),
+        "correlation_id",
+        "bookmark",
+    )

@@ -1,0 +1,45 @@
+"""One view of a configuration, as Spark's workers need it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from config_schema.spec import ViewSpec
+from pipeline.expressions import Environment
+from server.views.definition import Definition
+
+if TYPE_CHECKING:
+    from server.message_types.base import MessageType
+
+
+@dataclass(frozen=True)
+class ViewDefinition:
+    """Travels to the workers as plain data; what it describes is compiled there, once each.
+
+    Attributes:
+        spec: the view.
+        environment: the instance that it belongs to.
+    """
+
+    spec: ViewSpec
+    environment: Environment
+
+    def __getstate__(self) -> dict[str, object]:
+        """Everything but what is compiled."""
+        return {"spec": self.spec, "environment": self.environment}
+
+    @cached_property
+    def compiled(self) -> Definition:
+        """Its projection, filter and joins."""
+        return Definition(self.spec, self.environment.functions())
+
+    @cached_property
+    def message_type(self) -> MessageType:
+        """The type of its messages."""
+        return self.environment.message_type(self.spec.message_type)
+
+    def source_type(self, place: int) -> MessageType:
+        """The message type of one of `Definition.topics`."""
+        return self.environment.message_type(self.compiled.topics[place].message_type)

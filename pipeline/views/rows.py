@@ -1,0 +1,116 @@
+"""Records of underlying topics become rows of a view; those of several topics are joined.
+
+The rows of a single topic are read where they are grouped. To be joined, a record is reduced to
+what a row needs of it (its part of the row, pickled) and to the texts that have to be equal; Spark
+joins these as it joins anything else. Source: AMPS User Guide, Multiple Topic Aggregation: Join.
+"""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Iterator, Sequence
+from functools import reduce
+from operator import and_
+from typing import TYPE_CHECKING, Final
+
+import pyarrow as pa
+from pyspark.sql import functions as F  # noqa: N812 - Spark's own convention
+
+from pipeline.views.definition import ViewDefinition
+from pipeline.views.records import records_in
+from server.expressions import semantics
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame
+
+    from server.message_types.base import Path
+    from server.views.join import JoinedFields
+
+_PART: Final = pa.schema(
+    [("part", pa.binary()), ("texts", pa.list_(pa.binary())), ("sequence", pa.int64())]
+)
+_PART_SCHEMA: Final = "part binary, texts array<binary>, sequence long"
+
+
+def joined_parts(view: ViewDefinition, topics: Sequence[DataFrame]) -> DataFrame:
+    """Join the records of a view's topics.
+
+    Args:
+        view: the view, of several topics.
+        topics: the records of each topic.
+
+    Returns:
+        A row for each row of the view: `part_0`, `part_1`, ... (NULL where nothing fits), and
+        `sequence`, that of its last update.
+    """
+    joined = _side(view, topics[0], 0)
+    for place in range(1, len(topics)):
+        fits = [one for one in view.compiled.joined_fields() if one.right_topic == place]
+        condition = reduce(and_, [_fit(view, one) for one in fits])
+        joined = joined.join(_side(view, topics[place], place), condition, "left")
+    places = range(len(topics))
+    last = F.greatest(*[F.coalesce(F.col(f"sequence_{place}"), F.lit(0)) for place in places])
+    return joined.select(*[f"part_{place}" for place in places], last.alias("sequence"))
+
+
+def _side(view: ViewDefinition, records: DataFrame, place: int) -> DataFrame:
+    """What the join needs of a topic's records."""
+    parts = records.mapInArrow(_PartReader(view, place), _PART_SCHEMA)
+    return parts.select(*[F.col(name).alias(f"{name}_{place}") for name in _PART.names])
+
+
+def _fit(view: ViewDefinition, one: JoinedFields) -> Column:
+    """That two texts are equal."""
+    left = _text(one.left_topic, _joined_paths(view, one.left_topic).index(one.left))
+    right = _text(one.right_topic, _joined_paths(view, one.right_topic).index(one.right))
+    if not view.spec.join_null_equivalency:
+        return left == right
+    # NULL equals NULL; but where no record is, nothing fits.
+    return left.eqNullSafe(right) & F.col(f"part_{one.left_topic}").isNotNull()
+
+
+def _joined_paths(view: ViewDefinition, place: int) -> list[Path]:
+    """The fields of one of the topics that are joined, in the order of `texts`."""
+    paths: dict[Path, None] = {}
+    for one in view.compiled.joined_fields():
+        for topic, path in ((one.left_topic, one.left), (one.right_topic, one.right)):
+            if topic == place:
+                paths[path] = None
+    return list(paths)
+
+
+def _text(topic: int, place: int) -> Column:
+    return F.col(f"texts_{topic}")[place]
+
+
+class _PartReader:
+    """Reduces the records of one topic to what rows need of them; runs in the workers."""
+
+    def __init__(self, view: ViewDefinition, place: int) -> None:
+        self._view = view
+        self._place = place
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Read batches of records."""
+        inputs = self._view.compiled.inputs(self._place)
+        extract = self._view.source_type(self._place).extractor(
+            [*inputs, *_joined_paths(self._view, self._place)]
+        )
+        width = len(inputs)
+        for batch in batches:
+            parts: list[bytes] = []
+            texts: list[list[bytes | None]] = []
+            sequences: list[int] = []
+            for record in records_in([batch]):
+                values = extract(record.body)
+                parts.append(pickle.dumps(values[:width]))
+                texts.append([semantics.octets(value) for value in values[width:]])
+                sequences.append(record.sequence)
+            yield pa.RecordBatch.from_arrays(
+                [
+                    pa.array(parts, pa.binary()),
+                    pa.array(texts, _PART.field("texts").type),
+                    pa.array(sequences, pa.int64()),
+                ],
+                schema=_PART,
+            )

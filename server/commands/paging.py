@@ -1,0 +1,87 @@
+"""Paginated subscriptions: which page is asked for, and what cannot be paged through.
+
+Source: AMPS User Guide, Paginated SOW and Subscribe; Replacing the Options on a Subscription.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from server.commands.options import option_refusal
+from server.commands.refusal import CommandRefused
+from server.subscriptions.page import PageTerms
+from server.topics.names import select_topics
+from server.topics.stored import TopicWithRecords
+
+if TYPE_CHECKING:
+    from server.commands.query_terms import QueryTerms
+    from server.session import Session
+    from server.subscriptions.page import Page
+    from server.subscriptions.subscription import Subscription
+    from server.topics.names import TopicSelector
+
+
+def read_page(terms: QueryTerms) -> PageTerms | None:
+    """The page that a subscription is for; None if it is not paginated."""
+    if terms.top_n is None or terms.skip_n is None:
+        return None
+    return PageTerms(terms.order_by, terms.skip_n, terms.skip_n + terms.top_n)
+
+
+def single_topic(session: Session, selector: TopicSelector) -> TopicSelector:
+    """The topic that a page is to be cut from.
+
+    The name of a topic is taken for that topic, even if it could be a regular expression.
+
+    Raises:
+        CommandRefused: several topics are meant, or the topic keeps no records.
+    """
+    if session.engine.stores.find(session.message_type, selector.text) is not None:
+        return select_topics(selector.text, literal=True)
+    if selector.is_regex:
+        raise option_refusal(
+            "skip_n", f"pages are cut from one topic, and {selector.text!r} is a regular expression"
+        )
+    raise option_refusal("skip_n", "only topics that keep records can be paged through")
+
+
+def check_replacement(
+    selector: TopicSelector, page: PageTerms | None, before: Subscription | None
+) -> None:
+    """Check that a subscription can take the place of a paginated one.
+
+    Args:
+        selector: its topic.
+        page: its page, None if it is not paginated.
+        before: the subscription that it replaces, None if there is none.
+
+    Raises:
+        CommandRefused: it cannot.
+    """
+    if before is None or before.page is None:
+        return
+    if page is None:
+        raise CommandRefused(
+            "invalid option",
+            f"subscription {before.sub_id!r} is paginated: what replaces it needs the options top_n"
+            " and skip_n as well",
+        )
+    if before.page.order_by and not page.order_by:
+        raise CommandRefused(
+            "invalid orderby",
+            f"subscription {before.sub_id!r} has an order: what replaces it needs one as well",
+        )
+    if before.selector.text != selector.text:
+        raise CommandRefused(
+            "invalid topic",
+            f"subscription {before.sub_id!r} is for a page of topic {before.selector.text!r}, which"
+            " cannot be replaced by another topic",
+        )
+
+
+def page_of(subscription: Subscription | None) -> Page | None:
+    """The page of a subscription that is placed; None if it is not paginated."""
+    if subscription is None or subscription.page is None:
+        return None
+    topic = subscription.session.find_topic(subscription.selector.text)
+    return topic.page(subscription) if isinstance(topic, TopicWithRecords) else None

@@ -1,0 +1,217 @@
+"""A page: what one paginated subscription sees of a result set.
+
+To its subscriber there is nothing but the records between two positions. A record that comes there
+is new to it, however old it is, and one that gets out of there is out of focus (AMPS User Guide,
+Paginated SOW and Subscribe). What is told after a change follows from where the record concerned,
+and those beside the page's two ends, were before and are now:
+
+    before  now    changed                          not changed
+      no    yes    the record                       the record
+      yes   yes    the record, or what differs      nothing
+      yes   no     `oof`                            `oof`, reason `match`
+
+First comes the record that changed, then what had to make room, then what came in instead.
+
+A page is held back while its first records are being sent: it keeps the states that records had
+when it was cut, and what is to be told waits, merged into one message for each record.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from server.sow.records import Record
+from server.subscriptions.record_conflation import Form
+from server.subscriptions.record_delivery import DELETED, MATCH, RecordMessage
+
+if TYPE_CHECKING:
+    from server.expressions.tree import OrderTerm
+    from server.subscriptions.difference import Differ
+    from server.subscriptions.record_delivery import RecordDelivery
+    from server.subscriptions.result_set import Move, ResultSet
+    from server.subscriptions.subscription import Subscription
+
+Find = Callable[[str], Record | None]
+"""Finds the current state of a record by its SOW key."""
+
+
+@dataclass(frozen=True, slots=True)
+class PageTerms:
+    """Which page a subscriber asked for.
+
+    Attributes:
+        order_by: the order of the records; none if empty.
+        start: how many records come before it.
+        stop: how many records come before it and on it.
+    """
+
+    order_by: tuple[OrderTerm, ...]
+    start: int
+    stop: int
+
+
+class Page:
+    """One page.
+
+    Args:
+        subscription: whose it is.
+        terms: which one it is.
+        results: what it is cut from.
+        find: finds records.
+        differ: makes deltas.
+        deliver: makes what tells its subscriber about records.
+
+    Attributes:
+        results: see above.
+        keys: the SOW keys of the records that its client has.
+        is_live: whether its client is told of changes as they come.
+        has_ended: whether it is told nothing any more.
+    """
+
+    __slots__ = (
+        "_deliver",
+        "_deliveries",
+        "_differ",
+        "_find",
+        "_messages",
+        "_states",
+        "_subscription",
+        "_suspects",
+        "_terms",
+        "has_ended",
+        "is_live",
+        "keys",
+        "results",
+    )
+
+    def __init__(
+        self,
+        subscription: Subscription,
+        terms: PageTerms,
+        results: ResultSet,
+        find: Find,
+        differ: Differ,
+        deliver: Callable[[Form], RecordDelivery],
+    ) -> None:
+        self.results: Final = results
+        self.keys: Final[set[str]] = set()
+        self.is_live = False
+        self.has_ended = False
+        self._subscription: Final = subscription
+        self._terms: Final = terms
+        self._find: Final = find
+        self._differ: Final = differ
+        self._deliver: Final = deliver
+        self._deliveries: Final[dict[Form, RecordDelivery]] = {}
+        self._states: Final[dict[str, Record | None]] = {}  # as they were when the page was cut
+        self._messages: Final[dict[str, RecordMessage]] = {}  # about records that have changed
+        self._suspects: Final[set[str]] = set()  # keys that may have come or gone
+
+    # ---- its first records
+
+    def cut(self) -> list[str]:
+        """The keys of the page's records, in order, which are its client's from now on."""
+        cut = self.results.keys(self._terms.start, self._terms.stop)
+        self.keys.update(cut)
+        return cut
+
+    def state(self, key: str) -> Record | None:
+        """A record as it was when the page was cut; None if there was none."""
+        return self._states[key] if key in self._states else self._find(key)
+
+    def inherit(self, keys: Iterable[str]) -> None:
+        """Take over a client that has these records already."""
+        self._suspects.update(keys)
+        self.keys.update(keys)
+
+    def release(self) -> None:
+        """Tell the client what has changed since the page was cut, and be live from now on."""
+        if not self.has_ended:
+            self._settle()
+            self._states.clear()
+            self.is_live = True
+
+    def end(self) -> None:
+        """Tell the client nothing any more."""
+        self.has_ended = True
+        self.results.pages.remove(self)
+
+    # ---- following
+
+    def keep(self, key: str, previous: Record | None) -> None:
+        """Keep what a record was before it is changed; asked for until the page is live."""
+        self._states.setdefault(key, previous)
+
+    def take(self, key: str, message: RecordMessage, move: Move) -> None:
+        """Follow a change of a record that matches, or did.
+
+        Args:
+            key: its SOW key.
+            message: what subscribers are told about it.
+            move: where it stands.
+        """
+        if key in self.keys or (move.now is not None and self._covers(move.now)):
+            earlier = self._messages.get(key)
+            self._messages[key] = message if earlier is None else message.since(earlier)
+        for boundary in (self._terms.start, self._terms.stop):
+            if move.crosses(boundary):
+                self._suspects.update(self.results.around(boundary))
+        if self.is_live:
+            self._settle()
+
+    def _settle(self) -> None:
+        """Tell the client about everything that may have changed for it."""
+        for key, message in self._messages.items():
+            if self._is_on(key):
+                if message.previous is None and key in self.keys:  # gone and come again, while held
+                    self._leave(key, self._departure(key))
+                self._tell(self._form(key), message)
+                self.keys.add(key)
+            elif key in self.keys:
+                self._leave(key, message)
+        self._messages.clear()
+        if not self._suspects:
+            return
+        for key in [key for key in self._suspects if key in self.keys and not self._is_on(key)]:
+            self._leave(key, self._message(key))
+        for key in [key for key in self._suspects if key not in self.keys and self._is_on(key)]:
+            self._tell(Form.WHOLE, self._message(key))
+            self.keys.add(key)
+        self._suspects.clear()
+
+    def _covers(self, position: int) -> bool:
+        return self._terms.start <= position < self._terms.stop
+
+    def _is_on(self, key: str) -> bool:
+        position = self.results.position(key)
+        return position is not None and self._covers(position)
+
+    def _form(self, key: str) -> Form:
+        """In which form a record that has changed is sent; one that is new to the client, whole."""
+        differs = self._subscription.delta and self._differ.works and key in self.keys
+        return Form.DELTA if differs else Form.WHOLE
+
+    def _leave(self, key: str, message: RecordMessage) -> None:
+        self.keys.discard(key)
+        if self._subscription.tracks_focus:
+            self._tell(Form.LEAVING, message)
+
+    def _message(self, key: str) -> RecordMessage:
+        """What there is to say about a record that has come or gone without being changed."""
+        record = self._find(key)
+        if record is None:  # its client was taken over
+            return self._departure(key)
+        return RecordMessage.about(record, MATCH, self._differ)
+
+    def _departure(self, key: str) -> RecordMessage:
+        """What there is to say about a record that has gone while the page was held back."""
+        last = self._states.get(key) or Record(key, b"", "")
+        return RecordMessage.about(last, DELETED, self._differ)
+
+    def _tell(self, form: Form, message: RecordMessage) -> None:
+        delivery = self._deliveries.get(form)
+        if delivery is None:
+            delivery = self._deliveries[form] = self._deliver(form)
+        delivery.deliver(message)

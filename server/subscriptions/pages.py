@@ -1,0 +1,124 @@
+"""The paginated subscriptions of one topic.
+
+Subscriptions with the same filter and the same order share a result set, which is kept as long as
+there is a page of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from server.subscriptions.matching import Filter, FilterSet, match_record
+from server.subscriptions.page import Find, Page, PageTerms
+from server.subscriptions.record_conflation import Form
+from server.subscriptions.record_delivery import RecordDelivery
+from server.subscriptions.result_set import ResultSet
+
+if TYPE_CHECKING:
+    from server.expressions import Functions
+    from server.expressions.tree import OrderTerm
+    from server.message_types.base import MessageType
+    from server.sow.records import Change
+    from server.subscriptions.difference import Differ
+    from server.subscriptions.envelope import Envelope
+    from server.subscriptions.record_delivery import RecordMessage
+    from server.subscriptions.subscription import Subscription
+
+
+class _Paged(NamedTuple):
+    """What is known of a paginated subscription.
+
+    Attributes:
+        page: its page.
+        filter: its filter, None for all records.
+    """
+
+    page: Page
+    filter: Filter | None
+
+
+class Pages:
+    """The paginated subscriptions of one topic, and their pages.
+
+    Args:
+        message_type: how bodies are read.
+        functions: what filters may call.
+        find: finds records by SOW key.
+        differ: makes deltas.
+    """
+
+    __slots__ = ("_differ", "_filters", "_find", "_message_type", "_paged", "_results")
+
+    def __init__(
+        self, message_type: MessageType, functions: Functions, find: Find, differ: Differ
+    ) -> None:
+        self._message_type: Final = message_type
+        self._filters: Final = FilterSet(message_type, functions)
+        self._find: Final = find
+        self._differ: Final = differ
+        self._paged: Final[dict[Subscription, _Paged]] = {}
+        self._results: Final[list[tuple[Filter | None, tuple[OrderTerm, ...], ResultSet]]] = []
+
+    def __bool__(self) -> bool:
+        return bool(self._paged)
+
+    def __contains__(self, subscription: Subscription) -> bool:
+        return subscription in self._paged
+
+    def page(self, subscription: Subscription) -> Page:
+        """The page of a subscription."""
+        return self._paged[subscription].page
+
+    def attach(
+        self,
+        subscription: Subscription,
+        terms: PageTerms,
+        deliver: Callable[[Subscription, Form], RecordDelivery],
+    ) -> None:
+        """Begin a page, held back until it is released.
+
+        Args:
+            subscription: whose it is.
+            terms: which one it is.
+            deliver: makes what tells a subscriber about records.
+        """
+        expr = subscription.filter
+        filter_ = None if expr is None else self._filters.add(expr)
+        page = Page(
+            subscription,
+            terms,
+            self._results_for(filter_, terms),
+            self._find,
+            self._differ,
+            partial(deliver, subscription),
+        )
+        page.results.pages.append(page)
+        self._paged[subscription] = _Paged(page, filter_)
+
+    def detach(self, subscription: Subscription) -> None:
+        """End a page."""
+        page, filter_ = self._paged.pop(subscription)
+        page.end()
+        if filter_ is not None:
+            self._filters.remove(filter_)
+        self._results[:] = [kept for kept in self._results if kept[-1].pages]
+
+    def take(self, change: Change, envelope: Envelope, message: RecordMessage) -> None:
+        """Follow a change of a record, and tell subscribers."""
+        matched: tuple[Filter, ...] = ()
+        if change.record is not None and self._filters:
+            matched = match_record(self._filters, change.record, envelope)
+        for filter_, _, results in self._results:
+            matches = filter_ is None or filter_ in matched
+            results.take(change.record if matches else None, change.previous, message)
+
+    def _results_for(self, filter_: Filter | None, terms: PageTerms) -> ResultSet:
+        """A result set that is complete, or a new one, which has to be filled."""
+        for known, order_by, results in self._results:
+            if known is filter_ and order_by == terms.order_by and results.is_complete:
+                return results
+        made = ResultSet(self._message_type, terms.order_by)
+        self._results.append((filter_, terms.order_by, made))
+        return made

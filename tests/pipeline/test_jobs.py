@@ -1,0 +1,281 @@
+"""The jobs of amps-pipeline, as typed at the command line, in the Spark session of the tests."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pyarrow.dataset as ds
+import pytest
+
+from client import Client
+from pipeline.cli import main
+from server.journal.entry import Kind
+from tests.pipeline.journals import journal, message
+from tests.pipeline.topics import uri
+from tests.support.server import RunningServer
+
+pytestmark = pytest.mark.usefixtures("spark")
+
+
+def exported(target: Path) -> list[dict[str, Any]]:
+    rows: list[dict[str, Any]] = ds.dataset(target, partitioning="hive").to_table().to_pylist()
+    return sorted(rows, key=lambda row: int(row["txid"]))
+
+
+def ids(rows: list[dict[str, Any]]) -> list[int]:
+    return [json.loads(row["body"])["id"] for row in rows]
+
+
+def test_an_export_adds_what_has_come_since_the_one_before(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    source, target = tmp_path / "journal", tmp_path / "export"
+    with journal(source) as writer:
+        for number in range(300):
+            writer.publish("a/b" if number % 2 else "orders", message(number))
+    export = ["export", str(source), str(target)]
+    assert main(["--dry-run", *export]) == 0
+    assert "TEST: 302 entries to export" in capsys.readouterr().out
+    assert not target.exists()
+    assert main(export) == 0
+    assert ids(exported(target)) == list(range(300))
+    assert {path.name for path in target.iterdir()} == {
+        "_amps_pipeline", "topic=a%2Fb", "topic=orders",
+    }  # fmt: skip
+    assert main(export) == 0
+    assert "nothing new" in capsys.readouterr().out
+    with journal(source) as writer:
+        writer.clock.now += 86_400_000_000
+        for number in range(300, 400):
+            writer.publish("orders", message(number), client=9)
+    assert main(export) == 0
+    assert ids(exported(target)) == list(range(400))
+    assert len(list((target / "topic=orders").iterdir())) == 2, "one folder for each date"
+    assert main([*export, "--topic", "other"]) == 1
+    assert "holds the export of" in capsys.readouterr().err
+
+
+def test_an_export_that_was_killed_is_completed_by_the_next(tmp_path: Path) -> None:
+    source, target = tmp_path / "journal", tmp_path / "export"
+    with journal(source) as writer:
+        for number in range(100):
+            writer.publish("orders", message(number))
+    assert main(["export", str(source), str(target)]) == 0
+    own = target / "_amps_pipeline"
+    state = json.loads((own / "state.json").read_text())
+    (file,) = target.glob("topic=orders/*/*.parquet")
+    staged = own / "staging" / file.relative_to(target)
+    staged.parent.mkdir(parents=True)
+    file.rename(staged)  # as if the run had died when it had decided what to move
+    moves = [[str(staged.relative_to(target)), str(file.relative_to(target))]]
+    commit = {"moves": moves, "removals": [], "state": state}
+    (own / "commit.json").write_text(json.dumps(commit))
+    (own / "state.json").unlink()
+    assert main(["export", str(source), str(target)]) == 0
+    assert ids(exported(target)) == list(range(100))
+    assert json.loads((own / "state.json").read_text()) == state
+
+
+def test_journals_that_went_before_they_were_exported_are_missed(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    source, target = tmp_path / "journal", tmp_path / "export"
+    with journal(source) as writer:
+        writer.publish("orders", message(0))
+    assert main(["export", str(source), str(target)]) == 0
+    with journal(source) as writer:
+        for number in range(1, 5000):
+            writer.publish("orders", message(number))
+    for gone in source.glob("TEST.0000000000.*"):
+        gone.unlink()
+    assert main(["export", str(source), str(target)]) == 1
+    assert "have not been exported, and their journals are gone" in capsys.readouterr().err
+    assert main(["--dry-run", "export", str(source), str(target), "--accept-gap"]) == 0
+
+
+@pytest.fixture(scope="module")
+def records(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """What a topic with records leaves in a journal: publishes, deltas, deletes, lifetimes."""
+    directory = tmp_path_factory.mktemp("records")
+    with journal(directory) as writer:
+        for number in range(60):
+            writer.publish("state", message(number), key=number % 20 + 1)
+        writer.publish("state", b'["3","4","77"]', kind=Kind.SOW_DELETE)
+        writer.publish("state", b'{"id":1000}', key=4, kind=Kind.DELTA_PUBLISH)
+        writer.publish("state", b'{"id":1001}', key=5, expiration=1)
+        writer.publish("state", b'{"id":1002}', key=0, given_key=b"mine")
+        writer.clock.now += 2_000_000
+        writer.publish("other", b"{}", key=5)
+    return directory
+
+
+def state_at(records: Path, capsys: pytest.CaptureFixture[str], *more: str) -> dict[str, int]:
+    assert main(["history", str(records), "--topic", "state", *more]) == 0
+    lines = [line.split("\t") for line in capsys.readouterr().out.splitlines()]
+    assert {topic for topic, _, _ in lines} == {"state"}
+    return {key: json.loads(body)["id"] for _, key, body in lines}
+
+
+def test_history_tells_the_records_of_a_moment(
+    records: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    latest = {str(key + 1): 40 + key for key in range(20)}
+    assert state_at(records, capsys, "--at", "7|60|") == latest
+    assert state_at(records, capsys, "--at", "20250615T150640.010Z") == {
+        str(key + 1): key for key in range(10)
+    }
+    for key in ("3", "5"):
+        del latest[key]
+    assert state_at(records, capsys) == latest | {"4": 1000, "mine": 1002}
+
+
+def test_history_writes_a_whole_directory_or_none(
+    records: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    output = tmp_path / "state"
+    history = ["history", str(records), "--topic", "state", "--output", str(output)]
+    assert main(history) == 0
+    assert ds.dataset(output, exclude_invalid_files=True).count_rows() == 19
+    assert [path.name for path in tmp_path.iterdir()] == ["state"]
+    assert main(history) == 1
+    assert "is there already" in capsys.readouterr().err
+    assert main([*history[:-1], str(tmp_path / "none"), "--at", "yesterday"]) == 1
+    assert "--at=yesterday" in capsys.readouterr().err
+
+
+def test_stats_count_by_topic_and_hour(records: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["stats", str(records), "--top", "2", "--json"]) == 0
+    other, state = map(json.loads, capsys.readouterr().out.splitlines())
+    assert (other["topic"], other["messages"], other["bytes"]) == ("other", 1, 2)
+    assert state["messages"] == 64
+    assert state["top_keys"] == [{"key": "4", "messages": 4}, {"key": "5", "messages": 4}]
+    assert main(["stats", str(records), "--topic", "state"]) == 0
+    assert "4 (4), 5 (4), 1 (3)" in capsys.readouterr().out
+
+
+def replayed(server: RunningServer, topic: str) -> list[int]:
+    with Client() as client:
+        client.connect(uri(server))
+        client.logon()
+        stream = client.subscribe(topic, bookmark="[0:0|1|]", acks=("completed",))
+        found: list[int] = []
+        for one in stream:
+            if one.command == "ack":
+                break
+            found.append(json.loads(one.body)["id"])
+        return found
+
+
+def test_a_replay_publishes_again_what_a_journal_or_its_export_has(
+    tmp_path: Path, server: RunningServer, capsys: pytest.CaptureFixture[str]
+) -> None:
+    source, export = tmp_path / "journal", tmp_path / "export"
+    with journal(source) as writer:
+        for number in range(2500):
+            writer.publish("log-replayed", message(number))
+        writer.publish("other", message(0))
+    state = tmp_path / "state.json"
+    replay = ["replay", str(source), uri(server), "--topic", "log-replayed"]
+    assert main([*replay, "--state", str(state), "--rate", "100000"]) == 0
+    assert "2500 entries replayed" in capsys.readouterr().out
+    assert replayed(server, "log-replayed") == list(range(2500))
+    remembered = json.loads(state.read_text())
+    remembered["reached"]["TEST"] -= 100
+    state.write_text(json.dumps(remembered))
+    assert main([*replay, "--state", str(state)]) == 0
+    assert "100 entries replayed" in capsys.readouterr().out
+    assert replayed(server, "log-replayed") == list(range(2500)), "duplicates are dropped"
+    assert main(["export", str(source), str(export)]) == 0
+    assert main(["replay", str(export), uri(server), "--topic", "log-replayed"]) == 0
+    assert replayed(server, "log-replayed") == [*range(2500), *range(2500)]
+
+
+def test_a_replay_says_how_far_it_came(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with journal(tmp_path) as writer:
+        writer.publish("t", message(0))
+    assert main(["replay", str(tmp_path), "tcp://127.0.0.1:1/amps/json"]) == 1
+    error = capsys.readouterr().err
+    assert error.startswith("amps-pipeline: tcp://127.0.0.1:1/amps/json: after 0 of 1 messages: ")
+
+
+CONFIGURATION = """
+<AMPSConfig>
+  <Name>TEST</Name>
+  <SOW>
+    <Topic>
+      <Name>state</Name><MessageType>json</MessageType><Key>/id</Key><FileName>{sow}</FileName>
+    </Topic>
+  </SOW>
+  <TransactionLog>
+    <JournalDirectory>{journal}</JournalDirectory>
+    <Topic><Name>state</Name><MessageType>json</MessageType></Topic>
+  </TransactionLog>
+</AMPSConfig>
+"""
+
+
+def test_a_sow_file_is_made_anew_from_journals(
+    records: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    config, output = tmp_path / "config.xml", tmp_path / "state.sow"
+    config.write_text(CONFIGURATION.format(sow=tmp_path / "old.sow", journal=records))
+    rebuild = ["rebuild", str(config), "--topic", "state", "--output", str(output)]
+    assert main(["--dry-run", *rebuild]) == 0
+    assert not output.exists()
+    assert main(rebuild) == 0
+    assert "20 records" in capsys.readouterr().out
+    dumped = subprocess.run(
+        [sys.executable, "-m", "server.tools.amps_sow_dump", str(output)],
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout
+    found = [json.loads(line) for line in dumped.splitlines() if line.startswith("{")]
+    assert {one["id"] for one in found} == {1000, 1001, 1002, *range(40, 60)} - {42, 43, 44}
+    assert [path.name for path in tmp_path.iterdir() if path.suffix == ".tmp"] == []
+    assert main(rebuild) == 1
+    assert "is there already" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "status", "text"),
+    [
+        (["unknown"], 2, "invalid choice"),
+        (["--conf", "x", "stats", "."], 2, "expected NAME=VALUE"),
+        (["stats", "/nowhere"], 1, "/nowhere: there is no such directory"),
+        (["export", "/nowhere", "/tmp/x"], 1, "/nowhere: there is no such directory"),
+        (["history", "."], 1, "--topic: missing"),
+        (["rebuild", "/none.xml", "--topic", "t", "--output", "/tmp/x"], 1, "/none.xml"),
+        (["export", "tcp://127.0.0.1:1/amps/json", "/tmp/x"], 1, "--topic: missing"),
+    ],
+)
+def test_what_cannot_be_done_is_said_in_a_line(
+    arguments: list[str], status: int, text: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    try:
+        result = main(arguments)
+    except SystemExit as problem:
+        result = int(problem.code or 0)
+    assert result == status
+    assert text in capsys.readouterr().err
+
+
+def test_damage_found_in_a_task_is_said_in_a_line(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with journal(tmp_path) as writer:
+        for number in range(200):
+            writer.publish("state", message(number), key=1)
+            writer.journal.commit()
+    path = min(tmp_path.glob("*.journal"))
+    data = bytearray(path.read_bytes())
+    data[9000] ^= 1
+    path.write_bytes(data)
+    assert main(["history", str(tmp_path), "--topic", "state"]) == 1
+    error = capsys.readouterr().err
+    assert error.startswith(f"amps-pipeline: {path}: entry ")
+    assert len(error.splitlines()) == 1
