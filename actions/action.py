@@ -72,6 +72,12 @@ class Action:
         self._dropped = 0
         self._task: asyncio.Task[None] | None = None
 
+    @property
+    def is_busy(self) -> bool:
+        """See `Runnable.is_busy`."""
+        waiting, size = len(self._queue), self._bytes_waiting
+        return waiting >= MOST_WAITING // 2 or size >= MOST_BYTES_WAITING // 2
+
     def post(self, values: Mapping[str, bytes], cause: str | None = None) -> None:
         """Have the action run soon, unless too many runs wait already."""
         self._enqueue(values, cause, None)

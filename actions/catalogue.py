@@ -89,7 +89,7 @@ ON_MODULES: Final = _table(
         "amps-action-on-admin",
         "runs on a request below /amps/administrator/actions of the admin interface",
         (
-            _required("Path", ValueKind.TEXT, "name of the resource, without a slash"),
+            _required("Path", ValueKind.RESOURCE, "name of the resource, without a slash"),
             OptionRule(
                 "RequiredParameter",
                 ValueKind.NAME,
@@ -101,6 +101,7 @@ ON_MODULES: Final = _table(
         ),
         exports_named_by=("RequiredParameter",),
         open_context=True,
+        needs="Admin",
     ),
     ModuleRule(
         "amps-action-on-minidump",
@@ -153,6 +154,7 @@ ON_MODULES: Final = _table(
             f"amps-action-on-{event}",
             f"runs when {text}",
             exports=(*_REPLICATION, "AMPS_REPLICATION_TRANSPORT_NAME"),
+            needs="Replication",
         )
         for event, text in (
             ("connect-replication", "a destination is connected"),
@@ -334,11 +336,22 @@ DO_MODULES: Final = _table(
     ),
     ModuleRule("amps-action-do-vacuum-statistics", "does nothing; kept for old configurations"),
     ModuleRule(
-        "amps-action-do-archive-journal", "moves old journals to the archive directory", (_AGE,)
+        "amps-action-do-archive-journal",
+        "moves old journals to the archive directory",
+        (_AGE,),
+        needs="TransactionLog/JournalArchiveDirectory",
     ),
-    ModuleRule("amps-action-do-compress-journal", "compresses old journals", (_AGE,)),
     ModuleRule(
-        "amps-action-do-remove-journal", "removes old journals that nobody needs any more", (_AGE,)
+        "amps-action-do-compress-journal",
+        "compresses old journals",
+        (_AGE,),
+        needs="TransactionLog",
+    ),
+    ModuleRule(
+        "amps-action-do-remove-journal",
+        "removes old journals that nobody needs any more",
+        (_AGE,),
+        needs="TransactionLog",
     ),
     ModuleRule(
         "amps-action-do-delete-sow",
@@ -413,11 +426,13 @@ DO_MODULES: Final = _table(
         "amps-action-do-downgrade-replication",
         "puts destinations that fall behind on async acknowledgment",
         _ACKNOWLEDGMENT,
+        needs="Replication",
     ),
     ModuleRule(
         "amps-action-do-upgrade-replication",
         "puts destinations that have caught up back on sync acknowledgment",
         _ACKNOWLEDGMENT,
+        needs="Replication",
     ),
     ModuleRule(
         "amps-action-do-extract-values",

@@ -15,6 +15,7 @@ from config_schema.problems import Location
 from config_schema.spec import ActionSpec, ActionStep, ModuleUse, Option, Options
 
 ON_SIGNAL: Final = "amps-action-on-signal"
+STOP: Final = "amps-action-do-shutdown"
 
 DEFAULT_STEPS: Final[Mapping[signal.Signals, tuple[str, ...]]] = {
     signal.SIGUSR1: (
@@ -25,11 +26,27 @@ DEFAULT_STEPS: Final[Mapping[signal.Signals, tuple[str, ...]]] = {
         "amps-action-do-enable-authentication",
         "amps-action-do-enable-entitlement",
     ),
-    signal.SIGINT: ("amps-action-do-shutdown",),
-    signal.SIGTERM: ("amps-action-do-shutdown",),
-    signal.SIGHUP: ("amps-action-do-shutdown",),
+    signal.SIGINT: (STOP,),
+    signal.SIGTERM: (STOP,),
+    signal.SIGHUP: (STOP,),
     signal.SIGQUIT: ("amps-action-do-minidump",),
 }
+
+
+def signals_in_use(configured: Iterable[ActionSpec]) -> Mapping[signal.Signals, bool]:
+    """The signals that an instance reacts to.
+
+    Args:
+        configured: the actions of the configuration.
+
+    Returns:
+        For each, whether it has its default meaning, and that is to stop the instance.
+    """
+    taken = _taken(configured)
+    return {
+        **{number: STOP in steps for number, steps in DEFAULT_STEPS.items()},
+        **dict.fromkeys(taken, False),
+    }
 
 
 def default_actions(configured: Iterable[ActionSpec], location: Location) -> tuple[ActionSpec, ...]:
@@ -39,17 +56,22 @@ def default_actions(configured: Iterable[ActionSpec], location: Location) -> tup
         configured: the actions of the configuration.
         location: stands for the place where they would be configured.
     """
-    taken = {
-        signal_of(trigger.options.get("Signal") or "")
-        for action in configured
-        for trigger in action.triggers
-        if trigger.module == ON_SIGNAL
-    }
+    taken = _taken(configured)
     return tuple(
         _action(number, modules, location)
         for number, modules in DEFAULT_STEPS.items()
         if number not in taken
     )
+
+
+def _taken(configured: Iterable[ActionSpec]) -> set[signal.Signals]:
+    """The signals that actions of the configuration react to."""
+    return {
+        signal_of(trigger.options.get("Signal") or "")
+        for action in configured
+        for trigger in action.triggers
+        if trigger.module == ON_SIGNAL
+    }
 
 
 def _action(number: signal.Signals, modules: Iterable[str], location: Location) -> ActionSpec:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 from actions.catalogue import ACTION_MODULES
 from actions.defaults import default_actions
 from actions.on_schedule import read_schedule
-from actions.registry import CONDITIONS, STEPS, TRIGGERS
+from actions.registry import WITHOUT_SUBJECT
 from config_schema.catalogue import ModuleKind
 
 if TYPE_CHECKING:
@@ -18,7 +18,6 @@ if TYPE_CHECKING:
 FIRINGS_SHOWN: Final = 5
 
 _SCHEDULE: Final = "amps-action-on-schedule"
-_BUILT: Final = TRIGGERS.keys() | STEPS.keys() | CONDITIONS.keys()
 
 
 def explain(spec: InstanceSpec, now: datetime) -> str:
@@ -56,7 +55,8 @@ def _default(action: ActionSpec) -> str:
 def _use(lead: str, kind: ModuleKind, use: ModuleUse) -> Iterator[str]:
     rule = ACTION_MODULES[kind].get(use.module)
     words = "" if rule is None else f": {rule.help}"
-    missing = "" if use.module in _BUILT else " (not available yet: the action ends here)"
+    subject = WITHOUT_SUBJECT.get(use.module)
+    missing = "" if subject is None else f" (no effect: {subject} is not available yet)"
     yield f"   {lead:5}{use.module}{words}{missing}"
     for option in use.options:
         yield f"            {option.name} = {' '.join(option.value.split())}"

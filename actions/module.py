@@ -31,6 +31,10 @@ class Runnable(Protocol):
     def title(self) -> str:
         """The action, for the log."""
 
+    @property
+    def is_busy(self) -> bool:
+        """Whether so many runs wait that further ones had better wait elsewhere."""
+
     def post(self, values: Mapping[str, bytes], cause: str | None = None) -> None:
         """Have the action run soon.
 

@@ -26,7 +26,7 @@ class OnDeliverMessage(Trigger):
 
         def watch(client: Session, topic: str, bodies: Sequence[bytes], envelope: Envelope) -> None:
             common = {
-                "AMPS_BOOKMARK": b"",
+                "AMPS_BOOKMARK": to_bytes(envelope.bookmark),
                 "AMPS_CLIENT_NAME": to_bytes(client.client_name),
                 "AMPS_CORRELATION_ID": to_bytes(envelope.correlation_id or ""),
             }

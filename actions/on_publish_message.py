@@ -66,7 +66,7 @@ class _Publishes:
         self._action.post(
             message_variables(topic, body)
             | {
-                "AMPS_BOOKMARK": b"",
+                "AMPS_BOOKMARK": to_bytes(envelope.bookmark),
                 "AMPS_TIMESTAMP": to_bytes(iso_timestamp(envelope.received)),
                 "AMPS_CLIENT_NAME": to_bytes(envelope.client_name),
             }

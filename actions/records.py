@@ -2,26 +2,38 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 from actions.messages import message_variables
 from actions.module import ProvisionFailed, Trigger
 from config_schema.regex import matches
 from server.commands.refusal import CommandRefused
+from server.expressions import Kind, parse
 from server.internal_client import InternalClient
+from server.sow.query import QuerySpec
+from server.sow.records import to_nanoseconds
 from server.topics.names import select_topics
 
 if TYPE_CHECKING:
     from actions.module import Runnable
     from actions.services import Services
     from config_schema.spec import Options
+    from server.sow.records import Record
     from server.subscriptions.envelope import Envelope
     from server.subscriptions.record_delivery import RecordMessage
     from server.subscriptions.subscription import Subscription
 
 
 class OnRecords(Trigger):
-    """Runs when something becomes of records; subclasses say of what they want to hear."""
+    """Runs when something becomes of records; subclasses say of what they want to hear.
+
+    Attributes:
+        topic_option: the option that names their topic.
+        filter_option: the option that says which of them.
+    """
+
+    topic_option: ClassVar[str] = "Topic"
+    filter_option: ClassVar[str] = "Filter"
 
     def __init__(self, options: Options) -> None:
         super().__init__(options)
@@ -32,7 +44,7 @@ class OnRecords(Trigger):
         self.services = services
         self.action = action
         literal = not services.engine.settings.regex_topics
-        topic = self.options.get("Topic") or ""
+        topic = self.options.get(self.topic_option) or ""
         selector = select_topics(topic, literal=literal)
         found = [
             name for name in self.message_types() if services.engine.stores.select(name, selector)
@@ -42,7 +54,7 @@ class OnRecords(Trigger):
         for name in found:
             client = InternalClient(services.engine, action.title, name)
             try:
-                subscription = client.subscribe(topic, self, self.options.get("Filter"), "oof")
+                subscription = client.subscribe(topic, self, self._filter, "oof")
             except CommandRefused as refusal:
                 raise ProvisionFailed(str(refusal)) from None
             self._subscriptions.append((client, subscription))
@@ -56,6 +68,31 @@ class OnRecords(Trigger):
         for client, subscription in self._subscriptions:
             client.unsubscribe(subscription)
         self._subscriptions.clear()
+
+    @property
+    def _filter(self) -> str | None:
+        return self.options.get(self.filter_option)
+
+    def matching(self) -> list[Record]:
+        """The records that match now, in the order of their last updates."""
+        engine, text = self.services.engine, self._filter
+        filter_ = None if not text else parse(text, Kind.FILTER, engine.settings.functions)
+        selector = select_topics(self.options.get(self.topic_option) or "", literal=True)
+        found: list[Record] = []
+        for name in self.message_types():
+            for selected in engine.stores.select(name, selector):
+                now = to_nanoseconds(engine.clock.now())
+                query = selected.keeper.query(QuerySpec(filter=filter_, topics=selected.names), now)
+                found += [record for records in query for record in records]
+        return sorted(found, key=lambda one: one.timestamp)
+
+    def current(self, topic: str, key: str) -> bytes | None:
+        """The body of a record as it is now; None if it is gone."""
+        keeper = self.services.engine.stores.find(self.options.get("MessageType") or "", topic)
+        if keeper is None:
+            return None
+        record = keeper.table.get(keeper.table.identity(key, topic))
+        return None if record is None else record.body
 
     def take(self, topic: str, body: bytes, envelope: Envelope) -> None:
         """A message of a topic without records, of which a pattern may match some."""

@@ -11,12 +11,11 @@ from pathlib import Path
 from typing import Final
 
 from actions.catalogue import ACTION_MODULES
-from actions.registry import CONDITIONS, STEPS, TRIGGERS
+from actions.registry import WITHOUT_SUBJECT
 from config_schema.catalogue import ModuleKind, ModuleRule, OptionRule
 
 BEGIN: Final = "## Modules\n"
 
-_BUILT: Final = TRIGGERS.keys() | STEPS.keys() | CONDITIONS.keys()
 _TITLES: Final = {
     ModuleKind.ON: "On: when an action runs",
     ModuleKind.IF: "If: whether it goes on",
@@ -32,7 +31,7 @@ def modules_part() -> str:
 def _note() -> Iterator[str]:
     yield "This part is generated from `actions/catalogue.py`; after a change there, run"
     yield "`python -m actions.reference_page docs/actions.md`. A module marked *not yet* is"
-    yield "checked, and the action ends before it.\n"
+    yield "checked, and has no effect: its subject does not exist here yet.\n"
 
 
 def _chapter(kind: ModuleKind) -> Iterator[str]:
@@ -43,7 +42,7 @@ def _chapter(kind: ModuleKind) -> Iterator[str]:
 
 def _module(rule: ModuleRule) -> Iterator[str]:
     yield f"#### {rule.name}\n"
-    state = "" if rule.name in _BUILT else " *Not yet.*"
+    state = " *Not yet.*" if rule.name in WITHOUT_SUBJECT else ""
     library = f" Comes with the library `{rule.library}`." if rule.library else ""
     yield f"{rule.help[0].upper()}{rule.help[1:]}.{library}{state}\n"
     if rule.options:

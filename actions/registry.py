@@ -1,7 +1,6 @@
-"""The modules that exist, by the names that a configuration uses.
+"""The modules by the names that a configuration uses: one for each entry of the catalogue.
 
-A module of the catalogue that is not listed here has no subject yet: the configuration check says
-so, and an action ends before such a step.
+Those of `WITHOUT_SUBJECT` have no effect yet, which the configuration check says.
 """
 
 from __future__ import annotations
@@ -9,15 +8,20 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Final
 
+from actions.do_archive_journal import DoArchiveJournal
 from actions.do_compact_sow import DoCompactSow
 from actions.do_compress_files import DoCompressFiles
+from actions.do_compress_journal import DoCompressJournal
 from actions.do_delete_sow import DoDeleteSow
 from actions.do_disable_authentication import DoDisableAuthentication
 from actions.do_disable_entitlement import DoDisableEntitlement
+from actions.do_disable_proxied_transfer import DoDisableProxiedTransfer
 from actions.do_disable_transport import DoDisableTransport
+from actions.do_downgrade_replication import DoDowngradeReplication
 from actions.do_echo_message import DoEchoMessage
 from actions.do_enable_authentication import DoEnableAuthentication
 from actions.do_enable_entitlement import DoEnableEntitlement
+from actions.do_enable_proxied_transfer import DoEnableProxiedTransfer
 from actions.do_enable_transport import DoEnableTransport
 from actions.do_execute_event import DoExecuteEvent
 from actions.do_execute_system import DoExecuteSystem
@@ -28,29 +32,40 @@ from actions.do_nothing import DoNothing
 from actions.do_publish_message import DoPublishMessage
 from actions.do_query_sow import DoQuerySow
 from actions.do_remove_files import DoRemoveFiles
+from actions.do_remove_journal import DoRemoveJournal
 from actions.do_reset_authentication import DoResetAuthentication
 from actions.do_reset_entitlement import DoResetEntitlement
 from actions.do_rotate_logs import DoRotateLogs
 from actions.do_run_pipeline import DoRunPipeline
 from actions.do_shutdown import DoShutdown
 from actions.do_translate_data import DoTranslateData
+from actions.do_truncate_statistics import DoTruncateStatistics
+from actions.do_upgrade_replication import DoUpgradeReplication
 from actions.do_vacuum_statistics import DoVacuumStatistics
 from actions.if_condition import IfCondition
 from actions.if_file_system_usage import IfFileSystemUsage
 from actions.module import Condition, Step, Trigger
+from actions.on_admin import OnAdmin
 from actions.on_alert import OnAlert
 from actions.on_connect_client import OnConnectClient
+from actions.on_connect_incoming_replication import OnConnectIncomingReplication
+from actions.on_connect_replication import OnConnectReplication
 from actions.on_deliver_message import OnDeliverMessage
 from actions.on_disconnect_client import OnDisconnectClient
+from actions.on_disconnect_incoming_replication import OnDisconnectIncomingReplication
+from actions.on_disconnect_replication import OnDisconnectReplication
+from actions.on_downgrade_replication import OnDowngradeReplication
 from actions.on_execute_event import OnExecuteEvent
 from actions.on_file_change import OnFileChange
 from actions.on_logon_client import OnLogonClient
+from actions.on_message_affinity import OnMessageAffinity
 from actions.on_message_condition_timeout import OnMessageConditionTimeout
 from actions.on_minidump import OnMinidump
 from actions.on_offline_start import OnOfflineStart
 from actions.on_offline_stop import OnOfflineStop
 from actions.on_oof_message import OnOofMessage
 from actions.on_publish_message import OnPublishMessage
+from actions.on_replication_resync_complete import OnReplicationResyncComplete
 from actions.on_schedule import OnSchedule
 from actions.on_shutdown import OnShutdown
 from actions.on_signal import OnSignal
@@ -59,22 +74,32 @@ from actions.on_sow_expire_message import OnSowExpireMessage
 from actions.on_startup import OnStartup
 from actions.on_subscribe import OnSubscribe
 from actions.on_unsubscribe import OnUnsubscribe
+from actions.on_upgrade_replication import OnUpgradeReplication
+from actions.without_subject import StepWithoutSubject, TriggerWithoutSubject
 from config_schema.spec import Options
 
 TRIGGERS: Final[Mapping[str, Callable[[Options], Trigger]]] = {
+    "amps-action-on-admin": OnAdmin,
     "amps-action-on-alert": OnAlert,
     "amps-action-on-connect-client": OnConnectClient,
+    "amps-action-on-connect-incoming-replication": OnConnectIncomingReplication,
+    "amps-action-on-connect-replication": OnConnectReplication,
     "amps-action-on-deliver-message": OnDeliverMessage,
     "amps-action-on-disconnect-client": OnDisconnectClient,
+    "amps-action-on-disconnect-incoming-replication": OnDisconnectIncomingReplication,
+    "amps-action-on-disconnect-replication": OnDisconnectReplication,
+    "amps-action-on-downgrade-replication": OnDowngradeReplication,
     "amps-action-on-execute-event": OnExecuteEvent,
     "amps-action-on-file-change": OnFileChange,
     "amps-action-on-logon-client": OnLogonClient,
+    "amps-action-on-message-affinity": OnMessageAffinity,
     "amps-action-on-message-condition-timeout": OnMessageConditionTimeout,
     "amps-action-on-minidump": OnMinidump,
     "amps-action-on-offline-start": OnOfflineStart,
     "amps-action-on-offline-stop": OnOfflineStop,
     "amps-action-on-oof-message": OnOofMessage,
     "amps-action-on-publish-message": OnPublishMessage,
+    "amps-action-on-replication-resync-complete": OnReplicationResyncComplete,
     "amps-action-on-schedule": OnSchedule,
     "amps-action-on-shutdown": OnShutdown,
     "amps-action-on-signal": OnSignal,
@@ -83,18 +108,24 @@ TRIGGERS: Final[Mapping[str, Callable[[Options], Trigger]]] = {
     "amps-action-on-startup": OnStartup,
     "amps-action-on-subscribe": OnSubscribe,
     "amps-action-on-unsubscribe": OnUnsubscribe,
+    "amps-action-on-upgrade-replication": OnUpgradeReplication,
 }
 
 STEPS: Final[Mapping[str, Callable[[Options], Step]]] = {
+    "amps-action-do-archive-journal": DoArchiveJournal,
     "amps-action-do-compact-sow": DoCompactSow,
     "amps-action-do-compress-files": DoCompressFiles,
+    "amps-action-do-compress-journal": DoCompressJournal,
     "amps-action-do-delete-sow": DoDeleteSow,
     "amps-action-do-disable-authentication": DoDisableAuthentication,
     "amps-action-do-disable-entitlement": DoDisableEntitlement,
+    "amps-action-do-disable-proxied-transfer": DoDisableProxiedTransfer,
     "amps-action-do-disable-transport": DoDisableTransport,
+    "amps-action-do-downgrade-replication": DoDowngradeReplication,
     "amps-action-do-echo-message": DoEchoMessage,
     "amps-action-do-enable-authentication": DoEnableAuthentication,
     "amps-action-do-enable-entitlement": DoEnableEntitlement,
+    "amps-action-do-enable-proxied-transfer": DoEnableProxiedTransfer,
     "amps-action-do-enable-transport": DoEnableTransport,
     "amps-action-do-execute-event": DoExecuteEvent,
     "amps-action-do-execute-system": DoExecuteSystem,
@@ -105,12 +136,15 @@ STEPS: Final[Mapping[str, Callable[[Options], Step]]] = {
     "amps-action-do-publish-message": DoPublishMessage,
     "amps-action-do-query-sow": DoQuerySow,
     "amps-action-do-remove-files": DoRemoveFiles,
+    "amps-action-do-remove-journal": DoRemoveJournal,
     "amps-action-do-reset-authentication": DoResetAuthentication,
     "amps-action-do-reset-entitlement": DoResetEntitlement,
     "amps-action-do-rotate-logs": DoRotateLogs,
     "amps-action-do-run-pipeline": DoRunPipeline,
     "amps-action-do-shutdown": DoShutdown,
     "amps-action-do-translate-data": DoTranslateData,
+    "amps-action-do-truncate-statistics": DoTruncateStatistics,
+    "amps-action-do-upgrade-replication": DoUpgradeReplication,
     "amps-action-do-vacuum-statistics": DoVacuumStatistics,
 }
 
@@ -118,3 +152,10 @@ CONDITIONS: Final[Mapping[str, Callable[[Options], Condition]]] = {
     "amps-action-if-condition": IfCondition,
     "amps-action-if-file-system-usage": IfFileSystemUsage,
 }
+
+WITHOUT_SUBJECT: Final[Mapping[str, str]] = {
+    name: module.subject
+    for name, module in (*TRIGGERS.items(), *STEPS.items())
+    if isinstance(module, type) and issubclass(module, TriggerWithoutSubject | StepWithoutSubject)
+}
+"""What is missing for a module to have an effect, by the module's name."""

@@ -81,36 +81,20 @@ class Actions:
         self._services.helpers.close()
 
     def _add(self, spec: ActionSpec) -> None:
-        uses = [use for use in spec.triggers if use.module in TRIGGERS]
-        parts = self._make_parts(spec.steps)
-        if not uses or not parts:
-            return
+        parts = [Part(step.use.module, _make(step), step.use.location) for step in spec.steps]
         action = Action(_title(spec.triggers), parts, self._services)
         self._actions.append(action)
         self._parts += parts
         self._triggers += [
-            (TRIGGERS[use.module](use.options), action, use.location) for use in uses
+            (TRIGGERS[use.module](use.options), action, use.location) for use in spec.triggers
         ]
 
-    def _make_parts(self, steps: Sequence[ActionStep]) -> list[Part]:
-        """The steps up to one that does not exist yet."""
-        parts = []
-        for step in steps:
-            module = _make(step)
-            if module is None:
-                self._services.engine.log.emit(
-                    "29-0109", module=step.use.module, location=step.use.location
-                )
-                break
-            parts.append(Part(step.use.module, module, step.use.location))
-        return parts
 
-
-def _make(step: ActionStep) -> Step | Condition | None:
+def _make(step: ActionStep) -> Step | Condition:
     use = step.use
     if step.kind == "if":
-        return CONDITIONS[use.module](use.options) if use.module in CONDITIONS else None
-    return STEPS[use.module](use.options) if use.module in STEPS else None
+        return CONDITIONS[use.module](use.options)
+    return STEPS[use.module](use.options)
 
 
 def _title(triggers: Sequence[ModuleUse]) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import signal
 from collections import Counter
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from actions.module import Runnable
     from server.engine import Engine
     from server.file_watch import FileWatch
+    from server.journal_keeping import JournalKeeping
 
 _Result = TypeVar("_Result")
 
@@ -52,14 +53,48 @@ class Helpers:
         self._threads.shutdown(wait=False, cancel_futures=True)
 
 
+class StopRequested(Exception):
+    """The instance is to stop before it has started. The text is the signal that asked for it."""
+
+
 class Signals:
-    """Who handles which signal of the process."""
+    """Who handles which signal of the process.
+
+    A start can take long, and the event loop does not run meanwhile. Signals are noted from the
+    beginning: those that ask for a stop are looked for between the steps of the start, the others
+    reach their handlers as soon as there are any.
+    """
 
     def __init__(self) -> None:
         self._handlers: dict[signal.Signals, list[Callable[[], None]]] = {}
+        self._noted: dict[signal.Signals, None] = {}
+        self._stopping: frozenset[signal.Signals] = frozenset()
+
+    def note(self, numbers: Mapping[signal.Signals, bool]) -> None:
+        """Take signals from now on.
+
+        Args:
+            numbers: which ones, and whether they end a start that is under way.
+
+        Raises:
+            OSError: the process cannot react to one of them.
+        """
+        self._stopping = frozenset(number for number, stops in numbers.items() if stops)
+        for number in numbers:
+            signal.signal(number, self._note)
+
+    def check(self) -> None:
+        """Go on with the start, unless a signal has asked for a stop.
+
+        Raises:
+            StopRequested: one has.
+        """
+        for number in self._noted:
+            if number in self._stopping:
+                raise StopRequested(f"signal {number.name}")
 
     def handle(self, number: signal.Signals, handler: Callable[[], None]) -> None:
-        """Call a handler when the signal comes.
+        """Call a handler when the signal comes, and soon if it has come already.
 
         Raises:
             OSError: the process cannot react to this signal.
@@ -67,7 +102,14 @@ class Signals:
         handlers = self._handlers.setdefault(number, [])
         handlers.append(handler)
         if len(handlers) == 1:
-            asyncio.get_running_loop().add_signal_handler(number, self._receive, number)
+            loop = asyncio.get_running_loop()
+            loop.add_signal_handler(number, self._receive, number)
+            if number in self._noted:
+                del self._noted[number]
+                loop.call_soon(self._receive, number)
+
+    def _note(self, number: int, _frame: object) -> None:
+        self._noted[signal.Signals(number)] = None
 
     def _receive(self, number: signal.Signals) -> None:
         for handler in self._handlers[number]:
@@ -85,6 +127,7 @@ class Services:
         rotate_logs: lets log files go on in their next file.
         write_minidump: writes a minidump and gives its path; waits for the disk.
         files: tells of changes to files.
+        journals: looks after the files of the transaction log; None if there is none.
         helpers: threads for what waits.
         signals: signals of the process.
         counters: the counters of amps-action-do-increment-counter.
@@ -101,6 +144,7 @@ class Services:
     rotate_logs: Callable[[], None]
     write_minidump: Callable[[], Path]
     files: FileWatch
+    journals: JournalKeeping | None = None
     helpers: Helpers = field(default_factory=Helpers)
     signals: Signals = field(default_factory=Signals)
     counters: Counter[str] = field(default_factory=Counter)

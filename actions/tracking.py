@@ -17,11 +17,9 @@ from actions.context import to_bytes
 from actions.messages import message_variables
 from actions.records import OnRecords
 from config_schema.units import parse_interval
-from server.expressions import Kind, parse
-from server.sow.query import QuerySpec
-from server.sow.records import to_nanoseconds, to_seconds
+from server.sow.records import to_seconds
 from server.subscriptions.envelope import iso_timestamp
-from server.topics.names import select_topics
+from server.subscriptions.record_delivery import MATCH
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -29,6 +27,7 @@ if TYPE_CHECKING:
     from actions.module import Runnable
     from actions.services import Services
     from config_schema.spec import Options
+    from server.subscriptions.envelope import Envelope
     from server.subscriptions.record_delivery import RecordMessage
 
 _NANOSECONDS: Final = 1e9
@@ -41,10 +40,17 @@ class _Tracked:
     Attributes:
         since: when it began to, in seconds since 1970.
         client_name: who published its current state, as far as that is known.
+        bookmark: of its current state; empty if it has none.
     """
 
     since: float
     client_name: str
+    bookmark: str
+
+    def take(self, envelope: Envelope) -> None:
+        """Take note of a new state."""
+        self.client_name = envelope.client_name
+        self.bookmark = envelope.bookmark
 
 
 class OnTrackedRecords(OnRecords):
@@ -86,9 +92,10 @@ class OnTrackedRecords(OnRecords):
         entry = topic, message.key
         tracked = self._waiting.get(entry)
         if tracked is not None:
-            tracked.client_name = message.envelope.client_name
+            tracked.take(message.envelope)
         elif entry not in self._timed_out:
-            self._waiting[entry] = _Tracked(self._clock.now(), message.envelope.client_name)
+            tracked = self._waiting[entry] = _Tracked(self._clock.now(), "", "")
+            tracked.take(message.envelope)
             self._wait()
 
     def take_leaving(self, topic: str, body: bytes, message: RecordMessage) -> None:
@@ -98,23 +105,15 @@ class OnTrackedRecords(OnRecords):
         tracked = self._waiting.pop(entry, None)
         more = self.stopped()
         if tracked is not None and more is not None:
-            tracked.client_name = message.envelope.client_name
+            if message.reason == MATCH:  # the others leave the record as it was
+                tracked.take(message.envelope)
             self.action.post(self._variables(entry, body, tracked) | more)
 
     def _track_what_matches(self) -> None:
-        engine = self.services.engine
-        text = self.options.get("Filter")
-        filter_ = None if not text else parse(text, Kind.FILTER, engine.settings.functions)
-        selector = select_topics(self.options.get("Topic") or "", literal=True)
-        for name in self.message_types():
-            for selected in engine.stores.select(name, selector):
-                now = to_nanoseconds(self._clock.now())
-                query = selected.keeper.query(QuerySpec(filter=filter_, topics=selected.names), now)
-                found = [record for records in query for record in records]
-                for record in sorted(found, key=lambda one: one.timestamp):
-                    self._waiting[record.topic, record.key] = _Tracked(
-                        to_seconds(record.timestamp), ""
-                    )
+        for record in self.matching():
+            self._waiting[record.topic, record.key] = _Tracked(
+                to_seconds(record.timestamp), "", record.bookmark
+            )
         self._wait()
 
     def _wait(self) -> None:
@@ -132,25 +131,17 @@ class OnTrackedRecords(OnRecords):
                 break
             del self._waiting[entry]
             self._timed_out.add(entry)
-            body = self._current(entry)
+            body = self.current(*entry)
             if body is not None:
                 self.action.post(self._variables(entry, body, tracked) | self.timed_out())
         self._wait()
-
-    def _current(self, entry: tuple[str, str]) -> bytes | None:
-        topic, key = entry
-        keeper = self.services.engine.stores.find(self.options.get("MessageType") or "", topic)
-        if keeper is None:
-            return None
-        record = keeper.table.get(keeper.table.identity(key, topic))
-        return None if record is None else record.body
 
     def _variables(
         self, entry: tuple[str, str], body: bytes, tracked: _Tracked
     ) -> dict[str, bytes]:
         topic, key = entry
         return message_variables(topic, body) | {
-            "AMPS_BOOKMARK": b"",
+            "AMPS_BOOKMARK": to_bytes(tracked.bookmark),
             "AMPS_TIMESTAMP": to_bytes(iso_timestamp(tracked.since)),
             "AMPS_CLIENT_NAME": to_bytes(tracked.client_name),
             "AMPS_SOW_KEY": to_bytes(key),

@@ -36,6 +36,7 @@ from config_schema.problems import Location
 from config_schema.spec.sow import TopicSpec
 from server import memory
 from server.expressions import BUILTINS, parse
+from server.expressions.prepared import FilterParser
 from server.message_types.registry import create
 from server.sow.commit import GroupCommit
 from server.sow.file_store import FileStore, open_store
@@ -65,6 +66,7 @@ TABLE = (
     " status VARCHAR, body VARCHAR)"
 )
 
+_FILTERS: Final = FilterParser(BUILTINS)
 _SPEC: Final = TopicSpec(
     name="orders",
     message_type="json",
@@ -345,7 +347,7 @@ def _scan(topic: SowTopic) -> Scan:
 
 
 def _point(topic: SowTopic, number: int) -> None:
-    query = topic.query(QuerySpec(filter=parse(f"/symbol = 'SYM{number:07}'")), NOW)
+    query = topic.query(QuerySpec(filter=_FILTERS.parse(f"/symbol = 'SYM{number:07}'")), NOW)
     assert sum(len(found) for found in query) == 1
 
 

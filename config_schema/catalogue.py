@@ -87,6 +87,7 @@ class ValueKind(Enum):
     STORED_TOPIC = "topic of the SOW section"
     STORED_TOPIC_PATTERN = "topic of the SOW section or regular expression"
     QUEUE_TOPIC = "queue"
+    RESOURCE = "name of a resource"
     TOPIC_TRANSLATION = "original:translated"
     CONFLATED_TRANSLATION = "original:translated:interval"
 
@@ -139,6 +140,7 @@ class ModuleRule:
         exports_named_by: options whose value is the name of a variable that it sets.
         open_context: whether it may set variables that cannot be known beforehand.
         open_options: whether options besides the listed ones pass unchecked.
+        needs: the place in the configuration that must be there for it to have any effect.
         library: the library that brings it, and has to be loaded; empty for none.
     """
 
@@ -152,6 +154,7 @@ class ModuleRule:
     exports_named_by: tuple[str, ...] = ()
     open_context: bool = False
     open_options: bool = False
+    needs: str = ""
     library: str = ""
 
 

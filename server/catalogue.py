@@ -13,7 +13,7 @@ from typing import Final, Literal
 
 from actions.catalogue import ACTION_MODULES, PIPELINE_LIBRARY
 from actions.local_zone import local_zone
-from actions.registry import CONDITIONS, STEPS, TRIGGERS
+from actions.registry import WITHOUT_SUBJECT
 from actions.schedule import ScheduleError, parse_crontab, parse_every
 from config_schema.catalogue import (
     AtLeast,
@@ -37,16 +37,11 @@ from server.message_types import custom as message_types
 from server.security.authentication import AUTHENTICATION_MODULES
 from server.security.entitlement import ENTITLEMENT_MODULES
 
-_BUILT: Final = {
-    ModuleKind.ON: TRIGGERS.keys(),
-    ModuleKind.DO: STEPS.keys(),
-    ModuleKind.IF: CONDITIONS.keys(),
-}
 _UNBUILT_ACTION_MODULES: Final = {
     f"Actions/Action/{kind.value}/Module={name}": f"the action module {name}"
     for kind, modules in ACTION_MODULES.items()
     for name in modules
-    if name not in _BUILT[kind]
+    if name in WITHOUT_SUBJECT
 }
 
 UNBUILT: Final[Mapping[str, str]] = {
@@ -56,8 +51,6 @@ UNBUILT: Final[Mapping[str, str]] = {
     "Transports/Transport/Protocol=fix-session": "the fix-session protocol",
     "Protocols/Protocol/Module=fix-session": "the fix-session protocol",
     "Protocols/Protocol/TrustedAdmin": "connections trusted by the admin interface",
-    "SOW/Topic/RecoveryPoint": "the transaction log",
-    "SOW/View": "views",
     "SOW/Queue": "queues",
     "SOW/LocalQueue": "queues",
     "SOW/GroupLocalQueue": "queues",

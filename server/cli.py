@@ -25,6 +25,7 @@ from config_schema.problems import Problems, Severity
 from config_schema.spec import InstanceSpec
 from config_schema.validate import validate
 from config_schema.version import AMPS_VERSION, VERSION
+from server import memory
 from server.announcement import announce
 from server.catalogue import ProgramCatalogue
 from server.console import OutputError, occupy_standard_streams, put, say
@@ -46,6 +47,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         The exit code: 0 for success and a clean stop, 1 for a configuration or start that failed,
         130 when interrupted before anything ran.
     """
+    memory.begin()
     occupy_standard_streams()
     try:
         return _obey(sys.argv[1:] if arguments is None else arguments)

@@ -10,11 +10,14 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
+from config_schema.spec import ConflatedTopicSpec
 from server.clock import Clock
 from server.expressions import Functions
+from server.expressions.prepared import FilterParser
 from server.hooks import Hooks
 from server.message_types.base import MessageType
 from server.queries.runner import SliceRunner
+from server.replays.tail import Tail
 from server.security.switches import Switches
 from server.session import Entrance, FrameSource, Link, Session
 from server.subscriptions.outbox import Outbox, flush_all
@@ -24,12 +27,14 @@ from server.topics.events import EventTypes
 from server.topics.sow_stats import SowStats
 from server.topics.stores import Stores
 from server.topics.table import TopicTable
+from server.views.view import View
 from server.wire.framing import FrameReader
 
 if TYPE_CHECKING:
-    from config_schema.spec import ConflatedTopicSpec
+    from config_schema.spec import TopicRef, ViewSpec
     from server.sow.records import Change
     from server.subscriptions.envelope import Envelope
+    from server.topics.keeper import Keeper
     from server.topics.transaction_log import TransactionLog
 
 
@@ -71,14 +76,21 @@ class Engine:
     Attributes:
         stores: the topics that have records.
         topics: the topics in use.
+        filters: reads the filters of commands.
         hooks: who inside the server is told of what happens.
         switches: whether authentication and entitlement are on.
         client_status: publishes what clients do.
         sow_stats: publishes how many records topics have.
         slices: runs queries between other work.
-        transaction_log: records what is published; None if there is none.
+        transaction_log: records what is published; None if there is none. Then there are no tails
+            either.
+        tail: reads the end of the log for bookmark subscriptions.
+        settled_tail: the same for those that ask for messages that are fully durable.
         waiting_outboxes: the outboxes that have something to write.
     """
+
+    tail: Tail
+    settled_tail: Tail
 
     def __init__(self, settings: Settings, log: Log, clock: Clock) -> None:
         self.settings = settings
@@ -86,6 +98,7 @@ class Engine:
         self.clock = clock
         self.stores = Stores(clock, log, self._announce, self.flush)
         self.topics = TopicTable(settings.message_types, settings.functions, self.stores)
+        self.filters = FilterParser(settings.functions)
         self.hooks = Hooks()
         self.switches = Switches()
         event_types = EventTypes(
@@ -133,6 +146,8 @@ class Engine:
     def use_transaction_log(self, log: TransactionLog) -> None:
         """Record what is published from now on. Called before anything is."""
         self.transaction_log = self.topics.transaction_log = self.stores.transaction_log = log
+        self.tail = Tail(log, self, log.safe_here)
+        self.settled_tail = Tail(log, self, log.settled)
 
     def client(self, name: str) -> Session | None:
         """The session that logged on last under a name, if it is still there."""
@@ -157,20 +172,28 @@ class Engine:
         for sub_id in list(session.subscriptions):
             session.end_subscription(sub_id)
 
-    def conflate(self, spec: ConflatedTopicSpec) -> None:
-        """Begin a conflated topic, unless there is nothing that it could be made from."""
-        source = self.stores.configured(spec.underlying)
-        if source is not None:
-            topic = ConflatedTopic(
-                spec,
-                source,
-                self.settings.functions,
-                self.stores,
-                self.clock,
-                self._announce,
-                self.flush,
-            )
-            self.stores.add_follower(topic, source)
+    def derive(self, spec: ConflatedTopicSpec | ViewSpec) -> None:
+        """Add a topic that is made from others, unless one of these is not there.
+
+        Raises:
+            BodyError: it is a view whose message type has no fields of such names.
+        """
+        refs = (spec.underlying,) if isinstance(spec, ConflatedTopicSpec) else spec.underlying
+        sources: dict[TopicRef, Keeper] = {}
+        for ref in refs:
+            source = self.stores.configured(ref)
+            if source is None:
+                return
+            sources[ref] = source
+        functions, stores = self.settings.functions, self.stores
+        surroundings = stores, self.clock, self._announce, self.flush
+        if isinstance(spec, ConflatedTopicSpec):
+            topic = ConflatedTopic(spec, sources[spec.underlying], functions, *surroundings)
+            stores.add_derived(topic)
+        else:
+            message_type = self.settings.message_types[spec.message_type]
+            view = View(spec, sources.__getitem__, message_type, functions, *surroundings)
+            stores.add_derived(view)
 
     def _announce(
         self, message_type: str, changes: Iterable[Change], envelope: Envelope, reason: str

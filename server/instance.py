@@ -14,15 +14,25 @@ from collections.abc import Callable, Collection
 from functools import partial
 from pathlib import Path
 
+from actions.defaults import signals_in_use
 from actions.runner import ActionError, Actions
-from actions.services import Services
-from config_schema.spec import ConflatedTopicSpec, InstanceSpec, TopicSpec, TransactionLogSpec
+from actions.services import Services, StopRequested
+from config_schema.spec import (
+    ConflatedTopicSpec,
+    InstanceSpec,
+    TopicSpec,
+    TransactionLogSpec,
+    ViewSpec,
+)
 from server import memory
 from server.engine import Engine, Settings
 from server.events.log import EventLog
 from server.file_watch import FileWatch
+from server.journal_keeping import JournalKeeping
+from server.message_types.base import BodyError
 from server.minidump import write_minidump
 from server.provision import (
+    ProvisionError,
     message_type_modules,
     provision_functions,
     provision_message_types,
@@ -30,6 +40,7 @@ from server.provision import (
 )
 from server.provision_journal import open_journal, recover
 from server.provision_sow import TopicOpener
+from server.source_files import source_files
 from server.sow.commit import GroupCommit
 from server.sow.records import NANOSECONDS
 from server.topics.transaction_log import TransactionLog
@@ -89,7 +100,8 @@ class Instance:
             raise StartError(str(error)) from None
         self._files = FileWatch(log)
         self._configuration = configuration
-        self._actions = Actions(spec, self._services())
+        self._services = self._make_services()
+        self._actions = Actions(spec, self._services)
         self._stop_requested = asyncio.Event()
         self._stopping_since = 0.0
 
@@ -97,7 +109,7 @@ class Instance:
         """Start, serve until a signal asks to stop, stop.
 
         Args:
-            on_started: called once all transports are open.
+            on_started: called once all transports are open; not if a signal ends the start.
 
         Raises:
             StartError: a part cannot be started; all others have been stopped again.
@@ -107,22 +119,34 @@ class Instance:
         loop = asyncio.get_running_loop()
         loop.set_exception_handler(self._log_defect)
         _allow_all_open_files()
-        async with contextlib.AsyncExitStack() as opened:
-            self._watch_files(opened)
-            journal = self._open_journal(opened)
-            self._open_topics(opened)
-            if journal is not None:
-                recover(*journal, self._engine)
-            self._provision_actions(opened)
-            await self._open_transports(opened)
-            await self._actions.start()
-            memory.settle()
-            self._log.emit("00-0015", seconds=round(time.monotonic() - started_at))
-            on_started()
-            await self._stop_requested.wait()
-            await self._actions.begin_shutdown()
-            await self._close_sessions()
+        self._services.signals.note(signals_in_use(self._spec.actions))
+        try:
+            async with contextlib.AsyncExitStack() as opened:
+                await self._start(opened)
+                memory.settle()
+                self._log.emit("00-0015", seconds=round(time.monotonic() - started_at))
+                on_started()
+                await self._stop_requested.wait()
+                await self._actions.begin_shutdown()
+                await self._close_sessions()
+        except StopRequested as stop:
+            self._request_stop(str(stop))
         self._log.emit("FF-0002", seconds=round(time.monotonic() - self._stopping_since))
+
+    async def _start(self, opened: contextlib.AsyncExitStack) -> None:
+        check = self._services.signals.check
+        self._watch_files(opened)
+        journal = self._open_journal(opened)
+        check()
+        committer = self._open_topics(opened, check)
+        if journal is not None:
+            recover(*journal, self._engine, committer.settle, check)
+            self._keep_journals(journal[1], opened)
+        self._engine.stores.begin_derived()
+        check()
+        self._provision_actions(opened)
+        await self._open_transports(opened)
+        await self._actions.start()
 
     async def enable_transport(self, name: str) -> None:
         """Open a transport, if it is not open, just as at the start.
@@ -153,10 +177,14 @@ class Instance:
             return None
         post = partial(self._post, asyncio.get_running_loop())
         log = open_journal(self._spec, spec, self._engine, post)
-        opened.callback(log.journal.close)
+        opened.callback(log.close)
         return spec, log
 
-    def _services(self) -> Services:
+    def _keep_journals(self, log: TransactionLog, opened: contextlib.AsyncExitStack) -> None:
+        self._services.journals = JournalKeeping(log, self._engine)
+        opened.push_async_callback(self._services.journals.close)
+
+    def _make_services(self) -> Services:
         return Services(
             engine=self._engine,
             transports=self._transports,
@@ -170,10 +198,15 @@ class Instance:
         opened.callback(self._files.close)
         for path in self._configuration:
             self._files.watch(Path(path), partial(self._say_changed, path))
+        for file, user in source_files(self._spec, self._engine.settings.message_types):
+            self._files.watch(file, partial(self._say_source_changed, file, user))
         self._transports.watch_certificates(self._files)
 
     def _say_changed(self, path: str, change: str) -> None:
         self._log.emit("00-0040", path=path, change=change)
+
+    def _say_source_changed(self, path: Path, user: str, change: str) -> None:
+        self._log.emit("00-0042", path=path, user=user, change=change)
 
     def _provision_actions(self, opened: contextlib.AsyncExitStack) -> None:
         opened.push_async_callback(self._actions.close)
@@ -182,11 +215,20 @@ class Instance:
         except ActionError as error:
             raise StartError(str(error)) from None
 
-    def _open_topics(self, opened: contextlib.AsyncExitStack) -> None:
+    def _open_topics(
+        self, opened: contextlib.AsyncExitStack, check: Callable[[], None]
+    ) -> GroupCommit:
         """Recover the topics with records; they take part from now on.
 
+        Args:
+            opened: takes what is to be closed in the end.
+            check: called between topics; what it raises ends the start.
+
+        Returns:
+            What puts their files on stable storage.
+
         Raises:
-            ProvisionError: a file or a key generator cannot be used.
+            ProvisionError: a file or a key generator cannot be used, or a view's messages not made.
         """
         committer = GroupCommit(partial(self._post, asyncio.get_running_loop()))
         opened.callback(committer.close)
@@ -197,12 +239,20 @@ class Instance:
             self._spec, settings.message_types, settings.functions, committer, self._log
         )
         for spec in self._spec.sow:
+            check()
             if isinstance(spec, TopicSpec):
                 topic = opener.open(spec)
                 opened.callback(topic.close)
                 self._engine.stores.add(topic.sow, topic.commit)
-            elif isinstance(spec, ConflatedTopicSpec):
-                self._engine.conflate(spec)
+            elif isinstance(spec, ConflatedTopicSpec | ViewSpec):
+                self._derive(spec)
+        return committer
+
+    def _derive(self, spec: ConflatedTopicSpec | ViewSpec) -> None:
+        try:
+            self._engine.derive(spec)
+        except BodyError as error:
+            raise ProvisionError(spec, f"view {spec.name}: {error}") from None
 
     def _post(self, loop: asyncio.AbstractEventLoop, call: Callable[[], None]) -> None:
         """Have a helper thread's call made on the engine's thread."""

@@ -8,7 +8,6 @@ Source: AMPS User Guide, Publish Message; On Message Published to AMPS.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from server.commands.dispatch import AFTER_LOGON
@@ -121,7 +120,7 @@ class InternalClient:
         now = to_nanoseconds(self._engine.clock.now())
         spec = QuerySpec(filter=terms.filter, order_by=terms.order_by, top_n=1)
         queries = [
-            selected.keeper.query(replace(spec, topics=selected.names), now) for selected in topics
+            selected.keeper.query(spec._replace(topics=selected.names), now) for selected in topics
         ]
         return _first(queries, presentation)
 

@@ -22,6 +22,11 @@ _THRESHOLDS: Final = (10_000, 10, 10)
 that is done before older ones are."""
 
 
+def begin() -> None:
+    """Set aside what reading the modules has made; called first, which saves a start walking it."""
+    gc.freeze()
+
+
 def settle() -> None:
     """Set aside what there is; called when everything has been recovered and opened."""
     gc.collect()

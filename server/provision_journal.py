@@ -6,6 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from server.helper_thread import HelperThread
 from server.journal import Event, Journal, JournalError, JournalSettings
 from server.provision import ProvisionError
 from server.sow.recovery import recover_records
@@ -29,16 +30,17 @@ _MESSAGE_IDS: Final = {
 }
 
 
-def journal_settings(instance: str, spec: TransactionLogSpec) -> JournalSettings:
+def journal_settings(instance: InstanceSpec, spec: TransactionLogSpec) -> JournalSettings:
     """How the journal of an instance is configured."""
     archive = spec.journal_archive_directory
     return JournalSettings(
-        instance,
+        instance.name,
         Path(spec.journal_directory),
         None if archive is None else Path(archive),
         spec.journal_size,
         spec.preallocated_journal_files,
         spec.flush_interval,
+        instance.tuning.topic_index_enabled,
         client_expiration=spec.inactive_client_ack_expiration,
         cache_limit=spec.compressed_journal_cache_memory_limit,
     )
@@ -71,27 +73,41 @@ def open_journal(
 
     try:
         journal = Journal(
-            journal_settings(spec.name, log_spec),
+            journal_settings(spec, log_spec),
             lambda: int(clock.now() * _MICROSECONDS),
             on_durable,
             tell,
         )
     except JournalError as error:
         raise ProvisionError(log_spec, f"TransactionLog: {error}") from None
-    log = TransactionLog(journal, log_spec.topics, spec.name)
+    helper = HelperThread(post, "journal-lookup")
+    log = TransactionLog(journal, log_spec.topics, spec.name, helper)
     engine.use_transaction_log(log)
     return log
 
 
-def recover(spec: TransactionLogSpec, transaction_log: TransactionLog, engine: Engine) -> None:
+def recover(
+    spec: TransactionLogSpec,
+    transaction_log: TransactionLog,
+    engine: Engine,
+    settle: Callable[[], None],
+    check: Callable[[], None],
+) -> None:
     """Bring the records up to date with the log, and begin to write to it.
+
+    Args:
+        spec: the transaction log's configuration.
+        transaction_log: the log.
+        engine: has the records.
+        settle: waits until every commit of a store that was asked for is done.
+        check: called between entries; what it raises ends the recovery.
 
     Raises:
         ProvisionError: a record cannot be stored.
     """
     topics = [sow for sow in engine.stores.topics if engine.stores.is_journaled(sow)]
     try:
-        recover_records(transaction_log.journal, topics, engine.stores.find)
+        recover_records(transaction_log.journal, topics, engine.stores.find, settle, check)
     except StoreError as error:
         raise ProvisionError(spec, f"TransactionLog: not recovered: {error}") from None
     for sow in topics:

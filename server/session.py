@@ -123,12 +123,16 @@ class _PlainPublish:
         acks: makes those that can be sent at once, None if there are none.
         late_acks: makes those that wait until messages are on stable storage, None if there are
             none.
+        conflates: whether these are conflated instead, see `PersistedAcks`.
+        is_numbered: whether the numbers of messages matter to anybody.
     """
 
     topic: AnyTopic
     ack_types: Sequence[str]
     acks: SequencedAcks | None
     late_acks: SequencedAcks | None
+    conflates: bool
+    is_numbered: bool
 
 
 class Session:
@@ -241,6 +245,10 @@ class Session:
         if self.engine.log.enabled("17-0002"):
             self.engine.log.emit("17-0002", client=self.client_name, header=encoded)
 
+    def refuse(self, header: Header, reason: str, detail: str) -> None:
+        """Say that a command is not carried out, if that turns out later. See `dispatch.refuse`."""
+        dispatch.refuse(self, header, reason, detail)
+
     def log_on(
         self,
         client_name: str,
@@ -269,7 +277,8 @@ class Session:
 
     def may(self, permission: Permission, topic: str) -> bool:
         """Whether the user may read from, or write to, a topic."""
-        return self.entrance.entitlement.allows(self.user, permission, topic)
+        resource = self.engine.stores.resource(self.message_type, topic)
+        return self.entrance.entitlement.allows(self.user, permission, resource)
 
     def find_topic(self, name: str) -> AnyTopic:
         """Find a topic of the connection's message type."""
@@ -340,13 +349,16 @@ class Session:
         self._drop_forgotten_topics()
         if len(self._plain_publishes) >= _MOST_HEADERS_REMEMBERED:
             self._plain_publishes.clear()
-        late = [ack for ack in acks if ack == "persisted" and topic.keeps_messages]
+        conflates = "persisted" in acks and self.engine.transaction_log is not None
+        late = [ack for ack in acks if ack == "persisted" and (topic.keeps_messages or conflates)]
         prompt = [ack for ack in acks if ack not in late]
         self._plain_publishes[key] = _PlainPublish(
             topic,
             acks,
             SequencedAcks(prompt) if prompt else None,
-            SequencedAcks(late) if late else None,
+            SequencedAcks(late) if late and not conflates else None,
+            conflates,
+            sequence is not None and (bool(acks) or topic.is_journaled),
         )
 
     def _obey(self, frames: Iterable[Frame]) -> None:
@@ -374,7 +386,7 @@ class Session:
                 envelope = Envelope(self, self.last_heard)
                 continue
             bodies.append(body)
-            if known.ack_types:
+            if known.is_numbered:
                 sequences.append(digits)
         if run is not None:
             self._publish(run, bodies, sequences, envelope)
@@ -386,29 +398,40 @@ class Session:
         sequences: Sequence[bytes],
         envelope: Envelope,
     ) -> None:
-        rejections = run.topic.publish(bodies, envelope)
+        topic = run.topic
+        if topic.is_journaled:
+            envelope = Envelope(self, self.last_heard)
+            envelope.sequences = list(map(int, sequences))
+        rejections = topic.publish(bodies, envelope)
         if rejections:
             sequences = self._reject(run, rejections, sequences)
         if run.acks is not None:
             self.outbox.write(run.acks.encode(sequences))
-        if run.late_acks is not None and sequences:
+        if run.conflates and sequences:
+            self.persisted_acks.reached(int(sequences[-1]), topic.when_stored)
+        elif run.late_acks is not None and sequences:
             acks = run.late_acks.encode(sequences)
-            run.topic.when_stored(lambda: self._send_late(acks))
+            topic.when_stored(lambda: self._send_late(acks))
 
     def _reject(
         self, run: _PlainPublish, rejections: Iterable[Rejection], sequences: Sequence[bytes]
     ) -> Sequence[bytes]:
         """Say which messages of a run were not published; gives the sequences of the others."""
         accepted = dict(enumerate(sequences))
+        begin = 0
         for rejection in rejections:
             digits = accepted.pop(rejection.position, None)
+            if run.conflates and rejection.position > begin:  # acks come in order
+                last = int(sequences[rejection.position - 1])
+                self.persisted_acks.reached(last, run.topic.when_stored)
+            begin = rejection.position + 1
             header = Header(
                 command="publish",
                 topic=run.topic.name,
                 acks=",".join(run.ack_types) or None,
                 sequence=None if digits is None else int(digits),
             )
-            dispatch.refuse(self, header, rejection.reason, rejection.detail)
+            self.refuse(header, rejection.reason, rejection.detail)
         return list(accepted.values())
 
     def _send_late(self, acks: bytes) -> None:

@@ -25,7 +25,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         "--crash-runs",
         type=int,
         default=60,
-        help="how often the journal's process is killed in all; thousands take minutes",
+        help="how often servers are killed, and as often the journal alone; thousands take an hour",
     )
     parser.addoption(
         "--update-golden",

@@ -19,10 +19,10 @@ _BYTE: Final = re.compile("AMPS_BYTE_[0-9A-F]{2}")
 
 def compile_actions(root: Reader, scope: Scope) -> tuple[ActionSpec, ...]:
     """Compile the Actions section."""
-    return tuple(_action(reader, scope) for reader in root.inside("Actions", "Action"))
+    return tuple(_action(reader, scope, root) for reader in root.inside("Actions", "Action"))
 
 
-def _action(reader: Reader, scope: Scope) -> ActionSpec:
+def _action(reader: Reader, scope: Scope, root: Reader) -> ActionSpec:
     if not reader.has("On"):
         reader.error("is missing but required: when the action runs", tag="On")
     if not reader.has("Do"):
@@ -30,25 +30,39 @@ def _action(reader: Reader, scope: Scope) -> ActionSpec:
     variables = _Variables()
     triggers = []
     for trigger in reader.children("On"):
-        use, rule = _use(trigger, ModuleKind.ON, scope)
+        use, rule = _use(trigger, ModuleKind.ON, scope, root)
         variables.add(rule, use)
         triggers.append(use)
     steps = []
     for step in reader.children("Do", "If"):
         kind = ModuleKind.DO if step.node.tag == "Do" else ModuleKind.IF
-        use, rule = _use(step, kind, scope)
+        use, rule = _use(step, kind, scope, root)
         variables.check(step)
         variables.add(rule, use)
         steps.append(ActionStep("do" if kind is ModuleKind.DO else "if", use))
     return ActionSpec(tuple(triggers), tuple(steps), reader.location)
 
 
-def _use(reader: Reader, kind: ModuleKind, scope: Scope) -> tuple[ModuleUse, ModuleRule | None]:
+def _use(
+    reader: Reader, kind: ModuleKind, scope: Scope, root: Reader
+) -> tuple[ModuleUse, ModuleRule | None]:
     name = reader.required("Module")
     rule = find_module(reader, name, kind, scope)
     if rule is not None:
         check_options(reader, rule, scope)
+        _check_needs(reader, rule, root)
     return ModuleUse(name, read_options(reader), reader.location), rule
+
+
+def _check_needs(reader: Reader, rule: ModuleRule, root: Reader) -> None:
+    """Warn about a module whose subject this configuration does not have."""
+    place: Reader | None = root
+    for tag in rule.needs.split("/") if rule.needs else ():
+        place = None if place is None else place.child(tag)
+    if place is None:
+        reader.warning(
+            f"{rule.name} has no effect: the configuration has no {rule.needs}", tag="Module"
+        )
 
 
 class _Variables:

@@ -121,6 +121,7 @@ def compile_tuning(root: Reader, destinations: Sequence[DestinationSpec]) -> Tun
     numa = tuning.child("NUMA") if tuning else None
     queue = tuning.child("Queue") if tuning else None
     replication = tuning.child("Replication") if tuning else None
+    log = tuning.child("TransactionLog") if tuning else None
     return TuningSpec(
         numa_enabled=numa.flag("Enabled", default=True) if numa else True,
         min_sync_destinations=_min_sync(replication, destinations) if replication else None,
@@ -130,6 +131,7 @@ def compile_tuning(root: Reader, destinations: Sequence[DestinationSpec]) -> Tun
         if queue
         else 250_000,
         statistics_indexing_enabled=_indexing(tuning),
+        topic_index_enabled=log.flag("TopicIndex", default=False) if log else False,
     )
 
 

@@ -21,6 +21,7 @@ from config_schema.units import UnitError, parse_bool, parse_count, parse_interv
 VARIABLE: Final = re.compile(r"\{\{\s*([^{}]*?)\s*\}\}")
 
 _NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_RESOURCE: Final = re.compile(r"[^\s/?#]+")
 _RESERVED_SIGNALS: Final = {
     "SIGQUIT": "it is reserved for writing minidumps",
     "SIGKILL": "no process can react to it",
@@ -240,6 +241,13 @@ def _check_stored_pattern(given: Given) -> None:
         )
 
 
+def _check_resource(given: Given) -> None:
+    if _RESOURCE.fullmatch(given.text) is None:
+        given.refuse(
+            "the name of a resource: expected one part of a path, without slashes and blanks"
+        )
+
+
 def _check_topic_translation(given: Given) -> None:
     original, _, translated = given.text.rpartition(":")
     if original and translated:
@@ -297,6 +305,7 @@ _CHECKS: Final[Mapping[ValueKind, Callable[[Given], None]]] = {
     ValueKind.STORED_TOPIC: _check_stored,
     ValueKind.STORED_TOPIC_PATTERN: _check_stored_pattern,
     ValueKind.QUEUE_TOPIC: _check_queue,
+    ValueKind.RESOURCE: _check_resource,
     ValueKind.TOPIC_TRANSLATION: _check_topic_translation,
     ValueKind.CONFLATED_TRANSLATION: _check_conflated_translation,
 }

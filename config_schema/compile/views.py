@@ -99,7 +99,23 @@ def _joined(
                 _check_source(join, side.topic, scope)
         topics.update(dict.fromkeys((left.topic, right.topic)))
         joins.append(JoinSpec(left, right, join.location))
+    _check_connected(element, tuple(topics), joins)
     return tuple(topics), tuple(joins)
+
+
+def _check_connected(reader: Reader, topics: Sequence[TopicRef], joins: Sequence[JoinSpec]) -> None:
+    """Report topics that no join, and no chain of joins, relates to the first one."""
+    reached = set(topics[:1])
+    pairs = [{join.left.topic, join.right.topic} for join in joins]
+    while more := [pair for pair in pairs if pair & reached and not pair <= reached]:
+        reached.update(*more)
+    for topic in topics:
+        if topic not in reached:
+            reader.error(
+                f"no Join relates {topic} to {topics[0]}, the first topic",
+                "a view has the records of its first topic, with what the others have for them",
+            )
+            return
 
 
 def _check_source(reader: Reader, ref: TopicRef, scope: Scope) -> None:

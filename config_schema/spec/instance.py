@@ -45,6 +45,7 @@ class TuningSpec:
     min_sync_destinations: int | None
     queue_delivery_flush_interval: int
     statistics_indexing_enabled: bool
+    topic_index_enabled: bool
 
 
 @dataclass(frozen=True, slots=True)

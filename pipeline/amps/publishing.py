@@ -17,11 +17,33 @@ _UNACKNOWLEDGED: Final = 16 << 20
 """Bytes that may be on their way, to be sent again if the connection is lost."""
 
 
+class RowStore(PublishStore):
+    """Gives rows their numbers, and keeps them until they are persisted.
+
+    The first logon says how far an earlier try of the task got; numbers begin behind that. What
+    later logons say may be the work of another try that runs at the same time. Then the numbers
+    stay those of the rows, and the server drops what it has.
+
+    Args:
+        before_first: the number before that of the task's first row.
+    """
+
+    def __init__(self, before_first: int) -> None:
+        super().__init__(_UNACKNOWLEDGED)
+        self._has_begun = False
+        super().logged_on(before_first)
+
+    def logged_on(self, sequence: int) -> None:
+        """See `PublishStore.logged_on`."""
+        if self._has_begun:
+            self.persisted(sequence)
+        else:
+            self._has_begun = True
+            super().logged_on(sequence)
+
+
 class Publisher(Sink):
     """Publishes, and stays connected while the server restarts.
-
-    The publish store numbers the messages. It is told that everything before the task's first
-    number is done with, and by the server's logon acknowledgement how far an earlier try got.
 
     Args:
         options: where to.
@@ -33,8 +55,7 @@ class Publisher(Sink):
 
     def __init__(self, options: AmpsOptions, identity: Identity) -> None:
         super().__init__(options, identity)
-        store = PublishStore(_UNACKNOWLEDGED)
-        store.logged_on(identity.before_first)
+        store = RowStore(identity.before_first)
         self._client = HAClient(
             [options.server],
             identity.name,

@@ -50,7 +50,7 @@ class PlannedLog:
         if not bookmark:
             return _EVERYTHING
         try:
-            return resolve(parse_bookmark(bookmark), self, "fail")
+            return resolve(parse_bookmark(bookmark), self, "fail", self.last_txid)
         except BookmarkError as problem:
             raise option_error("bookmark", bookmark, str(problem)) from problem
 

@@ -5,31 +5,39 @@ Source: AMPS User Guide, Replaying Messages with Bookmark Subscription.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
-from functools import partial
 from typing import TYPE_CHECKING, Final, cast
 
 from config_schema.units import UnitError, parse_interval
 from server.commands.acks import acknowledge, success, wants
-from server.commands.options import check_replay_options, option_refusal, read_presentation
+from server.commands.options import (
+    QUERYING,
+    check_replay_options,
+    option_refusal,
+    read_conflation,
+    read_presentation,
+)
 from server.commands.refusal import CommandRefused
-from server.commands.selection import read_filter, require_topic
+from server.commands.selection import read_filter, require_topic, restricted_to
 from server.journal import NOW, BookmarkError, NotFound, parse_bookmark
+from server.replays.rate import RateTerms, parse_rate
+from server.replays.reading import read_for
+from server.replays.replay import Company, Replay, ReplayTerms
+from server.replays.timeline import Timeline
 from server.security.entitlement import Permission
-from server.subscriptions.rate import Rate, RateTerms, parse_rate
-from server.subscriptions.replay import Replay, ReplayTerms
+from server.subscriptions.conflation import Conflater
 from server.subscriptions.subscription import Subscription
 from server.wire.header import Header
 
 if TYPE_CHECKING:
-    from server.journal import Span
+    from server.journal import BookmarkRequest
     from server.session import Session
     from server.topics.names import TopicSelector
-    from server.topics.transaction_log import TransactionLog
+    from server.topics.transaction_log import Place
 
 _NOT_FOUND: Final = ("epoch", "now", "fail")
-_NOT_LIVE: Final = ("rate", "pause", "resume")
+_NOT_LIVE: Final = ("rate", "rate_max_gap", "pause", "resume")
 _NANOSECONDS: Final = 1e9
 
 
@@ -49,44 +57,102 @@ def make_subscription(
     options: Mapping[str, str],
     selector: TopicSelector,
     sub_id: str,
+    keys: tuple[str, ...] | None = None,
 ) -> Subscription:
     """Make the subscription that a command with a bookmark asks for.
+
+    Of a command that queries as well, top_n and the `completed` ack belong to the query, and
+    `persisted` acks are not given (AMPS Command Reference, sow_and_subscribe command).
+
+    Args:
+        session: the connection that sent the command.
+        header: the command's header.
+        options: its options, split.
+        selector: its topics.
+        sub_id: the subscription's id.
+        keys: the SOW keys of the records that it is for, None for all.
 
     Raises:
         CommandRefused: the bookmark or an option cannot be used, or the user may not read.
     """
-    log = session.engine.transaction_log
+    engine = session.engine
+    log = engine.transaction_log
     assert log is not None  # noqa: S101 - see is_replayed
     check_replay_options(header, options)
     require_topic(session, Permission.READ_TOPIC, selector)
-    live = [name for name in _NOT_LIVE if "live" in options and name in options]
-    if live:
-        raise option_refusal(live[0], "it does not go with option live")
-    presentation = replace(read_presentation(options, session), bookmark=True)
-    rate = _rate(options)
+    is_live, is_durable = "live" in options, "fully_durable" in options
+    if is_live and is_durable:
+        raise option_refusal("fully_durable", "it is the opposite of option live")
+    if is_live and (barred := [name for name in _NOT_LIVE if name in options]):
+        raise option_refusal(barred[0], "it does not go with option live")
+    read_bookmark(header)
+    read_not_found(options)
+    has_keys = selector.is_regex or bool(engine.stores.select(session.message_type, selector))
+    conflation = read_conflation(options, keys_needed=not has_keys)
+    timeline = None if conflation is None else Timeline(engine.clock)
+    queries = header.command in QUERYING
     terms = ReplayTerms(
-        _span(log, header, options),
-        _most(header),
-        None if rate is None else Rate(rate),
+        None if queries else _most(header),
+        _rate(options),
         is_paused="pause" in options,
+        is_live=is_live,
     )
-    if wants(header, "completed"):
-        terms = replace(terms, on_completed=partial(success, header, "completed", sub_id=sub_id))
-    if wants(header, "persisted"):
+    if wants(header, "completed") and not queries:
+        terms = replace(
+            terms,
+            on_completed=lambda bookmark: success(
+                header, "completed", sub_id=sub_id, bookmark=bookmark
+            ),
+        )
+    if wants(header, "persisted") and not queries:
         terms = replace(
             terms,
             on_persisted=lambda bookmark: success(
                 header, "persisted", sub_id=sub_id, bookmark=bookmark
             ),
         )
+    conflater = None
+    if conflation is not None and timeline is not None:
+        message_type = engine.settings.message_types[session.message_type]
+        conflater = Conflater(conflation, message_type, timeline, session.is_behind, engine.flush)
     return Subscription(
         session,
         sub_id,
         selector,
-        read_filter(session, header),
-        presentation,
-        replay=Replay(log, terms),
+        restricted_to(read_filter(session, header), keys),
+        replace(read_presentation(options, session), bookmark=True),
+        conflater,
+        options=header.options,
+        replay=Replay(log, terms, engine.settled_tail if is_durable else engine.tail, timeline),
     )
+
+
+def begin(
+    session: Session, header: Header, options: Mapping[str, str], subscription: Subscription
+) -> None:
+    """Begin to replay to a subscription that has been placed, once its bookmark is found.
+
+    Args:
+        session: the connection that sent the command.
+        header: the command's header.
+        options: its options, split.
+        subscription: what `make_subscription` made.
+    """
+    log, replay = session.engine.transaction_log, subscription.replay
+    assert log is not None  # noqa: S101 - see is_replayed
+    assert replay is not None  # noqa: S101 - see make_subscription
+
+    def found(place: Place) -> None:
+        if session.subscriptions.get(subscription.sub_id) is not subscription:
+            return  # it has ended, or another has taken its place
+        if isinstance(place, BookmarkError):
+            session.end_subscription(subscription.sub_id)
+            session.refuse(header, "bookmark not found", str(place))
+            return
+        acknowledge(session, header, "processed", sub_id=subscription.sub_id)
+        replay.begin(subscription, place)
+
+    log.look_up(read_bookmark(header), read_not_found(options), found)
 
 
 def pause_or_resume(session: Session, header: Header, options: Mapping[str, str]) -> bool:
@@ -103,7 +169,7 @@ def pause_or_resume(session: Session, header: Header, options: Mapping[str, str]
     pauses = "pause" in options and any(one in session.subscriptions for one in ids)
     if session.engine.transaction_log is None or not (resumes or pauses):
         return False
-    replays = []
+    replays: list[Replay] = []
     for sub_id in ids:
         subscription = session.subscriptions.get(sub_id)
         if subscription is None or subscription.replay is None:
@@ -111,33 +177,58 @@ def pause_or_resume(session: Session, header: Header, options: Mapping[str, str]
                 "invalid subscription id",
                 f"this connection has no bookmark subscription {sub_id!r} to pause or resume",
             )
+        if subscription.replay.is_live:
+            raise option_refusal(
+                "resume" if resumes else "pause",
+                f"subscription {sub_id!r} has option live, which it does not go with",
+            )
         replays.append(subscription.replay)
     if not replays:
         raise CommandRefused(
             "invalid subscription id", "the command does not name the subscriptions (header sub_id)"
         )
     acknowledge(session, header, "processed", sub_id=header.sub_id)
-    for replay in replays:
-        if resumes:
-            replay.resume()
-        else:
+    if resumes:
+        _resume(replays)
+    else:
+        for replay in replays:
             replay.pause()
     return True
 
 
-def _span(log: TransactionLog, header: Header, options: Mapping[str, str]) -> Span:
-    """The part of the log that a bookmark asks for."""
+def _resume(replays: Iterable[Replay]) -> None:
+    """Go on where replays were paused; those that can be read for together are."""
+    groups: dict[Company, list[Replay]] = {}
+    for replay in replays:
+        company = replay.unpause()
+        if company is not None:
+            groups.setdefault(company, []).append(replay)
+    for company, group in groups.items():
+        read_for(group, company.span)
+
+
+def read_bookmark(header: Header) -> BookmarkRequest:
+    """Read a command's bookmark.
+
+    Raises:
+        CommandRefused: it is none.
+    """
+    try:
+        return parse_bookmark(header.bookmark or "")
+    except BookmarkError as error:
+        raise CommandRefused("invalid bookmark", str(error)) from None
+
+
+def read_not_found(options: Mapping[str, str]) -> NotFound:
+    """Read what to do when a bookmark is not found.
+
+    Raises:
+        CommandRefused: the option has another value than those that there are.
+    """
     not_found = options.get("bookmark_not_found", "now").lower()
     if not_found not in _NOT_FOUND:
         raise option_refusal("bookmark_not_found", "expected epoch, now or fail")
-    try:
-        request = parse_bookmark(header.bookmark or "")
-    except BookmarkError as error:
-        raise CommandRefused("invalid bookmark", str(error)) from None
-    try:
-        return log.journal.resolve(request, cast(NotFound, not_found))
-    except BookmarkError as error:
-        raise CommandRefused("bookmark not found", str(error)) from None
+    return cast(NotFound, not_found)
 
 
 def _most(header: Header) -> int | None:

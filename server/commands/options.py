@@ -51,6 +51,10 @@ HONOURED_BY_QUERIES: Final = frozenset(
 HONOURED_BY_REPLAYS: Final = frozenset(
     {
         "bookmark_not_found",
+        "conflation",
+        "conflation_key",
+        "fully_durable",
+        "live",
         "no_sowkey",
         "non_regex_topic",
         "pause",
@@ -78,8 +82,7 @@ WITHOUT_EFFECT: Final[Mapping[str, str]] = {
 WITHOUT_EFFECT_ON_REPLAYS: Final[Mapping[str, str]] = {
     "none": "it is the same as no option",
     "bookmark": "messages of a replay always have their bookmarks",
-    "fully_durable": "without replication what is on stable storage here is fully durable",
-    "live": "messages are delivered as soon as they are on stable storage, which is safer",
+    "oof": "a replay sends what was published; it does not follow records",
     "send_keys": "a message always has the fields that its SOW key is made from",
 }
 WITHOUT_EFFECT_ON_QUERIES: Final[Mapping[str, str]] = {
@@ -100,13 +103,6 @@ REFUSED: Final[Mapping[str, str]] = {
     "resume": "only subscriptions that replay from a transaction log can be paused",
 }
 """Options that cannot be honoured, and why."""
-
-REFUSED_BY_REPLAYS: Final[Mapping[str, str]] = {
-    "conflation": "messages of a replay are not merged",
-    "conflation_key": "messages of a replay are not merged",
-    "oof": "a replay sends what was published, and does not follow records",
-}
-"""Options that a replay cannot honour, and why."""
 
 REFUSED_WITHOUT_RECORDS: Final[Mapping[str, str]] = {
     "oof": "only topics that keep records know which of them go out of focus",
@@ -187,7 +183,7 @@ def read_subscribe_options(
     return SubscribeOptions(
         replace="replace" in options,
         presentation=read_presentation(options, session),
-        conflation=_conflation(options, keys_needed=not with_records),
+        conflation=read_conflation(options, keys_needed=not with_records),
         tracks_focus="oof" in options,
         no_empties="no_empties" in options,
     )
@@ -203,12 +199,15 @@ def check_query_options(header: Header, options: Mapping[str, str]) -> None:
 
 
 def check_replay_options(header: Header, options: Mapping[str, str]) -> None:
-    """Check the options of a subscribe command with a bookmark.
+    """Check the options of a subscribe command with a bookmark, or one that queries as well.
 
     Raises:
         CommandRefused: an option is unknown or cannot be honoured.
     """
-    _check(header, options, HONOURED_BY_REPLAYS, WITHOUT_EFFECT_ON_REPLAYS, REFUSED_BY_REPLAYS)
+    honoured = HONOURED_BY_REPLAYS
+    if header.command in QUERYING:
+        honoured |= HONOURED_BY_QUERIES
+    _check(header, options, honoured, WITHOUT_EFFECT_ON_REPLAYS, {})
 
 
 def _check(
@@ -272,7 +271,16 @@ def _select_list(options: Mapping[str, str], message_type: MessageType) -> Selec
         raise option_refusal("select", str(error)) from None
 
 
-def _conflation(options: Mapping[str, str], *, keys_needed: bool) -> ConflationTerms | None:
+def read_conflation(options: Mapping[str, str], *, keys_needed: bool) -> ConflationTerms | None:
+    """Read whether messages are to be conflated, and how; None for not at all.
+
+    Args:
+        options: the command's options, split.
+        keys_needed: whether there is nothing to tell messages apart unless the options name it.
+
+    Raises:
+        CommandRefused: an option is malformed.
+    """
     interval = options.get("conflation", "none").lower()
     if interval == "none":
         if "conflation_key" in options:

@@ -65,10 +65,18 @@ class PersistedAcks:
             when_stored: tells when that is.
         """
         if header.sequence is None:
-            waiting = _Waiting(None, success(header, "persisted"))
+            self._add(_Waiting(None, success(header, "persisted")), when_stored)
         else:
-            waiting = _Waiting(header.sequence, None)
-        self._add(waiting, when_stored)
+            self.reached(header.sequence, when_stored)
+
+    def reached(self, sequence: int, when_stored: WhenStored) -> None:
+        """Acknowledge commands up to a sequence number when they are stored.
+
+        Args:
+            sequence: of the last one.
+            when_stored: tells when that is.
+        """
+        self._add(_Waiting(sequence, None), when_stored)
 
     def failed(self, failure: Header, when_stored: WhenStored) -> None:
         """Say that a command failed, after everything before it has been acknowledged.

@@ -80,18 +80,12 @@ def is_plain(session: Session, header: Header, topic: AnyTopic) -> bool:
     return (
         (header.acks is None or _acks_are_plain(header))
         and not (topic.keeps_messages and header.command == "delta_publish")
-        and not topic.is_journaled
-        and not _acks_are_conflated(session, header)
         and header.correlation_id is None
         and header.expiration is None
         and header.sow_key is None
         and not session.engine.log.enabled("12-0001")
         and not session.engine.log.enabled("17-0002")
     )
-
-
-def _acks_are_conflated(session: Session, header: Header) -> bool:
-    return session.engine.transaction_log is not None and wants(header, "persisted")
 
 
 def _acks_are_plain(header: Header) -> bool:

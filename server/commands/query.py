@@ -58,6 +58,7 @@ class QueryCommand:
         wanted: Callable[[Record], bool] | None = None,
         sent: Callable[[Record], None] | None = None,
         leavers: Callable[[QueryRun], Sequence[Part]] | None = None,
+        then: Callable[[], None] | None = None,
     ) -> None:
         """Begin to send results.
 
@@ -66,6 +67,7 @@ class QueryCommand:
             wanted: whether to send a record that was found; None to send all.
             sent: told of every record that is sent.
             leavers: makes queries of what the client is to hear of after the results.
+            then: called when everything has been sent.
         """
         form = ResultForm(self.query_id, self._terms.batch_size, self._presentation)
         run = QueryRun(self._session, form, self._sub_id)
@@ -80,7 +82,7 @@ class QueryCommand:
             return True
 
         results = [Part(self._query(selected, len(topics)), take) for selected in topics]
-        run.begin(results, leavers(run) if leavers is not None else (), self._acks)
+        run.begin(results, leavers(run) if leavers is not None else (), self._acks, then)
 
     def matching(self, selected: Selected, filter_: Expr | None) -> Query:
         """A query of the same moment for all records that match another filter."""

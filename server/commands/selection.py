@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from server.commands.refusal import CommandRefused
-from server.expressions import ExpressionError, Kind, conjuncts, parse
+from server.expressions import ExpressionError, conjuncts
 from server.expressions.tree import And, Call, In, Literal
 from server.security.entitlement import Permission
 from server.topics.names import TopicError, TopicSelector, select_topics
@@ -43,7 +43,7 @@ def read_filter(session: Session, header: Header) -> Expr | None:
     if text is None or not text.strip():
         return None
     try:
-        return parse(text, Kind.FILTER, session.engine.settings.functions)
+        return session.engine.filters.parse(text)
     except ExpressionError as error:
         raise CommandRefused("bad filter", str(error)) from None
 

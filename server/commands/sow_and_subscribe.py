@@ -15,7 +15,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
-from server.commands import subscribe
+from server.commands import historical, subscribe
 from server.commands.acks import acknowledge
 from server.commands.options import split_options
 from server.commands.query import QueryCommand
@@ -28,7 +28,6 @@ from server.sow.record_test import RecordTest
 from server.sow.records import to_seconds
 from server.subscriptions.envelope import Envelope
 from server.subscriptions.record_delivery import MATCH, Framer, RecordMessage
-from server.wire.bookmarks import NOW
 from server.wire.header import Header
 
 if TYPE_CHECKING:
@@ -45,11 +44,10 @@ def handle(session: Session, header: Header, _body: bytes) -> None:
     Raises:
         CommandRefused: see subscribe, and sow.
     """
-    if header.bookmark not in (None, NOW):
-        raise CommandRefused(
-            "invalid bookmark", f"expected {NOW}: only a transaction log could be replayed"
-        )
     options = split_options(header.options or "")
+    if historical.is_asked_for(session, header, options):
+        historical.handle(session, header, options)
+        return
     terms = read_query_terms(session, header, options)
     if terms.top_n is not None and ("skip_n" in options or header.skip_n is not None):
         raise CommandRefused(

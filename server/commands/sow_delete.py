@@ -30,6 +30,8 @@ if TYPE_CHECKING:
     from server.topics.stores import Selected
 
 _NO_OPTIONS: Final[Mapping[str, str]] = {}
+_MOST_IN_ENTRY: Final = 10_000
+"""Records that one entry of the log deletes; their keys take a few hundred kilobytes."""
 
 
 class _Which(NamedTuple):
@@ -66,6 +68,8 @@ def handle(session: Session, header: Header, body: bytes) -> None:
             "a sow_delete needs a filter (1=1 for all records), sow_keys, or a message",
         )
     topics = records_of(session, Permission.WRITE_TOPIC, selector)
+    if selector.is_regex:
+        topics = [chosen for chosen in topics if isinstance(chosen.keeper, SowTopic)]
     if not topics and not selector.is_regex:
         raise CommandRefused(
             "invalid topic", f"topic {selector.text!r} keeps no records that could be deleted"
@@ -76,7 +80,7 @@ def handle(session: Session, header: Header, body: bytes) -> None:
     deleted = _delete(session, header, groups)
     _acknowledge(session, header, found, deleted)
     if wants(header, "persisted"):
-        changed = [topic for topic, _ in groups]
+        changed = list({topic: None for topic, _ in groups})
         acknowledge_stored(session, header, lambda then: _when_stored(changed, then))
 
 
@@ -113,7 +117,10 @@ def _find(session: Session, selected: Selected, which: _Which, selector: TopicSe
 def _by_topic(
     session: Session, found: Iterable[Found], selector: TopicSelector
 ) -> list[tuple[StoredTopic, list[Record]]]:
-    """Records by the topic that they were published to; the topic named, if there are none."""
+    """Records by the topic that they were published to; the topic named, if there are none.
+
+    There are several groups of a topic if its records are too many for one entry of the log.
+    """
     records: dict[str, list[Record]] = {}
     if not selector.is_regex:
         records[selector.text] = []
@@ -121,7 +128,12 @@ def _by_topic(
         for record in one.records:
             records.setdefault(record.topic, []).append(record)
     topics = ((session.find_topic(name), group) for name, group in records.items())
-    return [(topic, group) for topic, group in topics if isinstance(topic, StoredTopic)]
+    return [
+        (topic, group[start : start + _MOST_IN_ENTRY])
+        for topic, group in topics
+        if isinstance(topic, StoredTopic)
+        for start in range(0, max(1, len(group)), _MOST_IN_ENTRY)
+    ]
 
 
 def _delete(
@@ -129,7 +141,7 @@ def _delete(
 ) -> int:
     """Delete records, and tell subscribers; gives how many are gone.
 
-    The command's sequence number goes into the log with the last of its topics: until all are done,
+    The command's sequence number goes into the log with the last of its groups: until all are done,
     the command is not.
     """
     last = max((i for i, (topic, _) in enumerate(groups) if topic.is_journaled), default=None)

@@ -7,11 +7,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from server.commands.acks import acknowledge
-from server.commands.bookmark_subscribe import (
-    is_replayed,
-    make_subscription,
-    pause_or_resume,
-)
+from server.commands.bookmark_subscribe import begin as begin_replay
+from server.commands.bookmark_subscribe import is_replayed, make_subscription, pause_or_resume
 from server.commands.options import (
     SubscribeOptions,
     option_refusal,
@@ -52,10 +49,11 @@ def handle(session: Session, header: Header, _body: bytes) -> None:
     if header.command == "subscribe" and pause_or_resume(session, header, options):
         return
     subscription = place(session, header, options)
-    acknowledge(session, header, "processed", sub_id=subscription.sub_id)
     if subscription.replay is not None:
-        subscription.replay.begin(subscription)
-    elif header.bookmark is not None:
+        begin_replay(session, header, options, subscription)
+        return
+    acknowledge(session, header, "processed", sub_id=subscription.sub_id)
+    if header.bookmark is not None:
         acknowledge(session, header, "completed", sub_id=subscription.sub_id)
 
 
@@ -80,6 +78,18 @@ def place(
         CommandRefused: the topic, an option or the id cannot be used, or the user may not read.
     """
     subscription = prepare(session, header, options, keys=keys, began_with_query=began_with_query)
+    put_in_place(session, header, subscription)
+    return subscription
+
+
+def put_in_place(session: Session, header: Header, subscription: Subscription) -> None:
+    """Place a subscription, or have it replace one, and say so.
+
+    Args:
+        session: the connection that sent the command.
+        header: the command's header.
+        subscription: what the command asks for.
+    """
     session.place(subscription)
     session.engine.log.emit(
         "14-0001",
@@ -100,7 +110,6 @@ def place(
         query_id=header.query_id,
         correlation_id=header.correlation_id,
     )
-    return subscription
 
 
 def prepare(
@@ -126,7 +135,7 @@ def prepare(
         CommandRefused: the topic, an option or the id cannot be used, or the user may not read.
     """
     selector = read_topic(session, header, options)
-    sub_id = _sub_id(session, header, options)
+    sub_id = read_sub_id(session, header, options)
     asks_for_replay = header.bookmark is not None and header.command == "subscribe"
     if asks_for_replay and is_replayed(session, selector):
         return make_subscription(session, header, options, selector, sub_id)
@@ -149,7 +158,12 @@ def prepare(
     )
 
 
-def _sub_id(session: Session, header: Header, options: Mapping[str, str]) -> str:
+def read_sub_id(session: Session, header: Header, options: Mapping[str, str]) -> str:
+    """Read the id of the subscription that a command asks for.
+
+    Raises:
+        CommandRefused: there is one with that id, which is not to be replaced.
+    """
     sub_id = header.sub_id or header.command_id or session.make_sub_id()
     if sub_id in session.subscriptions and "replace" not in options:
         raise CommandRefused(

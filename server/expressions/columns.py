@@ -12,6 +12,7 @@ from typing import Final, TypeAlias
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from server.expressions.octets import from_octets, to_octets
@@ -20,9 +21,10 @@ from server.message_types.base import Value
 Mask: TypeAlias = NDArray[np.bool_]
 Indexes: TypeAlias = NDArray[np.intp]
 
-_INT64: Final = range(-(2**63), 2**63)
 _EXACT: Final = range(-(2**53) + 1, 2**53)
 """Integers that a double holds exactly."""
+
+pa.array([b""])  # Arrow imports pandas with the first array that it makes: not during a query
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,27 +118,45 @@ Column: TypeAlias = NumberColumn | TextColumn | MixedColumn
 
 def column_of(values: Sequence[Value]) -> Column:
     """Make the fastest column that keeps some values."""
-    kinds = {type(value) for value in values if value is not None and value != ""}
+    kinds = set(map(type, values)) - {type(None)}
     if kinds == {str}:
-        octets = [
-            to_octets(value) if isinstance(value, str) and value else None for value in values
-        ]
-        return TextColumn(pa.array(octets, pa.binary()))
-    if kinds and kinds <= {int, float} and str not in {type(value) for value in values}:
-        return _numbers(values, kinds) or MixedColumn(values)
+        return TextColumn(text_array(values))
+    if kinds == {float} or kinds == {int}:
+        return _plain_numbers(values, kinds) or MixedColumn(values)
+    if kinds == {int, float}:
+        return _mixed_numbers(values) or MixedColumn(values)
     return MixedColumn(values)
 
 
-def _numbers(values: Sequence[Value], kinds: set[type]) -> NumberColumn | None:
-    """A column of numbers; None if there are integers too large for it."""
+def text_array(values: Sequence[Value]) -> pa.Array:
+    """An Arrow array of type binary of texts and NULLs; the empty text becomes NULL."""
+    try:
+        array = pa.array(values, pa.string()).cast(pa.binary())
+    except UnicodeEncodeError:  # bytes that were no UTF-8
+        octets = [to_octets(value) if isinstance(value, str) else None for value in values]
+        array = pa.array(octets, pa.binary())
+    empty = pc.equal(pc.binary_length(array), 0)
+    return pc.if_else(empty, None, array) if pc.any(empty).as_py() else array
+
+
+def _plain_numbers(values: Sequence[Value], kinds: set[type]) -> NumberColumn | None:
+    """A column of numbers of one kind; None if there are integers too large for it."""
+    try:
+        array = pa.array(values, pa.float64() if float in kinds else pa.int64())
+    except (OverflowError, pa.ArrowInvalid):
+        return None
+    if not array.null_count:
+        return NumberColumn(array.to_numpy())
+    valid = array.is_valid().to_numpy(zero_copy_only=False)
+    return NumberColumn(array.fill_null(0).to_numpy(), valid)
+
+
+def _mixed_numbers(values: Sequence[Value]) -> NumberColumn | None:
+    """A column of integers and others; None if there are integers too large for it."""
     integers = [value for value in values if isinstance(value, int)]
-    allowed = _EXACT if float in kinds else _INT64
-    if integers and not (min(integers) in allowed and max(integers) in allowed):
+    if not (min(integers) in _EXACT and max(integers) in _EXACT):
         return None
     valid = np.array([value is not None for value in values], np.bool_)
-    filled = [0 if value is None else value for value in values]
-    present = None if valid.all() else valid
-    if float not in kinds:
-        return NumberColumn(np.array(filled, np.int64), present)
+    filled = np.array([0 if value is None else value for value in values], np.float64)
     whole = np.array([isinstance(value, int) for value in values], np.bool_)
-    return NumberColumn(np.array(filled, np.float64), present, whole if whole.any() else None)
+    return NumberColumn(filled, None if valid.all() else valid, whole)

@@ -66,6 +66,15 @@ class Predicate(Protocol):
         """Whether a message matches: the expression is true, neither false nor NULL."""
 
 
+class TupleEvaluator(Protocol):
+    """Several compiled values."""
+
+    def __call__(
+        self, values: tuple[Value, ...], context: MessageContext = ..., /
+    ) -> tuple[Value, ...]:
+        """The values for a message, each as an `Evaluator` gives it."""
+
+
 class Evaluator(Protocol):
     """A compiled value."""
 
@@ -109,6 +118,17 @@ def compile_value(
     """
     source = Source(functions, layout or slots(expr), _WRITERS)
     evaluator: Evaluator = source.compiled(source.scalar(expr))
+    return evaluator
+
+
+def compile_values(
+    exprs: Sequence[Expr], functions: Functions, layout: Sequence[Slot]
+) -> TupleEvaluator:
+    """Compile several expressions over one layout to one function. See `compile_value`."""
+    source = Source(functions, layout, _WRITERS)
+    evaluator: TupleEvaluator = source.compiled(
+        f"({''.join(f'{source.scalar(e)}, ' for e in exprs)})"
+    )
     return evaluator
 
 

@@ -8,7 +8,7 @@ from typing import Literal as OneOf
 
 from config_schema.catalogue import ExpressionKind
 from server.expressions.errors import ExpressionError
-from server.expressions.tree import Aggregate, Call, Expr, Identifier, walk
+from server.expressions.tree import Aggregate, Call, Expr, Identifier, Literal, walk
 
 if TYPE_CHECKING:
     from server.expressions.functions.registry import Functions
@@ -112,6 +112,14 @@ def _check_aggregate(node: Aggregate, rules: Rules, functions: Functions, text: 
             node.position,
             text,
         )
+    for separator in node.arguments[1:]:
+        if not isinstance(separator, Literal):
+            raise ExpressionError(
+                f"the second argument of {node.name} joins the values of all messages: "
+                "it has to be a literal",
+                separator.position,
+                text,
+            )
     for inner in (inner for argument in node.arguments for inner in walk(argument)):
         if isinstance(inner, Aggregate):
             raise ExpressionError(

@@ -451,7 +451,7 @@ def order_key(value: Value) -> tuple[int, Number | bytes]:
 
 
 def identity_key(value: Value) -> Number | str | None:
-    """What COUNT_DISTINCT and groups compare: texts that are numbers are those numbers."""
+    """What COUNT_DISTINCT compares: texts that are numbers are those numbers."""
     value = first(value)
     if not isinstance(value, str):
         return value

@@ -29,8 +29,9 @@ Threads: `append`, `topic`, `origin` and `last_sequence` belong to the engine's 
 The modules, from the bytes up: layout (records and pages), records (reading them), extent (where
 the log ends after a crash), index and clients (files beside the journals), storage and naming
 (disks and names), files (the set of them); batches, writer, committer (appending), upkeep (files
-made, sealed, moved), bookmarks, lookup, cursor (replay), recovery, journal (all of it together);
-inspection and times (single files, for tools). The format is described in docs/formats/journal.md.
+made and sealed), filing (files moved, compressed, removed), bookmarks, lookup, cursor (replay),
+recovery, journal (all of it together); inspection and times (single files, for tools). The format
+is described in docs/formats/journal.md.
 """
 
 from typing import Final
@@ -51,9 +52,9 @@ from server.journal.errors import (
     JournalUnavailable,
     Notice,
 )
+from server.journal.handles import OriginHandle, TopicHandle
 from server.journal.journal import Journal, JournalSettings
 from server.journal.storage import Disk
-from server.journal.writer import OriginHandle, TopicHandle
 
 EPOCH: Final = "0"
 """The bookmark of the beginning of the log."""

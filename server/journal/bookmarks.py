@@ -21,8 +21,8 @@ from typing import Final, Literal, Protocol, TypeAlias
 NotFound: TypeAlias = Literal["epoch", "now", "fail"]
 """Where to begin if no bookmark of the list is in the log (the option `bookmark_not_found`)."""
 
-_NAMED: Final = re.compile(r"(\d{1,20})\|(\d{1,20})\|?")
-_MOMENT: Final = re.compile(r"(\d{8}T\d{6})(?:\.(\d{1,6}))?Z?")
+_NAMED: Final = re.compile(r"(\d{1,20})\|(\d{1,20})\|?", re.ASCII)
+_MOMENT: Final = re.compile(r"(\d{8}T\d{6})(?:\.(\d{1,6}))?Z?", re.ASCII)
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND: Final = timedelta(microseconds=1)
 
@@ -75,6 +75,11 @@ class BookmarkRequest:
     ends: tuple[Point, ...] = ()
     includes_end: bool = False
 
+    @property
+    def is_plain(self) -> bool:
+        """Whether nothing has to be looked for in the log."""
+        return all(isinstance(point, Epoch | Now) for point in self.starts + self.ends)
+
 
 @dataclass(frozen=True, slots=True)
 class Span:
@@ -103,10 +108,6 @@ class Log(Protocol):
     @property
     def first_txid(self) -> int:
         """Of the first entry there is."""
-
-    @property
-    def last_txid(self) -> int:
-        """Of the last entry there is."""
 
     def find(self, client: int, sequence: int) -> int | None:
         """The txid of an entry, None if it is not in the log."""
@@ -159,35 +160,36 @@ def _point(text: str, whole: str) -> Point:
     )
 
 
-def resolve(request: BookmarkRequest, log: Log, not_found: NotFound = "now") -> Span:
+def resolve(request: BookmarkRequest, log: Log, not_found: NotFound, now: int) -> Span:
     """Find out which part of the log a bookmark stands for.
 
     Args:
         request: the bookmark.
         log: where to look names up.
         not_found: what to do when none of the starts is in the log.
+        now: the txid of the end of the log.
 
     Raises:
         BookmarkError: none is, and `not_found` is "fail".
     """
-    found = [_start(one, request, log) for one in request.starts]
+    found = [_start(one, request, log, now) for one in request.starts]
     starts = [start for start in found if start is not None]
     if not starts and not_found == "fail":
         raise BookmarkError("bookmark not found")
-    elsewhere = log.first_txid - 1 if not_found == "epoch" else log.last_txid
+    elsewhere = log.first_txid - 1 if not_found == "epoch" else now
     after, not_before = min(starts, default=(elsewhere, 0))
     if not request.ends:
         return Span(after, not_before)
-    return _with_end(after, not_before, request, log)
+    return _with_end(after, not_before, request, log, now)
 
 
-def _start(point: Point, request: BookmarkRequest, log: Log) -> tuple[int, int] | None:
+def _start(point: Point, request: BookmarkRequest, log: Log, now: int) -> tuple[int, int] | None:
     """The txid before the first that counts, and the moment before which nothing does."""
     match point:
         case Epoch():
             return log.first_txid - 1, 0
         case Now():
-            return log.last_txid - request.includes_start, 0
+            return now - request.includes_start, 0
         case Moment(timestamp):
             # A bookmark that is a mere moment, outside of a range, includes it.
             exclusive = bool(request.ends) and not request.includes_start
@@ -197,7 +199,7 @@ def _start(point: Point, request: BookmarkRequest, log: Log) -> tuple[int, int] 
             return None if txid is None else (txid - request.includes_start, 0)
 
 
-def _with_end(after: int, not_before: int, request: BookmarkRequest, log: Log) -> Span:
+def _with_end(after: int, not_before: int, request: BookmarkRequest, log: Log, now: int) -> Span:
     excluded = not request.includes_end
     ends: list[int] = []
     for point in request.ends:
@@ -205,7 +207,7 @@ def _with_end(after: int, not_before: int, request: BookmarkRequest, log: Log) -
             case Epoch():
                 ends.append(log.first_txid - 1)
             case Now():
-                ends.append(log.last_txid - excluded)
+                ends.append(now - excluded)
             case Named(client, sequence):
                 txid = log.find(client, sequence)
                 if txid is not None:

@@ -108,6 +108,10 @@ class Cursor:
         """Whether everything on stable storage has been read."""
         return self.is_finished or self.position >= self._durable()
 
+    def ask_again(self) -> None:
+        """Ask again which topics are wanted: that has changed."""
+        self._open = None
+
     def read(self, most_entries: int = 256, most_bytes: int = 1 << 20) -> list[Entry]:
         """Read on.
 

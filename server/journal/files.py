@@ -211,6 +211,11 @@ class FileTable:
         with self._lock:
             self.files = tuple(one for one in self.files if one.number != number)
 
+    def put_back(self, file: JournalFile) -> None:
+        """Know a file again that could not be removed; it was the first."""
+        with self._lock:
+            self.files = (file, *self.files)
+
     def find(self, number: int) -> JournalFile | None:
         """The file with a number."""
         return next((one for one in self.files if one.number == number), None)

@@ -103,12 +103,12 @@ def build_index(source: Source, number: int, first_txid: int, count: int) -> Ind
     end, with_extras = PAGE, False
     for start in range(0, count, CHUNK):
         rows = read_rows(source, first_txid, start, min(start + CHUNK, count))
-        for number, row in enumerate(rows, start):
+        for place, row in enumerate(rows, start):
             if row is None:  # what lies between its neighbours is taken for its body
-                starts[number] = middles[number] = end
+                starts[place] = middles[place] = end
                 continue
-            starts[number] = row[BODY_START]
-            middles[number] = row[BODY_START] + row[BODY_LENGTH]
+            starts[place] = row[BODY_START]
+            middles[place] = row[BODY_START] + row[BODY_LENGTH]
             end = row[BODY_START] + row[BODY_LENGTH] + row[EXTRAS_LENGTH]
             with_extras = with_extras or row[EXTRAS_LENGTH] > 0
             if row[KIND] in EVENTS and row[SEQUENCE] != row[TXID]:

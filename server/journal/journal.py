@@ -18,13 +18,13 @@ from server.journal.cursor import Cursor, Wanted
 from server.journal.entry import EVENTS, MESSAGES, Entry, Kind, Origin, Topic
 from server.journal.errors import Event, JournalError, Notice, reason
 from server.journal.files import FileTable, JournalFile, SourceCache
+from server.journal.handles import OriginHandle, TopicHandle
 from server.journal.layout import FileHeader, FormatError, pack_header
 from server.journal.lookup import Lookup
-from server.journal.naming import INDEX, sibling
 from server.journal.recovery import Found, Recovery
 from server.journal.storage import Disk
 from server.journal.upkeep import Place, Upkeep
-from server.journal.writer import OriginHandle, Position, TopicHandle, Writer
+from server.journal.writer import Position, Writer
 
 _SIZE_UNIT: Final = 1 << 20
 _FILLED_AT_ONCE: Final = 64 << 20  # larger files get their zeros in the background
@@ -121,7 +121,14 @@ class Journal:
             settings.with_topic_index,
         )
         self._upkeep = Upkeep(
-            place, self._table, found.blank, found.next_number, disk, clock, self._notice
+            place,
+            self._table,
+            found.blank,
+            found.next_number,
+            disk,
+            clock,
+            self._notice,
+            found.clients_stored_to,
         )
         live, header, position = self._place_to_write(found, clock, size)
         self._writer = Writer(
@@ -147,7 +154,9 @@ class Journal:
         self._topics: dict[tuple[str, str], TopicHandle] = {}
         self._origins: dict[tuple[str, str], OriginHandle] = {}
         self._reuse_names(live)
-        self.append = self._writer.append  # without a step in between: this is the message path
+        # Without a step in between: this is the message path.
+        self.append = self._writer.append
+        self.append_run = self._writer.append_run
 
     def _place_to_write(
         self, found: Found, clock: Callable[[], int], size: int
@@ -190,12 +199,19 @@ class Journal:
 
     def start(self) -> None:
         """Commit, and look after the files, on threads from now on."""
+        self._upkeep.later(self._store_clients_of_full_files)
         self._upkeep.start()
         self._committer.start()
         self._upkeep.later(partial(self._upkeep.prepare, self._settings.preallocated - 1))
         for file in self._table.files:
-            if file.seal is not None and not sibling(file.path, INDEX).exists():
-                self._upkeep.later(partial(self._upkeep.complete, file, file.seal))
+            if file.seal is not None and not self._upkeep.is_indexed(file):
+                self._upkeep.later(partial(self._upkeep.complete, file.number))
+
+    def _store_clients_of_full_files(self) -> None:
+        """Let full files not be the only place where something about publishers is."""
+        ends = [file.end_txid for file in self._table.files if file.end_txid is not None]
+        if ends and self._upkeep.stored_to < ends[-1] - 1:
+            self._upkeep.store_clients(ClientsCache(self.durable_txid, self._writer.sequences))
 
     def close(self) -> None:
         """Commit what has been appended, and leave the files in good order."""
@@ -272,15 +288,27 @@ class Journal:
         """The txid of the first entry at a moment (microseconds) or later; the next if none is."""
         return self._lookup.first_since(timestamp)
 
-    def resolve(self, request: BookmarkRequest, not_found: NotFound = "now") -> Span:
-        """Look up the names in a bookmark. Raises BookmarkError: not found, and that is to fail."""
-        return resolve(request, self, not_found)
+    def resolve(
+        self, request: BookmarkRequest, not_found: NotFound = "now", now: int | None = None
+    ) -> Span:
+        """Look up the names in a bookmark.
+
+        Args:
+            request: the bookmark.
+            not_found: what to do when none of the starts is in the log.
+            now: the txid that counts as the end of the log; None for the last one.
+
+        Raises:
+            BookmarkError: none is, and `not_found` is "fail".
+        """
+        return resolve(request, self, not_found, self.last_txid if now is None else now)
 
     def replay(
         self,
         span: Span,
         wanted: Wanted | None = None,
         kinds: frozenset[Kind] = MESSAGES,
+        horizon: Callable[[], int] | None = None,
     ) -> Cursor:
         """Read a part of the log.
 
@@ -288,11 +316,13 @@ class Journal:
             span: which part; see `resolve`.
             wanted: says of a topic whether its entries are wanted; None for all.
             kinds: of entries to hand out.
+            horizon: tells the last txid that may be read, which is on stable storage; None for
+                all that is.
         """
         return Cursor(
             self._table,
             self._cache,
-            lambda: self._writer.durable,
+            horizon or (lambda: self._writer.durable),
             span,
             wanted,
             kinds,
@@ -305,20 +335,30 @@ class Journal:
         while not cursor.is_caught_up:
             yield from cursor.read(1024, 4 << 20)
 
-    # Looking after files. These take their time: call them from a thread of your own.
+    # Looking after files. These take their time: call them from a thread of your own. What takes
+    # long is given up when the journal is closed, or before that by `give_up_filing`.
 
     @property
     def files(self) -> tuple[JournalFile, ...]:
         """The files of the log, in order. What is handed out never changes."""
         return self._table.files
 
+    def is_settled(self, number: int) -> bool:
+        """Whether a file is full, and nothing needs to be written to it any more."""
+        return self._upkeep.is_settled(number)
+
+    @property
+    def has_archive(self) -> bool:
+        """Whether there is a directory to archive files to."""
+        return self._settings.archive is not None
+
     def archive(self, number: int) -> None:
         """Move a full file to the archive directory. Raises JournalError."""
-        self._upkeep.archive(number)
+        self._upkeep.filing.archive(number)
 
     def compress(self, number: int) -> None:
         """Compress a full file where it is. Raises JournalError."""
-        self._upkeep.compress(number)
+        self._upkeep.filing.compress(number)
 
     def remove(self, number: int) -> None:
         """Remove the oldest file. Whether anybody needs it is for the caller to know.
@@ -326,7 +366,11 @@ class Journal:
         Raises:
             JournalError: it is not the oldest, or not full.
         """
-        self._upkeep.remove(number)
+        self._upkeep.filing.remove(number)
+
+    def give_up_filing(self) -> None:
+        """End archiving and compressing soon, leaving the files as they were."""
+        self._upkeep.filing.give_up()
 
     def _file_is_full(self, commit: Commit) -> None:
         file = commit.stream.file

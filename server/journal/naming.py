@@ -14,6 +14,7 @@ JOURNAL: Final = ".journal"
 COMPRESSED: Final = ".journal.gz"
 INDEX: Final = ".index.gz"
 TOPIC_INDEX: Final = ".topic.index"
+INDEXES: Final = (INDEX, TOPIC_INDEX)
 UNFINISHED: Final = ".tmp"
 """What a file that is still being made ends with; such a file is worth nothing after a crash."""
 

@@ -50,6 +50,7 @@ class Found:
         next_number: of the next file to be made.
         sequences: the table of publishers.
         last_txid: of the last entry that there has been, 0 if there is no trace of any.
+        clients_stored_to: the txid up to which the stored table of publishers is true.
     """
 
     files: list[JournalFile]
@@ -59,6 +60,7 @@ class Found:
     next_number: int
     sequences: Sequences
     last_txid: int
+    clients_stored_to: int
 
 
 class Recovery:
@@ -123,12 +125,14 @@ class Recovery:
             max([one.number for one in files] + [one.number for one in blank], default=-1) + 1,
             self._sequences,
             last,
+            self._covered,
         )
 
     def _collect(self) -> dict[int, Path]:
         """All journal files by number, without gaps."""
-        for path in unfinished_files(self._directory, self._instance):
-            self._disk.remove(path)
+        for directory in (self._directory, self._archive):
+            for path in unfinished_files(directory, self._instance) if directory else ():
+                self._disk.remove(path)
         archived = journal_files(self._archive, self._instance) if self._archive else {}
         paths = {**archived, **journal_files(self._directory, self._instance)}
         numbers = sorted(paths)

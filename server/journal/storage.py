@@ -64,8 +64,13 @@ class Disk:
             written += os.pwrite(descriptor, memoryview(data)[written:], offset + written)
 
     def sync(self, descriptor: int) -> None:
-        """Return once what has been written to a file is on stable storage."""
+        """Return once what has been written to a file is on stable storage.
+
+        A file that has lost its name is not stable, whatever the system says: nobody will find it.
+        """
         os.fdatasync(descriptor)
+        if not os.fstat(descriptor).st_nlink:
+            raise OSError(errno.ENOENT, "the file has been removed while it was in use")
 
     def sync_directory(self, directory: Path) -> None:
         """Return once the names in a directory are on stable storage."""

@@ -1,31 +1,28 @@
 """What is done to journal files beside writing and reading entries: new ones are made ready in
-advance, full ones sealed and indexed, old ones archived, compressed and removed.
+advance, full ones sealed and indexed. What becomes of old ones is in filing.py.
 
 All of it runs on one thread, task by task; without `start` each task runs where it is asked for.
 """
 
 from __future__ import annotations
 
-import gzip
-import os
-import shutil
 import threading
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from queue import SimpleQueue
-from typing import Final
 
 from server.journal.batches import LiveFile
 from server.journal.clients import ClientsCache, pack_clients
-from server.journal.errors import Event, JournalError, JournalUnavailable, Notice, reason
+from server.journal.errors import Event, JournalUnavailable, Notice, reason
 from server.journal.files import FileTable, JournalFile, open_source
+from server.journal.filing import Filing
 from server.journal.index import build_index, build_topic_index, pack_index, pack_topic_index
 from server.journal.layout import Seal, pack_seal
 from server.journal.naming import (
-    COMPRESSED,
     INDEX,
+    INDEXES,
     TOPIC_INDEX,
     UNFINISHED,
     clients_name,
@@ -34,8 +31,6 @@ from server.journal.naming import (
 )
 from server.journal.storage import Disk
 
-_COPY: Final = 1 << 20
-_SIDE_FILES: Final = (INDEX, TOPIC_INDEX)
 Task = Callable[[], None]
 
 
@@ -69,6 +64,11 @@ class Upkeep:
         disk: how to get at them.
         clock: microseconds since the Unix epoch.
         notice: told of what does not work.
+        stored_to: the txid up to which the stored table of publishers is true.
+
+    Attributes:
+        stored_to: the same, as it is now.
+        filing: archives, compresses and removes full files.
     """
 
     def __init__(
@@ -80,6 +80,7 @@ class Upkeep:
         disk: Disk,
         clock: Callable[[], int],
         notice: Callable[[Notice], None],
+        stored_to: int,
     ) -> None:
         self._place = place
         self._table = table
@@ -92,6 +93,16 @@ class Upkeep:
         self._tasks: SimpleQueue[Task | None] = SimpleQueue()
         self._thread: threading.Thread | None = None
         self._settled = {file.number for file in table.files if file.seal is not None}
+        self.stored_to = stored_to
+        self.filing = Filing(
+            place.instance,
+            place.directory,
+            place.archive,
+            table,
+            disk,
+            self.is_settled,
+            lambda: self.stored_to,
+        )
 
     def start(self) -> None:
         """Do the work on a thread from now on."""
@@ -100,12 +111,17 @@ class Upkeep:
 
     def stop(self) -> None:
         """Do what has been asked for, and end the thread."""
+        self.filing.give_up()
         if self._thread is not None:
             self._tasks.put(None)
             self._thread.join()
             self._thread = None
         while self._ready:
             self._disk.close(self._ready.popleft().descriptor)
+
+    def is_settled(self, number: int) -> bool:
+        """Whether a file is full, and nothing needs to be done to it any more."""
+        return number in self._settled
 
     def later(self, task: Task) -> None:
         """Have something done; a system's refusal is reported, and costs nothing but the task."""
@@ -190,11 +206,17 @@ class Upkeep:
             self._disk.sync(live.descriptor)
             self._disk.close(live.descriptor)
             self.make_indexes(file, file.seal)
-            self._settled.add(live.number)
         self.store_clients(cache)
+        self._settled.add(live.number)
 
-    def complete(self, file: JournalFile, seal: Seal) -> None:
+    def complete(self, number: int) -> None:
         """Do for a full file what an interrupted run has not done: seal it, make its indexes."""
+        with self.filing.lock:
+            file = self._table.find(number)
+            if file is not None and file.seal is not None:
+                self._complete(file, file.seal)
+
+    def _complete(self, file: JournalFile, seal: Seal) -> None:
         if file.path.suffix != ".gz":
             descriptor = self._disk.open(file.path, writable=True)
             try:
@@ -204,6 +226,11 @@ class Upkeep:
             finally:
                 self._disk.close(descriptor)
         self.make_indexes(file, seal)
+
+    def is_indexed(self, file: JournalFile) -> bool:
+        """Whether a full file has the indexes that are to be made."""
+        kinds = INDEXES if self._place.with_topic_index else (INDEX,)
+        return all(sibling(file.path, kind).exists() for kind in kinds)
 
     def make_indexes(self, file: JournalFile, seal: Seal) -> None:
         """Store the indexes of a full file."""
@@ -219,104 +246,7 @@ class Upkeep:
         """Store the table of publishers."""
         path = self._place.directory / clients_name(self._place.instance)
         self._disk.store(path, pack_clients(cache, self._clock()))
-
-    def archive(self, number: int) -> None:
-        """Move a full file and its indexes to the archive directory.
-
-        Raises:
-            JournalError: it cannot be moved; it is where it was.
-        """
-        archive = self._place.archive
-        if archive is None:
-            raise JournalError(
-                "there is nowhere to archive journals to: "
-                "the configuration has no JournalArchiveDirectory"
-            )
-        file = self._full_file(number)
-        if file.path.parent == archive:
-            return
-        try:
-            for path in (*self._side_files(file), file.path):
-                self._copy(path, archive / path.name)
-            self._table.update(number, path=archive / file.path.name)
-            for path in (*self._side_files(file), file.path):
-                self._disk.remove(path)
-        except OSError as problem:
-            raise JournalError(f"{file.path}: cannot be archived: {reason(problem)}") from problem
-
-    def compress(self, number: int) -> None:
-        """Replace a full file by its compressed form.
-
-        Raises:
-            JournalError: it cannot be compressed; it is what it was.
-        """
-        file = self._full_file(number)
-        if file.path.suffix == ".gz":
-            return
-        target = sibling(file.path, COMPRESSED)
-        temporary = target.with_name(target.name + UNFINISHED)
-        try:
-            with (
-                file.path.open("rb") as original,
-                temporary.open("wb") as raw,
-                gzip.GzipFile("", "wb", 6, raw, 0) as packed,
-            ):
-                shutil.copyfileobj(original, packed, _COPY)
-            self._settle(temporary, target)
-            self._table.update(number, path=target)
-            self._disk.remove(file.path)
-        except OSError as problem:
-            self._disk.remove(temporary)
-            raise JournalError(f"{file.path}: cannot be compressed: {reason(problem)}") from problem
-
-    def remove(self, number: int) -> None:
-        """Remove the oldest file and its indexes.
-
-        Raises:
-            JournalError: it is not the oldest, or not full, or cannot be removed.
-        """
-        file = self._full_file(number)
-        oldest = self._table.files[0]
-        if oldest.number != number:
-            raise JournalError(
-                f"{file.path}: cannot be removed before {oldest.path.name}, which is older: "
-                "the log must not have gaps"
-            )
-        self._table.drop(number)
-        try:
-            for path in (file.path, *self._side_files(file)):
-                self._disk.remove(path)
-        except OSError as problem:
-            raise JournalError(f"{file.path}: cannot be removed: {reason(problem)}") from problem
-
-    def _full_file(self, number: int) -> JournalFile:
-        file = self._table.find(number)
-        if file is None:
-            raise JournalError(f"the log has no journal file with number {number}")
-        if number not in self._settled:
-            raise JournalError(f"{file.path}: is being written to; only full files can be touched")
-        return file
-
-    def _side_files(self, file: JournalFile) -> list[Path]:
-        paths = [sibling(file.path, kind) for kind in _SIDE_FILES]
-        return [path for path in paths if path.exists()]
-
-    def _copy(self, path: Path, target: Path) -> None:
-        temporary = target.with_name(target.name + UNFINISHED)
-        try:
-            shutil.copyfile(path, temporary)
-            self._settle(temporary, target)
-        except OSError:
-            self._disk.remove(temporary)
-            raise
-
-    def _settle(self, temporary: Path, target: Path) -> None:
-        descriptor = self._disk.open(temporary, writable=True)
-        try:
-            os.fsync(descriptor)
-        finally:
-            self._disk.close(descriptor)
-        self._disk.rename(temporary, target)
+        self.stored_to = cache.txid
 
     def _run(self) -> None:
         while (task := self._tasks.get()) is not None:

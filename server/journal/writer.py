@@ -6,16 +6,19 @@ stable storage when the committer says so, and not before.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from time import monotonic
-from typing import Final, TypeVar
+from typing import Final
 
 from server.journal.batches import MOST_WAITING, LiveFile, Pipe, Stream
+from server.journal.blocks import Common, make_records
 from server.journal.clients import Sequences, server_made_identity
-from server.journal.entry import NO_TOPIC, Kind, Origin, Topic
+from server.journal.entry import NO_TOPIC, Kind
 from server.journal.errors import EntryTooLarge, JournalUnavailable
 from server.journal.files import FileTable, JournalFile
+from server.journal.handles import OriginHandle, TopicHandle
 from server.journal.layout import (
     CHECKSUM,
     HEAD,
@@ -29,53 +32,11 @@ from server.journal.layout import (
     crc32c,
     pack_extras,
     pack_header,
-    pack_origin,
-    pack_topic,
 )
 
 _pack_head: Final = HEAD.pack
 _pack_checksum: Final = CHECKSUM.pack
-_T = TypeVar("_T")
 _PATIENCE: Final = 30.0  # seconds for which a full pipe may hold up the engine
-
-
-class TopicHandle:
-    """A topic to append to. It knows its number in the current file.
-
-    Args:
-        topic: the topic.
-    """
-
-    __slots__ = ("definition", "file", "number", "topic")
-
-    def __init__(self, topic: Topic) -> None:
-        self.topic = topic
-        self.definition = _definition(pack_topic, topic)
-        self.file = -1
-        self.number = 0
-
-
-class OriginHandle:
-    """An origin to append with. It knows its number in the current file.
-
-    Args:
-        origin: the origin.
-    """
-
-    __slots__ = ("definition", "file", "number", "origin")
-
-    def __init__(self, origin: Origin) -> None:
-        self.origin = origin
-        self.definition = _definition(pack_origin, origin)
-        self.file = -1
-        self.number = 0
-
-
-def _definition(pack: Callable[[_T], bytes], thing: _T) -> bytes:
-    try:
-        return pack(thing)
-    except FormatError as problem:
-        raise EntryTooLarge(str(problem)) from problem
 
 
 @dataclass(slots=True)
@@ -278,6 +239,102 @@ class Writer:
         if self.pipe.asleep:
             self.pipe.wake()
         return txid
+
+    def append_run(
+        self,
+        topic: TopicHandle,
+        client: int,
+        sequences: Sequence[int],
+        bodies: Sequence[bytes],
+        start: int = 0,
+        origin: OriginHandle | None = None,
+    ) -> tuple[int, JournalUnavailable | None]:
+        """Append publishes that differ in sequence and body only; otherwise see `append`.
+
+        Args:
+            topic: where they were published.
+            client: the publisher's client hash.
+            sequences: their sequence numbers, ascending; empty if it gives none.
+            bodies: verbatim.
+            start: the position of the first of them to append.
+            origin: user and replication path.
+
+        Returns:
+            The position of the first that has not been appended, and why not; their number if all
+            have been.
+        """
+        done = start
+        while done < len(bodies):
+            count = self._fitting(topic, origin, bodies, done)
+            if count:
+                self._append_block(topic, client, sequences, bodies, origin, done, done + count)
+                done += count
+                continue
+            try:  # this one makes room, or begins the next file
+                sequence = sequences[done] if sequences else 0
+                self.append(topic, client, sequence, bodies[done], origin=origin)
+            except JournalUnavailable as problem:
+                return done, problem
+            done += 1
+        return done, None
+
+    def _fitting(
+        self, topic: TopicHandle, origin: OriginHandle | None, bodies: Sequence[bytes], start: int
+    ) -> int:
+        """How many bodies can be appended without looking at anything in between."""
+        number = self.file.number
+        if (
+            self.refusal is not None
+            or topic.file != number
+            or (origin is not None and origin.file != number)
+        ):
+            return 0
+        left = self._credit
+        for count, body in enumerate(islice(bodies, start, None)):
+            left -= len(body) + RECORD_SIZE
+            if left < 0:
+                return count
+        return len(bodies) - start
+
+    def _append_block(
+        self,
+        topic: TopicHandle,
+        client: int,
+        sequences: Sequence[int],
+        bodies: Sequence[bytes],
+        origin: OriginHandle | None,
+        start: int,
+        stop: int,
+    ) -> None:
+        bodies, sequences = bodies[start:stop], sequences[start:stop]
+        now = max(self._clock(), self._last_timestamp)
+        source_txid = 0
+        if sequences:
+            self.sequences[client] = (sequences[-1], now)
+        else:
+            source_txid = client
+            client = server_made_identity(client, self._instance)
+        common = Common(
+            self._next_txid,
+            now,
+            client,
+            source_txid,
+            self._bodies_end,
+            topic.number,
+            0 if origin is None else origin.number,
+            Kind.PUBLISH,
+            self.durable,
+        )
+        records, bodies_end = make_records(common, sequences, bodies)
+        self._credit -= bodies_end - self._bodies_end + RECORD_SIZE * len(bodies)
+        stream = self.pipe.stream
+        stream.bodies.extend(bodies)
+        stream.records.extend(records)
+        self._next_txid += len(bodies)
+        self._bodies_end = bodies_end
+        self._last_timestamp = now
+        if self.pipe.asleep:
+            self.pipe.wake()
 
     def _make_room(self, length: int) -> None:
         """Find out why the credit is used up, do what is needed, and grant some more.

@@ -12,11 +12,10 @@ come first, in the delta's order, then the stored ones that the delta lacks, in 
 
 from __future__ import annotations
 
-from math import isnan
 from typing import TYPE_CHECKING, TypeAlias
 
 from server.message_types.base import Capabilities, MessageTypeError
-from server.message_types.text import decode_text, encode_text
+from server.message_types.text import decode_text, double_text, encode_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -185,11 +184,11 @@ def _element(value: Value, subscripts: tuple[int, ...]) -> Value:
 
 
 def _text(value: Value) -> bytes:
-    """Write a scalar: booleans as 1 and 0, and 0 for NaN, as AMPS does in views."""
+    """Write a scalar, booleans as 1 and 0."""
     if value is None:
         return b""
     if isinstance(value, bool):
         return b"1" if value else b"0"
-    if isinstance(value, float) and isnan(value):
-        return b"0"
+    if isinstance(value, float):
+        return double_text(value).encode()
     return encode_text(str(value))

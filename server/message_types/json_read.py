@@ -39,12 +39,13 @@ if TYPE_CHECKING:
 
     _Reader: TypeAlias = Callable[[bytes], tuple[Value, ...]]
 
-_SCALARS = frozenset({bool, int, float, str, type(None)})
+SCALARS = frozenset({bool, int, float, str, type(None)})
+"""Types of what simdjson gives for anything but objects and arrays."""
 
 _PLAIN = frozenset({bool, float, str, type(None)})
 """Types of values that msgspec reads as they should be, see `_bounded` for the others."""
 
-_REFUSED = (ValueError, TypeError, KeyError, RuntimeError)
+REFUSED = (ValueError, TypeError, KeyError, RuntimeError)
 """What the parsers raise: ValueError for bad JSON and bad UTF-8 (msgspec's errors are ValueErrors),
 RuntimeError for limits (also RecursionError), TypeError for a step into something that is no
 object, KeyError for a missing key."""
@@ -82,7 +83,7 @@ def last_wins_extractor(paths: Sequence[Path]) -> Extractor:
     def read_any(body: bytes) -> tuple[Value, ...]:
         try:
             tree = msgspec.json.decode(body)
-        except _REFUSED:
+        except REFUSED:
             return scanning(body)
         return tuple([_bounded(read_path(tree, path)) for path in paths])
 
@@ -95,7 +96,7 @@ def last_wins_extractor(paths: Sequence[Path]) -> Extractor:
     def extract(body: bytes) -> tuple[Value, ...]:
         try:
             values = values_of(decode(body))
-        except _REFUSED:
+        except REFUSED:
             return read_any(body)
         return tuple([value if value.__class__ in _PLAIN else _bounded(value) for value in values])
 
@@ -117,7 +118,7 @@ def _bounded(value: Value) -> Value:
 def first_wins_extractor(paths: Sequence[Path]) -> Extractor:
     """Make an extractor for which the first of equal keys counts."""
     scanning = scanning_extractor(paths, first_wins=True)
-    indirect = frozenset(slot for slot, path in enumerate(paths) if not _is_direct(path))
+    indirect = frozenset(slot for slot, path in enumerate(paths) if not is_direct(path))
     misses = [0] * len(paths)
     try:
         read = _compile(paths, indirect)
@@ -128,14 +129,14 @@ def first_wins_extractor(paths: Sequence[Path]) -> Extractor:
     def extract(body: bytes) -> tuple[Value, ...]:
         try:
             return read(body)
-        except _REFUSED:
+        except REFUSED:
             return reread(body)
 
     def reread(body: bytes) -> tuple[Value, ...]:
         nonlocal indirect, read
         try:
             values = read_any(body)
-        except _REFUSED:
+        except REFUSED:
             values = scanning(body)
         for slot, value in enumerate(values):
             if (value is None or value.__class__ is list) and misses[slot] < _MISSES:
@@ -149,12 +150,13 @@ def first_wins_extractor(paths: Sequence[Path]) -> Extractor:
     return extract
 
 
-def _is_direct(path: Path) -> bool:
+def is_direct(path: Path) -> bool:
+    """Whether a path leads through members of objects alone."""
     return len(path) <= MAX_DEPTH and all(isinstance(step, str) for step in path)
 
 
 def _compile(paths: Sequence[Path], doubtful: frozenset[int]) -> _Reader:
-    """Generate a reader of first occurrences; it raises one of `_REFUSED` where it cannot read.
+    """Generate a reader of first occurrences; it raises one of `REFUSED` where it cannot read.
 
     For /id, /order/px and a doubtful /note it is:
 
@@ -176,7 +178,7 @@ def _compile(paths: Sequence[Path], doubtful: frozenset[int]) -> _Reader:
         "decode": msgspec.json.Decoder(presence(names)).decode,
         "kept": KEPT_BUFFERS,
         "parse": simdjson.Parser().parse,
-        "scalars": _SCALARS,
+        "scalars": SCALARS,
         "value_below": _value_below,
         "value_of": _value_of,
     }

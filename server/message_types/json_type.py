@@ -14,6 +14,7 @@ import msgspec
 import simdjson
 
 from server.message_types.base import BodyError, Capabilities
+from server.message_types.json_bulk import first_wins_bulk_extractor
 from server.message_types.json_read import KEPT_BUFFERS, first_wins_extractor, last_wins_extractor
 from server.message_types.json_scan import split_members
 from server.message_types.raw_trees import RawTreeType
@@ -23,7 +24,8 @@ from server.message_types.wanted import MAX_DEPTH
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
-    from server.message_types.base import Extractor, Path, Value
+    from server.message_types.base import Extractor, Field, Path, Value
+    from server.message_types.bulk import BulkExtractor
     from server.message_types.options import Options
     from server.message_types.raw_trees import RawNode, RawTree
     from server.message_types.registry import Find
@@ -53,9 +55,25 @@ class JsonType(RawTreeType):
         """Compile a reader of `paths`, see `MessageType.extractor`."""
         return first_wins_extractor(paths) if self._first_wins else last_wins_extractor(paths)
 
+    def bulk_extractor(self, paths: Sequence[Path]) -> BulkExtractor:
+        """Compile a reader of `paths` in many bodies, see `ReadsInBulk.bulk_extractor`."""
+        if self._first_wins:
+            return first_wins_bulk_extractor(paths)
+        extract = last_wins_extractor(paths)
+        return lambda bodies: list(zip(*map(extract, bodies), strict=True))
+
     def parse(self, body: bytes) -> RawTree:
         """See `RawTreeType.parse`."""
         return self._parse(body, 0)
+
+    def build(self, fields: Sequence[Field]) -> bytes:
+        """Make a body from values, see `MessageType.build`; flat ones are encoded in one go."""
+        if all(len(path) == 1 for path, _ in fields):
+            try:
+                return msgspec.json.encode({path[0]: value for path, value in fields})
+            except UnicodeEncodeError:  # bytes that were no UTF-8
+                pass
+        return super().build(fields)
 
     def render(self, tree: RawTree) -> bytes:
         """See `RawTreeType.render`."""

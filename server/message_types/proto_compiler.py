@@ -71,6 +71,25 @@ def compile_message(
     return message_factory.GetMessageClass(descriptor), syntax
 
 
+def source_files(proto_paths: Sequence[str], message: type[Message]) -> tuple[FilePath, ...]:
+    """The files that a message was compiled from: its own, and all that this imports.
+
+    Args:
+        proto_paths: see `compile_message`.
+        message: the message's class.
+    """
+    directories = [_directory(text) for text in proto_paths]
+    found: dict[str, FilePath] = {}
+    waiting = [message.DESCRIPTOR.file]
+    while waiting:
+        file = waiting.pop()
+        for alias, directory in directories:
+            if file.name not in found and _candidate(alias, directory, file.name):
+                found[file.name] = _inside(alias, directory, file.name)
+                waiting += file.dependencies
+    return tuple(found.values())
+
+
 def _directory(text: str) -> tuple[str, FilePath]:
     """Split a ProtoPath into alias and directory."""
     alias, semicolon, path = text.partition(";")
@@ -122,8 +141,12 @@ def _compile(directories: Sequence[tuple[str, FilePath]], proto_file: str) -> Fi
 
 def _candidate(alias: str, directory: FilePath, proto_file: str) -> bool:
     """Whether the file is where this alias would have it."""
-    inside = proto_file.removeprefix(f"{alias}/") if alias else proto_file
-    return (inside != proto_file or not alias) and FilePath(directory, inside).is_file()
+    fits = not alias or proto_file.startswith(f"{alias}/")
+    return fits and _inside(alias, directory, proto_file).is_file()
+
+
+def _inside(alias: str, directory: FilePath, proto_file: str) -> FilePath:
+    return FilePath(directory, proto_file.removeprefix(f"{alias}/") if alias else proto_file)
 
 
 def _errors(output: str) -> str:

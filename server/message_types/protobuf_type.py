@@ -27,7 +27,7 @@ from google.protobuf.message import DecodeError
 
 from server.message_types.base import BodyError, Capabilities, MessageTypeError
 from server.message_types.literal import LiteralType
-from server.message_types.proto_compiler import compile_message
+from server.message_types.proto_compiler import compile_message, source_files
 from server.message_types.raw_trees import kept_names
 from server.message_types.text import decode_text
 from server.message_types.trees import read_path
@@ -61,6 +61,9 @@ class ProtobufType(LiteralType):
         ProtoPath: repeatable, at least one; `alias;directory` or a directory.
         ProtoFile: the file that defines the message.
         Type: the message, with its package.
+
+    Attributes:
+        source_files: the files that it was made from.
     """
 
     def __init__(self, name: str, options: Options, _find: Find) -> None:
@@ -73,6 +76,7 @@ class ProtobufType(LiteralType):
         self.name = name
         self._class, syntax = compile_message(proto_paths, proto_file, type_name)
         self.capabilities = _CAPABILITIES[syntax]
+        self.source_files = source_files(proto_paths, self._class)
 
     def extractor(self, paths: Sequence[Path]) -> Extractor:
         """Compile a reader of `paths`, see `MessageType.extractor`."""

@@ -14,3 +14,11 @@ def encode_text(text: str) -> bytes:
         return text.encode("utf-8", "surrogateescape")
     except UnicodeEncodeError:
         return text.encode("utf-8", "surrogatepass")
+
+
+def double_text(value: float) -> str:
+    """Write a double where everything is text, as AMPS does in views: NaN is 0.
+
+    One that is a whole number has no decimal point: read again, it is an integer.
+    """
+    return "0" if value != value else repr(value).removesuffix(".0")

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 from lxml import etree
 
 from server.message_types.base import BodyError
+from server.message_types.text import double_text
 
 if TYPE_CHECKING:
     from server.message_types.base import Value
@@ -132,4 +133,6 @@ def text_for(value: Value) -> str | None:
         return None
     if isinstance(value, bool):
         return "1" if value else "0"
+    if isinstance(value, float):
+        return double_text(value)
     return _NOT_XML.sub("\ufffd", str(value))

@@ -89,12 +89,14 @@ class QueryRun:
         self._leavers: Sequence[Part] = ()
         self._slices: Iterator[None] = iter(())
         self._on_end: Callable[[Totals], Iterable[Header]] = _no_headers
+        self._then: Callable[[], None] | None = None
 
     def begin(
         self,
         results: Sequence[Part],
         leavers: Sequence[Part],
         on_end: Callable[[Totals], Iterable[Header]],
+        then: Callable[[], None] | None = None,
     ) -> None:
         """Begin to send results.
 
@@ -102,10 +104,12 @@ class QueryRun:
             results: the queries, in the order of their results.
             leavers: queries of what the client is to hear of after the results.
             on_end: gives the headers to be sent in the end.
+            then: called when they have been sent.
         """
         self._results = results
         self._leavers = leavers
         self._on_end = on_end
+        self._then = then
         self._slices = self._run()
         self._session.queries.append(self)
         self._session.engine.slices.start(self)
@@ -146,6 +150,8 @@ class QueryRun:
         for header in self._on_end(totals):
             self.send(header)
         self.cancel()
+        if self._then is not None:
+            self._then()
 
     def send(self, header: Header) -> None:
         """Send a message that is nothing but a header, at the query's place."""

@@ -8,9 +8,9 @@ comes as nanoseconds since 1970 (`records.to_nanoseconds`). What other parts use
         .apply(record) -> Change               after the journal, from replication, from a replay
         .publish(body, now, sequence, ...) -> Change                            both at once
         .find_keys(keys, topics), .find_body(body, topic) -> list[Record]
-        .remove(records, sequence, now) -> list[Change]
+        .remove(record, sequence, now) -> Change | None
         .find_matching(filter, now, topics) -> Found(records, matches, topic_matches)
-        .next_expiry() -> int | None, .expire(now, sequence, limit) -> list[Change]
+        .next_expiry() -> int | None, .expire(now, sequence) -> Change | None
         .query(spec, now) -> Query, .compact() -> Iterator[None]
     table.RecordTable(store, message_type, options)
         the same records without a `<Topic>`: what views and conflated topics are built on

@@ -5,17 +5,17 @@ Source: AMPS User Guide, Indexing SOW Topics.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import product
 
-from server.expressions.tree import Expr
-from server.sow.hash_index import key_texts, texts_by_field, wanted_by
+from server.message_types.base import Path
+from server.sow.hash_index import key_texts, wanted_by
 from server.sow.table import RecordTable
 
 
 def candidates(
     table: RecordTable,
-    expr: Expr | None,
+    restricted: Mapping[Path, tuple[str, ...]],
     keys: Sequence[str] | None,
     topics: Callable[[str], bool] | None,
     *,
@@ -25,17 +25,14 @@ def candidates(
 
     Args:
         table: what is queried.
-        expr: the filter.
+        restricted: the fields that the filter restricts to certain texts.
         keys: the SOW keys that are asked for, None for all.
         topics: the logical topics that are asked for, None for all.
         past: past states are asked for, which are in no hash index.
     """
     if keys is not None:
         return _rows(table, table.identities(keys, topics), past=past)
-    if expr is None or past:
-        return None
-    restricted = texts_by_field(expr)
-    if not restricted:
+    if past or not restricted:
         return None
     if table.key_hash is not None and not table.options.pattern:
         wanted = wanted_by(table.options.key_fields, restricted)

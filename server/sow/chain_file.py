@@ -29,7 +29,7 @@ from server.sow.commit import GroupCommit, Job
 
 VERSION: Final = 1
 _HEADER: Final = struct.Struct("<8sII")
-_MAGIC: Final = b"AMPCHAIN"
+MAGIC: Final = b"AMPCHAIN"
 _CHECKSUM: Final = struct.Struct("<I")
 _ENTRY: Final = struct.Struct("<IIQ")
 _TAIL: Final = struct.Struct("<IQ")
@@ -55,7 +55,7 @@ class ChainFile:
         path.parent.mkdir(parents=True, exist_ok=True)
         content = path.read_bytes() if path.exists() else b""
         if len(content) < _HEADER.size:  # nothing, or what a crash left of the first write
-            content = _HEADER.pack(_MAGIC, VERSION, 0)
+            content = _HEADER.pack(MAGIC, VERSION, 0)
             path.write_bytes(content)
         self._entries, end = _read(path, content)
         self._descriptor: Final = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC)
@@ -99,7 +99,7 @@ class ChainFile:
 
 def _read(path: Path, content: bytes) -> tuple[list[tuple[str, int]], int]:
     magic, version, _ = _HEADER.unpack_from(content)
-    if magic != _MAGIC or version != VERSION:
+    if magic != MAGIC or version != VERSION:
         raise DamagedChainFileError(
             f"{path} does not begin as a file of chained ids, version {VERSION}, does"
         )

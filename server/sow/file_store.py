@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import threading
 from array import array
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -20,7 +20,7 @@ from server.sow import slab_format as form
 from server.sow.commit import GroupCommit
 from server.sow.records import Record
 from server.sow.slab_file import DamagedFileError, SlabFile
-from server.sow.slab_format import Kind, padded
+from server.sow.slab_format import ENTRY, Kind, padded
 from server.sow.slab_log import SlabLog
 from server.sow.slab_scan import scan
 from server.sow.store import Statistics, StoreError, Superseded, identity_of
@@ -85,12 +85,12 @@ class FileStore:
         self._pattern: Final = pattern
         self._rows: dict[str, int] = {}
         self._locations = array("q")
+        self._rooms = array("I")
         self._free: list[int] = []
         self._past_rows: dict[int, int] = {}  # number -> row
         self._past_numbers: dict[int, int] = {}  # row -> number
         self._next_number = 1
         self._live_bytes = 0
-        self._record_bytes = 0
         self._sequence = file.commit_point.sequence
         found = scan(file, self._apply)
         self.lost_bytes: Final = found.lost
@@ -102,18 +102,17 @@ class FileStore:
 
     def _apply(self, location: int, data: bytes) -> None:
         """Apply one entry of the log; the checksum is right."""
-        _, _, _, kind, topics, keys, _, _, sequence, _, _, number = form.ENTRY.unpack_from(data)
+        _, length, _, kind, topics, keys, _, _, sequence, _, _, number = ENTRY.unpack_from(data)
         if sequence > self._sequence:
             self._sequence = sequence
-        start = form.ENTRY.size
-        key = data[start + topics : start + topics + keys].decode("utf-8", "surrogateescape")
+        room = (length + 7) & -8
+        start = ENTRY.size + topics
+        identity = data[start : start + keys].decode("utf-8", "surrogateescape")
         if self._pattern:
-            topic = data[start : start + topics].decode("utf-8", "surrogateescape")
-            identity = f"{topic or self._topic}\0{key}"
-        else:
-            identity = key
+            topic = data[ENTRY.size : start].decode("utf-8", "surrogateescape")
+            identity = f"{topic or self._topic}\0{identity}"
         if kind == _RECORD:
-            self._place(identity, location, padded(len(data)))
+            self._place(identity, location, room)
         elif kind == Kind.DELETED:
             if identity in self._rows:
                 self._forget(self._rows.pop(identity))
@@ -121,7 +120,7 @@ class FileStore:
             if number in self._past_rows:
                 self._forget_past(self._past_rows[number])
         elif kind in (Kind.PAST, Kind.PAST_DELETED):
-            self._place_past(number, location, padded(len(data)))
+            self._place_past(number, location, room)
             self._next_number = max(self._next_number, number + 1)
         else:
             raise DamagedFileError(f"{self._file.path} has an entry of unknown kind {kind}")
@@ -167,13 +166,15 @@ class FileStore:
 
     def bodies(self, rows: Sequence[int]) -> list[bytes]:
         """See `RecordStore.bodies`."""
-        locations, read = self._locations, self._file.read
-        unpack_from, fixed = form.ENTRY.unpack_from, form.ENTRY.size
+        locations, slabs, slab_size = self._locations, self._file.slabs, self._log.slab_size
+        unpack_from, fixed = form.BODY_BOUNDS.unpack_from, form.ENTRY.size
         found: list[bytes] = []
         for row in rows:
-            data = read(locations[row])
-            _, _, _, _, topics, keys, correlations, bookmarks, *_ = unpack_from(data)
-            found.append(data[fixed + topics + keys + correlations + bookmarks :])
+            index, start = divmod(locations[row], slab_size)
+            slab = slabs[index]
+            length, topics, keys, correlations, bookmarks = unpack_from(slab, start)
+            begin = start + fixed + topics + keys + correlations + bookmarks
+            found.append(slab[begin : start + length])
         return found
 
     def identities(self) -> Iterator[tuple[str, int]]:
@@ -190,6 +191,10 @@ class FileStore:
             yield row, Superseded(identity, record, kind == Kind.PAST_DELETED)
 
     # ---- writing
+
+    def make_room(self, records: Iterable[Record]) -> None:
+        """See `RecordStore.make_room`."""
+        self._log.make_room(records)
 
     def put(self, identity: str, record: Record) -> int:
         """See `RecordStore.put`."""
@@ -229,34 +234,38 @@ class FileStore:
     def _place(self, identity: str, location: int, room: int) -> int:
         row = self._rows.get(identity)
         if row is None:
-            row = self._rows[identity] = self._new_row(location)
+            row = self._rows[identity] = self._new_row(location, room)
         else:
-            self._live_bytes -= self._file.room(self._locations[row])
+            self._live_bytes -= self._rooms[row]
             self._locations[row] = location
+            self._rooms[row] = room
         self._live_bytes += room
         return row
 
     def _place_past(self, number: int, location: int, room: int) -> int:
         row = self._past_rows.get(number)
         if row is None:
-            row = self._past_rows[number] = self._new_row(location)
+            row = self._past_rows[number] = self._new_row(location, room)
             self._past_numbers[row] = number
         else:
-            self._live_bytes -= self._file.room(self._locations[row])
+            self._live_bytes -= self._rooms[row]
             self._locations[row] = location
+            self._rooms[row] = room
         self._live_bytes += room
         return row
 
-    def _new_row(self, location: int) -> int:
+    def _new_row(self, location: int, room: int) -> int:
         if self._free:
             row = self._free.pop()
             self._locations[row] = location
+            self._rooms[row] = room
             return row
         self._locations.append(location)
+        self._rooms.append(room)
         return len(self._locations) - 1
 
     def _forget(self, row: int) -> None:
-        self._live_bytes -= self._file.room(self._locations[row])
+        self._live_bytes -= self._rooms[row]
         self._locations[row] = _FREE
         self._free.append(row)
 
@@ -314,7 +323,7 @@ class FileStore:
         else:
             return
         if row is not None and self._locations[row] == location:
-            self._locations[row], _ = self._log.append(Kind(kind), record, number)
+            self._locations[row], _ = self._log.append(Kind(kind), record, number, moved=True)
 
     def compact(self) -> Iterator[None]:
         """See `RecordStore.compact`.

@@ -10,7 +10,7 @@ Source: AMPS User Guide, Indexing SOW Topics.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import product
 from typing import Final, TypeAlias
 
@@ -18,6 +18,7 @@ from server.expressions.numerals import numeral
 from server.expressions.semantics import EXACT_LIMIT
 from server.expressions.tree import Comparison, Expr, Identifier, In, Literal, conjuncts
 from server.message_types.base import Extractor, MessageType, Path, Value
+from server.message_types.bulk import bulk_extractor
 
 Scalar: TypeAlias = str | int | float
 Wanted: TypeAlias = tuple[tuple[str, ...], ...]
@@ -35,18 +36,26 @@ class HashIndex:
         message_type: the topic's message type.
     """
 
-    __slots__ = ("_extract", "_filed", "_found", "_odd", "fields")
+    __slots__ = ("_extract", "_extract_all", "_filed", "_found", "_odd", "fields")
 
     def __init__(self, fields: Sequence[Path], message_type: MessageType) -> None:
         self.fields: Final = tuple(fields)
         self._extract: Final[Extractor] = message_type.extractor(fields)
+        self._extract_all: Final = bulk_extractor(message_type, fields)
         self._found: dict[tuple[Scalar, ...], int | set[int]] = {}
         self._filed: dict[int, tuple[Scalar, ...]] = {}
         self._odd: set[int] = set()
 
     def put(self, row: int, body: bytes) -> None:
         """File a row under the values of its body."""
-        values = self._extract(body)
+        self._file(row, self._extract(body))
+
+    def put_all(self, rows: Sequence[int], bodies: Sequence[bytes]) -> None:
+        """File rows, at least one, under the values of their bodies."""
+        for row, values in zip(rows, zip(*self._extract_all(bodies), strict=True), strict=True):
+            self._file(row, values)
+
+    def _file(self, row: int, values: tuple[Value, ...]) -> None:
         filed = self._filed.get(row)
         if filed is not None:
             if filed == values:
@@ -54,9 +63,13 @@ class HashIndex:
             self.remove(row)
         elif row in self._odd:
             self._odd.discard(row)
-        if any(value is None or value == "" for value in values):
-            return  # NULL equals no text
-        if any(_is_odd(value) for value in values):
+        odd = False
+        for value in values:
+            if value is None or value == "":
+                return  # NULL equals no text
+            if value.__class__ is not str and _is_odd(value):
+                odd = True
+        if odd:
             self._odd.add(row)
             return
         self._filed[row] = values  # type: ignore[assignment]  # no NULLs and arrays: see above
@@ -87,7 +100,7 @@ class HashIndex:
     def candidates(self, wanted: Wanted) -> set[int]:
         """Rows that may have one of the texts in each field."""
         rows = set(self._odd)
-        for values in product(*(_alternatives(texts) for texts in wanted)):
+        for values in product(*map(_alternatives, wanted)):
             found = self._found.get(values)
             if isinstance(found, set):
                 rows |= found
@@ -102,12 +115,14 @@ def _is_odd(value: Value) -> bool:
     return isinstance(value, list) or not (abs(value) < EXACT_LIMIT if value is not None else False)
 
 
-def _alternatives(texts: Iterable[str]) -> Iterator[Scalar]:
+def _alternatives(texts: Iterable[str]) -> list[Scalar]:
+    found: list[Scalar] = []
     for text in texts:
-        yield text
+        found.append(text)
         number = numeral(text)
         if number is not None:
-            yield number
+            found.append(number)
+    return found
 
 
 def key_texts(texts: Iterable[str]) -> tuple[str, ...]:
@@ -132,13 +147,15 @@ def texts_by_field(expr: Expr) -> Mapping[Path, tuple[str, ...]]:
     restricted: dict[Path, tuple[str, ...]] = {}
     for term in conjuncts(expr):
         field, items = _restriction(term)
-        texts = tuple(
+        if field is None:
+            continue
+        texts = [
             item.value
             for item in items
             if isinstance(item, Literal) and isinstance(item.value, str)
-        )
-        if field is not None and items and len(texts) == len(items):
-            restricted.setdefault(field.path, texts)
+        ]
+        if texts and len(texts) == len(items):
+            restricted.setdefault(field.path, tuple(texts))
     return restricted
 
 
@@ -156,10 +173,12 @@ def _restriction(term: Expr) -> tuple[Identifier | None, tuple[Expr, ...]]:
 
 def wanted_by(fields: Sequence[Path], restricted: Mapping[Path, tuple[str, ...]]) -> Wanted | None:
     """What a filter wants of an index's fields; None if it leaves one open, or wants too much."""
-    if not fields or any(field not in restricted for field in fields):
-        return None
-    wanted = tuple(restricted[field] for field in fields)
+    wanted = []
     combinations = 1
-    for texts in wanted:
+    for field in fields:
+        texts = restricted.get(field)
+        if texts is None:
+            return None
+        wanted.append(texts)
         combinations *= len(texts)
-    return wanted if combinations <= MAX_COMBINATIONS else None
+    return tuple(wanted) if wanted and combinations <= MAX_COMBINATIONS else None

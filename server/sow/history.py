@@ -152,6 +152,19 @@ class History:
         found: NDArray[np.bool_] = (self._begins[:rows] <= moment) & (moment < self._ends[:rows])
         return found
 
+    def oldest_doubtful(self, moment: int) -> int | None:
+        """The row of the oldest past state of a moment that may stand for later ones not kept.
+
+        Returns:
+            None if all states of that moment are known to be exactly those.
+        """
+        if not self._granularity:
+            return None
+        rows = self._store.rows
+        begins, ends = self._begins[:rows], self._ends[:rows]
+        found = np.flatnonzero((begins <= moment) & (moment < ends) & (ends != FOREVER))
+        return int(found[np.argmin(begins[found])]) if len(found) else None
+
     def rows(self, identity: str) -> list[int]:
         """The rows of a record's past states."""
         return list(self._states.get(identity, ()))

@@ -15,6 +15,7 @@ from typing import Final, Protocol
 import xxhash
 
 from server.expressions import semantics
+from server.expressions.numerals import bounded
 from server.expressions.octets import to_octets
 from server.message_types.base import Extractor, MessageType, Path, Value
 
@@ -94,6 +95,8 @@ class FieldKeys:
             value = values[0]
             if value.__class__ is str and value:
                 return self._hash.of_text(value)
+            if value.__class__ is int:
+                return self._hash.of_text(str(bounded(value)))
         return self._hash.of_values(values)
 
 

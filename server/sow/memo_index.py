@@ -17,9 +17,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from server.expressions.columns import Column, NumberColumn, TextColumn, column_of
-from server.expressions.octets import to_octets
-from server.message_types.base import Extractor, MessageType, Path, Value
+from server.expressions.columns import Column, NumberColumn, TextColumn, column_of, text_array
+from server.message_types.base import MessageType, Path, Value
+from server.message_types.bulk import BulkExtractor, bulk_extractor
 from server.sow.store import RecordStore
 
 BLOCK: Final = 2048
@@ -55,7 +55,7 @@ class MemoIndexes:
         self._used = used
         self._type = message_type
         self._blocks: list[_Block] = []
-        self._extractors: dict[tuple[Path, ...], Extractor] = {}
+        self._extractors: dict[tuple[Path, ...], BulkExtractor] = {}
         self.fields: dict[Path, None] = {}
 
     def changed(self, row: int) -> None:
@@ -136,30 +136,30 @@ class MemoIndexes:
         """Read fields of rows: for each field its values, NULL where no record is."""
         extract = self._extractors.get(fields)
         if extract is None:
-            extract = self._extractors[fields] = self._type.extractor(fields)
+            extract = self._extractors[fields] = bulk_extractor(self._type, fields)
         used = self._used
         there = [first + offset for offset in offsets if used[first + offset]]
-        values = [extract(body) for body in self._store.bodies(there)]
-        if len(there) < len(offsets):
-            rows = iter(values)
-            nulls = (None,) * len(fields)
-            values = [next(rows) if used[first + offset] else nulls for offset in offsets]
-        return list(zip(*values, strict=True)) if values else [()] * len(fields)
+        if not there:
+            return [(None,) * len(offsets)] * len(fields)
+        columns = extract(self._store.bodies(there))
+        if len(there) == len(offsets):
+            return columns
+        presence = [used[first + offset] for offset in offsets]
+        return [_spread(values, presence) for values in columns]
+
+
+def _spread(values: Sequence[Value], presence: Sequence[int]) -> list[Value]:
+    """Values with NULLs in between, where nothing is present."""
+    rest = iter(values)
+    return [next(rest) if there else None for there in presence]
 
 
 def _replaced(column: Column, offsets: Sequence[int], values: Sequence[Value]) -> Column:
     """A column with other values in some places."""
-    if isinstance(column, TextColumn) and all(
-        value is None or type(value) is str for value in values
-    ):
-        octets = [
-            to_octets(value) if isinstance(value, str) and value else None for value in values
-        ]
+    if isinstance(column, TextColumn) and set(map(type, values)) <= {str, type(None)}:
         mask = np.zeros(len(column), np.bool_)
         mask[offsets] = True
-        return TextColumn(
-            pc.replace_with_mask(column.values, pa.array(mask), pa.array(octets, pa.binary()))
-        )
+        return TextColumn(pc.replace_with_mask(column.values, pa.array(mask), text_array(values)))
     if isinstance(column, NumberColumn):
         part = column_of(values)
         if isinstance(part, NumberColumn) and part.values.dtype == column.values.dtype:

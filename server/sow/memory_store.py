@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TypeAlias
 
 from server.sow.records import Record
@@ -63,6 +63,9 @@ class MemoryStore:
     def identities(self) -> Iterator[tuple[str, int]]:
         """See `RecordStore.identities`."""
         return iter(self._rows.items())
+
+    def make_room(self, records: Iterable[Record]) -> None:
+        """See `RecordStore.make_room`; there is always room."""
 
     def put(self, identity: str, record: Record) -> int:
         """See `RecordStore.put`."""

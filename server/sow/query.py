@@ -13,7 +13,6 @@ Sources: AMPS User Guide, Querying the State of the World; Indexing SOW Topics.
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterator, Sequence
-from dataclasses import dataclass
 from itertools import groupby, islice
 from typing import Final, NamedTuple
 
@@ -23,21 +22,24 @@ from numpy.typing import NDArray
 from server.expressions.compile_columns import ColumnFilter, Rows
 from server.expressions.tree import Expr, OrderTerm
 from server.sow.candidates import candidates
+from server.sow.hash_index import texts_by_field
 from server.sow.memo_index import BLOCK
 from server.sow.ordering import Ordering, Placed, Ranking
 from server.sow.record_context import Contexts
 from server.sow.record_test import RecordTest
 from server.sow.records import Record
+from server.sow.snapshot import Snapshot
 from server.sow.table import RecordTable
 
 _READ_AT_ONCE: Final = 1000
 """Records that are read one by one in a slice."""
 _WARM_BLOCKS: Final = 16
 """Blocks in a slice, if hardly any of their records have to be parsed."""
+_NO_SNAPSHOT: Final = Snapshot(0, keep_all=False)
+"""That of queries which have read everything when they begin."""
 
 
-@dataclass(frozen=True, slots=True)
-class QuerySpec:
+class QuerySpec(NamedTuple):
     """What is asked.
 
     Attributes:
@@ -94,8 +96,9 @@ class Query(Iterator[list[Record]]):
         self._spec: Final = spec
         self._expr: Final = spec.filter
         self._historical: Final = spec.as_of is not None and table.history is not None
+        restricted = {} if self._expr is None else texts_by_field(self._expr)
         self._candidates: Final = candidates(
-            table, self._expr, spec.keys, spec.topics, past=self._historical
+            table, restricted, spec.keys, spec.topics, past=self._historical
         )
         whole = spec.topics is None and not self._historical
         self._mask: Final = (
@@ -103,18 +106,22 @@ class Query(Iterator[list[Record]]):
             if whole and self._candidates is not None
             else table.mask(spec.topics, spec.as_of if self._historical else None, now)
         )
-        self._test: Final = RecordTest(table, self._expr)
+        self._test: Final = RecordTest(table, self._expr, restricted)
         self._ordering: Final = Ordering(spec.order_by) if spec.order_by else None
-        last = None if spec.top_n is None else spec.skip_n + spec.top_n
-        self._last: Final = last
-        self._ranking: Final = Ranking(last)
-        self._snapshot: Final = table.open_snapshot(keep_all=self._ordering is not None)
+        self._last: Final = None if spec.top_n is None else spec.skip_n + spec.top_n
         self.topic_matches: Final = (
             len(table) if self._mask is None else int(np.count_nonzero(self._mask))
         )
         self.matches = 0
         self.returned = 0
-        self._steps: Final[Generator[list[Record], None, None]] = self._run()
+        self._snapshot = _NO_SNAPSHOT
+        self._steps: Iterator[list[Record]]
+        few = self._candidates
+        if few is not None and len(few) <= _READ_AT_ONCE and self._ordering is None:
+            self._steps = iter((self._found_at_once(few),))
+        else:
+            self._snapshot = table.open_snapshot(keep_all=self._ordering is not None)
+            self._steps = self._run()
 
     def __next__(self) -> list[Record]:
         """Do a slice of the work.
@@ -129,10 +136,22 @@ class Query(Iterator[list[Record]]):
 
     def close(self) -> None:
         """End the query; harmless if it has ended."""
-        self._steps.close()
+        self._steps = iter(())
         self._table.close_snapshot(self._snapshot)
 
+    def _found_at_once(self, rows: Sequence[int]) -> list[Record]:
+        """All results, where few records have to be looked at: these are read without delay."""
+        mask, read, test = self._mask, self._table.store.record, self._test
+        found = [
+            record for row in rows if (mask is None or mask[row]) and test(record := read(row))
+        ]
+        self.matches = len(found)
+        wanted = found[self._spec.skip_n : self._last]
+        self.returned = len(wanted)
+        return wanted
+
     def _run(self) -> Generator[list[Record], None, None]:
+        ranking = Ranking(self._last)
         try:
             pieces = self._scan() if self._candidates is None else self._look_up(self._candidates)
             for piece in pieces:
@@ -140,10 +159,10 @@ class Query(Iterator[list[Record]]):
                 if self._ordering is None:
                     yield self._wanted(piece)
                 else:
-                    self._ranking.add(self._placed(piece, self._ordering))
+                    ranking.add(self._placed(piece, self._ordering))
                     yield []
             if self._ordering is not None:
-                yield from self._ordered()
+                yield from self._ordered(ranking)
         finally:
             self._table.close_snapshot(self._snapshot)
 
@@ -255,8 +274,8 @@ class Query(Iterator[list[Record]]):
             placed += map(Placed, map(ordering.key, values), some)
         return placed
 
-    def _ordered(self) -> Iterator[list[Record]]:
-        rows = islice(self._ranking.rows(), self._spec.skip_n, None)
+    def _ordered(self, ranking: Ranking) -> Iterator[list[Record]]:
+        rows = islice(ranking.rows(), self._spec.skip_n, None)
         while some := list(islice(rows, _READ_AT_ONCE)):
             self.returned += len(some)
             yield [self._at(row) for row in some]

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Final, TypeAlias
+from collections.abc import Mapping
+from typing import TypeAlias
 
 from server.expressions import semantics
 from server.expressions.compile_message import Predicate, compile_filter
@@ -26,22 +27,36 @@ class RecordTest:
     Args:
         table: where the records are.
         expr: the filter.
+        restricted: the fields that it restricts to certain texts, if that has been found out.
 
     Attributes:
         fields: the fields that it reads.
         wants_context: it asks for more than the fields of a record.
     """
 
-    def __init__(self, table: RecordTable, expr: Expr | None) -> None:
+    def __init__(
+        self,
+        table: RecordTable,
+        expr: Expr | None,
+        restricted: Mapping[Path, tuple[str, ...]] | None = None,
+    ) -> None:
         self._expr = expr
         self._table = table
         self._extract: Extractor | None = None
         self._predicate: Predicate | None = None
         self._texts: _Texts | None = None
-        self.fields: Final[tuple[Path, ...]] = () if expr is None else paths(expr)
-        self.wants_context: Final = expr is not None and asks_for_context(
-            expr, table.options.functions
-        )
+        self.fields: tuple[Path, ...] = ()
+        self.wants_context = False
+        if expr is None:
+            return
+        if restricted is None:
+            restricted = texts_by_field(expr)
+        if len(restricted) == len(conjuncts(expr)):
+            self.fields = tuple(restricted)
+            self._texts = tuple(restricted.values())
+        else:
+            self.fields = paths(expr)
+            self.wants_context = asks_for_context(expr, table.options.functions)
 
     def __call__(self, record: Record) -> bool:
         """Whether a record matches."""
@@ -61,8 +76,5 @@ class RecordTest:
 
     def _prepare(self, expr: Expr) -> None:
         self._extract = self._table.extractor(self.fields)
-        restricted = texts_by_field(expr)
-        if len(restricted) == len(conjuncts(expr)):
-            self._texts = tuple(restricted[field] for field in self.fields)
-        else:
+        if self._texts is None:
             self._predicate = compile_filter(expr, self._table.options.functions)

@@ -6,8 +6,8 @@ txids of their entries for sequences. So recovery applies the entries after that
 
 A store can also be ahead of the log: it writes through memory maps, which survive a process, while
 the log's last entries were still on their way to the disk. Nobody was told that these are safe, and
-a publisher sends them again. Records with such an entry are set back to what the log says last, and
-their txids are not given out again.
+a publisher sends them again. Records that such an entry has changed or deleted are set back to what
+the log says last, and the txids are not given out again.
 """
 
 from __future__ import annotations
@@ -32,23 +32,40 @@ _MOST_LOST: Final = 10_000_000
 Find = Callable[[str, str], object | None]
 
 
-def recover_records(journal: Journal, topics: Iterable[SowTopic], find: Find) -> None:
+def recover_records(
+    journal: Journal,
+    topics: Iterable[SowTopic],
+    find: Find,
+    settle: Callable[[], None],
+    check: Callable[[], None],
+) -> None:
     """Apply to topics what the log has and they have not.
 
     Args:
         journal: the log, which nothing has been appended to yet.
         topics: the topics that are recorded there.
         find: gives the topic that has the records of a message type and name.
+        settle: waits until every commit of a store that was asked for is done.
+        check: called between entries; what it raises ends the recovery, which can be taken up
+            from there by another start.
 
     Raises:
         StoreError: a record cannot be stored.
     """
     reached = {sow: _reached(sow, journal) for sow in topics}
-    for sow in reached:
-        _set_back(sow, journal, find)
     if not reached:
         return
+    last = journal.last_txid
+    ahead = [sow for sow in reached if sow.table.store.last_sequence > last]
+    for sow in ahead:
+        _set_back(sow, journal, find)
+        sow.table.store.commit()
+    if ahead:
+        # In this order: should the power fail in between, the stores are still ahead.
+        settle()
+        _skip_txids(journal, max(sow.table.store.last_sequence for sow in ahead))
     for entry in journal.entries(after=min(reached.values())):
+        check()
         topic = find(entry.topic.message_type, entry.topic.name)
         if isinstance(topic, SowTopic) and entry.txid > reached.get(topic, entry.txid):
             apply_entry(topic, entry)
@@ -71,8 +88,8 @@ def apply_entry(sow: SowTopic, entry: Entry) -> None:
     moment = entry.timestamp * _NANOSECONDS_IN_MICROSECOND
     if entry.kind == Kind.SOW_DELETE:
         keys = msgspec.json.decode(entry.body, type=list[str])
-        found = sow.find_keys(keys, lambda name: name == entry.topic.name)
-        sow.remove(found, entry.txid, moment)
+        for record in sow.find_keys(keys, lambda name: name == entry.topic.name):
+            sow.remove(record, entry.txid, moment)
     elif entry.kind in (Kind.PUBLISH, Kind.DELTA_PUBLISH):
         sow.apply(_record(sow, entry, moment))
 
@@ -102,33 +119,41 @@ def _record(sow: SowTopic, entry: Entry, moment: int) -> Record:
 
 
 def _set_back(sow: SowTopic, journal: Journal, find: Find) -> None:
-    """Set back the records of a store that is ahead of the log."""
-    store, last = sow.table.store, journal.last_txid
-    if store.last_sequence <= last:
-        return
-    if store.last_sequence - last > _MOST_LOST:
+    """Set back a store that is ahead of the log; if that is interrupted, it can be done again.
+
+    Concerned are records that a lost entry has made or changed, and those that it has deleted. The
+    latter are what the log has and the store has not; if they have expired, they will do so again.
+    """
+    table, last = sow.table, journal.last_txid
+    ahead = table.store.last_sequence
+    if ahead - last > _MOST_LOST:
         raise StoreError(
-            f"the records of topic {sow.spec.name} have changes up to {store.last_sequence},"
+            f"the records of topic {sow.spec.name} have changes up to {ahead},"
             f" but the log ends at {last}: they belong to another log; restore the"
             f" journals, or remove {sow.spec.file_name} to have it made again from these"
         )
-    ahead: dict[str, Record | None] = {}
-    for identity, row in store.identities():
-        record = store.record(row)
-        if record.sequence > last and record.bookmark:
-            ahead[identity] = None
-    gone = [found for identity in ahead if (found := sow.table.get(identity)) is not None]
-    for entry in journal.entries() if ahead else ():
-        if find(entry.topic.message_type, entry.topic.name) is not sow:
-            continue
-        for identity, state in _states(sow, entry):
-            if identity in ahead:
-                ahead[identity] = state
-    _skip_txids(journal, store.last_sequence)
-    sow.remove(gone, journal.last_txid, gone[0].timestamp if gone else 0)
-    for state in ahead.values():
-        if state is not None:
-            sow.apply(state)
+    sound = {
+        identity
+        for identity, row in table.store.identities()
+        if (record := table.store.record(row)).sequence <= last or not record.bookmark
+    }
+    states: dict[str, Record] = {}
+    for entry in journal.entries():
+        if find(entry.topic.message_type, entry.topic.name) is sow:
+            for identity, state in _states(sow, entry):
+                if state is None:
+                    states.pop(identity, None)
+                elif identity not in sound:
+                    states[identity] = state
+    changed = [
+        table.store.record(row)
+        for identity, row in table.store.identities()
+        if identity not in sound
+    ]
+    for record in changed:
+        sow.remove(record, ahead, record.timestamp)
+    for state in states.values():
+        sow.apply(state)
 
 
 def _states(sow: SowTopic, entry: Entry) -> Iterable[tuple[str, Record | None]]:

@@ -181,12 +181,6 @@ class SlabFile:
         length = int.from_bytes(slab[position + 4 : position + 8], "little")
         return slab[position : position + length]
 
-    def room(self, location: int) -> int:
-        """The room that an entry takes, padding included."""
-        index, position = divmod(location, self.slab_size)
-        slab = self.slabs[index]
-        return form.padded(int.from_bytes(slab[position + 4 : position + 8], "little"))
-
     def synchronise(self) -> None:
         """Wait until everything is on stable storage."""
         os.fdatasync(self.descriptor)

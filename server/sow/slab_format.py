@@ -37,6 +37,8 @@ _CHECKSUM: Final = struct.Struct("<I")
 ENTRY: Final = struct.Struct("<IIIBxHHHH2xQQQQ")
 """Checksum, length, epoch, kind, lengths of topic, key, correlation id and bookmark, sequence,
 timestamp, expiration, number."""
+BODY_BOUNDS: Final = struct.Struct("<4xI4x2xHHHH")
+"""What says where in an entry the body is: the entry's length, and the lengths of the texts."""
 ENTRY_HEAD: Final = struct.Struct("<III")
 """The first three of these."""
 ENTRY_TAIL: Final = struct.Struct("<IIBxHHHH2xQQQQ")

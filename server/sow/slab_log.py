@@ -12,7 +12,7 @@ stable storage, that is, until one more commit has completed. It is not written 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Final, NamedTuple
 
 from server.expressions.octets import to_octets
@@ -23,6 +23,9 @@ from server.sow.slab_file import SlabFile
 from server.sow.slab_format import ENTRY_TAIL, FIRST_ENTRY, CommitPoint, Kind, SlabHeader
 from server.sow.slab_scan import LogEnd
 from server.sow.store import StoreError
+
+_LONGEST_BOOKMARK: Final = 2 * len(str((1 << 64) - 1)) + 2
+"""Bytes; a record gets its bookmark when room for it has been made."""
 
 
 class _Slab(NamedTuple):
@@ -75,6 +78,7 @@ class SlabLog:
         self._head: _Slab | None = None
         self._position = 0
         self._slab = file.slabs[0] if file.slabs else None
+        self._reserved = 0  # free slabs that only new entries may begin
         self._clean_position = FIRST_ENTRY
         self._synchronisation = 0
         self._stable_tail = self._noted_tail = point.tail
@@ -91,8 +95,36 @@ class SlabLog:
         """Slabs that the file has."""
         return len(self._file.slabs)
 
-    def append(self, kind: Kind, record: Record, number: int = 0) -> tuple[int, int]:
+    def make_room(self, records: Iterable[Record]) -> None:
+        """Make sure that entries of these records can be appended next, one after the other.
+
+        Raises:
+            StoreError: one is too large, or there is no room. Nothing has been written.
+        """
+        slabs, position = 0, self.slab_size if self._head is None else self._position
+        for record in records:
+            texts = [_octets(text) for text in (record.topic, record.key, record.correlation_id)]
+            length = form.ENTRY.size + sum(map(len, texts)) + _LONGEST_BOOKMARK + len(record.body)
+            self._check_size(length, *texts)
+            room = (length + 7) & -8
+            if position + room > self.slab_size:
+                slabs += 1
+                position = FIRST_ENTRY
+            position += room
+        while len(self._free) < slabs:
+            self._free.append(self._file.grow())
+        self._reserved = slabs
+
+    def append(
+        self, kind: Kind, record: Record, number: int = 0, *, moved: bool = False
+    ) -> tuple[int, int]:
         """Write an entry.
+
+        Args:
+            kind: what it says.
+            record: the record that it is about.
+            number: of a past state.
+            moved: it has been written before, and leaves what `make_room` made to others.
 
         Returns:
             Its location and the room that it takes.
@@ -113,7 +145,7 @@ class SlabLog:
         position = self._position
         if self._head is None or position + room > self.slab_size:
             self._check_size(length, topic, key, correlation_id, bookmark)
-            self.begin_slab()
+            self.begin_slab(spare=self._reserved if moved else 0)
             position = self._position
         elif length - len(body) > form.MAX_TEXT:
             self._check_size(length, topic, key, correlation_id, bookmark)
@@ -150,15 +182,19 @@ class SlabLog:
                 f"{self.slab_size} bytes allows"
             )
 
-    def begin_slab(self) -> None:
+    def begin_slab(self, spare: int = 0) -> None:
         """Continue the log in another slab: the first in the file that is free.
+
+        Args:
+            spare: how many free slabs have to be left.
 
         Raises:
             StoreError: there is no room for one.
         """
-        if self._free:
+        if len(self._free) > spare:
             index = min(self._free)
             self._free.remove(index)
+            self._reserved = max(spare, self._reserved - 1)
         else:
             index = self._file.grow()
         if self._head is not None:

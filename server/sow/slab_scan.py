@@ -97,10 +97,11 @@ def scan(file: SlabFile, take: Callable[[int, bytes], None]) -> LogEnd:
     whole: list[ChainLink] = []
     for link in links:
         base = link.place * file.slab_size
-        position = FIRST_ENTRY
-        for start, data in entries(file, link):
-            take(base + start, data)
-            position = start + padded(len(data))
+        position, length = FIRST_ENTRY, 0
+        for position, data in entries(file, link):
+            take(base + position, data)
+            length = len(data)
+        position += padded(length)
         whole.append(link._replace(end=position))
         if link.end is None or position < link.end:
             epoch = link.header.epoch
@@ -129,4 +130,4 @@ def entries(file: SlabFile, link: ChainLink) -> Iterator[tuple[int, bytes]]:
         if checksum != crc32c(data[4:]):
             return
         yield position, data
-        position += padded(length)
+        position += (length + 7) & -8

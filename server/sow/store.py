@@ -12,7 +12,7 @@ All calls come from the engine's thread. Two implementations pass the same suite
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import NamedTuple, Protocol
 
 from server.sow.records import Record
@@ -85,6 +85,13 @@ class RecordStore(Protocol):
 
     def identities(self) -> Iterator[tuple[str, int]]:
         """Every record's identity and row; the store must not change meanwhile."""
+
+    def make_room(self, records: Iterable[Record]) -> None:
+        """Make sure that these can be put, deleted or kept next, one after the other.
+
+        Raises:
+            StoreError: there is no room, or one is too large. Nothing has changed.
+        """
 
     def put(self, identity: str, record: Record) -> int:
         """Insert or replace a record.

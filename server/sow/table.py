@@ -6,6 +6,7 @@ from array import array
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import islice
 from typing import Final
 
 import numpy as np
@@ -28,6 +29,8 @@ CURRENT: Final = 1
 PAST: Final = 2
 
 _KEPT_EXTRACTORS: Final = 256
+_READ_AT_ONCE: Final = 256
+"""Bodies that are read together when indexes are built: few enough for the processor's cache."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,9 +117,12 @@ class RecordTable:
             self.states[row] = CURRENT
             if self.options.pattern:
                 self._topic_of_row[row] = self._topic_number(identity.partition("\0")[0])
-        for index in self.hash_indexes:
-            for _, row in self.store.identities():
-                index.put(row, self.store.record(row).body)
+        if self.hash_indexes:
+            rows = (row for _, row in self.store.identities())
+            while some := list(islice(rows, _READ_AT_ONCE)):
+                bodies = self.store.bodies(some)
+                for index in self.hash_indexes:
+                    index.put_all(some, bodies)
 
     def __len__(self) -> int:
         """How many records there are."""
@@ -136,6 +142,21 @@ class RecordTable:
         """Find a record."""
         row = self.store.row(identity)
         return None if row is None else self.store.record(row)
+
+    def make_room(self, records: Iterable[Record]) -> None:
+        """Make sure that records can be put, or removed, next, one after the other.
+
+        Raises:
+            StoreError: there is no room; nothing has changed.
+        """
+        if self.history is None:
+            self.store.make_room(records)
+            return
+        every: list[Record] = []
+        for record in records:
+            identity = identity_of(record, pattern=self.options.pattern)
+            every += (one for one in (record, self.get(identity)) if one is not None)
+        self.store.make_room(every)
 
     def put(self, record: Record) -> Change:
         """Insert or replace a record.

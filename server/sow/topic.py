@@ -304,20 +304,21 @@ class SowTopic:
         record = self.table.get(self.table.identity(key, topic))
         return [] if record is None else [record]
 
-    def remove(self, records: Sequence[Record], sequence: int, now: int) -> list[Change]:
-        """Delete records; those that are gone already are passed over.
+    def remove(self, record: Record, sequence: int, now: int) -> Change | None:
+        """Delete a record.
 
         Args:
-            records: which ones.
+            record: which one.
             sequence: the deletion's place in the instance's order of changes.
             now: the time in nanoseconds since 1970.
 
+        Returns:
+            None if it is gone already.
+
         Raises:
-            StoreError: a deletion cannot be stored; those before it have been made.
+            StoreError: the deletion cannot be stored; nothing has changed.
         """
-        identity, remove = self.table.identity, self.table.remove
-        changes = (remove(identity(record.key, record.topic), sequence, now) for record in records)
-        return [change for change in changes if change is not None]
+        return self.table.remove(self.table.identity(record.key, record.topic), sequence, now)
 
     def find_matching(
         self, filter_: Expr, now: int, topics: Callable[[str], bool] | None = None
@@ -339,22 +340,24 @@ class SowTopic:
         """When `expire` has something to do next, in nanoseconds since 1970; None for never."""
         return self.table.next_expiry()
 
-    def expire(self, now: int, sequence: int, limit: int = 1000) -> list[Change]:
-        """Remove what has expired. Called at the start too, for what expired meanwhile.
+    def expire(self, now: int, sequence: int) -> Change | None:
+        """Remove one record that has expired. Called at the start too, for what expired meanwhile.
 
         Args:
             now: the time in nanoseconds since 1970.
-            sequence: the removals' place in the instance's order of changes.
-            limit: how many records to remove at most; ask `next_expiry` whether more are due.
+            sequence: the removal's place in the instance's order of changes.
+
+        Returns:
+            None if nothing is due; history that is too old has been dropped then.
 
         Raises:
-            StoreError: a removal cannot be stored; those before it have been made.
+            StoreError: the removal cannot be stored; nothing has changed.
         """
-        changes: list[Change] = []
-        while len(changes) < limit and (record := self.table.due(now)) is not None:
-            changes += self.remove([record], sequence, now)
-        self.table.trim(now)
-        return changes
+        record = self.table.due(now)
+        if record is None:
+            self.table.trim(now)
+            return None
+        return self.remove(record, sequence, now)
 
     # ---- reading and maintenance
 

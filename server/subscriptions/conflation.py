@@ -174,7 +174,7 @@ class ConflatedDelivery:
     def deliver(self, bodies: Sequence[bytes], envelope: Envelope) -> None:
         """Let messages wait; those that no key tells apart leave at once."""
         for body in bodies:
-            key = self._conflater.key(self._topic, body, None)
+            key = self._conflater.key(self._topic, body, envelope.record_sow_key)
             if key is None:
                 self._delivery.deliver((body,), envelope)
             else:

@@ -90,9 +90,10 @@ class DirectDelivery:
         if self._further_keys is not None:
             keys += self._further_keys(envelope)
         heads = self._heads
-        if len(bodies) == 1 and not keys:  # what filtered messages come as
+        if len(bodies) == 1:  # what filtered messages, and those of replays, come as
             body = bodies[0]
-            self._outbox.write(heads[len(body)] + body)
+            size = len(body)
+            self._outbox.write((heads.make(size, keys) if keys else heads[size]) + body)
             return
         chunks: list[bytes] = []
         if keys:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
@@ -25,6 +26,8 @@ class Envelope:
         sequence: the publisher's number of a message, 0 for none.
 
     Attributes:
+        sequences: of a run of messages, the publisher's number of each; empty if it gives none, or
+            where they do not matter.
         bookmark: the name of a message in the transaction log, empty for none.
         keys: header keys that all of them carry, as JSON text, each with its leading comma.
     """
@@ -38,6 +41,7 @@ class Envelope:
         "publisher",
         "received",
         "sequence",
+        "sequences",
         "sow_key",
     )
 
@@ -59,6 +63,7 @@ class Envelope:
         self.expiration = expiration
         self.delta = delta
         self.sequence = sequence
+        self.sequences: Sequence[int] = ()
         self.bookmark = ""
         self.keys = correlation_key(correlation_id)
         if publisher is not None and publisher.user:
@@ -78,6 +83,31 @@ class Envelope:
     def bookmark_key(self) -> bytes:
         """The header key for subscribers who asked for bookmarks; empty if there is none."""
         return b',"bm":"%s"' % self.bookmark.encode() if self.bookmark else b""
+
+    def further_keys(self, *, timestamp: bool, bookmark: bool, record: bool) -> bytes:
+        """Header keys for those who ask for them, as JSON text, each with its leading comma.
+
+        Args:
+            timestamp: when the server received the message.
+            bookmark: its name in the transaction log.
+            record: the SOW key of its record, if only the envelope knows that: topics with records
+                know the keys of their records themselves.
+        """
+        keys = self.timestamp_key if timestamp else b""
+        if bookmark:
+            keys += self.bookmark_key
+        return keys + self.record_key if record else keys
+
+    @property
+    def record_sow_key(self) -> str | None:
+        """The SOW key of the record that a message has become, if only the envelope knows it."""
+        return None
+
+    @property
+    def record_key(self) -> bytes:
+        """The header key for that SOW key; empty if there is none."""
+        key = self.record_sow_key
+        return b"" if key is None else b',"k":' + json_text(key)
 
     def context(self, topic: str, body: bytes) -> MessageContext:
         """What filters may ask about a message besides its fields."""

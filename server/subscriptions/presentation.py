@@ -73,8 +73,9 @@ class Presentation:
 
     def keys(self, envelope: Envelope) -> bytes:
         """These keys, as JSON text, each with its leading comma."""
-        timestamp = envelope.timestamp_key if self.timestamp else b""
-        return timestamp + envelope.bookmark_key if self.bookmark else timestamp
+        return envelope.further_keys(
+            timestamp=self.timestamp, bookmark=self.bookmark, record=self.sow_key
+        )
 
     def present(self, bodies: Sequence[bytes]) -> Sequence[bytes]:
         """The bodies in the form that is wanted."""

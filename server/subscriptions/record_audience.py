@@ -49,6 +49,7 @@ if TYPE_CHECKING:
     from server.message_types.base import MessageType
     from server.sow.records import Change, Record
     from server.subscriptions.envelope import Envelope
+    from server.subscriptions.outbox import Outbox
 
 _MOST_COMBINATIONS_KEPT: Final = 16_384
 
@@ -193,7 +194,7 @@ class RecordAudience(Audience):
         before: set[Filter],
     ) -> list[RecordDelivery]:
         conflated: list[RecordDelivery] = []
-        groups: dict[tuple[int, Presentation, bool], list[tuple[Subscription, Form]]] = {}
+        groups: dict[tuple[Outbox, Presentation, bool], list[tuple[Subscription, Form]]] = {}
         for subscription in subscriptions:
             form = self._form(subscription, kind, after, before)
             if form is None:
@@ -202,7 +203,7 @@ class RecordAudience(Audience):
                 conflated.append(self._conflated(subscription, form))
                 continue
             leaves = form is Form.LEAVING
-            group = subscription.session.number, subscription.presentation, leaves
+            group = subscription.outbox, subscription.presentation, leaves
             groups.setdefault(group, []).append((subscription, form))
         return [self._delivery_for(group) for group in groups.values()] + conflated
 
@@ -255,7 +256,8 @@ class RecordAudience(Audience):
             def trace(command: str, body: bytes) -> None:
                 emit("17-0001", client=client, command=command, header=header, body=body)
 
-        framer = Framer(session.outbox, command, self.name, sub_ids, presentation, trace)
+        outbox = subscriptions[0].outbox
+        framer = Framer(outbox, command, self.name, sub_ids, presentation, trace)
         watchers = session.engine.hooks.delivery_watchers(self.message_type.name, self.name)
         if command == "oof" or not watchers:
             return framer

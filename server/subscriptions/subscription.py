@@ -9,9 +9,10 @@ from server.subscriptions.presentation import AS_PUBLISHED, Presentation
 
 if TYPE_CHECKING:
     from server.expressions.tree import Expr
+    from server.replays.replay import Replay
     from server.session import Session
     from server.subscriptions.conflation import Conflater
-    from server.subscriptions.replay import Replay
+    from server.subscriptions.outbox import Outbox
     from server.subscriptions.sink import Sink
     from server.topics.names import TopicSelector
 
@@ -49,6 +50,11 @@ class Subscription:
     sink: Sink | None = None
     options: str | None = None
     replay: Replay | None = None
+
+    @property
+    def outbox(self) -> Outbox:
+        """Where its messages go."""
+        return self.session.outbox if self.replay is None else self.replay.outbox
 
     def close(self) -> None:
         """Let go of what waits for it."""

@@ -16,14 +16,19 @@ from typing import Final
 from config_schema.version import AMPS_VERSION, VERSION
 from server.journal import clients, index, layout
 from server.journal.naming import COMPRESSED, JOURNAL
+from server.sow import chain_file, slab_format
 
 KINDS: Final = {
     layout.MAGIC: "journal",
     index.INDEX_MAGIC: "journal index",
     index.TOPIC_INDEX_MAGIC: "journal topic index",
     clients.MAGIC: "clients.ack",
+    slab_format.MAGIC: "sow",
+    chain_file.MAGIC: "chained keys",
 }
-"""What files begin with; two bytes with the version, lowest first, follow."""
+"""What files begin with, some after a checksum; two bytes with the version follow, lowest first."""
+
+_CHECKSUM_SIZE: Final = 4
 
 _GZIP_MAGIC: Final = b"\x1f\x8b"
 _BEGINNING: Final = 4096
@@ -42,9 +47,11 @@ def identify(path: Path) -> str:
             start = zlib.decompressobj(16 + zlib.MAX_WBITS).decompress(start, 64)
         except zlib.error:
             return "damaged gzip data"
-    kind = KINDS.get(start[:8])
-    if kind is not None:
-        return f"AMPS {kind} {int.from_bytes(start[8:10], 'little')}.0"
+    for place in (0, _CHECKSUM_SIZE):
+        kind = KINDS.get(start[place : place + 8])
+        if kind is not None:
+            version = int.from_bytes(start[place + 8 : place + 10], "little")
+            return f"AMPS {kind} {version}.0"
     if path.name.endswith((JOURNAL, COMPRESSED)) and start and not any(start):
         return "AMPS journal, not yet used"
     return "not an AMPS file"

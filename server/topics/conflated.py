@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from server.clock import Clock
     from server.expressions import Functions
     from server.message_types.base import Path
-    from server.topics.keeper import Keeper
+    from server.topics.keeper import Follower, Keeper
     from server.topics.stores import Announce, Stores
 
 _NANOSECONDS: Final = 1e9
@@ -102,7 +102,11 @@ class ConflatedTopic:
         fields = [parse_field(text, Kind.ENRICHMENT, functions) for text in spec.enrichment]
         self._enrichment: Final = FieldStage(fields, message_type, functions) if fields else None
         self._pending: dict[str, _Pending] = {}
-        self._begin()
+
+    @property
+    def inputs(self) -> Sequence[tuple[Keeper, Follower]]:
+        """See `DerivedKeeper.inputs`."""
+        return ((self._source, self),)
 
     def keeps(self, name: str) -> bool:
         """See `Keeper.keeps`."""
@@ -125,8 +129,8 @@ class ConflatedTopic:
             self._clock.call_later(self._interval, self._copy_due)
         self._pending[identity] = _Pending(due, change.record, envelope, reason)
 
-    def _begin(self) -> None:
-        """Copy the records that there are."""
+    def begin(self) -> None:
+        """See `DerivedKeeper.begin`."""
         now = to_nanoseconds(self._clock.now())
         for records in self._source.query(QuerySpec(), now):
             for record in records:

@@ -7,7 +7,7 @@ it: after preprocessing, enrichment and merging.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from server.journal import JournalUnavailable, Kind
 from server.sow.records import NANOSECONDS, to_nanoseconds
@@ -26,6 +26,10 @@ if TYPE_CHECKING:
     from server.topics.stores import Stores
 
 
+_LEAST_RUN: Final = 8
+"""Messages from which on recording them together is worth its while."""
+
+
 class JournaledTopic(Topic):
     """A topic without records that is in the transaction log.
 
@@ -36,7 +40,7 @@ class JournaledTopic(Topic):
         journal: records its messages.
     """
 
-    __slots__ = ("_journal",)
+    __slots__ = ("_hands_on_runs", "_journal")
 
     keeps_messages = True
     is_journaled = True
@@ -46,11 +50,51 @@ class JournaledTopic(Topic):
     ) -> None:
         super().__init__(message_type, name, functions)
         self._journal = journal
+        self._hands_on_runs: bool | None = None  # None when subscriptions have changed
+
+    def _changed(self) -> None:
+        super()._changed()
+        self._hands_on_runs = None
 
     def publish(self, bodies: Sequence[bytes], envelope: Envelope) -> Sequence[Rejection]:
         """Record messages and deliver them. See `Topic.publish`."""
+        if len(bodies) >= _LEAST_RUN and self._takes_runs() and self._journal.is_run(envelope):
+            return self._publish_run(bodies, envelope)
+        return self._publish_one_by_one(bodies, envelope)
+
+    def _takes_runs(self) -> bool:
+        """Whether nobody wants to know the bookmark of a message, which those of a run have not."""
+        if self._hands_on_runs is None:
+            type_name, name = self.message_type.name, self.name
+            self._hands_on_runs = not self._filters.asks_for_context and not any(
+                one.presentation.bookmark
+                or one.sink is not None
+                or one.conflater is not None
+                or one.session.engine.hooks.delivery_watchers(type_name, name)
+                for one in self._subscriptions
+            )
+        return self._hands_on_runs
+
+    def _publish_run(self, bodies: Sequence[bytes], envelope: Envelope) -> Sequence[Rejection]:
+        rejections: list[Rejection] = []
+        start = 0
+        while start < len(bodies):
+            end, problem = self._journal.append_run(envelope, bodies, start)
+            if self._subscriptions and end > start:
+                super().publish(bodies[start:end], envelope)
+            if problem is not None:
+                rejections.append(Rejection(end, REASONS[type(problem)], str(problem)))
+                end += 1
+            start = end
+        return rejections
+
+    def _publish_one_by_one(
+        self, bodies: Sequence[bytes], envelope: Envelope
+    ) -> Sequence[Rejection]:
         rejections: list[Rejection] = []
         for position, body in enumerate(bodies):
+            if envelope.sequences:
+                envelope.sequence = envelope.sequences[position]
             try:
                 self._journal.refuse_duplicate(envelope)
                 _, bookmark = self._journal.append(
@@ -94,6 +138,19 @@ class JournaledStoredTopic(StoredTopic):
         super().__init__(sow, name, functions, stores)
         self._journal = journal
 
+    def publish(self, bodies: Sequence[bytes], envelope: Envelope) -> Sequence[Rejection]:
+        """Record messages, store them, and tell subscribers. See `StoredTopic.publish`."""
+        if not envelope.sequences:
+            return super().publish(bodies, envelope)
+        rejections: list[Rejection] = []
+        for position, body in enumerate(bodies):
+            envelope.sequence = envelope.sequences[position]
+            rejections += (
+                rejection._replace(position=position)
+                for rejection in super().publish((body,), envelope)
+            )
+        return rejections
+
     def _store(self, body: bytes, envelope: Envelope) -> Change:
         self._journal.refuse_duplicate(envelope)
         sow = self._sow
@@ -107,6 +164,7 @@ class JournaledStoredTopic(StoredTopic):
             correlation_id=envelope.correlation_id or "",
             context=envelope.context(self.name, body) if sow.asks_for_context else None,
         )
+        sow.table.make_room((record,))  # what the log says must not fail to come true
         lifetime = -((record.timestamp - record.expires) // NANOSECONDS) if record.expires else 0
         txid, bookmark = self._journal.append(
             envelope,
@@ -118,10 +176,12 @@ class JournaledStoredTopic(StoredTopic):
         envelope.bookmark = bookmark
         return sow.apply(record._replace(sequence=txid, bookmark=bookmark))
 
-    def _remove(self, records: Sequence[Record], envelope: Envelope) -> list[Change]:
+    def _number_deletion(self, records: Sequence[Record], envelope: Envelope) -> int:
+        """Record a deletion; its txid is its place in the instance's order of changes."""
+        self._sow.table.make_room(records)
         keys = json_text([record.key for record in records])
         txid, _ = self._journal.append(envelope, keys, Kind.SOW_DELETE)
-        return self._sow.remove(records, txid, to_nanoseconds(envelope.received))
+        return txid
 
     def when_stored(self, then: Callable[[], None]) -> None:
         """Call back when everything published so far is on stable storage."""

@@ -55,5 +55,12 @@ class Follower(Protocol):
         """Take note of a change there. See `RecordAudience.announce`."""
 
 
-class FollowingKeeper(Keeper, Follower, Protocol):
-    """A topic that has records, made from those of another one."""
+class DerivedKeeper(Keeper, Protocol):
+    """A topic that has records, made from those of other ones."""
+
+    @property
+    def inputs(self) -> Sequence[tuple[Keeper, Follower]]:
+        """What it is made from, each with what takes note of the changes there."""
+
+    def begin(self) -> None:
+        """Make its records from those that there are, telling nobody. Called once, at the start."""

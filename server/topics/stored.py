@@ -47,7 +47,7 @@ class TopicWithRecords(RecordAudience):
         stores: knows the topics that are made from this one.
     """
 
-    __slots__ = ("_followers",)
+    __slots__ = ("_cascade", "_followers")
 
     keeps_messages = True
     """Whether messages go on stable storage."""
@@ -57,19 +57,20 @@ class TopicWithRecords(RecordAudience):
     def __init__(self, keeper: Keeper, name: str, functions: Functions, stores: Stores) -> None:
         super().__init__(keeper.table.message_type, name, functions, stores.differ(keeper))
         self._followers = stores.followers(keeper)
+        self._cascade = stores.cascade
 
     def announce(self, change: Change, envelope: Envelope, reason: str) -> None:
         """Tell subscribers, and the topics that follow this one. See `RecordAudience.announce`."""
         super().announce(change, envelope, reason)
-        for follower in self._followers:
-            follower.take(change, envelope, reason)
+        if self._followers:
+            self._cascade.tell(self._followers, change, envelope, reason)
 
 
 class DerivedTopic(TopicWithRecords):
     """A topic whose records are made from those of another one; nobody can publish to it."""
 
     def publish(self, bodies: Sequence[bytes], envelope: Envelope) -> Sequence[Rejection]:  # noqa: ARG002 - see above
-        """Refuse messages (AMPS User Guide, Conflated Topics)."""
+        """Refuse messages (AMPS User Guide, Conflated Topics; Understanding Views)."""
         detail = f"the records of topic {self.name!r} are made from those of another one"
         return [Rejection(position, "invalid topic", detail) for position in range(len(bodies))]
 
@@ -117,7 +118,7 @@ class StoredTopic(TopicWithRecords):
         return rejections
 
     def delete(self, records: Sequence[Record], envelope: Envelope) -> int:
-        """Delete records, and tell subscribers.
+        """Delete records, and tell subscribers about each before the next one goes.
 
         Args:
             records: which ones; those that are gone already are passed over.
@@ -130,15 +131,22 @@ class StoredTopic(TopicWithRecords):
             StoreError: a deletion cannot be stored; those before it have been made.
             JournalUnavailable: nothing can be recorded.
         """
-        changes = self._remove(records, envelope)
-        for change in changes:
-            self.announce(change, envelope, DELETED)
-        self._stores.touched(self._sow)
-        return len(changes)
-
-    def _remove(self, records: Sequence[Record], envelope: Envelope) -> list[Change]:
+        sequence = self._number_deletion(records, envelope)
         now = to_nanoseconds(envelope.received)
-        return self._sow.remove(records, self._stores.next_sequence(), now)
+        deleted = 0
+        try:
+            for record in records:
+                change = self._sow.remove(record, sequence, now)
+                if change is not None:
+                    self.announce(change, envelope, DELETED)
+                    deleted += 1
+        finally:
+            self._stores.touched(self._sow)
+        return deleted
+
+    def _number_deletion(self, records: Sequence[Record], envelope: Envelope) -> int:  # noqa: ARG002 - for those that record it
+        """Give a deletion its place in the instance's order of changes."""
+        return self._stores.next_sequence()
 
     def _store(self, body: bytes, envelope: Envelope) -> Change:
         sow = self._sow

@@ -20,6 +20,7 @@ from server.sow.store import StoreError
 from server.subscriptions.difference import Differ
 from server.subscriptions.envelope import Envelope
 from server.subscriptions.record_delivery import EXPIRED
+from server.topics.cascade import Cascade
 
 if TYPE_CHECKING:
     from config_schema.spec import TopicRef
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
     from server.engine import Log
     from server.sow.records import Change
     from server.sow.topic import SowTopic
-    from server.topics.keeper import Follower, FollowingKeeper, Keeper
+    from server.topics.keeper import DerivedKeeper, Follower, Keeper
     from server.topics.names import TopicSelector
     from server.topics.transaction_log import TransactionLog
 
@@ -72,6 +73,7 @@ class Stores:
 
     Attributes:
         transaction_log: see `TopicTable`.
+        cascade: gives turns to the topics that are made from others.
     """
 
     def __init__(
@@ -82,8 +84,11 @@ class Stores:
         self._announce = announce
         self._flush = flush
         self.transaction_log: TransactionLog | None = None
+        self.cascade: Final = Cascade()
         self._keepers: list[Keeper] = []
+        self._has_containers = False
         self._topics: list[SowTopic] = []
+        self._derived: list[DerivedKeeper] = []
         self._commits: dict[SowTopic, Commit] = {}
         self._differs: dict[Keeper, Differ] = {}
         self._followers: dict[Keeper, list[Follower]] = {}
@@ -111,17 +116,28 @@ class Stores:
             sow: the topic.
             commit: asks for its files to be put on stable storage.
         """
-        self._keepers.append(sow)
+        self._add(sow)
         self._topics.append(sow)
         self._commits[sow] = commit
         if not self.is_journaled(sow):
             self._sequence = max(self._sequence, sow.table.store.last_sequence)
         self._watch_expiry(sow)
 
-    def add_follower(self, follower: FollowingKeeper, source: Keeper) -> None:
-        """Add a topic that is made from the records of another one."""
-        self._keepers.append(follower)
-        self.followers(source).append(follower)
+    def add_derived(self, topic: DerivedKeeper) -> None:
+        """Add a topic that is made from the records of others, which have been added before."""
+        self._add(topic)
+        self._derived.append(topic)
+        for source, follower in topic.inputs:
+            self.followers(source).append(follower)
+
+    def begin_derived(self) -> None:
+        """Let those topics make their records. Called once all others have been recovered."""
+        for topic in self._derived:
+            topic.begin()
+
+    def _add(self, keeper: Keeper) -> None:
+        self._keepers.append(keeper)
+        self._has_containers |= keeper.is_container
 
     def followers(self, keeper: Keeper) -> list[Follower]:
         """The topics that are made from the records of a topic; the list grows with them."""
@@ -133,6 +149,17 @@ class Stores:
             if keeper.type_name == message_type and keeper.keeps(name):
                 return keeper
         return None
+
+    def resource(self, message_type: str, name: str) -> str:
+        """What an entitlement module is asked about when somebody wants to use a topic.
+
+        All logical topics of a container have the permissions of the container's name (AMPS User
+        Guide, Entitlements for Logical Topics).
+        """
+        if not self._has_containers:
+            return name
+        keeper = self.find(message_type, name)
+        return name if keeper is None else keeper.name
 
     def configured(self, ref: TopicRef) -> Keeper | None:
         """The topic that the configuration calls so."""
@@ -249,13 +276,18 @@ class Stores:
 
     def _expire_of(self, sow: SowTopic, now: float) -> bool:
         """Remove what has expired in a topic; False if that cannot be written down."""
+        moment, sequence = to_nanoseconds(now), self._expiry_sequence(sow)
+        envelope = Envelope(None, now)
+        self._keep(sow)
         try:
-            changes = sow.expire(to_nanoseconds(now), self._expiry_sequence(sow), _EXPIRED_AT_ONCE)
+            for _ in range(_EXPIRED_AT_ONCE):
+                change = sow.expire(moment, sequence)
+                if change is None:
+                    break
+                self._announce(sow.spec.message_type, [change], envelope, EXPIRED)
         except StoreError as error:
             self._log.emit("15-0011", topic=sow.spec.name, reason=error)
             return False
-        self._announce(sow.spec.message_type, changes, Envelope(None, now), EXPIRED)
-        self._keep(sow)
         return True
 
 

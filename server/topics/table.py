@@ -159,8 +159,13 @@ class TopicTable:
 def _attach_if_entitled(topic: AnyTopic, subscription: Subscription) -> None:
     """Attach a subscription to one of the topics that its regular expression matches.
 
+    A bookmark subscription is for topics in the transaction log only (AMPS User Guide, Content and
+    Topic Filtering).
+
     Which of them the user may read is asked topic by topic (AMPS User Guide, Entitlement, Regular
     Expression Subscriptions).
     """
+    if subscription.replay is not None and not topic.is_journaled:
+        return
     if subscription.session.may(Permission.READ_TOPIC, topic.name):
         topic.attach(subscription)

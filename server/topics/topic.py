@@ -24,6 +24,7 @@ from server.subscriptions.subscription import Subscription
 if TYPE_CHECKING:
     from server.expressions import Functions
     from server.message_types.base import MessageType
+    from server.subscriptions.outbox import Outbox
 
 _MOST_MATCHES_KEPT: Final = 16_384
 
@@ -72,23 +73,35 @@ class Topic(Audience):
             self._publish_filtered(bodies, envelope)
         return ()
 
+    def deliveries(self, body: bytes, envelope: Envelope) -> Sequence[Delivery]:
+        """The deliveries that a message is for, as `publish` makes them."""
+        to_all = self._to_all
+        if to_all is None:
+            to_all = self._prepare()
+        if not self._filters:
+            return to_all
+        context = NO_CONTEXT
+        if self._filters.asks_for_context:
+            context = envelope.context(self.name, body)
+        return to_all + self._deliveries_to(self._filters.match(body, context))
+
     def when_stored(self, then: Callable[[], None]) -> None:
         """Call back at once: there is nothing to be stored."""
         then()
 
     def _publish_filtered(self, bodies: Sequence[bytes], envelope: Envelope) -> None:
-        match, known = self._filters.match, self._to_matching
+        match = self._filters.match
         needs_context = self._filters.asks_for_context
         context = NO_CONTEXT
         for body in bodies:
             if needs_context:
                 context = envelope.context(self.name, body)
-            matched = match(body, context)
-            deliveries = known.get(matched)
-            if deliveries is None:
-                deliveries = self._prepare_for(matched)
-            for delivery in deliveries:
+            for delivery in self._deliveries_to(match(body, context)):
                 delivery.deliver((body,), envelope)
+
+    def _deliveries_to(self, matched: tuple[Filter, ...]) -> list[Delivery]:
+        deliveries = self._to_matching.get(matched)
+        return self._prepare_for(matched) if deliveries is None else deliveries
 
     def _prepare(self) -> list[Delivery]:
         unfiltered, self._filtered = self._by_connection()
@@ -108,13 +121,13 @@ class Topic(Audience):
     def _deliveries(self, subscriptions: Iterable[Subscription]) -> list[Delivery]:
         """Group subscriptions that can share a delivery: equal in connection and presentation."""
         conflated: list[Delivery] = []
-        groups: dict[tuple[int, Presentation], list[Subscription]] = {}
+        groups: dict[tuple[Outbox, Presentation], list[Subscription]] = {}
         for subscription in subscriptions:
             if subscription.conflater is not None:
                 delivery = self._delivery_for([subscription])
                 conflated.append(ConflatedDelivery(subscription.conflater, self.name, delivery))
             else:
-                key = subscription.session.number, subscription.presentation
+                key = subscription.outbox, subscription.presentation
                 groups.setdefault(key, []).append(subscription)
         return [self._delivery_for(group) for group in groups.values()] + conflated
 
@@ -123,7 +136,7 @@ class Topic(Audience):
         if first.sink is not None:
             return SinkDelivery(first.sink, self.name, first.presentation)
         sub_ids = [subscription.sub_id for subscription in group]
-        delivery: Delivery = DirectDelivery(session.outbox, self.name, sub_ids, first.presentation)
+        delivery: Delivery = DirectDelivery(first.outbox, self.name, sub_ids, first.presentation)
         if watchers := session.engine.hooks.delivery_watchers(self.message_type.name, self.name):
             delivery = WatchedDelivery(delivery, watchers, session, self.name)
         if not session.engine.log.enabled("17-0001"):

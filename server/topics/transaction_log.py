@@ -11,17 +11,24 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Final
+from functools import partial
+from itertools import islice
+from operator import lt
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 from config_schema.regex import matches
-from server.journal import EVENTS, JournalUnavailable, Kind, Span
+from server.journal import EVENTS, BookmarkError, JournalUnavailable, Kind, Span
 from server.journal.clients import server_made_identity
 from server.wire.bookmarks import client_hash
 
 if TYPE_CHECKING:
     from config_schema.spec import JournaledTopicSpec
-    from server.journal import Journal, TopicHandle
+    from server.helper_thread import HelperThread
+    from server.journal import BookmarkRequest, Journal, NotFound, TopicHandle
     from server.subscriptions.envelope import Envelope
+
+Place: TypeAlias = Span | BookmarkError
+"""A part of the log, or why there is none."""
 
 _RESERVED: Final = "/AMPS/"
 _MOST_SEQUENCE: Final = (1 << 64) - 1
@@ -41,6 +48,7 @@ class TransactionLog:
         journal: the journal.
         topics: what is recorded there.
         instance: the instance's name.
+        helper: reads what takes long.
 
     Attributes:
         journal: see above.
@@ -48,14 +56,22 @@ class TransactionLog:
     """
 
     def __init__(
-        self, journal: Journal, topics: Sequence[JournaledTopicSpec], instance: str
+        self,
+        journal: Journal,
+        topics: Sequence[JournaledTopicSpec],
+        instance: str,
+        helper: HelperThread,
     ) -> None:
         self.journal: Final = journal
         self.durable = journal.durable_txid
         self.instance: Final = instance
         self._topics = topics
+        self._helper = helper
+        self._bookmarked: tuple[int, str | None] = 0, None
         self._waiting: deque[tuple[int, Callable[[], None]]] = deque()
         self._readers: list[Callable[[], None]] = []
+        self._holds: dict[int, Callable[[], int]] = {}
+        self._holds_taken = 0
 
     def records(self, message_type: str, name: str) -> bool:
         """Whether what is published to a topic is recorded.
@@ -118,11 +134,87 @@ class TransactionLog:
         """Call back once, when more entries are on stable storage."""
         self._readers.append(then)
 
-    def durable_bookmark(self) -> str | None:
-        """The bookmark of the last message on stable storage; None if that is long ago."""
-        span = Span(self.durable - _LOOK_BACK, last=self.durable)
-        entries = self.journal.replay(span, kinds=EVENTS).read(_LOOK_BACK)
-        return entries[-1].bookmark if entries else None
+    def close(self) -> None:
+        """Put everything on stable storage, and end the threads."""
+        self._helper.close()
+        self.journal.close()
+
+    def safe_here(self) -> int:
+        """The last entry on stable storage of this machine."""
+        return self.journal.durable_txid
+
+    def settled(self) -> int:
+        """The last entry that is safe wherever it has to be before its publisher is told so.
+
+        That is here, as long as no other instance has to acknowledge messages.
+        """
+        return self.journal.durable_txid
+
+    def bookmark_at(self, txid: int) -> str | None:
+        """The bookmark of the last event up to an entry on stable storage; None if not close."""
+        if txid != self._bookmarked[0]:
+            span = Span(txid - _LOOK_BACK, last=txid)
+            entries = self.journal.replay(span, kinds=EVENTS).read(_LOOK_BACK)
+            self._bookmarked = txid, entries[-1].bookmark if entries else None
+        return self._bookmarked[1]
+
+    def moment_of(self, txid: int) -> int | None:
+        """When an entry on stable storage was recorded, in microseconds; None if there is none."""
+        entries = self.journal.replay(Span(txid - 1, last=txid), kinds=frozenset(Kind)).read(1)
+        return entries[0].timestamp if entries else None
+
+    def look_up(
+        self, request: BookmarkRequest, not_found: NotFound, then: Callable[[Place], None]
+    ) -> None:
+        """Find out which part of the log a bookmark stands for.
+
+        That may take going through files. It is done by the helper, once everything is readable
+        that has been appended so far; `0|1|` stands for the end of the log as it is now.
+
+        Args:
+            request: the bookmark.
+            not_found: what to do when none of the starts is in the log.
+            then: called with what was found, or with why it is not to be had; at once if nothing
+                has to be looked for.
+        """
+        find = partial(self._resolve, request, not_found, self.journal.last_txid)
+        if request.is_plain:
+            then(find())
+        else:
+            self.when_durable(lambda: self._helper.do(find, then))
+
+    def _resolve(self, request: BookmarkRequest, not_found: NotFound, now: int) -> Place:
+        try:
+            return self.journal.resolve(request, not_found, now)
+        except BookmarkError as error:
+            return error
+        except OSError as error:
+            return BookmarkError(f"the transaction log cannot be read: {error}")
+
+    def hold(self, needed_from: Callable[[], int]) -> Callable[[], None]:
+        """Keep the files of the log that somebody still needs.
+
+        Whoever reads the log for longer than a turn says so here: replays; queues, and replication,
+        when they come.
+
+        Args:
+            needed_from: tells the txid from which on entries are needed.
+
+        Returns:
+            A function that ends it; calling it again does nothing.
+        """
+        number = self._holds_taken = self._holds_taken + 1
+        self._holds[number] = needed_from
+
+        def release() -> None:
+            self._holds.pop(number, None)
+
+        return release
+
+    @property
+    def needed_from(self) -> int:
+        """The txid before which nobody needs the log any more, as far as reading it goes."""
+        return min((hold() for hold in self._holds.values()), default=self.last_txid + 1)
 
 
 class TopicJournal:
@@ -154,6 +246,41 @@ class TopicJournal:
         """
         if envelope.sequence and envelope.publisher is not None:
             self.log.refuse_duplicate(envelope.publisher.client_hash, envelope.sequence)
+
+    def append_run(
+        self, envelope: Envelope, bodies: Sequence[bytes], start: int
+    ) -> tuple[int, JournalUnavailable | None]:
+        """Record messages that have nothing but the numbers of the envelope; see `append`.
+
+        Args:
+            envelope: what their publisher said about them; the numbers are ascending and new.
+            bodies: what is recorded.
+            start: the position of the first of them that is.
+
+        Returns:
+            The position of the first that is not recorded, and why not; their number if all are.
+        """
+        publisher = envelope.publisher
+        journal = self.log.journal
+        if self._handle is None:
+            self._handle = journal.topic(self._message_type, self._name)
+        return journal.append_run(
+            self._handle,
+            0 if publisher is None else publisher.client_hash,
+            envelope.sequences,
+            bodies,
+            start,
+            journal.origin(publisher.user) if publisher is not None and publisher.user else None,
+        )
+
+    def is_run(self, envelope: Envelope) -> bool:
+        """Whether messages are new and in order, so that they can be recorded together."""
+        numbers, publisher = envelope.sequences, envelope.publisher
+        return not numbers or (
+            publisher is not None
+            and numbers[0] > self.log.journal.last_sequence(publisher.client_hash)
+            and all(map(lt, numbers, islice(numbers, 1, None)))
+        )
 
     def append(
         self,

@@ -6,11 +6,18 @@ import asyncio
 import socket
 import ssl
 from collections.abc import Callable
+from pathlib import Path
 
 from config_schema.spec import TransportSpec
 from server.transports.connection import HANDSHAKE_SECONDS, Reception, printable_address
 from server.transports.sockets import BACKLOG, UnixSocketFile, listen_on_inet
-from server.transports.tls import TlsError, load_certificates, make_server_context
+from server.transports.tls import (
+    TlsError,
+    files_of,
+    load_authorities,
+    load_certificates,
+    make_server_context,
+)
 
 
 class TransportError(Exception):
@@ -93,13 +100,22 @@ class Listener:
             self._file.remove()
         self._reception.engine.log.emit("11-0003", transport=self.spec.name, address=self.address)
 
+    def certificate_files(self) -> list[Path]:
+        """The files that its TLS is made from, as far as they are there."""
+        try:
+            return [] if self.spec.tls is None else files_of(self.spec.tls)
+        except TlsError:  # which opening it says
+            return []
+
     def certificate_changed(self, _change: str) -> None:
-        """Read certificate and key again, for the connections that come from now on."""
+        """Read certificate, key and authorities again, for connections that come from now on."""
         if self._context is None or self.spec.tls is None:
             return
         log = self._reception.engine.log
         try:
             load_certificates(self._context, self.spec.tls)
+            if self.spec.tls.verify_client:
+                load_authorities(self._context, self.spec.tls)
         except TlsError as error:
             log.emit("11-0007", transport=self.spec.name, reason=error)
         else:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from config_schema.spec import InstanceSpec, SlowClientLimits, TransportSpec
@@ -109,10 +108,8 @@ class TransportTable:
     def watch_certificates(self, files: FileWatch) -> None:
         """Have transports read their certificates again when these change."""
         for listener in self._listeners.values():
-            tls = listener.spec.tls
-            for path in () if tls is None else (tls.certificate, tls.private_key):
-                if path:
-                    files.watch(Path(path), listener.certificate_changed)
+            for path in listener.certificate_files():
+                files.watch(path, listener.certificate_changed)
 
     def _find(self, name: str) -> Listener:
         listener = self._listeners.get(name)

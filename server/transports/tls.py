@@ -51,15 +51,34 @@ def make_server_context(tls: TlsSpec) -> ssl.SSLContext:
             "expected a list of ciphers as OpenSSL understands it",
         )
     if tls.verify_client:
-        for path in _authorities(tls):
-            _use(
-                f"certificate authority {path}",
-                partial(context.load_verify_locations, path),
-                "expected certificates in PEM format",
-            )
+        load_authorities(context, tls)
         context.verify_mode = ssl.CERT_REQUIRED
     load_certificates(context, tls)
     return context
+
+
+def files_of(tls: TlsSpec) -> list[Path]:
+    """The files that a transport's TLS is made from: certificate, key, authorities.
+
+    Raises:
+        TlsError: the directory of the authorities has none.
+    """
+    own = [Path(path) for path in (tls.certificate, tls.private_key) if path]
+    return own + (_authorities(tls) if tls.verify_client else [])
+
+
+def load_authorities(context: ssl.SSLContext, tls: TlsSpec) -> None:
+    """Trust the authorities of clients' certificates, besides those that are trusted already.
+
+    Raises:
+        TlsError: a file cannot be read or used.
+    """
+    for path in _authorities(tls):
+        _use(
+            f"certificate authority {path}",
+            partial(context.load_verify_locations, path),
+            "expected certificates in PEM format",
+        )
 
 
 def load_certificates(context: ssl.SSLContext, tls: TlsSpec) -> None:

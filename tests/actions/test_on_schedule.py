@@ -29,6 +29,7 @@ class Firings:
     """An action that only notes when it ran."""
 
     title = "noted"
+    is_busy = False
 
     def __init__(self, clock: SimulatedClock) -> None:
         self._clock = clock

@@ -181,6 +181,23 @@ def test_a_deletion_is_answered_by_its_statistics(protocol: ClientProtocol, feed
     assert request.acks["stats"].records_deleted == 3
 
 
+def test_a_deletion_with_a_number_is_persisted_with_the_numbers_above_it(
+    protocol: ClientProtocol, feed: Feed
+) -> None:
+    first = protocol.sow_delete("t", sow_keys=["1"], sequence=8, persisted=True)
+    second = protocol.sow_delete("t", body=b"x", sequence=9)
+    third = protocol.sow_delete("t", body=b"y", sequence=10, persisted=True)
+    assert [(header["s"], header["a"]) for header, _ in sent(protocol)] == [
+        (8, "processed,stats,persisted"),
+        (9, "processed,stats"),
+        (10, "processed,stats,persisted"),
+    ]
+    acks = b"".join(ack(request) + ack(request, "stats") for request in (first, second, third))
+    feed(protocol, acks + frame({"c": "ack", "a": "persisted", "s": 9, "status": "success"}))
+    assert (first.done, second.done, third.done) == (True, True, False)
+    assert first.error is None
+
+
 REFUSALS = [
     ("auth failure", AuthenticationError),
     ("bad filter", BadFilterError),

@@ -249,6 +249,11 @@ def test_a_deletion_that_may_have_taken_effect_fails() -> None:
     assert deletion.error is LOST
 
 
+def test_deletions_are_not_numbered_beside_the_publish_store() -> None:
+    with pytest.raises(ValueError, match="leave out sequence"):
+        online().sow_delete("t", filter="1=1", sequence=5)
+
+
 def test_a_query_that_has_handed_out_records_fails_and_keeps_them() -> None:
     protocol = online()
     fresh, begun = protocol.sow("t"), protocol.sow("t")

@@ -34,10 +34,12 @@ ACTED_ON = (
     "RequiredMinimumVersion",
     "SOW/ConflatedTopic",
     "SOW/Topic",
+    "SOW/View",
     "SOWStatsInterval",
     "SuggestedMinimumVersion",
     "TransactionLog",
     "Transports",
+    "Tuning/TransactionLog",
     "UserDefinedFunctions",
 )
 """Places whose content, apart from what is noted or listed as unbuilt, the program uses."""

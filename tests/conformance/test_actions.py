@@ -376,22 +376,69 @@ def test_a_transport_goes_and_comes_by_action(tmp_path: Path) -> None:
             pass
 
 
-def test_an_action_ends_before_what_does_not_exist(tmp_path: Path) -> None:
-    archive = """
+WITHOUT_EFFECT = {
+    "truncate-statistics": "<Age>7d</Age>",
+    "downgrade-replication": "<Age>5m</Age><GracePeriod>1m</GracePeriod>",
+    "upgrade-replication": "<Age>{{AGE}}</Age>",
+    "enable-proxied-transfer": "<Topic>jobs</Topic><MessageType>json</MessageType>",
+    "disable-proxied-transfer": "<Topic>jobs</Topic><MessageType>json</MessageType>",
+}
+
+
+def test_what_has_no_subject_yet_is_said_and_passed_over(tmp_path: Path) -> None:
+    """Each once when it runs; the steps behind it run. What never happens is said at the start."""
+    steps = "".join(
+        f"<Do><Module>amps-action-do-{name}</Module><Options>{given}</Options></Do>"
+        for name, given in WITHOUT_EFFECT.items()
+    )
+    events = "".join(
+        f"<On><Module>amps-action-on-{name}</Module></On>"
+        for name in (
+            "connect-incoming-replication",
+            "disconnect-incoming-replication",
+            "connect-replication",
+            "disconnect-replication",
+            "replication-resync-complete",
+            "upgrade-replication",
+            "downgrade-replication",
+        )
+    )
+    elements = f"""
+      <TransactionLog>
+        <JournalDirectory>journal</JournalDirectory>
+        <JournalSize>10MB</JournalSize>
+        <Topic><Name>jobs</Name><MessageType>json</MessageType></Topic>
+      </TransactionLog>
+      <SOW><Queue><Name>jobs</Name><MessageType>json</MessageType></Queue></SOW>
       <Actions>
         <Action>
           <On><Module>amps-action-on-startup</Module></On>
+          <Do><Module>amps-action-do-translate-data</Module>
+            <Options><Data>5m</Data><Value>AGE</Value></Options></Do>
+          {steps}
           <Do><Module>amps-action-do-echo-message</Module>
-            <Options><Message>first</Message></Options></Do>
-          <Do><Module>amps-action-do-truncate-statistics</Module>
-            <Options><Age>7d</Age></Options></Do>
+            <Options><Message>all done</Message></Options></Do>
+        </Action>
+        <Action>
+          <On><Module>amps-action-on-startup</Module></On>
+          <Do><Module>amps-action-do-upgrade-replication</Module>
+            <Options><Age>{{{{NONE}}}}</Age></Options></Do>
+        </Action>
+        <Action>
+          {events}
+          <On><Module>amps-action-on-admin</Module>
+            <Options><Path>once</Path><RequiredParameter>WHAT</RequiredParameter></Options></On>
           <Do><Module>amps-action-do-echo-message</Module>
-            <Options><Message>third</Message></Options></Do>
+            <Options><Message>{{{{WHAT}}}}</Message></Options></Do>
         </Action>
       </Actions>
     """
-    with running_server(tmp_path, elements=archive) as server:
-        assert server.logs("] info: 29-0103 first")
-        assert "29-0109 action module amps-action-do-truncate-statistics at" in server.log()
-        assert "not available yet" in server.log()
-        assert "] info: 29-0103 third" not in server.log()
+    with running_server(tmp_path, elements=elements) as server:
+        assert server.logs("] info: 29-0103 all done")
+        log = server.log()
+        for name in WITHOUT_EFFECT:
+            said = f"29-0109 action module amps-action-do-{name} has had no effect"
+            assert log.count(said) == 1
+        assert "amps-action-do-upgrade-replication at" in log  # whose Age is empty
+        assert "failed: Age: '' is not an interval" in log
+        assert log.count("29-0111 ") == 8

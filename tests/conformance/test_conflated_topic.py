@@ -189,6 +189,17 @@ def test_nobody_writes_to_it(server: RunningServer) -> None:
         assert (ack["status"], ack["reason"]) == ("failure", "invalid topic")
 
 
+def test_a_deletion_by_regular_expression_passes_over_it(server: RunningServer) -> None:
+    """The records of the source go, and the copies follow."""
+    with server.log_on() as peer:
+        publish(peer, {"id": 77, "n": 1, "side": "gone"})
+        assert query(peer, "orders", f="/side = 'gone'").messages
+        delete = {"c": "sow_delete", "cid": "1", "t": "^orders", "f": "/side = 'gone'"}
+        ack = peer.ask(delete | {"a": "stats"})
+        assert (ack["status"], ack["records_deleted"]) == ("success", 1)
+        assert query(peer, "orders", f="/side = 'gone'").messages == []
+
+
 def test_a_copy_is_made_at_the_start(tmp_path: Path) -> None:
     """Of the records that the source has then."""
     with running_server(tmp_path, elements=TOPICS) as first:

@@ -54,7 +54,7 @@ for that signal
    if   amps-action-if-condition: goes on only if a filter over the variables is true
             Condition = 1 = 1
    then amps-action-do-truncate-statistics: removes old statistics from the database \
-(not available yet: the action ends here)
+(no effect: the statistics database is not available yet)
             Age = 7d
 
 and by default

@@ -180,7 +180,6 @@ def test_ending_the_subscription_ends_the_messages(server: RunningServer) -> Non
         ({"o": "skip_n=5"}, "invalid option"),
         ({"o": "projection=[/a],grouping=[/a]"}, "invalid option"),
         ({"o": "conflation=1s,conflation_key=[/other],oof"}, "invalid option"),
-        ({"bm": "0"}, "invalid bookmark"),
         ({"bs": 10_001}, "invalid batch size"),
         ({"f": "/id ="}, "bad filter"),
     ],

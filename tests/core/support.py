@@ -5,18 +5,24 @@ from __future__ import annotations
 import json
 import struct
 from collections.abc import Callable
+from pathlib import Path
+from queue import SimpleQueue
 from typing import Any
 
-from config_schema.spec import TopicSpec
+from config_schema.problems import Location
+from config_schema.spec import ConflatedTopicSpec, JournaledTopicSpec, TopicSpec, ViewSpec
 from server.engine import Engine, Settings
 from server.expressions import BUILTINS
+from server.helper_thread import HelperThread
+from server.journal import Journal, JournalSettings
 from server.message_types.registry import MessageTypes
 from server.security.authentication import AcceptAll
 from server.security.entitlement import make_entitlement
 from server.session import Entrance, Link
 from server.sow.memory_store import MemoryStore
 from server.sow.topic import SowTopic
-from tests.support.raw import frame
+from server.topics.transaction_log import TransactionLog
+from tests.support.raw import WAIT_SECONDS, frame
 
 
 class RecordingLog:
@@ -75,8 +81,11 @@ class SimulatedClock:
 class Core:
     """An engine, and what a test sees of it."""
 
+    transaction_log: TransactionLog
+
     def __init__(self, *, require_logon: bool = True, message_type: str | None = None) -> None:
         self.log = RecordingLog()
+        self._posted: SimpleQueue[Callable[[], None]] = SimpleQueue()
         self.clock = SimulatedClock()
         declared = MessageTypes()
         self.types = {name: declared.get(name) for name in ("json", "fix")}
@@ -102,6 +111,37 @@ class Core:
             sow = SowTopic(spec, self.types[spec.message_type], MemoryStore(), BUILTINS)
             self.engine.stores.add(sow, sow.table.store.commit)
 
+    def record(self, directory: Path, pattern: str) -> None:
+        """Give the engine a transaction log that commits when told to, and not before."""
+        journal = Journal(
+            JournalSettings("core", directory, file_size=1 << 20, preallocated=1),
+            lambda: int(self.clock.now() * 1e6),
+            lambda _: None,
+            lambda _: None,
+        )
+        spec = JournaledTopicSpec(pattern, "json", Location("config.xml", 1))
+        helper = HelperThread(self._posted.put, "core")
+        self.transaction_log = TransactionLog(journal, (spec,), "core", helper)
+        self.engine.use_transaction_log(self.transaction_log)
+
+    def commit(self) -> None:
+        """Put what has been recorded on stable storage, and tell the engine."""
+        log = self.transaction_log
+        log.journal.commit()
+        log.reached(log.journal.durable_txid)
+        self.engine.flush()
+
+    def wait_for_helper(self) -> None:
+        """Do what a helper thread asks for, as soon as it does."""
+        self._posted.get(timeout=WAIT_SECONDS)()
+        self.engine.flush()
+
+    def derive(self, *specs: ConflatedTopicSpec | ViewSpec) -> None:
+        """Give the engine topics that are made from those, and have them made."""
+        for spec in specs:
+            self.engine.derive(spec)
+        self.engine.stores.begin_derived()
+
     def connect(self) -> CorePeer:
         """A new connection."""
         return CorePeer(self)
@@ -119,8 +159,9 @@ class CorePeer:
     def __init__(self, core: Core) -> None:
         self.received = b""
         self.hung_up = False
+        self.is_behind = False
         self._core = core
-        link = Link("test", self._take, self._hang_up)
+        link = Link("test", self._take, self._hang_up, lambda: self.is_behind)
         self._session = core.engine.connect(core.entrance, link)
 
     def send(self, header: dict[str, Any], body: bytes = b"") -> None:

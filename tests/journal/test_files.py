@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import errno
+import os
+import threading
+import time
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +14,7 @@ import numpy as np
 import pyarrow
 import pytest
 
-from server.journal import JournalError, Span, parse_bookmark
+from server.journal import Disk, JournalError, Span, parse_bookmark
 from server.journal.entry import Topic
 from server.journal.index import unpack_index
 from server.journal.naming import INDEX, sibling
@@ -67,6 +72,105 @@ def test_what_must_not_be_touched_is_not(tmp_path: Path) -> None:
             bench.journal.compress(77)
         with pytest.raises(JournalError, match="JournalArchiveDirectory"):
             bench.journal.archive(0)
+
+
+class Killed(BaseException):
+    """The process is no more."""
+
+
+class DyingDisk(Disk):
+    """Lets the process die at one of the changes that it makes."""
+
+    def __init__(self) -> None:
+        self.changes = 0
+        self.dies_at = 0
+
+    def begin(self, dies_at: int) -> None:
+        """Count from now on."""
+        self.changes, self.dies_at = 0, dies_at
+
+    def rename(self, old: Path, new: Path) -> None:
+        self._change()
+        super().rename(old, new)
+        self._change()
+
+    def remove(self, path: Path) -> None:
+        if path.exists():
+            self._change()
+        super().remove(path)
+
+    def _change(self) -> None:
+        self.changes += 1
+        if self.changes == self.dies_at:
+            raise Killed
+
+
+@pytest.mark.parametrize("deed", ["archive", "compress", "remove"])
+@pytest.mark.parametrize("dies_at", range(1, 9))
+def test_a_crash_at_any_moment_loses_nothing(tmp_path: Path, deed: str, dies_at: int) -> None:
+    """And what it leaves twice does not come back when the file has been removed."""
+    directory, archive = tmp_path / "journal", tmp_path / "archive"
+    disk = DyingDisk()
+    bench = Bench(directory, disk, archive=archive, with_topic_index=True)
+    fill(bench)
+    disk.begin(dies_at)
+    with suppress(Killed):
+        getattr(bench.journal, deed)(0)
+    disk.begin(0)
+    bench.journal.close()
+    with opened(directory, archive=archive) as bench:
+        found = [one.sequence for one in read_all(bench.journal)]
+        assert found == list(range(found[0], 101))
+        assert found[0] == 1 or deed == "remove"
+        for number in range(2):
+            if bench.journal.files[0].number == number:
+                bench.journal.remove(number)
+        found = [one.sequence for one in read_all(bench.journal)]
+    with opened(directory, archive=archive) as bench:
+        assert [one.sequence for one in read_all(bench.journal)] == found
+        assert bench.journal.files[0].number == 2
+        assert bench.journal.last_sequence(1) == 100
+
+
+def test_what_is_given_up_leaves_no_trace(tmp_path: Path) -> None:
+    with opened(tmp_path, file_size=48 << 20) as bench:
+        topic = bench.journal.topic("json", "a")
+        for sequence in (1, 2, 3):
+            bench.journal.append(topic, 1, sequence, os.urandom(20 << 20))
+            bench.journal.commit()
+        refused: list[str] = []
+
+        def compress() -> None:
+            try:
+                bench.journal.compress(0)
+            except JournalError as error:
+                refused.append(str(error))
+
+        thread = threading.Thread(target=compress)
+        thread.start()
+        while not list(tmp_path.glob("*.gz.tmp")) and thread.is_alive():
+            time.sleep(0.001)
+        bench.journal.give_up_filing()
+        thread.join()
+        assert refused == ["given up: the instance is stopping"]
+        assert not list(tmp_path.glob("*.tmp"))
+        assert [one.sequence for one in read_all(bench.journal)] == [1, 2, 3]
+
+
+def test_a_file_that_cannot_be_removed_stays_part_of_the_log(tmp_path: Path) -> None:
+    class Stubborn(Disk):
+        def remove(self, path: Path) -> None:
+            if path.suffix == ".journal":
+                raise PermissionError(errno.EACCES, "Permission denied", str(path))
+            super().remove(path)
+
+    with opened(tmp_path, Stubborn()) as bench:
+        fill(bench)
+        with pytest.raises(JournalError, match=r"cannot be removed: .*Permission denied"):
+            bench.journal.remove(0)
+        with pytest.raises(JournalError, match="older"):
+            bench.journal.remove(1)
+        assert [one.sequence for one in read_all(bench.journal)] == list(range(1, 101))
 
 
 def test_a_reader_goes_on_behind_what_was_removed(tmp_path: Path) -> None:
@@ -135,3 +239,18 @@ def test_empty_files_are_ready_in_advance(tmp_path: Path) -> None:
         fill(bench)
         assert bench.journal.resolve(parse_bookmark("0")).after == bench.journal.first_txid - 1
         assert [one.sequence for one in read_all(bench.journal)] == list(range(1, 101))
+
+
+def test_the_index_of_a_full_file_is_used(tmp_path: Path) -> None:
+    """It says which file it belongs to; one that belongs to another is not believed."""
+    with opened(tmp_path) as bench:
+        fill(bench)
+    with opened(tmp_path) as bench:
+        full = [file for file in bench.journal.files if file.seal is not None]
+        assert len(full) > 1
+        for file in full:
+            index = file.read_index()
+            assert index is not None
+            assert index.number == file.number
+        sibling(full[0].path, INDEX).write_bytes(sibling(full[1].path, INDEX).read_bytes())
+        assert full[0].read_index() is None

@@ -12,7 +12,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from server.journal import MESSAGES, Cursor, JournalError, Span, parse_bookmark
 from server.journal.entry import Kind, Topic
-from tests.journal.support import EVERYTHING, Bench, SetClock, read_all
+from tests.journal.support import EVERYTHING, FILE, Bench, SetClock, read_all
 
 TOPICS = [("json", "orders"), ("json", "trades"), ("fix", "orders"), ("xml", "\udcff")]
 KINDS = [Kind.PUBLISH, Kind.DELTA_PUBLISH, Kind.SOW_DELETE, Kind.QUEUE_EVENT, Kind.NO_OP]
@@ -82,6 +82,44 @@ class LogMachine(RuleBasedStateMachine):
                 origin=None if user is None else self._journal.origin(user),
             )
             self._model.append((txid, self._clock.now, client, sequence, Topic(*topic), kind, body))
+
+    @rule(
+        client=st.integers(0, 3),
+        topic=st.sampled_from(TOPICS),
+        sizes=st.lists(st.sampled_from([0, 1, 300, 250_000, 2 << 20]), max_size=12),
+        user=st.sampled_from([None, "ann"]),
+    )
+    def append_run(
+        self, client: int, topic: tuple[str, str], sizes: list[int], user: str | None
+    ) -> None:
+        first = self._sequences.get(client, 0) + 1
+        numbers = list(range(first, first + len(sizes))) if client else []
+        bodies = [bytes([number % 256]) * size for number, size in enumerate(sizes)]
+        handle = self._journal.topic(*topic)
+        origin = None if user is None else self._journal.origin(user)
+        before, start = self._journal.last_txid, 0
+        while start < len(bodies):
+            end, problem = self._journal.append_run(handle, client, numbers, bodies, start, origin)
+            assert (problem is None) == (end == len(bodies))
+            assert problem is None or len(bodies[end]) > FILE, "only what can never fit is refused"
+            start = end + 1
+        assert self._journal.commit()
+        kept = [position for position, body in enumerate(bodies) if len(body) < FILE]
+        found = [entry.txid for entry in self._journal.entries(before)]
+        for position, txid in zip(kept, found, strict=True):
+            number = self._sequences[client] = numbers[position] if client else 0
+            self._model.append(
+                (
+                    txid,
+                    self._clock.now,
+                    client,
+                    number,
+                    Topic(*topic),
+                    Kind.PUBLISH,
+                    bodies[position],
+                )
+            )
+        self._sequences.pop(0, None)
 
     @rule(step=st.integers(0, 2_000_000))
     def time_passes(self, step: int) -> None:

@@ -10,6 +10,8 @@ from pathlib import Path
 import pytest
 
 from server.journal.times import iso_timestamp, raw_timestamp
+from server.sow.chain_file import ChainFile
+from server.sow.slab_file import SlabFile
 from server.tools import (
     amps_client_ack_dump,
     amps_file,
@@ -139,12 +141,16 @@ KINDS = {
     "TEST.0000000000.topic.index": "AMPS journal topic index 1.0",
     "TEST.clients.ack": "AMPS clients.ack 1.0",
     "TEST.0000000002.journal": "AMPS journal, not yet used",
+    "orders.sow": "AMPS sow 1.0",
+    "chains": "AMPS chained keys 1.0",
     "other": "not an AMPS file",
 }
 
 
 def test_kinds_of_files(journals: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (journals / "other").write_text("hello")
+    SlabFile(journals / "orders.sow", 4096).close()
+    ChainFile(journals / "chains").close()
     assert amps_file.main([str(journals / "*")]) == 0
     lines = dict(line.split(": ") for line in capsys.readouterr().out.splitlines())
     assert lines == KINDS

@@ -205,6 +205,21 @@ def test_a_directory_belongs_to_one_instance_at_a_time(tmp_path: Path) -> None:
         Bench(tmp_path)
 
 
+def test_a_journal_says_when_publishers_should_wait(tmp_path: Path) -> None:
+    """Long before it has to hold them up itself, and no longer once everything is written."""
+    with opened(tmp_path, file_size=100 << 20) as bench:
+        topic = bench.journal.topic("json", "a")
+        crowded = []
+        for sequence in range(1, 41):
+            bench.journal.append(topic, 1, sequence, bytes(1 << 20))
+            crowded.append(bench.journal.is_crowded)
+        assert not any(crowded[:31])
+        assert all(crowded[32:])
+        assert not bench.durable
+        bench.journal.commit()
+        assert not bench.journal.is_crowded
+
+
 def test_replay_goes_over_to_live_without_gap_or_repetition(tmp_path: Path) -> None:
     with opened(tmp_path) as bench:
         topic = bench.journal.topic("json", "a")

@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from server.message_types.base import BodyError, MessageTypeError, Path, Value
+from server.message_types.bulk import bulk_extractor
 from server.message_types.json_read import scanning_extractor
 from server.message_types.paths import parse_path
 from server.message_types.registry import create
@@ -211,6 +212,37 @@ def test_fast_reading_and_scanning_agree_on_bodies_of_any_quality(body: bytes) -
     paths: list[Path] = [("a",), ("b", "c"), ("id", "a"), ("c",)]
     scanned = scanning_extractor(paths, first_wins=True)(body)
     assert repr(FIRST.extractor(paths)(body)) == repr(scanned)
+
+
+@given(
+    st.lists(
+        damaged(DOCUMENTS.map(texts)) | members | st.just(b'{"a":1,"b":{"c":"x"},"id":{"a":2}}'),
+        min_size=1,
+        max_size=80,
+    ),
+    st.lists(
+        st.sampled_from([("a",), ("b",), ("b", "c"), ("id", "a"), ("a", 0), ("c",)]), max_size=4
+    ),
+)
+def test_many_bodies_at_once_read_as_one_by_one(bodies: list[bytes], paths: list[Path]) -> None:
+    for kind in (FIRST, LAST):
+        expected = zip(*map(kind.extractor(paths), bodies), strict=True)
+        found = bulk_extractor(kind, paths)(bodies)
+        assert repr(list(map(tuple, found))) == repr(list(expected))
+
+
+def test_a_few_odd_bodies_among_many() -> None:
+    plain = [texts({"a": number, "b": str(number)}) for number in range(200)]
+    odd = [b"{}", b'{"a":[1,2],"b":{}}', b'{"a":7,"b":', b'{"b":"x","a":1,"a":2}', b"\xff"]
+    huge = texts({"a": 1, "b": "x" * (1 << 20)})
+    for extra in (odd, [*odd, huge]):
+        bodies = list(plain)
+        for position, body in enumerate(extra):
+            bodies[position * 31 : position * 31] = [body, body]
+        bodies.append(odd[1])
+        paths: list[Path] = [("a",), ("b",)]
+        expected = list(zip(*map(FIRST.extractor(paths), bodies), strict=True))
+        assert list(bulk_extractor(FIRST, paths)(bodies)) == expected
 
 
 @pytest.mark.parametrize(

@@ -197,13 +197,12 @@ def test_build_and_update() -> None:
         (("top",), None),
     ]
     built = (
-        '<o id="7"><px>16000.0</px><live>1</live><l>a&lt;</l><l/>'
-        "<q><x>\ufffd\ufffd</x></q></o><top/>"
+        '<o id="7"><px>16000</px><live>1</live><l>a&lt;</l><l/><q><x>\ufffd\ufffd</x></q></o><top/>'
     )
     assert XML.build(fields) == built.encode()
     body = b'<o id="1" k="2"> <px c="3">1<z/></px> <l/><l/><l/><keep>1.00</keep></o>'
     assert XML.update(body, [*fields[:2], (("o", "@k"), None), (("o", "l"), "x")]) == (
-        b'<o id="7"> <px c="3">16000.0</px> <l>x</l><keep>1.00</keep></o>'
+        b'<o id="7"> <px c="3">16000</px> <l>x</l><keep>1.00</keep></o>'
     )
 
 

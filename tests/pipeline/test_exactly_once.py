@@ -13,6 +13,10 @@ from pathlib import Path
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
+from pipeline.amps.options import read_options
+from pipeline.amps.publishing import Publisher
+from pipeline.amps.sink import Identity
+from pipeline.bodies import Outgoing
 from tests.pipeline.killing import killing
 from tests.pipeline.test_stream_read import until
 from tests.pipeline.topics import TOPICS, logged, publish, streaming, uri, writing
@@ -80,6 +84,28 @@ def test_a_server_that_is_killed_and_comes_back(spark: SparkSession, tmp_path: P
         assert_once(server, "log-out", 6_000)
 
 
+def test_two_tries_of_a_task_at_once(server: RunningServer) -> None:
+    """Each connection ends the other's, as they have the same name; they take turns."""
+    options = read_options({"server": uri(server), "topic": "log-two"}, "write")
+    identity = Identity("spark-two-0", 3)
+    rows = [b'{"id":%d}' % number for number in range(300)]
+    with Publisher(options, identity) as one:
+        one.send(Outgoing(rows[:100], {}))
+        one.finish()
+        with Publisher(options, identity) as other:
+            other.send(Outgoing(rows[:200], {}))
+            other.finish()
+            one.send(Outgoing(rows[100:250], {}))
+            one.finish()
+            other.send(Outgoing(rows[200:], {}))
+            other.finish()
+        one.send(Outgoing(rows[250:], {}))
+        one.finish()
+        assert not one.refusals
+        assert not other.refusals
+    assert_once(server, "log-two", 300)
+
+
 COPY = """
 import sys
 import pipeline
@@ -87,7 +113,7 @@ import pipeline
 server, checkpoint, master = sys.argv[1:]
 spark = pipeline.session(master=master, conf={"spark.executor.memory": "512m"})
 reader = spark.readStream.format("amps").option("max_rows_per_trigger", 500)
-frame = reader.option("server", server).option("topic", "log-in").schema("id INT").load()
+frame = reader.option("server", server).option("topic", "log-cluster-in").schema("id INT").load()
 writer = frame.writeStream.format("amps").option("checkpointLocation", checkpoint)
 writer = writer.option("server", server).option("topic", "log-cluster")
 writer.trigger(availableNow=True).start().awaitTermination()
@@ -98,7 +124,7 @@ def test_a_driver_that_is_killed_and_goes_on_as_a_cluster(
     server: RunningServer, tmp_path: Path
 ) -> None:
     """The second run has executors in processes of their own, and the first one's checkpoint."""
-    publish(server, "log-in", [{"id": i} for i in range(2_600, 10_000)])
+    publish(server, "log-cluster-in", [{"id": i} for i in range(10_000)])
     script = tmp_path / "copy.py"
     script.write_text(COPY)
 
@@ -114,5 +140,5 @@ def test_a_driver_that_is_killed_and_goes_on_as_a_cluster(
         until(lambda: len(logged(server, "log-cluster")) > 1_000)
         first.kill()
     with run("local-cluster[2,1,512]") as second:
-        assert second.wait(100) == 0, (tmp_path / "log").read_text()[-3000:]
+        assert second.wait(300) == 0, (tmp_path / "log").read_text()[-3000:]
     assert_once(server, "log-cluster", 10_000)

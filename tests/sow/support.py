@@ -110,7 +110,8 @@ class Clerk:
 
     def delete(self, *records: Record) -> list[Change]:
         self.sequence += 1
-        return self.topic.remove(records, self.sequence, self.now)
+        changes = [self.topic.remove(record, self.sequence, self.now) for record in records]
+        return [change for change in changes if change is not None]
 
     def query(self, spec: QuerySpec) -> Query:
         return self.topic.query(spec, self.now)

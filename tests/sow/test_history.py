@@ -89,7 +89,7 @@ def test_before_the_window_there_is_nothing_and_the_current_state_stays() -> Non
     assert len(catalog.topic.table.history or ()) <= 22
     catalog.now += 10_000 * SECOND
     assert catalog.topic.next_expiry() is not None
-    assert catalog.topic.expire(catalog.now, 99) == []
+    assert catalog.topic.expire(catalog.now, 99) is None
     assert len(catalog.topic.table.history or ()) == 0
     assert catalog.topic.next_expiry() is None
     assert as_of(catalog, catalog.now) == [{"id": "old"}, {"id": 1, "v": 19}]

@@ -8,10 +8,11 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Protocol
 
 from tests.support.raw import RawPeer
 
@@ -52,6 +53,36 @@ def free_port() -> int:
         return port
 
 
+class ServerEnded(AssertionError):
+    """A server ended while it was to start.
+
+    Attributes:
+        code: its exit code.
+    """
+
+    def __init__(self, code: int, log: str) -> None:
+        super().__init__(f"the server ended while starting:\n{log}")
+        self.code = code
+
+
+class Process(Protocol):
+    """A process, as far as tests handle it."""
+
+    pid: int
+
+    def poll(self) -> int | None:
+        """The exit code; None while it runs."""
+
+    def wait(self, timeout: float | None = None) -> int:
+        """Wait for its end, seconds at most, and give the exit code."""
+
+    def send_signal(self, number: signal.Signals, /) -> None:
+        """Send a signal."""
+
+    def kill(self) -> None:
+        """End it at once."""
+
+
 @dataclass(frozen=True)
 class RunningServer:
     """A server process.
@@ -63,7 +94,7 @@ class RunningServer:
     """
 
     port: int
-    process: subprocess.Popen[bytes]
+    process: Process
     log_file: Path
 
     def connect(self) -> RawPeer:
@@ -82,9 +113,13 @@ class RunningServer:
 
     def logs(self, text: str) -> bool:
         """Whether the log says something, now or soon."""
+        return self.waits_for(lambda log: text in log)
+
+    def waits_for(self, condition: Callable[[str], bool]) -> bool:
+        """Whether something is true of the log, now or soon."""
         deadline = time.monotonic() + 5
         while time.monotonic() < deadline:
-            if text in self.log():
+            if condition(self.log()):
                 return True
             time.sleep(0.02)
         return False
@@ -130,18 +165,19 @@ def running_configuration(directory: Path, text: str, port: int) -> Iterator[Run
         )
     server = RunningServer(port, process, log_file)
     try:
-        _wait_until_started(server)
+        wait_until_started(server)
         yield server
     finally:
         process.kill()
         process.wait()
 
 
-def _wait_until_started(server: RunningServer) -> None:
+def wait_until_started(server: RunningServer) -> None:
+    """Wait until a server serves; fails with its log if it does not."""
     deadline = time.monotonic() + START_SECONDS
     while "initialization completed" not in server.log():
-        if server.process.poll() is not None:
-            raise AssertionError(f"the server ended while starting:\n{server.log()}")
+        if (code := server.process.poll()) is not None:
+            raise ServerEnded(code, server.log())
         if time.monotonic() > deadline:
             raise AssertionError(f"the server did not start:\n{server.log()}")
         time.sleep(0.02)

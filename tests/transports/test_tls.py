@@ -263,3 +263,36 @@ def test_a_certificate_that_changes_is_read_again(tmp_path: Path) -> None:
         with connect_tls(port, new.client_context()) as after:
             assert after.log_on()["status"] == "success"
         assert before.log_on()["status"] == "success"
+
+
+def test_an_authority_that_is_added_is_trusted_from_then_on(tmp_path: Path) -> None:
+    """Clients whose certificates it has issued are let in, and those of before are, too."""
+    ours, first, second = (Authority(tmp_path, name) for name in ("ours", "first", "second"))
+    certificate, key = ours.issue("localhost")
+    trusted = tmp_path / "trusted.crt"
+    trusted.write_bytes(first.file.read_bytes())
+    port = free_port()
+    secured = transport(
+        "secure",
+        "tcps",
+        f"<InetAddr>127.0.0.1:{port}</InetAddr>"
+        f"<Certificate>{certificate}</Certificate><PrivateKey>{key}</PrivateKey>"
+        f"<CAFile>{trusted}</CAFile><VerifyClient>true</VerifyClient>",
+    )
+
+    def gets_in(authority: Authority) -> bool:
+        context = ours.client_context()
+        context.load_cert_chain(*authority.issue("client"))
+        try:
+            with connect_tls(port, context) as peer:
+                return bool(peer.log_on()["status"] == "success")
+        except (OSError, EOFError):
+            return False
+
+    with running_server(tmp_path, transports=secured) as server:
+        assert gets_in(first)
+        assert not gets_in(second)
+        trusted.write_bytes(first.file.read_bytes() + second.file.read_bytes())
+        assert server.logs("11-0006 Transport[secure] has read its certificate again")
+        assert gets_in(second)
+        assert gets_in(first)

@@ -147,7 +147,7 @@ AGGREGATES: Final[Mapping[str, AggregateFunction]] = MappingProxyType(
         "GROUP_CONCAT": AggregateFunction(
             (1, 2),
             "text",
-            "The different values as texts, joined with the second argument or a comma.",
+            "The different values as texts, in order, with a literal or a comma between them.",
         ),
         "MAX": AggregateFunction((1, 1), "any", "The greatest value."),
         "MIN": AggregateFunction((1, 1), "any", "The least value."),

@@ -69,10 +69,6 @@ class Rate:
         self._due: float | None = None  # when the next message may be sent
         self._before: Entry | None = None  # the message before
 
-    def restart(self) -> None:
-        """Go on now, whatever the time since the last message was."""
-        self._due = None
-
     def delay(self, entry: Entry, now: float) -> float:
         """How many seconds a message has to wait; if that is none it counts as sent.
 

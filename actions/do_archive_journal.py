@@ -1,0 +1,12 @@
+"""amps-action-do-archive-journal: old journals are moved to the archive directory."""
+
+from typing import ClassVar
+
+from actions.old_journals import OldJournals
+from server.journal_keeping import Deed
+
+
+class DoArchiveJournal(OldJournals):
+    """Moves old journals to the archive directory; they stay part of the transaction log."""
+
+    deed: ClassVar[Deed] = Deed.ARCHIVE

@@ -1,0 +1,12 @@
+"""amps-action-do-compress-journal: old journals are compressed where they are."""
+
+from typing import ClassVar
+
+from actions.old_journals import OldJournals
+from server.journal_keeping import Deed
+
+
+class DoCompressJournal(OldJournals):
+    """Compresses old journals; they stay part of the transaction log."""
+
+    deed: ClassVar[Deed] = Deed.COMPRESS

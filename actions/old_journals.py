@@ -1,0 +1,54 @@
+"""What the steps on journal files have in common: they mark the old ones, and the server does it.
+
+Source: AMPS User Guide, Manage Transaction Log Journal Files.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, ClassVar, Final
+
+from actions.module import Step, StepFailed
+from actions.options import quantity, required
+from config_schema.units import parse_interval
+from server.journal import JournalError
+
+if TYPE_CHECKING:
+    from actions.context import Context
+    from actions.services import Services
+    from config_schema.spec import Options
+    from server.journal_keeping import Deed
+
+_NANOSECONDS: Final = 1e9
+
+
+class OldJournals(Step):
+    """Has something done to old journal files.
+
+    Attributes:
+        deed: what.
+    """
+
+    deed: ClassVar[Deed]
+    time_limit: ClassVar[float] = 3600.0
+
+    def __init__(self, options: Options) -> None:
+        super().__init__(options)
+        self._age = required(options, "Age")
+
+    def provision(self, services: Services) -> None:
+        """Take note of who does it."""
+        self._services = services
+
+    async def run(self, context: Context) -> None:
+        """Mark the files that are old enough.
+
+        Raises:
+            StepFailed: the age is none, or there are no journals, or nowhere to archive them to.
+        """
+        age = quantity("Age", self._age, context, parse_interval) / _NANOSECONDS
+        if self._services.journals is None:
+            raise StepFailed("there are no journals: the configuration has no TransactionLog")
+        try:
+            await self._services.journals.mark(self.deed, age)
+        except JournalError as error:
+            raise StepFailed(str(error)) from None

@@ -1,0 +1,122 @@
+"""amps-action-on-message-affinity: a record is assigned to a client, or taken from it.
+
+Whoever subscribes to the control topic shares the work on the records of the data topic. What has
+to be told is told at the pace of the action, so that a client which leaves with many records does
+not flood its queue.
+Source: AMPS User Guide, On Message Affinity.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, ClassVar, Final
+
+from actions.affinities import Affinities
+from actions.context import to_bytes
+from actions.on_subscribe import OnSubscribe
+from actions.records import OnRecords
+from server.topics.names import TopicError, select_topics
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from actions.affinities import Assignment
+    from actions.affinities import Client as AffinityClient
+    from actions.module import Runnable
+    from actions.services import Services
+    from config_schema.spec import Options
+    from server.session import Session
+    from server.subscriptions.record_delivery import RecordMessage
+
+_MATCH: Final = "match"
+_OOF: Final = "oof"
+_UNSUBSCRIBE: Final = "unsubscribe"
+_PAUSE: Final = 0.01
+"""Seconds until it is looked again whether an action that is busy has room."""
+
+
+class OnMessageAffinity(OnRecords):
+    """Runs when a record is assigned to a client, or taken from it."""
+
+    topic_option: ClassVar[str] = "DataTopic"
+    filter_option: ClassVar[str] = "DataFilter"
+
+    def __init__(self, options: Options) -> None:
+        super().__init__(options)
+        self._affinities = Affinities()
+        self._in_control: dict[AffinityClient, set[str | None]] = {}  # to the control topic
+        self._is_waiting = False
+
+    def provision(self, services: Services, action: Runnable) -> None:
+        """Follow the records, and the subscriptions to the control topic."""
+        super().provision(services, action)
+        for record in self.matching():
+            self._affinities.add((record.topic, record.key), _MATCH)
+        for event in OnSubscribe.events:
+            services.engine.hooks.watch_clients(event, self._subscribed)
+        services.engine.hooks.watch_clients("unsubscribe", self._unsubscribed)
+
+    def take_record(self, topic: str, body: bytes, message: RecordMessage) -> None:  # noqa: ARG002 - see `Sink`
+        """A record matches: somebody is to have it."""
+        self._affinities.add((topic, message.key), _MATCH)
+        self._tell_all()
+
+    def take_leaving(self, topic: str, body: bytes, message: RecordMessage) -> None:
+        """A record matches no more: nobody is to have it."""
+        assignment = self._affinities.drop((topic, message.key), _OOF)
+        if assignment is not None:
+            self._tell(assignment, body)
+
+    def _subscribed(self, client: Session, details: Mapping[str, str | None]) -> None:
+        if client.message_type != self.options.get("MessageType"):
+            return
+        if self._is_control(details["topic"] or ""):
+            who = client.number, client.client_name
+            self._in_control.setdefault(who, set()).add(details["sub_id"])
+            self._affinities.join(who)
+            self._tell_all()
+        else:  # perhaps in the place of one that was
+            self._unsubscribed(client, details)
+
+    def _unsubscribed(self, client: Session, details: Mapping[str, str | None]) -> None:
+        who = client.number, client.client_name
+        subscriptions = self._in_control.get(who)
+        if subscriptions is None:
+            return
+        subscriptions.discard(details["sub_id"])
+        if not subscriptions:
+            del self._in_control[who]
+            self._affinities.leave(who, _UNSUBSCRIBE)
+            self._tell_all()
+
+    def _is_control(self, topic: str) -> bool:
+        control = self.options.get("ControlTopic") or ""
+        literal = not self.services.engine.settings.regex_topics
+        try:
+            return topic == control or select_topics(topic, literal=literal).matches(control)
+        except TopicError:
+            return False
+
+    def _tell_all(self) -> None:
+        """Tell what there is to tell, as far as the action has room for that."""
+        while not self.action.is_busy:
+            assignment = self._affinities.next()
+            if assignment is None:
+                return
+            self._tell(assignment, self.current(*assignment.record) or b"")
+        if not self._is_waiting:
+            self._is_waiting = True
+            self.services.engine.clock.call_later(_PAUSE, self._tell_more)
+
+    def _tell_more(self) -> None:
+        self._is_waiting = False
+        self._tell_all()
+
+    def _tell(self, assignment: Assignment, body: bytes) -> None:
+        self.action.post(
+            {
+                "AMPS_DATA": body,
+                "AMPS_CLIENT_NAME": to_bytes(assignment.client[1]),
+                "AMPS_AFFINITY_ACTION": b"assign" if assignment.begins else b"unassign",
+                "AMPS_AFFINITY_REASON": to_bytes(assignment.reason),
+            }
+        )

@@ -1,0 +1,115 @@
+"""sow_and_subscribe with a bookmark: the records of a moment that is past, and all changes since.
+
+The query gives the state of that moment, as far as it was kept, and the log is replayed from there.
+A topic whose History has a granularity may have kept an older state of a record for the one that
+held at the moment; then the replay begins behind the oldest of these, so that no change is missed.
+
+Source: AMPS User Guide, Historical SOW Query and Subscribe.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Final
+
+from server.commands.acks import acknowledge
+from server.commands.bookmark_subscribe import make_subscription, read_bookmark, read_not_found
+from server.commands.query import QueryCommand
+from server.commands.query_terms import read_query_terms
+from server.commands.refusal import CommandRefused
+from server.commands.selection import read_topic, records_of
+from server.commands.subscribe import put_in_place, read_sub_id
+from server.journal import BookmarkError
+from server.security.entitlement import Permission
+from server.wire.bookmarks import NOW
+
+if TYPE_CHECKING:
+    from server.journal import Span
+    from server.session import Session
+    from server.topics.stores import Selected
+    from server.topics.transaction_log import Place, TransactionLog
+    from server.wire.header import Header
+
+_DELTA: Final = "sow_and_delta_subscribe"
+_NANOSECONDS: Final = 1000  # in a microsecond
+
+
+def is_asked_for(session: Session, header: Header, options: Mapping[str, str]) -> bool:
+    """Whether a command asks for a past state that is kept; other topics give what they have now.
+
+    Raises:
+        CommandRefused: the topic is missing, or is no valid regular expression.
+    """
+    if header.bookmark in (None, NOW):
+        return False
+    selector = read_topic(session, header, options)
+    topics = records_of(session, Permission.READ_TOPIC, selector)
+    return any(selected.keeper.table.history is not None for selected in topics)
+
+
+def handle(session: Session, header: Header, options: Mapping[str, str]) -> None:
+    """Query and subscribe as of a moment.
+
+    Raises:
+        CommandRefused: the bookmark, an option or the id cannot be used, or the user may not read;
+            or what has happened since was not recorded.
+    """
+    selector = read_topic(session, header, options)
+    terms = read_query_terms(session, header, options)
+    topics = records_of(session, Permission.READ_TOPIC, selector)
+    log = session.engine.transaction_log
+    if log is None or not all(
+        session.find_topic(selected.keeper.name).is_journaled for selected in topics
+    ):
+        raise CommandRefused(
+            "invalid bookmark",
+            f"expected {NOW}: the topic keeps past records, but what followed is not in a "
+            "transaction log",
+        )
+    if header.command == _DELTA:
+        raise CommandRefused(
+            "invalid command", "a replay from a bookmark sends whole messages, not deltas"
+        )
+    sub_id = read_sub_id(session, header, options)
+    subscription = make_subscription(session, header, options, selector, sub_id, terms.keys)
+    put_in_place(session, header, subscription)
+
+    def found(place: Place) -> None:
+        if session.subscriptions.get(sub_id) is not subscription:
+            return  # it has ended, or another has taken its place
+        if isinstance(place, BookmarkError):
+            session.end_subscription(sub_id)
+            session.refuse(header, "bookmark not found", str(place))
+            return
+        moment = _moment(log, place)
+        command = QueryCommand(
+            session, header, replace(terms, as_of=moment), subscription.presentation, sub_id
+        )
+        acknowledge(session, header, "processed", sub_id=sub_id, query_id=command.query_id)
+        span = replace(place, after=_gapless(topics, moment, place), not_before=0)
+        replay = subscription.replay
+        assert replay is not None  # noqa: S101 - see make_subscription
+        command.begin(topics, then=lambda: replay.begin(subscription, span))
+
+    log.look_up(read_bookmark(header), read_not_found(options), found)
+
+
+def _moment(log: TransactionLog, place: Span) -> int:
+    """The moment whose state is asked for, in nanoseconds since 1970."""
+    if place.not_before:
+        return place.not_before * _NANOSECONDS
+    recorded = log.moment_of(place.after)
+    # A message was received before it was recorded, which is known to the microsecond.
+    return 0 if recorded is None else (recorded + 1) * _NANOSECONDS - 1
+
+
+def _gapless(topics: Sequence[Selected], moment: int, place: Span) -> int:
+    """The txid behind which everything has to be replayed."""
+    after = place.after
+    for selected in topics:
+        table = selected.keeper.table
+        row = None if table.history is None else table.history.oldest_doubtful(moment)
+        if row is not None:
+            after = min(after, table.store.record(row).sequence)
+    return after

@@ -1,0 +1,86 @@
+"""Records of many entries at once.
+
+A run of publishes to one topic by one publisher differs in sequence numbers and bodies only. Its
+records are made as columns, which costs a fraction of what packing them one by one does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import accumulate
+from typing import Final
+
+import numpy as np
+
+from server.journal.layout import LAG_UNKNOWN, RECORD_SIZE, crc32c
+from server.journal.records import RECORD_TYPE
+
+_HEAD_SIZE: Final = RECORD_SIZE - 4
+
+
+@dataclass(frozen=True, slots=True)
+class Common:
+    """What the entries of a run have in common.
+
+    Attributes:
+        first_txid: of the first entry.
+        timestamp: of all of them, in microseconds since the Unix epoch.
+        client: as the records have it.
+        source_txid: likewise.
+        bodies_end: offset in bytes of the first body in the file.
+        topic: the topic's number in the file.
+        origin: the origin's number in the file.
+        kind: what the entries stand for.
+        durable: the last txid on stable storage.
+    """
+
+    first_txid: int
+    timestamp: int
+    client: int
+    source_txid: int
+    bodies_end: int
+    topic: int
+    origin: int
+    kind: int
+    durable: int
+
+
+def make_records(
+    common: Common, sequences: Sequence[int], bodies: Sequence[bytes]
+) -> tuple[list[bytes], int]:
+    """The records of a run.
+
+    Args:
+        common: see above.
+        sequences: the publisher's numbers; empty if it gives none: then they are the txids.
+        bodies: the messages.
+
+    Returns:
+        The records in order, and the offset behind the last body.
+    """
+    count = len(bodies)
+    ends = list(accumulate(map(len, bodies), initial=common.bodies_end))
+    rows = np.zeros(count, RECORD_TYPE)
+    txids = np.arange(common.first_txid, common.first_txid + count, dtype=np.uint64)
+    offsets = np.array(ends, np.uint64)
+    rows["txid"] = txids
+    rows["timestamp"] = common.timestamp
+    rows["client"] = common.client
+    rows["sequence"] = np.array(sequences, np.uint64) if sequences else txids
+    rows["source_txid"] = common.source_txid
+    rows["body_start"] = offsets[:-1]
+    rows["body_length"] = np.diff(offsets)
+    rows["topic"] = common.topic
+    rows["origin"] = common.origin
+    rows["body_crc"] = np.array(list(map(crc32c, bodies)), np.uint32)
+    rows["kind"] = common.kind
+    lag = common.first_txid - common.durable
+    rows["lag"] = np.minimum(np.arange(lag, lag + count), LAG_UNKNOWN)
+    heads = rows.tobytes()
+    places = range(0, count * RECORD_SIZE, RECORD_SIZE)
+    rows["crc"] = np.array(
+        [crc32c(heads[place : place + _HEAD_SIZE]) for place in places], np.uint32
+    )
+    block = rows.tobytes()
+    return [block[place : place + RECORD_SIZE] for place in places], ends[-1]

@@ -1,0 +1,51 @@
+"""What many entries have in common, held by whoever appends them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TypeVar
+
+from server.journal.entry import Origin, Topic
+from server.journal.errors import EntryTooLarge
+from server.journal.layout import FormatError, pack_origin, pack_topic
+
+_T = TypeVar("_T")
+
+
+class TopicHandle:
+    """A topic to append to. It knows its number in the current file.
+
+    Args:
+        topic: the topic.
+    """
+
+    __slots__ = ("definition", "file", "number", "topic")
+
+    def __init__(self, topic: Topic) -> None:
+        self.topic = topic
+        self.definition = _definition(pack_topic, topic)
+        self.file = -1
+        self.number = 0
+
+
+class OriginHandle:
+    """An origin to append with. It knows its number in the current file.
+
+    Args:
+        origin: the origin.
+    """
+
+    __slots__ = ("definition", "file", "number", "origin")
+
+    def __init__(self, origin: Origin) -> None:
+        self.origin = origin
+        self.definition = _definition(pack_origin, origin)
+        self.file = -1
+        self.number = 0
+
+
+def _definition(pack: Callable[[_T], bytes], thing: _T) -> bytes:
+    try:
+        return pack(thing)
+    except FormatError as problem:
+        raise EntryTooLarge(str(problem)) from problem

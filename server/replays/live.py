@@ -1,0 +1,64 @@
+"""The step from the log to messages that are not safe yet, for the option `live`.
+
+    the log:     ... 5 6 7 | 8 9         the last entry when the subscription is placed is 9
+    the topic:             |     10 11   these wait until 8 and 9 have been read from the log
+
+Source: AMPS User Guide, Using the 'live' Option for Bookmark Subscriptions.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from server.subscriptions.outbox import Outbox
+
+if TYPE_CHECKING:
+    from server.subscriptions.subscription import Subscription
+
+_MOST_HELD: Final = 1 << 20
+"""Bytes that may wait for the log before the subscription goes back to reading it."""
+
+
+class Live:
+    """A subscription that gets messages from their topics; at first they are held back.
+
+    Args:
+        subscription: the subscription.
+        last_txid: of the last entry that it gets from the log.
+
+    Attributes:
+        last_txid: see above.
+        outbox: where its messages go.
+    """
+
+    def __init__(self, subscription: Subscription, last_txid: int) -> None:
+        self.last_txid = last_txid
+        self._subscription = subscription
+        self._held = Outbox([], subscription.session.outbox.write)
+        self.outbox = self._held
+
+    @property
+    def is_held(self) -> bool:
+        """Whether messages wait."""
+        return self.outbox is self._held
+
+    @property
+    def holds_too_much(self) -> bool:
+        """Whether more waits than may."""
+        return self._held.size > _MOST_HELD
+
+    def place(self) -> None:
+        """Begin to take messages from the topics."""
+        self._subscription.session.engine.topics.subscribe(self._subscription)
+
+    def release(self) -> None:
+        """Let messages go to the client: those that were held, then those that come."""
+        self.remove()
+        if self._held.size:
+            self._held.flush()
+        self.outbox = self._subscription.session.outbox
+        self.place()  # anew: it may share deliveries with others of the connection from now on
+
+    def remove(self) -> None:
+        """Take no more messages from the topics."""
+        self._subscription.session.engine.topics.unsubscribe(self._subscription)

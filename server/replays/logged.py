@@ -1,0 +1,87 @@
+"""A message of the log as those see it who match, frame and conflate messages."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import TYPE_CHECKING, Final
+
+from server.expressions.context import MessageContext
+from server.journal.entry import NO_ORIGIN
+from server.subscriptions.envelope import Envelope, correlation_key
+from server.wire.header import json_text
+
+if TYPE_CHECKING:
+    from server.journal import Entry
+
+_MICROSECONDS: Final = 1e6
+
+
+class LoggedEnvelope(Envelope):
+    """What an entry says about its message besides the body.
+
+    Args:
+        entry: the entry.
+    """
+
+    __slots__ = ("_entry", "_further_keys", "_further_wanted")
+
+    def __init__(self, entry: Entry) -> None:  # sets everything itself: one is made per message
+        self._entry = entry
+        self._further_keys = b""
+        self._further_wanted = (False, False, False)
+        self.publisher = None
+        self.received = entry.timestamp / _MICROSECONDS
+        self.correlation_id = self.sow_key = self.expiration = None
+        self.delta = False
+        self.sequence = entry.sequence
+        self.bookmark = f"{entry.client}|{entry.sequence}|"
+        origin = entry.origin
+        self.keys = b"" if origin is NO_ORIGIN else _user_key(origin.auth_id)
+        if entry.correlation_id:
+            self.correlation_id = _text(entry.correlation_id)
+            self.keys = correlation_key(self.correlation_id) + self.keys
+
+    def further_keys(self, *, timestamp: bool, bookmark: bool, record: bool) -> bytes:
+        """See `Envelope.further_keys`. Most subscribers want the same."""
+        wanted = timestamp, bookmark, record
+        if wanted != self._further_wanted:
+            entry = self._entry
+            keys = b',"bm":"%d|%d|"' % (entry.client, entry.sequence) if bookmark else b""
+            if timestamp:
+                keys += self.timestamp_key
+            if record and (entry.sow_key or entry.given_key):
+                keys += self.record_key
+            self._further_wanted, self._further_keys = wanted, keys
+        return self._further_keys
+
+    @property
+    def record_sow_key(self) -> str | None:
+        """See `Envelope.record_sow_key`."""
+        entry = self._entry
+        if entry.given_key:
+            return _text(entry.given_key)
+        return str(entry.sow_key) if entry.sow_key else None
+
+    def context(self, topic: str, body: bytes) -> MessageContext:
+        """What filters may ask about a message of the log besides its fields."""
+        entry = self._entry
+        context = MessageContext()
+        context.topic_name = topic
+        context.message_size = len(body)
+        context.correlation_id = self.correlation_id
+        context.bookmark = self.bookmark
+        context.last_updated = self.received
+        context.user = entry.origin.auth_id or None
+        context.sow_key = self.record_sow_key
+        if context.sow_key is not None:
+            context.sow_key_hash = entry.sow_key or None
+        return context
+
+
+@lru_cache(maxsize=1024)
+def _user_key(user: str) -> bytes:
+    return b',"user_id":' + json_text(user) if user else b""
+
+
+def _text(octets: bytes) -> str:
+    return octets.decode("utf-8", "surrogateescape")

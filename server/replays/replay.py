@@ -1,0 +1,302 @@
+"""One bookmark subscription, from its command to its end.
+
+              begin                    caught up
+    looking up ---> reading for itself <---------> in the tail
+                     |  ^   |           falls behind
+              pause  |  |   | caught up, option live
+                     v  |   v
+                   paused   held -- what it has not got has been read --> live
+
+A replay that has an end, counts, is held to a rate or is conflated goes on reading for itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, NamedTuple
+
+from server.journal import Span
+from server.replays.live import Live
+from server.replays.reading import Reading, read_for
+
+if TYPE_CHECKING:
+    from server.replays.rate import RateTerms
+    from server.replays.tail import Tail
+    from server.replays.timeline import Timeline
+    from server.session import Session
+    from server.subscriptions.outbox import Outbox
+    from server.subscriptions.subscription import Subscription
+    from server.topics.transaction_log import TransactionLog
+    from server.wire.header import Header
+
+MakeAck = Callable[[str | None], "Header"]
+"""Makes an ack with a bookmark."""
+
+
+@dataclass(frozen=True, slots=True)
+class ReplayTerms:
+    """What a bookmark subscription asks for beside the part of the log, topic, filter and form.
+
+    Attributes:
+        most: how many messages at most, None for all.
+        rate: how fast, None for as fast as the client reads.
+        is_paused: whether it begins paused.
+        is_live: whether messages are wanted before they are on stable storage.
+        on_completed: makes the ack that tells that the replay is complete; None if nobody asked.
+        on_persisted: makes the acks that tell from time to time how far the log is safe.
+    """
+
+    most: int | None = None
+    rate: RateTerms | None = None
+    is_paused: bool = False
+    is_live: bool = False
+    on_completed: MakeAck | None = None
+    on_persisted: MakeAck | None = None
+
+
+class Company(NamedTuple):
+    """What replays have to agree in, to be read for together.
+
+    Source: AMPS User Guide, Pausing and Resuming Bookmark Subscriptions.
+
+    Attributes:
+        span: what is to be read.
+        rate: how fast.
+        tail: how safe messages have to be.
+        only: the replay, if it can only be read for alone.
+    """
+
+    span: Span
+    rate: RateTerms | None
+    tail: Tail
+    only: Replay | None
+
+
+class Replay:
+    """What sends the messages of one bookmark subscription.
+
+    Args:
+        log: the transaction log.
+        terms: what was asked for.
+        tail: reads the end of the log, as far as the subscription may see it.
+        timeline: the time by which messages are conflated, None if they are not.
+
+    Attributes:
+        subscription: the subscription, once it has begun.
+        reading: what reads for it, unless the tail does, or nothing.
+        left: how many messages may still be sent, None for any number.
+    """
+
+    subscription: Subscription
+
+    def __init__(
+        self,
+        log: TransactionLog,
+        terms: ReplayTerms,
+        tail: Tail,
+        timeline: Timeline | None = None,
+    ) -> None:
+        self.log = log
+        self.rate = terms.rate
+        self.left = terms.most
+        self.tail = tail
+        self.timeline = timeline
+        self._terms = terms
+        self._span: Span | None = None  # what is left to be read, as of the last change of state
+        self._is_open = True
+        self._is_complete = False
+        self._is_paused = terms.is_paused
+        self._subscribed_at = log.last_txid
+        self._reported = 0
+        self.reading: Reading | None = None
+        self._in_tail = False
+        self._live: Live | None = None
+        self._release: Callable[[], None] = _nothing
+
+    @property
+    def outbox(self) -> Outbox:
+        """Where messages go."""
+        return self._session.outbox if self._live is None else self._live.outbox
+
+    @property
+    def is_live(self) -> bool:
+        """Whether it was asked for with the option `live`."""
+        return self._terms.is_live
+
+    @property
+    def has_had_enough(self) -> bool:
+        """Whether it has been sent as many messages as were asked for."""
+        return self.left == 0
+
+    @property
+    def _session(self) -> Session:
+        return self.subscription.session
+
+    def begin(self, subscription: Subscription, span: Span) -> None:
+        """Begin to send messages.
+
+        Args:
+            subscription: to whom.
+            span: the part of the log.
+        """
+        self.subscription = subscription
+        self._span = span
+        if not self._is_open:
+            return
+        self._release = self.log.hold(self._needed_from)
+        if not self._is_paused:
+            self._read()
+        if self._terms.on_persisted is not None:
+            self._report_later()
+
+    def pause(self) -> None:
+        """Send nothing more until it is resumed."""
+        self._is_paused = True
+        self._stop()
+
+    def unpause(self) -> Company | None:
+        """Take note that it is not to be paused any more.
+
+        Returns:
+            With which others of its connection it may be read for from now on; None if there is
+            nothing to be read now.
+        """
+        was_paused, self._is_paused = self._is_paused, False
+        if not was_paused or not self._is_open or self._span is None:
+            return None
+        alone = self.left is not None or self.timeline is not None
+        return Company(self._span, self.rate, self.tail, self if alone else None)
+
+    def cancel(self) -> None:
+        """Send nothing more, for ever."""
+        self._is_open = False
+        self._stop()
+        self._end_live()
+        self._release()
+
+    def _needed_from(self) -> int:
+        """The first txid that it still has to read, which the log must keep for it."""
+        if self.reading is not None:
+            return self.reading.position + 1
+        if self._in_tail:
+            return self.tail.position + 1
+        if self._live is not None or self._span is None:
+            return self.log.last_txid + 1
+        return self._span.after + 1
+
+    def _stop(self) -> None:
+        """Leave whatever reads, and remember how far that was."""
+        if self.reading is not None:
+            self._span = self._rest(self.reading.position)
+            self.reading.leave(self)
+            self.reading = None
+        if self._in_tail:
+            self._span = self._rest(self.tail.position)
+            self.tail.leave(self)
+            self._in_tail = False
+        if self.timeline is not None:
+            self.timeline.stop()
+
+    def _rest(self, position: int) -> Span:
+        assert self._span is not None  # noqa: S101 - what has been read from began
+        return replace(self._span, after=position)
+
+    def _read(self) -> None:
+        assert self._span is not None  # noqa: S101 - it has begun
+        read_for((self,), self._span)
+
+    # ---- told by who reads
+
+    def reached(self, position: int) -> None:
+        """The log has been read up to a txid."""
+        if not self._is_complete and position >= self._subscribed_at and not self._has_end:
+            self._complete(position)
+        if self._live is not None and self._live.holds_too_much:
+            self._read_for_itself()
+
+    def is_behind(self) -> None:
+        """The client does not keep up."""
+        if self._live is not None:
+            self._read_for_itself()
+
+    def caught_up(self, position: int) -> None:
+        """Everything has been read: go where messages come from without a reading of its own."""
+        if not self._is_complete or self._has_end or self._needs_care or self._live is not None:
+            return
+        if self._terms.is_live:
+            self._stop()
+            self._live = Live(self.subscription, self.log.last_txid)
+            self._live.place()
+            read_for((self,), replace(self._rest(position), last=self._live.last_txid))
+        elif self.tail.join(self, position):
+            self._stop()
+            self._in_tail = True
+            self.tail.run()
+
+    def fell_behind(self) -> None:
+        """The client did not keep up with the tail."""
+        self._read_for_itself()
+
+    def finished(self, position: int) -> None:
+        """The end of what was to be read has been reached."""
+        self._stop()
+        if self._live is not None:
+            self._live.release()
+            return
+        self._complete(position)
+        self._is_open = False
+        self._release()
+
+    def _read_for_itself(self) -> None:
+        self._stop()
+        self._end_live()
+        self._read()
+
+    def _end_live(self) -> None:
+        if self._live is not None:
+            self._live.remove()
+            self._live = None
+
+    @property
+    def _needs_care(self) -> bool:
+        return self.left is not None or self.rate is not None or self.timeline is not None
+
+    @property
+    def _has_end(self) -> bool:
+        span = self._span
+        return span is not None and (
+            span.last is not None or span.before is not None or bool(span.until)
+        )
+
+    def _complete(self, position: int) -> None:
+        if self._is_complete:
+            return
+        self._is_complete = True
+        if self.subscription.conflater is not None:
+            self.subscription.conflater.release_all()
+        if self._terms.on_completed is not None:
+            self._session.send(self._terms.on_completed(self.log.bookmark_at(position)))
+
+    # ---- persisted acks
+
+    def _report_later(self) -> None:
+        session = self._session
+        session.engine.clock.call_later(session.options.ack_conflation, self._report)
+
+    def _report(self) -> None:
+        """Say how far the log is safe, if that is further than last time."""
+        if not self._is_open or not self._session.is_open:
+            return
+        settled = self.log.settled()
+        if settled > self._reported and self._terms.on_persisted is not None:
+            bookmark = self.log.bookmark_at(settled)
+            if bookmark is not None:
+                self._reported = settled
+                self._session.send(self._terms.on_persisted(bookmark))
+                self._session.engine.flush()
+        self._report_later()
+
+
+def _nothing() -> None:
+    """Let go of no file."""

@@ -1,0 +1,111 @@
+"""The end of the log, read once for all bookmark subscriptions that have caught up.
+
+They are all at the same place: whoever joins has read exactly as far, and all get every slice. What
+a commit has made safe is read back from the log, so that order and content are those of a replay,
+and a slice is matched by the filters of all in one go. A subscription whose client does not keep up
+leaves, and reads for itself from where it was.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Final
+
+from server.journal import Span
+from server.replays.logged_topics import LoggedTopics
+
+if TYPE_CHECKING:
+    from server.engine import Engine
+    from server.journal import Cursor
+    from server.replays.replay import Replay
+    from server.topics.transaction_log import TransactionLog
+
+_SLICE: Final = 256
+"""Entries; also how far the tail may be behind somebody who wants to join."""
+
+
+class Tail:
+    """Reads the end of the log.
+
+    Args:
+        log: the transaction log.
+        engine: the engine.
+        horizon: tells the last txid that may be read.
+
+    Attributes:
+        horizon: see above.
+    """
+
+    def __init__(self, log: TransactionLog, engine: Engine, horizon: Callable[[], int]) -> None:
+        self.horizon = horizon
+        self._log = log
+        self._engine = engine
+        self._topics = LoggedTopics(engine.settings)
+        self._replays: set[Replay] = set()
+        self._cursor: Cursor = self._read_from(0)
+        self._is_running = False
+
+    @property
+    def position(self) -> int:
+        """The txid up to which everything has been sent."""
+        return self._cursor.position
+
+    def join(self, replay: Replay, position: int) -> bool:
+        """Read for a replay as well, if it has read exactly as far.
+
+        Args:
+            replay: the replay.
+            position: the txid up to which it has read.
+
+        Returns:
+            Whether it has; then `run` has to be called.
+        """
+        if not self._replays:
+            self._cursor = self._read_from(position)
+        elif position - _SLICE <= self.position < position:
+            self._read()
+        if self.position != position:
+            return False
+        self._replays.add(replay)
+        self._topics.attach(replay.subscription)
+        self._cursor.ask_again()
+        return True
+
+    def leave(self, replay: Replay) -> None:
+        """Read for a replay no more."""
+        self._replays.discard(replay)
+        self._topics.detach(replay.subscription)
+        self._cursor.ask_again()
+
+    def _read_from(self, position: int) -> Cursor:
+        return self._log.journal.replay(Span(position), self._topics.wants, horizon=self.horizon)
+
+    def run(self) -> None:
+        """Read on, if nothing is going to make that happen already."""
+        if not self._is_running:
+            self._is_running = True
+            self._engine.slices.start(self)
+
+    def _run_on(self) -> None:
+        self._is_running = False
+        self.run()
+
+    def step(self) -> bool:
+        """See `Sliced.step`."""
+        for replay in [one for one in self._replays if one.subscription.session.is_behind()]:
+            replay.fell_behind()
+        if self._replays:
+            self._read()
+            if not self._cursor.is_caught_up:
+                return True
+            self._log.when_longer(self._run_on)  # until then it counts as running
+        else:
+            self._is_running = False
+        return False
+
+    def _read(self) -> None:
+        deliveries_of = self._topics.deliveries
+        for entry in self._cursor.read(_SLICE):
+            deliveries, envelope = deliveries_of(entry)
+            for delivery in deliveries:
+                delivery.deliver((entry.body,), envelope)

@@ -1,0 +1,74 @@
+"""Time as a replay sees it: that of the messages, and the real one when it has caught up.
+
+Conflation of a replay keeps messages for an interval of the time in which they were published. The
+replay of an hour may take a second; still it gives what a subscriber would have got in that hour.
+
+Source: AMPS User Guide, Conflation and Bookmark Subscriptions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from server.clock import Clock
+
+_Call = tuple[float, Callable[[], None]]
+
+
+class Timeline:
+    """A `Clock` that goes as the replay goes.
+
+    Args:
+        clock: the real time.
+    """
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._now = 0.0
+        self._calls: list[_Call] = []
+        self._cancel_timer: Callable[[], None] = _nothing
+
+    def now(self) -> float:
+        """The time in seconds since the Unix epoch."""
+        return self._now
+
+    def call_later(self, delay: float, callback: Callable[[], None]) -> Callable[[], None]:
+        """Call back once after `delay` seconds. See `Clock.call_later`."""
+        call = (self._now + delay, callback)
+        self._calls.append(call)
+
+        def cancel() -> None:
+            if call in self._calls:
+                self._calls.remove(call)
+
+        return cancel
+
+    def advance(self, moment: float) -> None:
+        """Go on to the moment of the next message; what is due by then is done."""
+        self._cancel_timer()
+        while self._calls and (first := min(self._calls, key=_due))[0] <= moment:
+            self._calls.remove(first)
+            self._now = max(self._now, first[0])
+            first[1]()
+        self._now = max(self._now, moment)
+
+    def run(self) -> None:
+        """Go on by itself, with the real time, until there is another message."""
+        self.advance(self._clock.now())
+        if self._calls:
+            delay = min(self._calls, key=_due)[0] - self._now
+            self._cancel_timer = self._clock.call_later(delay, self.run)
+
+    def stop(self) -> None:
+        """Stand still."""
+        self._cancel_timer()
+
+
+def _due(call: _Call) -> float:
+    return call[0]
+
+
+def _nothing() -> None:
+    """Cancel no timer."""

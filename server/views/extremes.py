@@ -1,0 +1,115 @@
+"""The least or the greatest of values that come and go.
+
+Values of one type have a total order. Each type has a heap of its own: the one value that is asked
+for is always on top, adding costs a logarithm, and what has been removed is thrown away when it
+gets to the top. Values of different types, of which `<` makes no order (AMPS compares '9' and 10 as
+numbers, but '9' and '10' as texts), only meet at the top: the least of all is the least of the
+least of each type.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable
+from heapq import heapify, heappop, heappush
+from operator import neg, not_
+from typing import Any, Final, NamedTuple
+
+from server.expressions.octets import from_octets, to_octets
+from server.message_types.base import Value
+
+_LEAST_REBUILT: Final = 16
+"""How many removed values a heap may always hold."""
+
+
+class _Descending:
+    """A text's bytes, in reverse order."""
+
+    __slots__ = ("octets",)
+
+    def __init__(self, octets: bytes) -> None:
+        self.octets = octets
+
+    def __lt__(self, other: _Descending) -> bool:
+        return other.octets < self.octets
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Descending) and self.octets == other.octets
+
+    def __hash__(self) -> int:
+        return hash(self.octets)
+
+
+class _Order(NamedTuple):
+    """How values of a type are put on a heap, and taken from it."""
+
+    into: Callable[[Any], Any]
+    out: Callable[[Any], Value]
+
+
+def _same(value: Any) -> Any:
+    return value
+
+
+_ORDERS: Final[dict[bool, dict[type, _Order]]] = {
+    False: {
+        bool: _Order(_same, _same),
+        int: _Order(_same, _same),
+        float: _Order(_same, _same),
+        str: _Order(to_octets, from_octets),
+    },
+    True: {
+        bool: _Order(not_, not_),
+        int: _Order(neg, neg),
+        float: _Order(neg, neg),
+        str: _Order(
+            lambda text: _Descending(to_octets(text)), lambda entry: from_octets(entry.octets)
+        ),
+    },
+}
+
+
+class ExtremeHeap:
+    """Values of one type, the same one perhaps many times, with the first in their order at hand.
+
+    Args:
+        kind: the type: `bool`, `int`, `float` (without NaN) or `str`.
+        greatest: the greatest comes first, not the least.
+    """
+
+    __slots__ = ("_counts", "_heap", "_order")
+
+    def __init__(self, kind: type, *, greatest: bool) -> None:
+        self._order = _ORDERS[greatest][kind]
+        self._counts: dict[Hashable, int] = {}
+        self._heap: list[Any] = []
+
+    def __bool__(self) -> bool:
+        """Whether there is any value."""
+        return bool(self._counts)
+
+    def add(self, value: Value) -> None:
+        """Add a value."""
+        entry = self._order.into(value)
+        count = self._counts.get(entry, 0)
+        self._counts[entry] = count + 1
+        if not count:
+            heappush(self._heap, entry)
+
+    def remove(self, value: Value) -> None:
+        """Take a value away that has been added."""
+        entry = self._order.into(value)
+        counts = self._counts
+        if counts[entry] > 1:
+            counts[entry] -= 1
+            return
+        del counts[entry]
+        if len(self._heap) > 2 * len(counts) + _LEAST_REBUILT:
+            self._heap = list(counts)
+            heapify(self._heap)
+
+    def first(self) -> Value:
+        """The first value in their order; there has to be one."""
+        heap, counts = self._heap, self._counts
+        while heap[0] not in counts:
+            heappop(heap)
+        return self._order.out(heap[0])

@@ -1,0 +1,323 @@
+"""Rows of several topics: a left outer join, kept right as the records of any of them change.
+
+Theory of operation. The topics form a chain, the first one to the left. A row has one record of the
+first topic and, of each further one, a record that fits those to the left of it, or none if nothing
+fits. So a row grows from the left:
+
+    orders      o1                          o1: /cust "c1", /item "i7"
+    + customers o1 c1                       the customer whose /id is "c1"
+    + items     o1 c1 -                     no item "i7": the row stays, with NULLs for it
+
+What a change of one record means follows from the part of each row to the left of it: these are
+found by going from the record to those that it fits, from these further to the left, and then
+growing to the right again. A first record that fits takes the place of the NULLs, and when the last
+one goes they come back. All the steps of the way are look-ups in indexes over the joined fields, in
+both directions; the work is that of the rows that change.
+
+The values that rows need are kept of every record, so that neither is a record read twice, nor does
+it matter what else has happened to the other topics meanwhile.
+
+Source: AMPS User Guide, Multiple Topic Aggregation: Join.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Sequence
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
+
+from server.expressions import semantics
+
+if TYPE_CHECKING:
+    from server.message_types.base import MessageType, Path
+    from server.sow.records import Change, Record
+    from server.views.projection import Row
+    from server.views.sources import RowChange
+
+Texts: TypeAlias = tuple[str | None, ...]
+"""The texts of joined fields, None for NULL."""
+
+
+class JoinedTopic(NamedTuple):
+    """One of the topics that are joined.
+
+    Attributes:
+        message_type: its message type.
+        inputs: the fields of it that a row holds.
+    """
+
+    message_type: MessageType
+    inputs: Sequence[Path]
+
+
+class JoinedFields(NamedTuple):
+    """Two fields whose values have to be equal; `left` is of the earlier topic.
+
+    Attributes:
+        left_topic: the place of the topic of `left`.
+        left: a field.
+        right_topic: the place of the topic of `right`.
+        right: a field.
+    """
+
+    left_topic: int
+    left: Path
+    right_topic: int
+    right: Path
+
+
+class _Entry:
+    """What is kept of a record.
+
+    Attributes:
+        values: its part of a row.
+        texts: the texts of its topic's joined fields.
+    """
+
+    __slots__ = ("texts", "values")
+
+    def __init__(self, values: Row, texts: Texts) -> None:
+        self.values = values
+        self.texts = texts
+
+
+_Part: TypeAlias = "tuple[_Entry | None, ...]"
+"""A row as far as it has grown: an entry of each topic, None where nothing fits."""
+
+
+class _Index:
+    """Finds the entries whose texts at some places are given ones.
+
+    Args:
+        places: the places.
+        nulls_match: NULL is found as well.
+    """
+
+    __slots__ = ("_found", "_nulls_match", "_places")
+
+    def __init__(self, places: Sequence[int], *, nulls_match: bool) -> None:
+        self._places = tuple(places)
+        self._nulls_match = nulls_match
+        self._found: dict[Texts, _Entry | dict[_Entry, None]] = {}
+
+    def add(self, entry: _Entry) -> None:
+        """File an entry."""
+        key = self._key(entry)
+        if key is None:
+            return
+        found = self._found.get(key)
+        if found is None:
+            self._found[key] = entry
+        elif isinstance(found, dict):
+            found[entry] = None
+        else:
+            self._found[key] = {found: None, entry: None}
+
+    def remove(self, entry: _Entry) -> None:
+        """Forget an entry."""
+        key = self._key(entry)
+        if key is None:
+            return
+        found = self._found[key]
+        if isinstance(found, dict) and len(found) > 1:
+            del found[entry]
+        else:
+            del self._found[key]
+
+    def takes(self, entry: _Entry) -> bool:
+        """Whether an entry can be found at all."""
+        return self._key(entry) is not None
+
+    def find(self, key: Texts) -> Collection[_Entry]:
+        """The entries of a key, oldest first."""
+        found = self._found.get(key, ())
+        return (found,) if isinstance(found, _Entry) else found
+
+    def _key(self, entry: _Entry) -> Texts | None:
+        key = tuple([entry.texts[place] for place in self._places])
+        return None if None in key and not self._nulls_match else key
+
+
+class _Fit(NamedTuple):
+    """That a text of a topic's entry has to be one of an entry further to the left.
+
+    Attributes:
+        own: the place among the entry's texts.
+        topic: the other topic.
+        other: the place among the texts of its entry.
+    """
+
+    own: int
+    topic: int
+    other: int
+
+
+class _Side:
+    """One topic of the chain, with what joins it to those on its left.
+
+    Attributes:
+        extract: reads the values and the joined fields of a record.
+        entries: what is kept of its records, by SOW key.
+        fits: what joins it; empty for the first topic.
+        by_own: its entries by the texts that `fits` compares.
+        anchor: the topic by whose entries rows to the left are found.
+        by_anchor: the entries of that topic, by the texts that `fits` compares with it.
+        others: what of `fits` is about further topics.
+        nothing: the values of no record.
+    """
+
+    def __init__(self, topic: JoinedTopic, fields: Sequence[Path]) -> None:
+        self.extract: Final = topic.message_type.extractor([*topic.inputs, *fields])
+        self.nothing: Final[Row] = (None,) * len(topic.inputs)
+        self.entries: dict[str, _Entry] = {}
+        self.indexes: list[_Index] = []
+        self.fits: list[_Fit] = []
+        self.anchor = 0
+        self.others: list[_Fit] = []
+        self.by_own: _Index
+        self.by_anchor: _Index
+
+    def join(self, fits: Sequence[_Fit], sides: Sequence[_Side], *, nulls_match: bool) -> None:
+        """Join it to those on its left; called once, for all but the first."""
+        self.fits = list(fits)
+        self.anchor = fits[0].topic
+        near = [fit for fit in fits if fit.topic == self.anchor]
+        self.fits = near + [fit for fit in fits if fit.topic != self.anchor]
+        self.others = self.fits[len(near) :]
+        self.by_own = _Index([fit.own for fit in self.fits], nulls_match=nulls_match)
+        self.by_anchor = _Index([fit.other for fit in near], nulls_match=nulls_match)
+        self.indexes.append(self.by_own)
+        sides[self.anchor].indexes.append(self.by_anchor)
+
+    def read(self, record: Record) -> _Entry:
+        """What is kept of a record."""
+        values = self.extract(record.body)
+        width = len(self.nothing)
+        return _Entry(values[:width], tuple([semantics.text(value) for value in values[width:]]))
+
+
+class Join:
+    """The rows of joined topics.
+
+    Args:
+        topics: the topics, each of which but the first is joined to one before it.
+        fields: what joins them.
+        nulls_match: NULL equals NULL (JoinNullEquivalency). A topic without a fitting record still
+            fits nothing.
+    """
+
+    def __init__(
+        self, topics: Sequence[JoinedTopic], fields: Sequence[JoinedFields], *, nulls_match: bool
+    ) -> None:
+        joined: list[dict[Path, int]] = [{} for _ in topics]
+        for one in fields:
+            for topic, field in ((one.left_topic, one.left), (one.right_topic, one.right)):
+                joined[topic].setdefault(field, len(joined[topic]))
+        self._sides: Final = [
+            _Side(topic, tuple(own)) for topic, own in zip(topics, joined, strict=True)
+        ]
+        for place, side in enumerate(self._sides[1:], 1):
+            fits = [
+                _Fit(joined[place][one.right], one.left_topic, joined[one.left_topic][one.left])
+                for one in fields
+                if one.right_topic == place
+            ]
+            side.join(fits, self._sides, nulls_match=nulls_match)
+
+    def changes(self, place: int, change: Change) -> Iterator[RowChange]:
+        """See `RowSource.changes`; what is given has to be used up before the next change."""
+        side = self._sides[place]
+        old = side.entries.pop(change.key, None)
+        new = None if change.record is None else side.read(change.record)
+        if old is not None and new is not None and old.texts == new.texts:
+            yield from self._replaced(place, old, new)
+        elif old is not None:
+            yield from self._removed(place, old)
+        if old is not None:
+            for index in side.indexes:
+                index.remove(old)
+        if new is not None:
+            if old is None or old.texts != new.texts:
+                yield from self._added(place, new)
+            side.entries[change.key] = new
+            for index in side.indexes:
+                index.add(new)
+
+    def _replaced(self, place: int, old: _Entry, new: _Entry) -> Iterator[RowChange]:
+        """The rows of an entry that takes the place of one with the same texts."""
+        for part in self._parts_left_of(place, old):
+            for before in self._grown((*part, old)):
+                after = (*part, new, *before[place + 1 :])
+                yield self._row(before), self._row(after)
+
+    def _removed(self, place: int, old: _Entry) -> Iterator[RowChange]:
+        """The rows of an entry that goes; where it was the only one that fits, NULLs come."""
+        for part in self._parts_left_of(place, old):
+            for before in self._grown((*part, old)):
+                yield self._row(before), None
+            if place and not any(entry is not old for entry in self._fitting(part)):
+                for after in self._grown((*part, None)):
+                    yield None, self._row(after)
+
+    def _added(self, place: int, new: _Entry) -> Iterator[RowChange]:
+        """The rows of an entry that comes; where it is the first that fits, NULLs go."""
+        for part in self._parts_left_of(place, new):
+            if place and not self._fitting(part):
+                for before in self._grown((*part, None)):
+                    yield self._row(before), None
+            for after in self._grown((*part, new)):
+                yield None, self._row(after)
+
+    # ---- growing
+
+    def _fitting(self, part: _Part) -> Collection[_Entry]:
+        """The entries of the next topic that fit a part of a row."""
+        side = self._sides[len(part)]
+        key: list[str | None] = []
+        for fit in side.fits:
+            entry = part[fit.topic]
+            if entry is None:
+                return ()
+            key.append(entry.texts[fit.other])
+        return side.by_own.find(tuple(key))
+
+    def _grown(self, part: _Part, length: int | None = None) -> Iterator[_Part]:
+        """A part of a row in all ways in which it grows to the right.
+
+        Args:
+            part: the part.
+            length: how many topics to grow to; None for all.
+        """
+        if len(part) == (len(self._sides) if length is None else length):
+            yield part
+            return
+        fitting = self._fitting(part)
+        if not fitting:
+            yield from self._grown((*part, None), length)
+        for entry in fitting:
+            yield from self._grown((*part, entry), length)
+
+    def _parts_left_of(self, place: int, entry: _Entry) -> Iterator[_Part]:
+        """The parts of rows that an entry fits, up to the topic before its own."""
+        if place == 0:
+            yield ()
+            return
+        side = self._sides[place]
+        if not side.by_own.takes(entry):
+            return
+        near = len(side.fits) - len(side.others)
+        key = tuple([entry.texts[fit.own] for fit in side.fits[:near]])
+        for anchor in side.by_anchor.find(key):
+            for part in self._parts_left_of(side.anchor, anchor):
+                for grown in self._grown((*part, anchor), place):
+                    if all(_fits(entry, fit, grown[fit.topic]) for fit in side.others):
+                        yield grown
+
+    def _row(self, part: _Part) -> Row:
+        row: Row = ()
+        for side, entry in zip(self._sides, part, strict=True):
+            row += side.nothing if entry is None else entry.values
+        return row
+
+
+def _fits(entry: _Entry, fit: _Fit, other: _Entry | None) -> bool:
+    return other is not None and entry.texts[fit.own] == other.texts[fit.other]

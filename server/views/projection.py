@@ -1,0 +1,169 @@
+"""What a projection needs of every message, and what it makes of a group of them.
+
+    <Field>/sym</Field>                                   inputs       /sym /qty /px
+    <Field>SUM(/qty * /px) / SUM(/qty) AS /vwap</Field>   arguments    /qty * /px, /qty
+    <Grouping><Field>/sym</Field></Grouping>              kept         a Total of each
+
+A message becomes a *row*, its values for the inputs. From a row come the group that it belongs to
+and the values of the arguments, which accumulators take in. A group's fields are computed from the
+row that came last (that is what AMPS gives for fields that are neither grouped nor aggregated) and
+from the answers of the accumulators.
+
+Source: AMPS User Guide, Defining Projections; Constructing View Fields.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
+
+from server.expressions import semantics
+from server.expressions.compile_message import compile_values
+from server.expressions.tree import Aggregate, Expr, Identifier, aggregates, references
+from server.message_types.base import Path, Value
+from server.sow.record_context import asks_for_context
+from server.views.aggregates import Accumulator, function_of
+
+if TYPE_CHECKING:
+    from server.expressions import Functions
+    from server.expressions.context import MessageContext
+    from server.expressions.tree import Field, Reference, Slot
+
+Row: TypeAlias = tuple[Value, ...]
+"""A message's values for the inputs of a projection."""
+GroupKey: TypeAlias = tuple[str | None, ...]
+"""What tells groups apart: the texts of the values that messages are grouped by."""
+
+
+class Kept(NamedTuple):
+    """One accumulator of a group.
+
+    Attributes:
+        make: makes it.
+        argument: which of `Projection.arguments` it takes the values of.
+    """
+
+    make: Callable[[], Accumulator]
+    argument: int
+
+
+class _Answer(NamedTuple):
+    """How an aggregate of the projection is answered, from the accumulator at a place."""
+
+    place: int
+    read: Callable[[Any], Value]
+
+
+class Projection:
+    """The fields of a view or of an aggregated subscription, compiled.
+
+    Args:
+        fields: the fields.
+        grouping: what messages are grouped by.
+        functions: implementations of the functions that the fields call.
+        source_of: the place of the topic that a reference reads, among those that are joined; a
+            row has the values of each topic together, in this order.
+
+    Attributes:
+        inputs: what is read of every message, in the order of a row.
+        arguments: the values of the distinct expressions that are aggregated, for a row.
+        kept: the accumulators of every group.
+        arguments_ask: whether arguments read the message's context.
+        destinations: where the fields are written.
+        fields_ask: whether what is outside of aggregates reads the message's context.
+    """
+
+    def __init__(
+        self,
+        fields: Sequence[Field],
+        grouping: Sequence[Identifier],
+        functions: Functions,
+        source_of: Callable[[Reference], int] = lambda _: 0,
+    ) -> None:
+        wanted = dict.fromkeys(identifier.reference for identifier in grouping)
+        for field in fields:
+            wanted.update(dict.fromkeys(references(field.source)))
+        self.inputs: Final[tuple[Reference, ...]] = tuple(sorted(wanted, key=source_of))
+        self._grouping: Final = tuple(grouping)
+        self._fields: Final = tuple(fields)
+        self._places: Final = tuple(
+            self.inputs.index(identifier.reference) for identifier in grouping
+        )
+        calls = dict.fromkeys(call for field in fields for call in aggregates(field.source))
+        arguments = dict.fromkeys(call.arguments[0] for call in calls)
+        places = {argument: place for place, argument in enumerate(arguments)}
+        self.arguments: Final = compile_values(list(arguments), functions, self.inputs)
+        self.arguments_ask: Final = any(asks_for_context(one, functions) for one in arguments)
+        self.fields_ask: Final = any(_asks_outside(one.source, functions) for one in fields)
+        kept: dict[Kept, int] = {}
+        self._answers: Final[list[_Answer]] = []
+        for call in calls:
+            function = function_of(call)
+            needed = Kept(function.accumulator, places[call.arguments[0]])
+            place = kept.setdefault(needed, len(kept))
+            self._answers.append(_Answer(place, function.answer))
+        self.kept: Final = tuple(kept)
+        layout: tuple[Slot, ...] = (*self.inputs, *calls)
+        self._values: Final = compile_values([one.source for one in fields], functions, layout)
+        self.destinations: Final = [field.destination for field in fields]
+        self._optional: Final = frozenset(
+            place for place, field in enumerate(fields) if field.optional
+        )
+
+    def group_of(self, row: Row) -> GroupKey:
+        """The group that a row belongs to; values count as texts."""
+        places = self._places
+        if len(places) == 1:
+            value = row[places[0]]
+            return (value if value.__class__ is str and value else semantics.text(value),)
+        return tuple([semantics.text(row[place]) for place in places])
+
+    def shown_grouping(self, same: Callable[[Reference, Reference], bool]) -> list[Path | None]:
+        """Where each field of the grouping stands in the result; None for one that does not.
+
+        Args:
+            same: whether two references read the same.
+        """
+        copied = [
+            (field.source.reference, field.destination)
+            for field in self._fields
+            if isinstance(field.source, Identifier)
+        ]
+        return [
+            next((path for one, path in copied if same(one, identifier.reference)), None)
+            for identifier in self._grouping
+        ]
+
+    def values(
+        self, last: Row, accumulators: Sequence[Accumulator], context: MessageContext
+    ) -> list[tuple[Path, Value]]:
+        """The fields of a group.
+
+        Args:
+            last: the row that came last.
+            accumulators: the group's, one for each of `kept`.
+            context: what functions may ask about the message that came last.
+        """
+        answers = [read(accumulators[place]) for place, read in self._answers]
+        fields = list(zip(self.destinations, self._values((*last, *answers), context), strict=True))
+        if self._optional:
+            fields = [
+                field
+                for place, field in enumerate(fields)
+                if field[1] is not None or place not in self._optional
+            ]
+        return fields
+
+
+def _asks_outside(expr: Expr, functions: Functions) -> bool:
+    """Whether an expression reads the context of the message, its aggregates left out."""
+    return any(asks_for_context(part, functions) for part in _outside(expr))
+
+
+def _outside(expr: Expr) -> Iterable[Expr]:
+    """The largest parts of an expression that have no aggregates in them."""
+    if not aggregates(expr):
+        yield expr
+    elif not isinstance(expr, Aggregate):
+        for child in expr.children():
+            yield from _outside(child)

@@ -1,0 +1,93 @@
+"""What a view reads of the records below it: rows of a single topic.
+
+A `RowSource` says what a change of a record means for the rows of a view. Rows of a single topic
+are read anew from the record as it was and as it is, so that nothing is kept of them; `join` has
+the rows of several topics.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Final, Protocol, TypeAlias
+
+import numpy as np
+
+from server.expressions.compile_message import compile_filter
+from server.expressions.context import NO_CONTEXT
+from server.expressions.tree import slots
+from server.sow.record_context import asks_for_context, context_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from server.expressions import Functions
+    from server.expressions.tree import Expr, Reference
+    from server.message_types.base import MessageType
+    from server.sow.records import Change, Record
+    from server.sow.store import RecordStore
+    from server.views.projection import Row
+
+RowChange: TypeAlias = "tuple[Row | None, Row | None]"
+"""A row before and after a change; None where there is none."""
+
+
+class RowSource(Protocol):
+    """Where the rows of a view come from."""
+
+    def changes(self, place: int, change: Change) -> Iterable[RowChange]:
+        """What a change of a record means for the rows.
+
+        Args:
+            place: which of the view's underlying topics the record is in.
+            change: the change; all of them have to be told, in order.
+        """
+
+
+class SingleSource:
+    """Rows of one topic: one for each record that a filter lets through.
+
+    Args:
+        message_type: the topic's message type.
+        inputs: what a row holds.
+        filter_: the filter, None for all records.
+        functions: implementations of the functions that it calls.
+    """
+
+    def __init__(
+        self,
+        message_type: MessageType,
+        inputs: Sequence[Reference],
+        filter_: Expr | None,
+        functions: Functions,
+    ) -> None:
+        tested = () if filter_ is None else slots(filter_)
+        layout = (*tested, *inputs)
+        # A filter has no aggregates: all its slots are references.
+        self._extract: Final = message_type.extractor(
+            [slot.path for slot in layout if isinstance(slot, tuple)]
+        )
+        self._matches: Final = (
+            None if filter_ is None else compile_filter(filter_, functions, layout)
+        )
+        self._tested: Final = len(tested)
+        self._asks: Final = filter_ is not None and asks_for_context(filter_, functions)
+
+    def changes(self, place: int, change: Change) -> Iterable[RowChange]:  # noqa: ARG002 - there is one topic
+        """See `RowSource.changes`."""
+        return ((self._read(change.previous), self._read(change.record)),)
+
+    def _read(self, record: Record | None) -> Row | None:
+        if record is None:
+            return None
+        values = self._extract(record.body)
+        if self._matches is None:
+            return values
+        context = context_of(record) if self._asks else NO_CONTEXT
+        return values[self._tested :] if self._matches(values, context) else None
+
+
+def in_order(store: RecordStore) -> Iterator[Record]:
+    """All records of a store in the order in which they were updated last."""
+    rows = [row for _, row in store.identities()]
+    sequences = np.fromiter((store.record(row).sequence for row in rows), np.int64, len(rows))
+    return (store.record(rows[place]) for place in np.argsort(sequences, kind="stable"))

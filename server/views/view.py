@@ -1,0 +1,245 @@
+"""Views: topics whose records are computed from those of other topics.
+
+A view follows its underlying topics. A change there becomes changes of rows (`sources`, `join`),
+these change groups (`grouping`), and each group that has been touched becomes a record once more,
+with a new body, which subscribers and further views are told of as of any other record. A group
+without rows has no record.
+
+Nothing of it is stored: at the start all groups are made from the records that there are, in the
+order in which these were updated, so that fields which show the last value show it again.
+
+Inline conflation puts the work off until the server has read what is waiting for it, and takes all
+changes of a record in the meantime for one.
+
+Source: AMPS User Guide, Understanding Views; Defining Views and Aggregations.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from server.expressions import Kind, parse_identifier
+from server.expressions.context import NO_CONTEXT, MessageContext
+from server.sow.memory_store import MemoryStore
+from server.sow.query import Query, QuerySpec
+from server.sow.record_context import context_of
+from server.sow.records import Change, Record, to_nanoseconds
+from server.sow.table import RecordTable, TableOptions
+from server.subscriptions.envelope import Envelope
+from server.subscriptions.record_delivery import DELETED, MATCH
+from server.views.definition import Definition
+from server.views.grouping import Group, Grouping
+from server.views.sources import in_order
+
+if TYPE_CHECKING:
+    from config_schema.spec import TopicRef, ViewSpec
+    from server.clock import Clock
+    from server.expressions import Functions
+    from server.message_types.base import MessageType, Path
+    from server.topics.keeper import Follower, Keeper
+    from server.topics.stores import Announce, Stores
+
+
+class _Pending(NamedTuple):
+    """A change of an underlying record that has not been worked off.
+
+    Attributes:
+        place: which of the underlying topics it is in.
+        change: what happened.
+        envelope: where that comes from.
+        reason: why the record is gone, if it is.
+    """
+
+    place: int
+    change: Change
+    envelope: Envelope
+    reason: str
+
+
+class _Input:
+    """Takes note of the changes of one of a view's underlying topics."""
+
+    __slots__ = ("_place", "_take")
+
+    def __init__(self, place: int, take: Callable[[_Pending], None]) -> None:
+        self._place = place
+        self._take = take
+
+    def take(self, change: Change, envelope: Envelope, reason: str) -> None:
+        """See `Follower.take`."""
+        self._take(_Pending(self._place, change, envelope, reason))
+
+
+class View:
+    """One `<View>` of the configuration.
+
+    Args:
+        spec: its description.
+        find: gives the topic of a reference.
+        message_type: the type of its messages.
+        functions: what its expressions call.
+        stores: numbers its changes, and gives it turns.
+        clock: tells when to work off what was put off.
+        announce: tells subscribers about its changes.
+        flush: called after something has been announced that nobody waits for.
+
+    Raises:
+        BodyError: its message type has no fields of such names.
+
+    Attributes:
+        name: its name in the configuration.
+        type_name: the name of its message type.
+        is_container: False: its records belong to one topic.
+        key_fields: the fields that show what it is grouped by.
+        table: its records.
+        inputs: its underlying topics, each with what takes note of changes there.
+    """
+
+    is_container: Final = False
+
+    def __init__(
+        self,
+        spec: ViewSpec,
+        find: Callable[[TopicRef], Keeper],
+        message_type: MessageType,
+        functions: Functions,
+        stores: Stores,
+        clock: Clock,
+        announce: Announce,
+        flush: Callable[[], None],
+    ) -> None:
+        self.name: Final = spec.name
+        self.type_name: Final = spec.message_type
+        definition = Definition(spec, functions)
+        sources = [find(ref) for ref in definition.topics]
+        self.inputs: Final[Sequence[tuple[Keeper, Follower]]] = [
+            (source, _Input(place, self._take)) for place, source in enumerate(sources)
+        ]
+        self._type: Final = message_type
+        self._stores: Final = stores
+        self._clock: Final = clock
+        self._announce: Final = announce
+        self._flush: Final = flush
+        self._inline: Final = spec.inline_conflation
+        self._rank: Final = stores.cascade.enrol()
+        self._projection: Final = definition.projection
+        message_type.build([(path, None) for path in self._projection.destinations])
+        self._rows: Final = definition.rows([source.table.message_type for source in sources])
+        self._grouping: Final = Grouping(self._projection, spec.key_domain)
+        shown = definition.shown_grouping
+        self.key_fields: Final[Sequence[Path]] = [path for path in shown if path is not None]
+        self.table: Final = RecordTable(
+            MemoryStore(),
+            message_type,
+            TableOptions(
+                hash_indexes=tuple(
+                    tuple(parse_identifier(text, Kind.PATH).path for text in index)
+                    for index in spec.hash_indexes
+                ),
+                key_fields=tuple(self.key_fields) if None not in shown else (),
+                key_domain=spec.key_domain,
+                functions=functions,
+            ),
+        )
+        self._pending: dict[tuple[int, str, str], _Pending] = {}
+
+    def keeps(self, name: str) -> bool:
+        """See `Keeper.keeps`."""
+        return name == self.name
+
+    def query(self, spec: QuerySpec, now: int) -> Query:
+        """See `Keeper.query`."""
+        return Query(self.table, spec, now)
+
+    def begin(self) -> None:
+        """See `DerivedKeeper.begin`.
+
+        The first topic comes last: then what is joined to its records is there already.
+        """
+        touched: dict[Group, int] = {}
+        for place, (source, _) in reversed(list(enumerate(self.inputs))):
+            for record in in_order(source.table.store):
+                change = Change(record.key, record.topic, None, record)
+                for group in self._groups_changed(place, change, None):
+                    touched.pop(group, None)
+                    touched[group] = record.timestamp
+        for group, moment in touched.items():
+            self._write(group, moment)
+
+    # ---- changes
+
+    def _take(self, pending: _Pending) -> None:
+        """Take note of a change below; two of one record are taken for one."""
+        if not self._pending:
+            if self._inline:
+                self._clock.call_later(0, self._work_off_and_flush)
+            else:
+                self._stores.cascade.ask(self._rank, self._work_off)
+        change = pending.change
+        key = pending.place, change.topic, change.key
+        earlier = self._pending.pop(key, None)
+        if earlier is not None:
+            change = change._replace(previous=earlier.change.previous)
+            pending = pending._replace(change=change)
+        self._pending[key] = pending
+
+    def _work_off_and_flush(self) -> None:
+        self._work_off()
+        self._flush()
+
+    def _work_off(self) -> None:
+        pending, self._pending = self._pending, {}
+        touched: dict[Group, _Pending] = {}
+        for one in pending.values():
+            for group in self._groups_changed(one.place, one.change, one.envelope):
+                touched[group] = one
+        for group, cause in touched.items():
+            received = cause.envelope.received
+            change = self._write(group, to_nanoseconds(received))
+            if change is not None:
+                gone = DELETED if cause.reason == MATCH else cause.reason
+                self._announce(
+                    self.type_name,
+                    [change],
+                    Envelope(None, received),
+                    MATCH if change.record is not None else gone,
+                )
+
+    def _groups_changed(
+        self, place: int, change: Change, envelope: Envelope | None
+    ) -> Iterator[Group]:
+        """Make a change below, and give the groups that it touches, perhaps more than once."""
+        state = change.record or change.previous
+        if state is None:  # it has come and gone while work was put off
+            return
+        before_context = after_context = NO_CONTEXT
+        origin: MessageContext | None = None
+        if self._projection.arguments_ask and len(self.inputs) == 1:
+            before_context = _context(change.previous)
+            after_context = _context(change.record)
+        if self._projection.fields_ask:
+            origin = context_of(state)
+            if envelope is not None:
+                envelope.describe_publisher(origin)
+        grouping = self._grouping
+        for before, after in self._rows.changes(place, change):
+            if before is None:
+                if after is not None:
+                    yield grouping.enter(after, after_context, origin)
+            elif after is None:
+                yield grouping.leave(before, before_context)
+            else:
+                yield from grouping.replace(before, after, before_context, after_context, origin)
+
+    def _write(self, group: Group, moment: int) -> Change | None:
+        """Make a group's record what its rows come to; None if it neither was nor is there."""
+        sequence = self._stores.next_sequence()
+        if not self._grouping.settle(group):
+            return self.table.remove(group.sow_key, sequence, moment)
+        body = self._type.build(self._grouping.fields(group))
+        return self.table.put(Record(group.sow_key, body, self.name, moment, 0, sequence))
+
+
+def _context(record: Record | None) -> MessageContext:
+    return NO_CONTEXT if record is None else context_of(record)

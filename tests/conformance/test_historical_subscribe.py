@@ -1,0 +1,159 @@
+"""sow_and_subscribe as of a moment that is past: the records of then, and all changes since."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+
+from tests.support.raw import RawPeer
+from tests.support.server import RunningServer, running_server
+
+ELEMENTS = """
+<SOW>
+  <Topic>
+    <Name>past</Name><MessageType>json</MessageType><Key>/id</Key><FileName>past.sow</FileName>
+    <History><Window>1h</Window><Granularity>0s</Granularity></History>
+  </Topic>
+  <Topic>
+    <Name>coarse</Name><MessageType>json</MessageType><Key>/id</Key><FileName>coarse.sow</FileName>
+    <History><Window>1h</Window><Granularity>1h</Granularity></History>
+  </Topic>
+  <Topic>
+    <Name>unlogged</Name><MessageType>json</MessageType><Key>/id</Key>
+    <FileName>unlogged.sow</FileName>
+    <History><Window>1h</Window><Granularity>0s</Granularity></History>
+  </Topic>
+  <Topic>
+    <Name>present</Name><MessageType>json</MessageType><Key>/id</Key>
+    <FileName>present.sow</FileName>
+  </Topic>
+</SOW>
+<TransactionLog>
+  <JournalDirectory>journal</JournalDirectory><JournalSize>10MB</JournalSize>
+  <Topic><Name>^(past|coarse|present)$</Name><MessageType>json</MessageType></Topic>
+</TransactionLog>
+"""
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningServer]:
+    """One server for all tests."""
+    with running_server(tmp_path_factory.mktemp("server"), elements=ELEMENTS) as running:
+        yield running
+
+
+def publish(peer: RawPeer, topic: str, id_: int, value: int) -> None:
+    """Publish a state of a record, and wait until it is safe."""
+    peer.send({"c": "publish", "t": topic}, b'{"id":%d,"v":%d}' % (id_, value))
+    assert peer.ask({"c": "flush", "cid": "f", "a": "persisted"})["a"] == "persisted"
+
+
+def now() -> str:
+    """This moment as a bookmark; nothing else happens within a few milliseconds of it."""
+    time.sleep(0.005)
+    moment = datetime.now(UTC).strftime("%Y%m%dT%H%M%S.%fZ")
+    time.sleep(0.005)
+    return moment
+
+
+def historical(
+    server: RunningServer, topic: str, bookmark: str, expected: int, **keys: Any
+) -> tuple[list[int], list[int]]:
+    """The values of the records of a moment, sorted, and those of the messages since."""
+    with server.log_on(f"historian-{time.monotonic_ns()}") as peer:
+        peer.send(
+            {"c": "sow_and_subscribe", "cid": "h", "t": topic, "bm": bookmark, "bs": 1}
+            | {"a": "processed,completed"}
+            | keys
+        )
+        assert peer.receive_header()["status"] == "success"
+        assert peer.receive_header()["c"] == "group_begin"
+        records = []
+        while (message := peer.receive())[0]["c"] == "sow":
+            records.append(json.loads(message[1].partition(b"}")[2])["v"])
+        assert message[0]["c"] == "group_end"
+        assert peer.receive_header()["a"] == "completed"
+        since = []
+        for _ in range(expected):
+            header, body = peer.receive()
+            assert (header["c"], header["sids"]) == ("p", "h")
+            assert "bm" in header
+            assert "k" in header
+            since.append(json.loads(body)["v"])
+        with pytest.raises(TimeoutError):
+            peer.receive(0.1)
+    return sorted(records), since
+
+
+@pytest.fixture(scope="module")
+def moments(server: RunningServer) -> list[str]:
+    """Moments before, between and after five states of two records, the first of which goes."""
+    found = [now()]
+    with server.log_on("publisher") as peer:
+        for value in range(5):
+            for topic in ("past", "coarse", "unlogged", "present"):
+                publish(peer, topic, value % 2, value)
+            found.append(now())
+        peer.send({"c": "sow_delete", "t": "past", "f": "/id = 0"})
+    return found
+
+
+def test_the_state_of_a_moment_and_what_followed(server: RunningServer, moments: list[str]) -> None:
+    """By time, by the bookmark of a message, and from the beginning."""
+    assert historical(server, "past", moments[0], 5) == ([], [0, 1, 2, 3, 4])
+    assert historical(server, "past", moments[1], 4) == ([0], [1, 2, 3, 4])
+    assert historical(server, "past", moments[3], 2) == ([1, 2], [3, 4])
+    assert historical(server, "past", moments[5], 0) == ([3, 4], [])
+    assert historical(server, "past", "0", 5) == ([], [0, 1, 2, 3, 4])
+    found = historical(server, "past", moments[2], 3, f="/v > 0", top_n=1, o="oof")
+    assert found == ([1], [2, 3, 4])
+    with server.log_on("marks") as peer:
+        peer.subscribe("past", "all", bm="0")
+        marks = [peer.receive()[0]["bm"] for _ in range(4)]
+    assert historical(server, "past", marks[1], 3) == ([0, 1], [2, 3, 4])
+    assert historical(server, "past", marks[2], 1, f="/id = 1") == ([1], [3])
+    assert historical(server, "^pas", f"({moments[0]}:{moments[2]}]", 2) == ([], [0, 1])
+
+
+def test_a_coarse_history_begins_earlier(server: RunningServer, moments: list[str]) -> None:
+    """The state kept for a record is that of its first message; what is missing is replayed."""
+    assert historical(server, "coarse", moments[3], 4) == ([0, 1], [1, 2, 3, 4])
+    assert historical(server, "coarse", moments[5], 0) == ([3, 4], [])
+
+
+def test_changes_come_after_the_replay(server: RunningServer, moments: list[str]) -> None:
+    """As AMPS publishes them."""
+    with server.log_on("follower") as peer, server.log_on("changer") as publisher:
+        peer.send({"c": "sow_and_subscribe", "cid": "h", "t": "past", "bm": moments[3], "bs": 10})
+        while peer.receive()[0]["c"] != "group_end":
+            pass
+        assert [json.loads(peer.receive()[1])["v"] for _ in range(2)] == [3, 4]
+        publish(publisher, "past", 7, 7)
+        assert json.loads(peer.receive()[1])["v"] == 7
+        publish(publisher, "past", 7, 8)
+        assert json.loads(peer.receive()[1])["v"] == 8
+        publisher.send({"c": "sow_delete", "t": "past", "f": "/id = 7"})
+
+
+def test_what_cannot_be_given_is_refused(server: RunningServer, moments: list[str]) -> None:
+    """No log, deltas, unknown bookmarks; without a history the present is what there is."""
+    for topic, command, bookmark, options, reason in (
+        ("unlogged", "sow_and_subscribe", moments[1], "", "invalid bookmark"),
+        ("past", "sow_and_delta_subscribe", moments[1], "", "invalid command"),
+        ("past", "sow_and_subscribe", "yesterday", "", "invalid bookmark"),
+        ("past", "sow_and_subscribe", "1|1|", "bookmark_not_found=fail", "bookmark not found"),
+        ("past", "sow_and_subscribe", "0", "skip_n=1", "invalid option"),
+    ):
+        with server.log_on(f"refused-{command}-{reason}") as peer:
+            header = {"c": command, "cid": "h", "t": topic, "bm": bookmark, "o": options}
+            ack = peer.ask(header | {"a": "processed"})
+            assert (ack["status"], ack["reason"]) == ("failure", reason)
+    with server.log_on("present") as peer:
+        peer.send({"c": "sow_and_subscribe", "cid": "h", "t": "present", "bm": moments[1]})
+        assert peer.receive_header()["c"] == "group_begin"
+        assert [peer.receive()[0]["c"] for _ in range(3)] == ["sow", "sow", "group_end"]

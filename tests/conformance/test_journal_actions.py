@@ -1,0 +1,262 @@
+"""Journals are archived, compressed and removed by actions, while the transaction log is in use."""
+
+from __future__ import annotations
+
+import os
+import resource
+import shutil
+import signal
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.support.raw import RawPeer, frame
+from tests.support.server import RunningServer, running_server
+
+BODY = 1_000_000
+PER_FILE = 10
+"""Messages that fit into a file of 10 MB."""
+
+WEEK = 7 * 86_400.0
+
+
+def on_topic(verb: str) -> str:
+    """An action that does something to journals as old as a message says."""
+    return f"""
+      <Action>
+        <On>
+          <Module>amps-action-on-publish-message</Module>
+          <Options><Topic>{verb}</Topic><MessageType>json</MessageType></Options>
+        </On>
+        <Do>
+          <Module>amps-action-do-{verb}-journal</Module>
+          <Options><Age>{{{{AMPS_DATA}}}}</Age></Options>
+        </Do>
+        <Do>
+          <Module>amps-action-do-echo-message</Module>
+          <Options><Message>{verb} marked</Message></Options>
+        </Do>
+      </Action>
+    """
+
+
+def elements(archive: Path) -> str:
+    """A log with small files, a topic with records, and an action for each verb."""
+    return f"""
+      <SOW>
+        <Topic>
+          <Name>records</Name><MessageType>json</MessageType><Key>/id</Key>
+          <FileName>records.sow</FileName>
+        </Topic>
+      </SOW>
+      <TransactionLog>
+        <JournalDirectory>journal</JournalDirectory>
+        <JournalArchiveDirectory>{archive}</JournalArchiveDirectory>
+        <JournalSize>10MB</JournalSize>
+        <PreallocatedJournalFiles>1</PreallocatedJournalFiles>
+        <FlushInterval>1ms</FlushInterval>
+        <Topic><Name>orders|records</Name><MessageType>json</MessageType></Topic>
+      </TransactionLog>
+      <Actions>{on_topic("archive")}{on_topic("compress")}{on_topic("remove")}</Actions>
+    """
+
+
+@pytest.fixture
+def archive() -> Iterator[Path]:
+    """A directory on another file system, where there is one."""
+    memory = Path("/dev/shm")
+    directory = Path(tempfile.mkdtemp(dir=memory if memory.is_dir() else None))
+    yield directory
+    shutil.rmtree(directory)
+
+
+def fill(server: RunningServer, first: int, last: int) -> None:
+    """Publish messages with numbers, and wait until they are safe."""
+    with server.connect() as peer:
+        logon = {"c": "logon", "cid": "1", "client_name": "filler", "mt": "json"}
+        peer.ask(logon | {"a": "processed", "o": "ack_conflation=10ms"})
+        for number in range(first, last + 1):
+            peer.socket.sendall(
+                frame({"c": "publish", "t": "orders", "s": number, "a": "persisted"}, body(number))
+            )
+        while peer.receive(30)[0]["s"] < last:
+            pass
+
+
+def body(number: int) -> bytes:
+    """A message that takes some time to compress."""
+    return b'{"n":%d,"x":"%b"}' % (number, os.urandom(BODY // 20).hex().encode() * 10)
+
+
+def number_of(message: bytes) -> int:
+    """The number in a message."""
+    return int(message[5 : message.index(b",")])
+
+
+def replay(server: RunningServer, name: str = "reader") -> list[int]:
+    """The numbers of all messages in the log, which come without a gap."""
+    with server.log_on(name) as peer:
+        peer.send({"c": "subscribe", "sub_id": "1", "t": "orders", "bm": "0", "a": "completed"})
+        numbers: list[int] = []
+        while True:
+            header, message = peer.receive(30)
+            if header["c"] == "ack":
+                return numbers
+            numbers.append(number_of(message))
+
+
+def tell(server: RunningServer, verb: str, age: str) -> None:
+    """Have an action run."""
+    with server.log_on("operator") as peer:
+        peer.publish(verb, age.encode())
+        peer.flush()
+
+
+def make_old(path: Path) -> None:
+    """Let a file be a week old."""
+    moment = time.time() - WEEK
+    os.utime(path, (moment, moment))
+
+
+def until(condition: Callable[[], bool]) -> None:
+    """Wait for a condition."""
+    deadline = time.monotonic() + 20
+    while not condition():
+        assert time.monotonic() < deadline, "it does not come true"
+        time.sleep(0.02)
+
+
+def journals(directory: Path) -> set[str]:
+    """The journal files in a directory, by number and form."""
+    return {
+        path.name.removeprefix("test-instance.00000000") for path in directory.glob("*.journal*")
+    }
+
+
+def test_a_replay_spans_archived_compressed_and_current_files(
+    tmp_path: Path, archive: Path
+) -> None:
+    """During the work, after it, after a restart; what is removed is gone, and nothing else."""
+    directory = tmp_path / "journal"
+    last = 3 * PER_FILE + 3
+    with running_server(tmp_path, elements=elements(archive)) as server:
+        with server.log_on("p") as peer:
+            peer.publish("records", b'{"id":1}')
+            peer.flush()
+        fill(server, 1, last)
+        make_old(directory / "test-instance.0000000000.journal")
+        with server.log_on("slow") as slow:
+            slow.send({"c": "subscribe", "sub_id": "1", "t": "orders", "bm": "0"})
+            seen = [number_of(slow.receive()[1]) for _ in range(2)]
+            tell(server, "archive", "1d")
+            until(lambda: journals(archive) == {"00.journal"})
+            until(lambda: "00.journal" not in journals(directory))
+            seen += [number_of(slow.receive()[1]) for _ in range(2)]
+            make_old(directory / "test-instance.0000000001.journal")
+            tell(server, "compress", "1d")
+            until(lambda: journals(archive) == {"00.journal.gz"})
+            until(lambda: {"01.journal.gz"} <= journals(directory))
+            assert "02.journal" in journals(directory)
+            seen += [number_of(slow.receive()[1]) for _ in range(last - 4)]
+            assert seen == list(range(1, last + 1))
+        assert replay(server) == seen
+        assert "The journal file journal/test-instance.0000000000.journal has been archived" in (
+            server.log()
+        )
+        assert server.stop() == 0
+    with running_server(tmp_path, elements=elements(archive)) as server:
+        assert replay(server) == seen
+        tell(server, "remove", "1d")
+        until(lambda: journals(archive) == set())
+        until(
+            lambda: (
+                {"02.journal"} <= journals(directory) <= {"02.journal", "03.journal", "04.journal"}
+            )
+        )
+        rest = replay(server)
+        assert rest == list(range(rest[0], last + 1))
+        assert rest[0] > PER_FILE
+        server.stop(signal.SIGKILL)
+    with running_server(tmp_path, elements=elements(archive)) as server:
+        assert replay(server) == rest
+        with server.connect() as peer:  # whose messages are removed is not forgotten
+            assert peer.log_on("filler")["s"] == last
+            assert records(peer) == [b'{"id":1}']  # nor are records
+
+
+def test_what_somebody_needs_is_removed_later(tmp_path: Path, archive: Path) -> None:
+    directory = tmp_path / "journal"
+    with running_server(tmp_path, elements=elements(archive)) as server:
+        with server.log_on("paused") as paused:
+            assert paused.subscribe("orders", "1", bm="0", o="pause")["status"] == "success"
+            fill(server, 1, 2 * PER_FILE + 3)
+            tell(server, "remove", "0s")
+            assert server.logs("0000000000.journal is to be removed, and is still needed, from")
+            assert "remove marked" in server.log()
+            tell(server, "compress", "0s")  # which waits for nobody
+            until(lambda: {"00.journal.gz", "01.journal.gz"} <= journals(directory))
+        until(lambda: not {"00.journal.gz", "01.journal.gz"} & journals(directory))
+        assert server.log().count("is still needed") == 1
+        rest = replay(server)
+        assert rest == list(range(rest[0], 2 * PER_FILE + 4))
+
+
+def test_what_cannot_be_done_is_one_entry(tmp_path: Path, archive: Path) -> None:
+    """An age that is none, an archive that is full, a file that is gone: the server goes on."""
+    directory = tmp_path / "journal"
+    last = 2 * PER_FILE + 3
+    with running_server(tmp_path, elements=elements(archive)) as server:
+        fill(server, 1, last)
+        tell(server, "archive", "LastThursday")
+        assert server.logs("failed: Age: 'LastThursday' is not an interval")
+        limits = resource.prlimit(server.process.pid, resource.RLIMIT_FSIZE, (5 << 20, -1))
+        tell(server, "archive", "0s")
+        assert server.logs("A journal file could not be archived")
+        resource.prlimit(server.process.pid, resource.RLIMIT_FSIZE, limits)
+        assert server.log().count("1D-0012") == 1
+        assert not [path for path in archive.iterdir() if path.suffix == ".tmp"]
+        assert {"00.journal", "01.journal"} <= journals(directory)
+        tell(server, "archive", "0s")
+        until(lambda: journals(archive) == {"00.journal", "01.journal"})
+        assert replay(server) == list(range(1, last + 1))
+        (archive / "test-instance.0000000001.journal").unlink()
+        tell(server, "compress", "0s")
+        assert server.logs("0000000001.journal: cannot be compressed: ")
+        fill(server, last + 1, last + 2)
+        assert replay(server)[-1] == last + 2
+
+
+def test_a_kill_loses_nothing(tmp_path: Path, archive: Path) -> None:
+    """Whatever is being done to files when the process is killed."""
+    last = 0
+    for verb, delay in (("archive", 0.01), ("compress", 0.2), ("remove", 0.003)):
+        with running_server(tmp_path, elements=elements(archive)) as server:
+            assert replay(server) == list(range(1, last + 1))
+            fill(server, last + 1, last + PER_FILE + 3)
+            last += PER_FILE + 3
+            with server.log_on("operator") as peer:
+                peer.publish(verb, b"0s")
+                time.sleep(delay)
+                server.stop(signal.SIGKILL)
+    with running_server(tmp_path, elements=elements(archive)) as server:
+        rest = replay(server)
+        assert rest == list(range(rest[0], last + 1))
+        tell(server, "remove", "0s")
+        until(lambda: len(journals(archive) | journals(tmp_path / "journal")) <= 2)
+        assert server.stop() == 0
+
+
+def records(peer: RawPeer) -> list[bytes]:
+    """The records of the topic that has some."""
+    peer.send({"c": "sow", "cid": "q", "t": "records", "a": "completed"})
+    found: list[bytes] = []
+    while True:
+        header, message = peer.receive()
+        if header["c"] == "ack":
+            return found
+        if header["c"] == "sow":
+            start = message.index(b'{"id"')
+            found.append(message[start:])

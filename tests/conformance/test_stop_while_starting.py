@@ -1,0 +1,113 @@
+"""Signals that come while a server still brings its records up to date."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from tests.support.raw import frame
+from tests.support.server import COMMAND, RunningServer, running_server
+from tests.support.sow import query
+
+MESSAGES = 60_000
+"""Enough for a recovery that can be interrupted."""
+
+ELEMENTS = """
+<SOW>
+  <Topic>
+    <Name>orders</Name><MessageType>json</MessageType><Key>/id</Key>
+    <Durability>transient</Durability>
+  </Topic>
+</SOW>
+<TransactionLog>
+  <JournalDirectory>journal</JournalDirectory>
+  <JournalSize>64MB</JournalSize>
+  <Topic><Name>orders</Name><MessageType>json</MessageType></Topic>
+</TransactionLog>
+<Actions>
+  <Action>
+    <On><Module>amps-action-on-signal</Module><Options><Signal>SIGUSR1</Signal></Options></On>
+    <Do><Module>amps-action-do-echo-message</Module>
+      <Options><Message>counted</Message></Options></Do>
+  </Action>
+</Actions>
+"""
+
+
+@pytest.fixture(scope="module")
+def filled(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A directory with a configuration, and a log whose records have to be brought back."""
+    directory = tmp_path_factory.mktemp("filled")
+    with running_server(directory, elements=ELEMENTS) as server:
+        with server.log_on("p") as peer:
+            for start in range(0, MESSAGES, 10_000):
+                peer.socket.sendall(
+                    b"".join(
+                        frame({"c": "publish", "t": "orders"}, b'{"id":%d}' % (number % 100))
+                        for number in range(start, start + 10_000)
+                    )
+                )
+            peer.send({"c": "flush", "cid": "flush", "a": "completed"})
+            peer.receive(60)
+        assert server.stop() == 0
+    return directory
+
+
+@contextmanager
+def recovering(directory: Path) -> Iterator[RunningServer]:
+    """A server that has read its log, and is at work on its records."""
+    log_file = directory / "again.log"
+    with log_file.open("wb") as log:
+        process = subprocess.Popen(
+            [*COMMAND, "config.xml"],
+            cwd=directory,
+            stdout=log,
+            stderr=subprocess.STDOUT,
+            env=os.environ | {"PYTHONPATH": str(Path(__file__).parents[2])},
+        )
+    server = RunningServer(0, process, log_file)
+    try:
+        deadline = time.monotonic() + 30
+        while "1D-0009" not in server.log():
+            assert time.monotonic() < deadline, server.log()
+            time.sleep(0.002)
+        yield server
+    finally:
+        process.kill()
+        process.wait()
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
+def test_a_stop_is_clean_and_does_not_wait_for_the_end(
+    filled: Path, number: signal.Signals
+) -> None:
+    with recovering(filled) as server:
+        assert server.stop(number) == 0
+        log = server.log()
+        assert f"FF-0001 AMPS shutdown requested by signal {number.name}" in log
+        assert "FF-0002" in log
+        assert "1D-0001" not in log  # it has not got to the end
+        assert "initialization completed" not in log
+
+
+def test_other_signals_are_kept_until_the_start_is_done(filled: Path) -> None:
+    with recovering(filled) as server:
+        server.process.send_signal(signal.SIGUSR1)
+        server.process.send_signal(signal.SIGUSR2)
+        server.process.send_signal(signal.SIGQUIT)
+        deadline = time.monotonic() + 30
+        while "initialization completed" not in server.log() and time.monotonic() < deadline:
+            time.sleep(0.02)
+        assert server.logs("29-0103 counted")
+        assert server.logs("entitlement is switched on")
+        assert server.process.poll() is None
+        assert server.stop() == 0
+    with running_server(filled, elements=ELEMENTS) as server, server.log_on() as peer:
+        assert len(query(peer, "orders").records) == 100

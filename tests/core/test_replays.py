@@ -1,0 +1,333 @@
+"""Bookmark subscriptions, with a log that commits when told to.
+
+Whatever happens in whichever order, each gets every message that it is for, once, in order, and
+none before it may.
+"""
+
+from __future__ import annotations
+
+import json
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+
+from tests.core.support import Core, CorePeer
+
+
+@pytest.fixture
+def core(tmp_path: Path) -> Iterator[Core]:
+    """An engine with a transaction log."""
+    core = Core()
+    core.record(tmp_path, "^log-")
+    yield core
+    core.transaction_log.close()
+
+
+def publish(peer: CorePeer, topic: str, *bodies: bytes) -> None:
+    """Publish messages."""
+    for body in bodies:
+        peer.send({"c": "publish", "t": topic}, body)
+
+
+def subscribe(peer: CorePeer, sub_id: str, topic: str, bookmark: str, options: str = "") -> None:
+    """Begin a bookmark subscription."""
+    peer.send(
+        {"c": "subscribe", "cid": sub_id, "sub_id": sub_id, "t": topic, "bm": bookmark}
+        | {"o": options, "a": "processed,completed"}
+    )
+
+
+def messages(peer: CorePeer) -> list[tuple[str, bytes]]:
+    """The messages that have come: ids of subscriptions, and bodies."""
+    return [(head["sids"], body) for head, body in peer.take_frames() if head["c"] == "p"]
+
+
+def test_only_live_subscribers_hear_of_what_is_not_safe(core: Core) -> None:
+    """Of two messages that are not safe when it begins it hears when they are, and in order."""
+    publisher, peer = core.log_on("publisher"), core.log_on()
+    publish(publisher, "log-a", b"1", b"2")
+    subscribe(peer, "live", "log-a", "0", "live")
+    subscribe(peer, "safe", "log-a", "0")
+    subscribe(peer, "settled", "log-a", "0", "fully_durable")
+    publish(publisher, "log-a", b"3")
+    assert messages(peer) == []
+    core.commit()
+    came = messages(peer)
+    for sub_id in ("live", "safe", "settled"):
+        assert [body for ids, body in came if sub_id in ids] == [b"1", b"2", b"3"]
+    publish(publisher, "log-a", b"4")
+    assert messages(peer) == [("live", b"4")]
+    core.commit()
+    assert sorted(messages(peer)) == [("safe", b"4"), ("settled", b"4")]
+
+
+def test_a_live_subscriber_who_does_not_keep_up_reads_the_log_again(core: Core) -> None:
+    """Before it has got to the end; what waits for that is bounded."""
+    publisher, peer = core.log_on("publisher"), core.log_on()
+    publish(publisher, "log-a", b"1")
+    subscribe(peer, "live", "log-a", "0", "live")
+    large = [b"%d" % n + b"x" * 100_000 for n in range(12)]
+    publish(publisher, "log-a", *large[:6])
+    peer.is_behind = True
+    core.commit()
+    publish(publisher, "log-a", *large[6:])
+    peer.is_behind = False
+    core.clock.advance(1)
+    core.commit()
+    assert [body for _, body in messages(peer)] == [b"1", *large]
+    publish(publisher, "log-a", b"2")
+    assert messages(peer) == [("live", b"2")]
+
+
+def test_conflation_goes_by_the_time_of_the_messages(core: Core) -> None:
+    """A replay of seconds gives at once what a subscriber would have got in those seconds."""
+    publisher, peer = core.log_on("publisher"), core.log_on()
+    for moment, key, value in ((0.0, 1, 1), (0.3, 1, 2), (0.4, 2, 3), (1.1, 1, 4), (1.2, 1, 5)):
+        core.clock.advance(1_000_000 + moment - core.clock.now())
+        publish(publisher, "log-c", b'{"k":%d,"v":%d}' % (key, value))
+    core.clock.advance(5)
+    core.commit()
+    subscribe(peer, "c", "log-c", "0", "timestamp,conflation=1s,conflation_key=[/k]")
+    frames = [(head, json.loads(body)["v"]) for head, body in peer.take_frames()[:-1] if body]
+    assert [value for _, value in frames] == [2, 3, 5]
+    subscribe(peer, "all", "log-c", "0", "timestamp")
+    heads = [head for head, body in peer.take_frames() if body]
+    assert [(head["bm"], head["ts"]) for head, _ in frames] == [
+        (heads[index]["bm"], heads[index]["ts"]) for index in (0, 2, 3)
+    ]
+
+
+def test_conflation_goes_on_with_real_time_when_the_replay_has_caught_up(core: Core) -> None:
+    """Then a message waits for its interval; a range that ends lets everything go."""
+    publisher, peer = core.log_on("publisher"), core.log_on()
+    subscribe(peer, "c", "log-c", "0|1|", "conflation=1s,conflation_key=[/k]")
+    publish(publisher, "log-c", b'{"k":1,"v":1}', b'{"k":1,"v":2}')
+    core.commit()
+    core.clock.advance(0.9)
+    assert messages(peer) == []
+    core.clock.advance(0.2)
+    assert messages(peer) == [("c", b'{"k":1,"v":2}')]
+    peer.send({"c": "unsubscribe", "sub_id": "c"})
+    subscribe(peer, "c", "log-c", "[0:0|1|]", "conflation=1s,conflation_key=[/k]")
+    frames = peer.take_frames()
+    assert [head["c"] for head, _ in frames] == ["ack", "p", "ack"]
+    assert frames[1][1] == b'{"k":1,"v":2}'
+
+
+def test_what_is_resumed_together_is_read_together(core: Core) -> None:
+    """One message for those that agree in form and place; those that do not read for themselves."""
+    publisher, peer = core.log_on("publisher"), core.log_on()
+    publish(publisher, "log-a", b"1")
+    publish(publisher, "log-b", b"2")
+    core.commit()
+    subscribe(peer, "a", "log-a", "0", "pause")
+    subscribe(peer, "b", "^log-", "0", "pause")
+    subscribe(peer, "c", "log-b", "0", "pause,timestamp")
+    subscribe(peer, "d", "log-b", "0", "pause,rate=1000000")
+    subscribe(peer, "e", "log-b", "0|1|", "pause")
+    assert messages(peer) == []
+    peer.send({"c": "subscribe", "cid": "x", "sub_id": "a,b,c,d,e", "o": "resume"})
+    assert messages(peer) == [("a,b", b"1"), ("b", b"2"), ("c", b"2"), ("d", b"2")]
+    peer.send({"c": "subscribe", "cid": "x", "sub_id": "a,b", "o": "pause"})
+    publish(publisher, "log-a", b"3")
+    core.commit()
+    publish(publisher, "log-a", b"4")
+    core.commit()
+    peer.send({"c": "subscribe", "cid": "x", "sub_id": "a", "o": "resume"})
+    assert messages(peer) == [("a", b"3"), ("a", b"4")]
+    peer.send({"c": "subscribe", "cid": "x", "sub_id": "b", "o": "resume"})
+    assert messages(peer) == [("b", b"3"), ("b", b"4")]
+
+
+def test_whoever_asks_for_a_bookmark_waits_for_the_search(core: Core) -> None:
+    """The search sees what had been recorded; what ends meanwhile is not begun."""
+    publisher, peer = core.log_on("publisher"), core.log_on()
+    subscribe(peer, "live", "log-a", "0|1|", "live")
+    for sequence in (1, 2):
+        publisher.send({"c": "publish", "t": "log-a", "s": sequence}, b"%d" % sequence)
+    core.commit()
+    publisher.send({"c": "publish", "t": "log-a", "s": 3}, b"3")
+    bookmarks = [head["bm"] for head, body in peer.take_frames() if body]
+    subscribe(peer, "found", "log-a", bookmarks[0])
+    subscribe(peer, "gone", "log-a", bookmarks[0])
+    subscribe(peer, "fails", "log-a", "1|1|", "bookmark_not_found=fail")
+    subscribe(peer, "now", "log-a", "1|1|")
+    assert peer.take_frames() == []
+    peer.send({"c": "unsubscribe", "sub_id": "gone"})
+    publisher.send({"c": "publish", "t": "log-a", "s": 4}, b"4")
+    core.commit()
+    for _ in range(4):
+        core.wait_for_helper()
+    frames = peer.take_frames()
+    assert [(head["sids"], body) for head, body in frames if body and "live" not in head["sids"]]
+    by_id: dict[str, list[Any]] = {}
+    for head, body in frames:
+        for sub_id in head.get("sids", head.get("sub_id") or head.get("cid", "")).split(","):
+            by_id.setdefault(sub_id, []).append(body or head["a"] + ":" + head["status"])
+    assert by_id["found"] == ["processed:success", b"2", b"3", b"4", "completed:success"]
+    assert by_id["now"] == ["processed:success", b"4", "completed:success"]
+    assert by_id["fails"] == ["processed:failure"]
+    assert "gone" not in by_id
+
+
+class Reader:
+    """A client with bookmark subscriptions, and what each of them has to get."""
+
+    def __init__(self, core: Core, name: str) -> None:
+        self.peer = core.log_on(name)
+        self.expected: dict[str, tuple[str, int]] = {}  # topics, and the first message
+        self.got: dict[str, list[int]] = {}
+        self.paused: set[str] = set()
+        self.live: set[str] = set()
+
+    def take(self) -> None:
+        """Note what has come."""
+        for head, body in self.peer.take_frames():
+            if head["c"] == "p":
+                for sub_id in head["sids"].split(","):
+                    self.got[sub_id].append(int(body))
+
+
+class Replays(RuleBasedStateMachine):
+    """Publishers, commits, and readers who come, fall behind, pause and go."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.directory = tempfile.TemporaryDirectory()
+        self.core = Core()
+        self.core.record(Path(self.directory.name), "^log-")
+        self.publisher = self.core.log_on("publisher")
+        self.published: list[str] = []  # topics, by number of message
+        self.safe = 0
+        self.readers = [Reader(self.core, f"reader-{number}") for number in range(3)]
+        self.made = 0
+
+    def teardown(self) -> None:
+        """Catch up with everything: then all have everything."""
+        for reader in self.readers:
+            reader.peer.is_behind = False
+            for sub_id in sorted(reader.paused):
+                self._resume(reader, sub_id)
+        for _ in range(20):
+            self.core.commit()
+            self.core.clock.advance(1)
+            for reader in self.readers:
+                reader.take()
+        for reader in self.readers:
+            for sub_id, (pattern, first) in reader.expected.items():
+                assert reader.got[sub_id] == self._wanted(pattern, first), sub_id
+        self.core.transaction_log.close()
+        self.directory.cleanup()
+
+    def _wanted(self, pattern: str, first: int) -> list[int]:
+        return [
+            number
+            for number in range(first, len(self.published))
+            if pattern in ("^log-", self.published[number])
+        ]
+
+    @rule(topic=st.sampled_from(("log-a", "log-b")), count=st.sampled_from((1, 3, 300)))
+    def publish(self, topic: str, count: int) -> None:
+        for _ in range(count):
+            publish(self.publisher, topic, b"%d" % len(self.published))
+            self.published.append(topic)
+
+    @rule()
+    def commit(self) -> None:
+        self.core.commit()
+        self.safe = len(self.published)
+
+    @rule(seconds=st.sampled_from((0.0, 0.02, 2.0)))
+    def pass_time(self, seconds: float) -> None:
+        self.core.clock.advance(seconds)
+
+    @rule(
+        which=st.integers(0, 2),
+        topic=st.sampled_from(("log-a", "^log-")),
+        mode=st.sampled_from(("", "live", "fully_durable", "pause", "rate=1000000")),
+        at_end=st.booleans(),
+    )
+    def subscribe(self, which: int, topic: str, mode: str, at_end: bool) -> None:
+        reader = self.readers[which]
+        self.made += 1
+        sub_id = f"s{self.made}"
+        reader.got[sub_id] = []
+        reader.expected[sub_id] = topic, len(self.published) if at_end else 0
+        if mode == "pause":
+            reader.paused.add(sub_id)
+        if mode == "live":
+            reader.live.add(sub_id)
+        subscribe(reader.peer, sub_id, topic, "0|1|" if at_end else "0", mode)
+
+    @rule(which=st.integers(0, 2), count=st.integers(1, 3))
+    def pause(self, which: int, count: int) -> None:
+        reader = self.readers[which]
+        ids = [one for one in reader.expected if one not in reader.paused | reader.live][:count]
+        if ids:
+            reader.paused.update(ids)
+            header = {"c": "subscribe", "cid": "p", "sub_id": ",".join(ids), "o": "pause"}
+            reader.peer.send(header)
+
+    @rule(which=st.integers(0, 2))
+    def resume_all(self, which: int) -> None:
+        reader = self.readers[which]
+        if reader.paused:
+            self._resume(reader, ",".join(sorted(reader.paused)))
+
+    def _resume(self, reader: Reader, sub_ids: str) -> None:
+        reader.peer.send({"c": "subscribe", "cid": "p", "sub_id": sub_ids, "o": "resume"})
+        reader.paused.difference_update(sub_ids.split(","))
+
+    @rule(which=st.integers(0, 2))
+    def fall_behind_or_catch_up(self, which: int) -> None:
+        peer = self.readers[which].peer
+        peer.is_behind = not peer.is_behind
+
+    @precondition(lambda self: any(reader.expected for reader in self.readers))
+    @rule(which=st.integers(0, 2))
+    def unsubscribe(self, which: int) -> None:
+        reader = self.readers[which]
+        if reader.expected:
+            sub_id = next(iter(reader.expected))
+            reader.peer.send({"c": "unsubscribe", "sub_id": sub_id})
+            reader.take()
+            del reader.expected[sub_id]
+            reader.paused.discard(sub_id)
+
+    @invariant()
+    def nothing_is_out_of_order_or_too_early(self) -> None:
+        for reader in self.readers:
+            reader.take()
+            for sub_id, (pattern, first) in reader.expected.items():
+                got = reader.got[sub_id]
+                assert got == self._wanted(pattern, first)[: len(got)], sub_id
+                if got and sub_id not in reader.live:
+                    assert got[-1] < self.safe
+
+
+TestReplays = Replays.TestCase
+TestReplays.settings = settings(max_examples=40, stateful_step_count=30, deadline=None)
+
+
+def test_who_falls_behind_the_end_of_the_log_reads_for_itself(core: Core) -> None:
+    """The others are not held up, and nothing is lost."""
+    publisher, slow, quick = core.log_on("publisher"), core.log_on("slow"), core.log_on("quick")
+    for peer in (slow, quick):
+        subscribe(peer, "r", "log-a", "0|1|")
+    slow.is_behind = True
+    publish(publisher, "log-a", b"1", b"2")
+    core.commit()
+    assert messages(slow) == []
+    assert messages(quick) == [("r", b"1"), ("r", b"2")]
+    slow.is_behind = False
+    core.clock.advance(1)
+    assert messages(slow) == [("r", b"1"), ("r", b"2")]
+    publish(publisher, "log-a", b"3")
+    core.commit()
+    assert messages(slow) == messages(quick) == [("r", b"3")]

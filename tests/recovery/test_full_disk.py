@@ -1,0 +1,271 @@
+"""A disk is full, broken, or gone: publishers are told, nobody else is concerned, nothing is lost.
+
+See `tests/support/small_disk.py` for the disk.
+"""
+
+from __future__ import annotations
+
+import json
+import resource
+import shutil
+import signal
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+
+from tests.support.quick import quick_server
+from tests.support.raw import RawPeer
+from tests.support.server import RunningServer, ServerEnded
+from tests.support.small_disk import SmallDisk, small_disk
+from tests.support.sow import query
+
+ELEMENTS: Final = """
+<SOW>
+  <Topic>
+    <Name>orders</Name><MessageType>json</MessageType><Key>/id</Key>
+    <FileName>{sow}/orders.sow</FileName><SlabSize>1MB</SlabSize>
+  </Topic>
+  <Topic>
+    <Name>aside</Name><MessageType>json</MessageType><Key>/id</Key>
+    <FileName>{sow}/aside.sow</FileName><SlabSize>1MB</SlabSize>
+  </Topic>
+  <Topic>
+    <Name>quotes</Name><MessageType>json</MessageType><Key>/id</Key>
+    <Durability>transient</Durability>
+  </Topic>
+</SOW>
+<TransactionLog>
+  <JournalDirectory>{journal}</JournalDirectory>
+  <JournalSize>10MB</JournalSize>
+  <Topic><Name>^(orders|events)$</Name><MessageType>json</MessageType></Topic>
+</TransactionLog>
+"""
+SIZE: Final = 100_000
+MOST: Final = 1_000
+"""Messages after which every disk here is full."""
+
+
+class Publisher:
+    """Publishes large messages, each answered before the next is sent.
+
+    Args:
+        peer: its connection.
+        topic: where.
+        first: the first sequence number.
+    """
+
+    def __init__(self, peer: RawPeer, topic: str, first: int = 1) -> None:
+        self.peer = peer
+        self.topic = topic
+        self.sequence = first
+        self.safe: list[int] = []
+
+    def publish(self, key: int | None = None) -> dict[str, Any]:
+        """Publish once; gives the persisted ack."""
+        number = self.sequence
+        body = {"id": number if key is None else key, "n": number, "pad": "x" * SIZE}
+        header = {"c": "publish", "t": self.topic, "s": number, "a": "persisted"}
+        ack = self.peer.ask(header, json.dumps(body).encode())
+        assert (ack["a"], ack["s"]) == ("persisted", number), ack
+        self.sequence += 1
+        if ack["status"] == "success":
+            self.safe.append(number)
+        return ack
+
+    def until_refused(self) -> dict[str, Any]:
+        """Publish until that fails; gives the failure."""
+        for _ in range(MOST):
+            if (ack := self.publish())["status"] == "failure":
+                return ack
+        raise AssertionError("the disk does not become full")
+
+
+def log_on(server: RunningServer, name: str = "publisher") -> RawPeer:
+    """A publisher's connection, whose acks come at once."""
+    peer = server.connect()
+    logon = {"c": "logon", "cid": "1", "client_name": name, "mt": "json", "a": "processed"}
+    assert peer.ask(logon | {"o": "ack_conflation=1ms"})["status"] == "success"
+    return peer
+
+
+def others_work(server: RunningServer) -> None:
+    """Topics that need no disk are as before."""
+    with server.log_on("bystander") as peer:
+        assert peer.subscribe("plain", "s")["status"] == "success"
+        peer.publish("plain", b"here")
+        assert peer.receive()[1] == b"here"
+        peer.publish("quotes", b'{"id":1}')
+        assert query(peer, "quotes").messages == [{"id": 1}]
+
+
+def replay(server: RunningServer, topic: str) -> list[int]:
+    """The numbers of the messages in the log."""
+    with server.log_on("reader") as peer:
+        peer.send({"c": "subscribe", "sub_id": "r", "t": topic, "bm": "0", "a": "completed"})
+        numbers: list[int] = []
+        while (answer := peer.receive())[0]["c"] != "ack":
+            numbers.append(json.loads(answer[1])["n"])
+        return numbers
+
+
+def records(server: RunningServer, topic: str) -> list[int]:
+    """The numbers of the records of a topic."""
+    with server.log_on("reader") as peer:
+        return sorted(record["n"] for record in query(peer, topic).messages)
+
+
+def kill(server: RunningServer) -> None:
+    """End a server without warning."""
+    server.stop(signal.SIGKILL)
+
+
+def test_the_journal_s_disk_is_full(tmp_path: Path) -> None:
+    """Publishes are refused with the reason until there is space; all others are kept."""
+    (tmp_path / "small").mkdir()
+    elements = ELEMENTS.format(sow=".", journal="small")
+    with small_disk(tmp_path / "small", 45) as disk:
+        with quick_server(tmp_path, elements=elements, prepare=disk) as server:
+            with log_on(server) as peer:
+                publisher = Publisher(peer, "events")
+                publisher.publish()
+                disk.fill()
+                failure = publisher.until_refused()
+                assert failure["reason"] == "not stored"
+                assert "no space for another file" in failure["detail"]
+                assert publisher.publish()["status"] == "failure"
+                others_work(server)
+                disk.make_space()
+                for _ in range(3):
+                    assert publisher.publish()["status"] == "success"
+            assert replay(server, "events") == publisher.safe
+            kill(server)
+        with quick_server(tmp_path, elements=elements, prepare=disk) as server:
+            assert replay(server, "events") == publisher.safe
+
+
+@pytest.mark.parametrize("topic", ["orders", "aside"])
+def test_the_records_disk_is_full(tmp_path: Path, topic: str) -> None:
+    """What cannot become a record is refused and not recorded; the log and the records agree."""
+    (tmp_path / "small").mkdir()
+    elements = ELEMENTS.format(sow="small", journal="journal")
+    with small_disk(tmp_path / "small", 15) as disk:
+        with quick_server(tmp_path, elements=elements, prepare=disk) as server:
+            with log_on(server) as peer:
+                publisher = Publisher(peer, topic)
+                publisher.publish()
+                disk.fill()
+                failure = publisher.until_refused()
+                assert failure["reason"] == "not stored"
+                assert "cannot grow" in failure["detail"]
+                others_work(server)
+                events = Publisher(peer, "events", publisher.sequence)
+                assert events.publish()["status"] == "success"
+                publisher.sequence = events.sequence
+                disk.make_space()
+                assert publisher.publish()["status"] == "success"
+                peer.send({"c": "sow_delete", "t": topic, "sow_keys": "none", "cid": "d"})
+            assert records(server, topic) == publisher.safe
+            kill(server)
+        with quick_server(tmp_path, elements=elements, prepare=disk) as server:
+            assert records(server, topic) == publisher.safe
+            if topic == "orders":
+                assert replay(server, topic) == publisher.safe
+
+
+def test_the_journal_cannot_be_written(tmp_path: Path) -> None:
+    """Writing fails within a file: what was accepted is kept and becomes safe when it can."""
+    with quick_server(tmp_path, elements=ELEMENTS.format(sow=".", journal="journal")) as server:
+        with log_on(server) as peer:
+            publisher = Publisher(peer, "events")
+            publisher.publish()
+            pid = server.process.pid
+            _, hard = resource.prlimit(pid, resource.RLIMIT_FSIZE)
+            resource.prlimit(pid, resource.RLIMIT_FSIZE, (1, hard))
+            body = json.dumps({"id": 2, "n": 2}).encode()
+            peer.publish("events", body, s=2, a="persisted")
+            peer.publish("plain", b"here")
+            assert peer.hears_nothing(), "persisted without being on the disk"
+            peer.publish("events", b"{}", s=3, a="processed")
+            refused = peer.receive_header()
+            assert (refused["s"], refused["reason"]) == (3, "not stored")
+            assert "the transaction log cannot be written: " in refused["detail"]
+            others_work(server)
+            resource.prlimit(pid, resource.RLIMIT_FSIZE, (hard, hard))
+            assert (ack := peer.receive_header())["s"] == 2, ack
+            assert ack["status"] == "success"
+            publisher.sequence = 4
+            assert publisher.publish()["status"] == "success"
+        assert replay(server, "events") == [1, 2, 4]
+        kill(server)
+    with quick_server(tmp_path, elements=ELEMENTS.format(sow=".", journal="journal")) as server:
+        assert replay(server, "events") == [1, 2, 4]
+
+
+def test_the_journal_s_directory_vanishes(tmp_path: Path) -> None:
+    """What would be written to files without a name is not acknowledged."""
+    with quick_server(tmp_path, elements=ELEMENTS.format(sow=".", journal="journal")) as server:
+        with log_on(server) as peer:
+            publisher = Publisher(peer, "events")
+            assert publisher.publish()["status"] == "success"
+            shutil.rmtree(tmp_path / "journal")
+            peer.publish("events", b"{}", s=2, a="persisted")
+            assert server.logs("the file has been removed while it was in use")
+            peer.publish("events", b"{}", s=3, a="processed")
+            refused = peer.receive_header()
+            assert (refused["s"], refused["reason"]) == (3, "not stored")
+            others_work(server)
+        assert server.stop() == 0
+
+
+def why_no_start(directory: Path, elements: str, disk: SmallDisk | None = None) -> str:
+    """What a server says that cannot start."""
+    with (
+        pytest.raises(ServerEnded) as ended,
+        quick_server(directory, elements=elements, prepare=disk),
+    ):
+        pass
+    assert ended.value.code == 1
+    assert "Traceback" not in str(ended.value)
+    return str(ended.value)
+
+
+def test_a_start_without_space_says_so(tmp_path: Path) -> None:
+    """A journal needs its space at the start."""
+    (tmp_path / "small").mkdir()
+    with small_disk(tmp_path / "small", 5) as disk:
+        said = why_no_start(tmp_path, ELEMENTS.format(sow=".", journal="small"), disk)
+    assert "the transaction log cannot be used: " in said
+    assert "No space left on device" in said
+
+
+def test_a_directory_that_cannot_be_written_to_is_named(tmp_path: Path) -> None:
+    """Read-only file systems, and files in the way."""
+    (tmp_path / "small").mkdir()
+    (tmp_path / "file").touch()
+    with small_disk(tmp_path / "small", 5, ",ro") as disk:
+        place, why = ("small", "Read-only file system")
+        if disk.holder is None:
+            place, why = ("file/journal", "Not a directory")
+        said = why_no_start(tmp_path, ELEMENTS.format(sow=".", journal=place), disk)
+    assert why in said
+    assert f"{place}/" in said or f"{place}:" in said
+
+
+def test_a_damaged_table_of_publishers_is_made_again(tmp_path: Path) -> None:
+    """`clients.ack` can be had from the journals."""
+    elements = ELEMENTS.format(sow=".", journal="journal")
+    with quick_server(tmp_path, elements=elements) as server:
+        with log_on(server) as peer:
+            assert Publisher(peer, "events", 41).publish()["status"] == "success"
+        assert server.stop() == 0
+    (table,) = tmp_path.glob("journal/*.clients.ack")
+    content = table.read_bytes()
+    for spoiled in (content[:-9], b"", bytes(len(content)), content[:30] + b"?" + content[31:]):
+        table.write_bytes(spoiled)
+        with quick_server(tmp_path, elements=elements) as server:
+            assert f"{table.name}: " in server.log()
+            assert "it is rebuilt from the journals" in server.log()
+            with server.connect() as peer:
+                assert peer.log_on("publisher")["s"] == 41
+            kill(server)
