@@ -37,9 +37,10 @@ class ConflatedRecordDelivery:
         form: what the subscription is sent.
         publish: sends records and deltas.
         leave: says that a record is out of focus.
+        had: the client has the record, or will when its query has ended.
     """
 
-    __slots__ = ("conflater", "form", "leave", "publish", "subscription", "topic")
+    __slots__ = ("conflater", "form", "had", "leave", "publish", "subscription", "topic")
 
     def __init__(
         self,
@@ -49,6 +50,8 @@ class ConflatedRecordDelivery:
         form: Form,
         publish: RecordFramer,
         leave: RecordFramer,
+        *,
+        had: bool,
     ) -> None:
         self.subscription = subscription
         self.conflater = conflater
@@ -56,6 +59,7 @@ class ConflatedRecordDelivery:
         self.form = form
         self.publish = publish
         self.leave = leave
+        self.had = had
 
     def deliver(self, message: RecordMessage) -> None:
         """See `RecordDelivery.deliver`."""
@@ -75,7 +79,7 @@ class ConflatedRecordDelivery:
 class _PendingRecord:
     """What waits to be said about one record."""
 
-    __slots__ = ("_body", "_delivery", "_form", "_key", "_message", "_received")
+    __slots__ = ("_body", "_delivery", "_form", "_key", "_message", "_previous", "_received")
 
     def __init__(
         self, delivery: ConflatedRecordDelivery, key: Key, message: RecordMessage, body: bytes
@@ -86,6 +90,7 @@ class _PendingRecord:
         self._message = message
         self._body = body
         self._received: Envelope = message.envelope
+        self._previous = message.previous if delivery.had else None
 
     def absorb(self, later: Self) -> None:
         """See `Pending.absorb`."""
@@ -104,6 +109,8 @@ class _PendingRecord:
         subscription, conflater = self._delivery.subscription, self._delivery.conflater
         if self._form is Form.LEAVING:
             known = conflater.received.pop(self._key, None)
+            if known is None and self._previous is not None:  # its query is still sending that
+                known = subscription.presentation.cut(self._previous)
             if known is not None:
                 self._delivery.leave.write(self._message, known, self._received)
             return
