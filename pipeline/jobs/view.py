@@ -40,8 +40,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     target.add_argument(
         "--publish",
         metavar="URI",
-        help="publish its records to a topic of its name: tcp://host:port/amps/type",
+        help="publish its records to a server: tcp://host:port/amps/type",
     )
+    parser.add_argument("--topic", help="topic to publish to; that of the view's name if left out")
 
 
 def run(options: argparse.Namespace, run: Run) -> None:
@@ -70,7 +71,7 @@ def run(options: argparse.Namespace, run: Run) -> None:
     elif options.publish:
         messages = records.select("body").sortWithinPartitions("body")
         writer = messages.write.format("amps").mode("append")
-        writer.save(server=options.publish, topic=view.name)
+        writer.save(server=options.publish, topic=options.topic or view.name)
         run.say(f"{options.publish}: published")
     else:
         for row in records.orderBy("key").toLocalIterator():

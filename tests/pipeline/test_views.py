@@ -23,8 +23,13 @@ TOPICS = """
 <TransactionLog>
   <JournalDirectory>journal</JournalDirectory>
   <Topic><Name>orders</Name><MessageType>json</MessageType></Topic>
+  <Topic><Name>copies</Name><MessageType>json</MessageType></Topic>
 </TransactionLog>
 <SOW>
+  <Topic>
+    <Name>copies</Name><MessageType>json</MessageType><Key>/sym</Key>
+    <Durability>transient</Durability>
+  </Topic>
   <Topic>
     <Name>orders</Name><MessageType>json</MessageType><Key>/id</Key>
     <Durability>transient</Durability>
@@ -145,13 +150,16 @@ def test_a_check_finds_what_differs(
 def test_a_view_is_computed_from_journals(
     server: tuple[RunningServer, Path], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Without the server, and as it is there."""
+    """Without the server, and as it is there; and published to a topic."""
     running, path = server
-    journals = str(path.parent / "journal")
-    assert main(["--quiet", "view", str(path), "filtered", "--journals", journals]) == 0
+    job = ["--quiet", "view", str(path), "filtered"]
+    assert main([*job, "--journals", str(path.parent / "journal")]) == 0
     lines = capsys.readouterr().out.splitlines()
+    target = ["--publish", f"{uri(running)}/json", "--topic", "copies"]
+    assert main([*job, "--server", uri(running), *target]) == 0
     with running.log_on("reader") as peer:
         records = query(peer, "filtered").records
+        assert sorted(query(peer, "copies").bodies) == sorted(body for _, body in records)
     assert sorted(lines) == sorted(f"{head['k']}\t{body.decode()}" for head, body in records)
 
 
