@@ -17,7 +17,8 @@ from pipeline.errors import PipelineError
 from pipeline.jobs.run import Run
 
 JOBS: Final[Mapping[str, str]] = {
-    name: f"pipeline.jobs.{name}" for name in ("export", "replay", "rebuild", "history", "stats")
+    name: f"pipeline.jobs.{name}"
+    for name in ("export", "replay", "rebuild", "history", "stats", "view", "check")
 }
 """The jobs, by name, and their modules."""
 

@@ -45,12 +45,12 @@ def run(options: argparse.Namespace, run: Run) -> None:
         raise PipelineError("--topic: missing: whose records")
     if options.output is not None and options.output.exists():
         raise PipelineError(f"{options.output}: is there already")
-    bookmark = _up_to(options.at)
+    bookmark = range_up_to(options.at)
     source = source_of(options, bookmark=bookmark)
     if run.is_dry:
         run.say(f"{options.source}: the records of {options.topic} {bookmark or 'at the end'}")
         return
-    records = state_of(run.spark(), source, _moment(bookmark))
+    records = state_of(run.spark(), source, end_of(bookmark))
     if options.output is None:
         for row in records.orderBy("topic", "sow_key").toLocalIterator():
             run.say(f"{row.topic}\t{row.sow_key}\t{bytes(row.body).decode('utf-8', 'replace')}")
@@ -102,14 +102,14 @@ def state_of(spark: SparkSession, source: Source, moment: datetime | None = None
     return last.crossJoin(F.broadcast(end)).where(lives).drop("end", "command")
 
 
-def _moment(bookmark: str) -> datetime | None:
+def end_of(bookmark: str) -> datetime | None:
     """The time at which a range ends; None if it ends otherwise."""
     ends = parse_bookmark(bookmark).ends if bookmark else ()
     times = [end.timestamp for end in ends if isinstance(end, Moment)]
     return datetime.fromtimestamp(max(times) / 1e6, UTC) if times else None
 
 
-def _up_to(at: str) -> str:
+def range_up_to(at: str) -> str:
     """The bookmark range from the beginning to a point.
 
     Raises:

@@ -7,19 +7,14 @@ what the server would have made.
 
 from __future__ import annotations
 
-import os
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from config_schema.compile import compile_config
-from config_schema.document import load
-from config_schema.problems import Problems
 from config_schema.spec import InstanceSpec, TopicSpec
-from config_schema.validate import validate
+from pipeline.configuration import read_configuration
 from pipeline.errors import PipelineError
 from pipeline.journal.log import Log, snapshot
-from server.catalogue import ProgramCatalogue
 from server.journal import EVENTS, Cursor, Notice, Span, Topic
 from server.journal.files import FileTable, SourceCache
 from server.provision import ProvisionError, provision_functions, provision_message_types
@@ -56,7 +51,7 @@ def run(options: argparse.Namespace, run: Run) -> None:
     Raises:
         PipelineError: it cannot be done; there is no file then.
     """
-    spec = _configuration(options.config)
+    spec = read_configuration(str(options.config))
     topic = _topic(spec, options.topic)
     if options.output.exists():
         raise PipelineError(f"{options.output}: is there already; move it away")
@@ -134,18 +129,6 @@ class _Said:
     def notice(self, notice: Notice) -> None:
         """Take what a cursor tells of damage."""
         self.damage = self.damage or notice.text
-
-
-def _configuration(path: Path) -> InstanceSpec:
-    problems = Problems()
-    document = load(str(path), defines={}, environ=os.environ, problems=problems)
-    spec = None
-    if document is not None:
-        spec = compile_config(validate(document, problems), ProgramCatalogue(), problems)
-    if spec is None or problems.has_errors:
-        first = next((str(one) for one in problems if one.severity.name == "ERROR"), "")
-        raise PipelineError(f"{path}: cannot be used: {first}")
-    return spec
 
 
 def _topic(spec: InstanceSpec, name: str) -> TopicSpec:

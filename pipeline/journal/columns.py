@@ -51,7 +51,7 @@ METADATA: Final[Mapping[str, DataType]] = {
     "user": StringType(),
     "instance": StringType(),
 }
-"""Name and type of each; docs/pipeline.md says what they are."""
+"""Name and type of each; docs/pipeline_journals.md says what they are."""
 
 
 def metadata_column(name: str, block: Block) -> pa.Array:

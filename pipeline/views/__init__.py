@@ -4,6 +4,7 @@ definition    one view, compiled where it is needed: on the driver or in a worke
 rows          records of underlying topics -> rows of the view; joins
 groups        rows -> groups -> the view's records, in parallel
 batch         a view as a DataFrame, over whatever its topics' records come from
+sources       where the records below come from: a server, journals
 check         a view in Spark against the same view in a server
 """
 

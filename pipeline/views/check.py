@@ -11,10 +11,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from pyspark.sql import functions as F  # noqa: N812 - Spark's own convention
-
 from config_schema.spec import InstanceSpec, TopicRef, ViewSpec
 from pipeline.views.batch import view_records
+from pipeline.views.sources import server_records
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -81,8 +80,8 @@ def _check(spark: SparkSession, spec: InstanceSpec, server: str, view: TopicRef)
 
 
 def _compare(spark: SparkSession, spec: InstanceSpec, server: str, view: TopicRef) -> Verdict:
-    in_spark = _bodies(view_records(spec, view, lambda ref: sow_records(spark, server, ref)))
-    in_server = _bodies(sow_records(spark, server, view))
+    in_spark = _bodies(view_records(spec, view, lambda ref: server_records(spark, server, ref)))
+    in_server = _bodies(server_records(spark, server, view))
     differences = [
         Difference(key, in_server.get(key), in_spark.get(key))
         for key in sorted(in_server.keys() | in_spark.keys())
@@ -93,29 +92,3 @@ def _compare(spark: SparkSession, spec: InstanceSpec, server: str, view: TopicRe
 
 def _bodies(records: DataFrame) -> dict[str, bytes]:
     return {row["key"]: bytes(row["body"]) for row in records.select("key", "body").collect()}
-
-
-def sow_records(spark: SparkSession, server: str, ref: TopicRef) -> DataFrame:
-    """The records of a topic that a server has now, see `records.SCHEMA`.
-
-    Args:
-        spark: the session.
-        server: see `check_views`.
-        ref: the topic.
-    """
-    schema = (
-        "body binary, topic string, sow_key string, bookmark string, timestamp timestamp,"
-        " correlation_id string"
-    )
-    read = spark.read.format("amps").schema(schema)
-    records = read.load(server=f"{server}/{ref.message_type}", topic=ref.name)
-    microseconds = F.unix_micros("timestamp")
-    return records.select(
-        F.col("sow_key").alias("key"),
-        "body",
-        "topic",
-        (microseconds * 1000).alias("timestamp"),
-        microseconds.alias("sequence"),
-        "correlation_id",
-        "bookmark",
-    )

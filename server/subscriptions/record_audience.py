@@ -247,7 +247,8 @@ class RecordAudience(Audience):
             if form is None:
                 continue
             if subscription.conflater is not None:
-                conflated.append(self._conflated(subscription, form))
+                had = subscription.began_with_query and self._matched(subscription, kind, before)
+                conflated.append(self._conflated(subscription, form, had=had))
                 continue
             leaves = form is Form.LEAVING
             group = subscription.outbox, subscription.presentation, leaves
@@ -259,7 +260,7 @@ class RecordAudience(Audience):
     ) -> Form | None:
         """What a subscription is sent; None for nothing. See the table at the top."""
         filter_ = self._subscriptions[subscription]
-        matched = kind is not Kind.INSERT and (filter_ is None or filter_ in before)
+        matched = self._matched(subscription, kind, before)
         if kind is Kind.REMOVAL or not (filter_ is None or filter_ in after):
             return Form.LEAVING if matched and subscription.tracks_focus else None
         if not subscription.delta or not self._differ.works or kind is Kind.INSERT:
@@ -267,10 +268,15 @@ class RecordAudience(Audience):
         returns = subscription.tracks_focus and not matched
         return Form.WHOLE if returns else Form.DELTA
 
+    def _matched(self, subscription: Subscription, kind: Kind, before: set[Filter]) -> bool:
+        """Whether a subscription was for a record before it changed."""
+        filter_ = self._subscriptions[subscription]
+        return kind is not Kind.INSERT and (filter_ is None or filter_ in before)
+
     def _alone(self, subscription: Subscription, form: Form) -> RecordDelivery:
         """A delivery to a single subscription."""
         if subscription.conflater is not None:
-            return self._conflated(subscription, form)
+            return self._conflated(subscription, form, had=False)
         return self._delivery_for([(subscription, form)])
 
     def _delivery_for(self, group: Sequence[tuple[Subscription, Form]]) -> RecordDelivery:
@@ -284,7 +290,7 @@ class RecordAudience(Audience):
             self._framer("p", wanting_empties) if wanting_empties else None,
         )
 
-    def _conflated(self, subscription: Subscription, form: Form) -> RecordDelivery:
+    def _conflated(self, subscription: Subscription, form: Form, *, had: bool) -> RecordDelivery:
         assert subscription.conflater is not None  # noqa: S101 - for the type checker
         return ConflatedRecordDelivery(
             subscription,
@@ -293,6 +299,7 @@ class RecordAudience(Audience):
             form,
             self._framer("p", [subscription]),
             self._framer("oof", [subscription]),
+            had=had,
         )
 
     def _framer(self, command: str, subscriptions: Sequence[Subscription]) -> RecordFramer:

@@ -2,7 +2,8 @@
 
 A later publish takes the place of one that waits, or is merged with it if both are deltas. A record
 that goes out of focus while a publish waits is reported with the state that the client has; if it
-has none, nothing is sent. One that comes back into focus in the same interval never left.
+has none, nothing is sent. One that comes back into focus in the same interval never left; but delta
+subscribers hear of both if it was deleted meanwhile, for a delta cannot take fields away.
 
 Source: AMPS User Guide, Out-of-Focus Messages and Conflated Topics.
 """
@@ -11,6 +12,8 @@ from __future__ import annotations
 
 from enum import Enum
 from typing import TYPE_CHECKING, Self
+
+from server.subscriptions.record_delivery import MATCH
 
 if TYPE_CHECKING:
     from server.subscriptions.conflation import Conflater, Key
@@ -37,9 +40,10 @@ class ConflatedRecordDelivery:
         form: what the subscription is sent.
         publish: sends records and deltas.
         leave: says that a record is out of focus.
+        had: the client has the record, or will when its query has ended.
     """
 
-    __slots__ = ("conflater", "form", "leave", "publish", "subscription", "topic")
+    __slots__ = ("conflater", "form", "had", "leave", "publish", "subscription", "topic")
 
     def __init__(
         self,
@@ -49,6 +53,8 @@ class ConflatedRecordDelivery:
         form: Form,
         publish: RecordFramer,
         leave: RecordFramer,
+        *,
+        had: bool,
     ) -> None:
         self.subscription = subscription
         self.conflater = conflater
@@ -56,6 +62,7 @@ class ConflatedRecordDelivery:
         self.form = form
         self.publish = publish
         self.leave = leave
+        self.had = had
 
     def deliver(self, message: RecordMessage) -> None:
         """See `RecordDelivery.deliver`."""
@@ -75,7 +82,16 @@ class ConflatedRecordDelivery:
 class _PendingRecord:
     """What waits to be said about one record."""
 
-    __slots__ = ("_body", "_delivery", "_form", "_key", "_message", "_received")
+    __slots__ = (
+        "_body",
+        "_delivery",
+        "_form",
+        "_gone",
+        "_key",
+        "_message",
+        "_previous",
+        "_received",
+    )
 
     def __init__(
         self, delivery: ConflatedRecordDelivery, key: Key, message: RecordMessage, body: bytes
@@ -86,9 +102,13 @@ class _PendingRecord:
         self._message = message
         self._body = body
         self._received: Envelope = message.envelope
+        self._previous = message.previous if delivery.had else None
+        self._gone: tuple[ConflatedRecordDelivery, RecordMessage] | None = None
 
     def absorb(self, later: Self) -> None:
         """See `Pending.absorb`."""
+        if self._form is Form.LEAVING and later._form is not Form.LEAVING:
+            self._gone = self._gone or (self._delivery, self._message)
         if later._form is not Form.DELTA or self._form is Form.LEAVING:
             self._form = later._form
             self._body = later._body
@@ -104,9 +124,18 @@ class _PendingRecord:
         subscription, conflater = self._delivery.subscription, self._delivery.conflater
         if self._form is Form.LEAVING:
             known = conflater.received.pop(self._key, None)
+            if known is None and self._previous is not None:  # its query is still sending that
+                known = subscription.presentation.cut(self._previous)
             if known is not None:
                 self._delivery.leave.write(self._message, known, self._received)
             return
+        if self._gone is not None and subscription.delta and self._gone[1].reason != MATCH:
+            # A new record took the place of one that was deleted: no delta tells which fields the
+            # old one had and the new one has not.
+            known = conflater.received.get(self._key)
+            if known is not None:
+                delivery, message = self._gone
+                delivery.leave.write(message, known, self._received)
         if subscription.tracks_focus:
             whole = subscription.presentation.cut(self._message.body)
             conflater.received[self._key] = whole

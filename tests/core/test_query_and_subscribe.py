@@ -207,3 +207,15 @@ class ConflatedQueryAndSubscribe(QueryAndSubscribe):
 
 TestConflatedQueryAndSubscribe = ConflatedQueryAndSubscribe.TestCase
 TestConflatedQueryAndSubscribe.settings = settings(max_examples=60, stateful_step_count=40)
+
+
+def test_what_leaves_before_the_query_has_sent_it() -> None:
+    """Its client is told after the results, although it did not have the record yet."""
+    world = ConflatedQueryAndSubscribe()
+    world.begin(filter_="/n < 3", delta=False)
+    world.publish_delta(topic="t/a", id_=0, m=4)
+    for filter_ in ("/n >= 2", "/n < 3"):
+        world.replace(filter_=filter_, number=0)
+    world.delete(filter_="/n < 3")
+    world.replace(filter_="/n < 3", number=0)
+    world.wait()

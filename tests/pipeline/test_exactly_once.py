@@ -125,7 +125,7 @@ def test_a_driver_that_is_killed_and_goes_on_as_a_cluster(
 ) -> None:
     """The second run has executors in processes of their own, and the first one's checkpoint."""
     publish(server, "log-cluster-in", [{"id": i} for i in range(10_000)])
-    script = tmp_path / "copy.py"
+    script = tmp_path / "follow_and_publish.py"
     script.write_text(COPY)
 
     def run(master: str) -> subprocess.Popen[bytes]:
@@ -137,7 +137,8 @@ def test_a_driver_that_is_killed_and_goes_on_as_a_cluster(
             )
 
     with run("local[2]") as first:
-        until(lambda: len(logged(server, "log-cluster")) > 1_000)
+        until(lambda: len(logged(server, "log-cluster")) > 1_000 or first.poll() is not None)
+        assert first.poll() is None, (tmp_path / "log").read_text()[-3000:]
         first.kill()
     with run("local-cluster[2,1,512]") as second:
         assert second.wait(300) == 0, (tmp_path / "log").read_text()[-3000:]

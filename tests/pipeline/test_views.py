@@ -11,14 +11,25 @@ import pytest
 from pyspark.sql import SparkSession
 
 from config_schema.spec import InstanceSpec, TopicRef
+from pipeline.cli import main
 from pipeline.configuration import read_configuration
 from pipeline.errors import PipelineError
 from pipeline.views import view_records
-from pipeline.views.check import check_views, sow_records
+from pipeline.views.sources import server_records
 from tests.support.server import RunningServer, running_server
+from tests.support.sow import query
 
 TOPICS = """
+<TransactionLog>
+  <JournalDirectory>journal</JournalDirectory>
+  <Topic><Name>orders</Name><MessageType>json</MessageType></Topic>
+  <Topic><Name>copies</Name><MessageType>json</MessageType></Topic>
+</TransactionLog>
 <SOW>
+  <Topic>
+    <Name>copies</Name><MessageType>json</MessageType><Key>/sym</Key>
+    <Durability>transient</Durability>
+  </Topic>
   <Topic>
     <Name>orders</Name><MessageType>json</MessageType><Key>/id</Key>
     <Durability>transient</Durability>
@@ -117,24 +128,39 @@ def change_at_random(server: RunningServer, chance: random.Random) -> None:
         peer.flush()
 
 
-def test_all_views_are_equal(spark: SparkSession, server: tuple[RunningServer, Path]) -> None:
-    """To the last digit."""
-    running, path = server
-    verdicts = check_views(spark, read_configuration(str(path)), uri(running))
-    assert [verdict.differences for verdict in verdicts] == [[]] * VIEWS
-    assert all(verdict.records for verdict in verdicts)
-
-
-def test_a_difference_is_found(
-    spark: SparkSession, server: tuple[RunningServer, Path], tmp_path: Path
+@pytest.mark.usefixtures("spark")
+def test_a_check_finds_what_differs(
+    server: tuple[RunningServer, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Here, since the view is defined otherwise than in the server."""
+    """Views are equal to the last digit, but for one that is defined otherwise in the server."""
     running, path = server
     changed = tmp_path / "config.xml"
     changed.write_text(path.read_text().replace("SUM(/double) AS", "SUM(/double + 1) AS"))
-    verdicts = check_views(spark, read_configuration(str(changed)), uri(running))
-    different = {verdict.view.name for verdict in verdicts if verdict.differences}
-    assert different == {"over-slow"}
+    assert main(["--quiet", "check", str(changed), "--server", uri(running)]) == 1
+    out, err = capsys.readouterr()
+    assert err == f"amps-pipeline: 1 of {VIEWS} views differ\n"
+    verdicts = dict(line.split(": ") for line in out.splitlines() if line.startswith("["))
+    assert len(verdicts) == VIEWS
+    assert not any(verdict.startswith("0 records") for verdict in verdicts.values())
+    different = [view for view, verdict in verdicts.items() if ", no diff" not in verdict]
+    assert different == ["[json].[over-slow]"]
+
+
+@pytest.mark.usefixtures("spark")
+def test_a_view_is_computed_from_journals(
+    server: tuple[RunningServer, Path], capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Without the server, and as it is there; and published to a topic."""
+    running, path = server
+    job = ["--quiet", "view", str(path), "filtered"]
+    assert main([*job, "--journals", str(path.parent / "journal")]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    target = ["--publish", f"{uri(running)}/json", "--topic", "copies"]
+    assert main([*job, "--server", uri(running), *target]) == 0
+    with running.log_on("reader") as peer:
+        records = query(peer, "filtered").records
+        assert sorted(query(peer, "copies").bodies) == sorted(body for _, body in records)
+    assert sorted(lines) == sorted(f"{head['k']}\t{body.decode()}" for head, body in records)
 
 
 def test_what_is_no_view_is_refused(
@@ -147,7 +173,7 @@ def test_what_is_no_view_is_refused(
         view_records(
             spec,
             TopicRef("orders", "json"),
-            lambda ref: sow_records(spark, uri(running), ref),
+            lambda ref: server_records(spark, uri(running), ref),
         )
 
 

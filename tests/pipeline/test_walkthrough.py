@@ -1,4 +1,4 @@
-"""docs/pipeline.md is run: each block of Python, and what it prints is what stands below it."""
+"""docs/pipeline_journals.md is run: what each block of Python prints is what stands below it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from pyspark.sql import SparkSession
 from tests.support.server import free_port, running_configuration
 
 ROOT = Path(__file__).parents[2]
-PAGE = (ROOT / "docs" / "pipeline.md").read_text("utf-8")
+PAGE = (ROOT / "docs" / "pipeline_journals.md").read_text("utf-8")
 BLOCK = re.compile(r"```python\n(.*?)```\n(?:\n```text\n(.*?)```)?", re.DOTALL)
 
 

@@ -1,0 +1,61 @@
+"""`amps-pipeline check`: views in a server against the same views computed in Spark."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from pipeline.configuration import read_configuration
+from pipeline.errors import PipelineError
+
+if TYPE_CHECKING:
+    import argparse
+
+    from pipeline.jobs.run import Run
+
+HELP: Final = "compare the views of a running server with Spark's"
+_SHOWN: Final = 10
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Say what the job wants to know."""
+    parser.add_argument("config", help="configuration that the server runs")
+    parser.add_argument(
+        "--server",
+        default="tcp://localhost:9007/amps",
+        help="URI of the server, without the message type (tcp://localhost:9007/amps)",
+    )
+
+
+def run(options: argparse.Namespace, run: Run) -> None:
+    """Do it.
+
+    Raises:
+        PipelineError: it cannot be done, or a view differs.
+    """
+    from config_schema.spec import ViewSpec
+
+    spec = read_configuration(options.config)
+    views = [topic.ref for topic in spec.sow if isinstance(topic, ViewSpec)]
+    if run.is_dry:
+        run.say("\n".join([f"{options.config} has {len(views)} views", *map(str, views)]))
+        return
+    if not views:
+        run.say(f"{options.config} has no views")
+        return
+    from pipeline.views.check import check_views
+
+    different = 0
+    for verdict in check_views(run.spark(), spec, options.server):
+        count = len(verdict.differences)
+        different += bool(count)
+        run.say(f"{verdict.view}: {verdict.records} records, {count or 'no'} differences")
+        for difference in verdict.differences[:_SHOWN]:
+            run.say(f"  {difference.key}")
+            run.say(f"    server {_text(difference.server)}")
+            run.say(f"    Spark  {_text(difference.spark)}")
+    if different:
+        raise PipelineError(f"{different} of {len(views)} views differ")
+
+
+def _text(body: bytes | None) -> str:
+    return "has no such record" if body is None else body.decode("utf-8", "backslashreplace")

@@ -1,0 +1,75 @@
+"""Where the records below a view come from: a running server, or journals."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Final
+
+from pyspark.sql import functions as F  # noqa: N812 - Spark's own convention
+
+from config_schema.spec import InstanceSpec, TopicRef, TopicSpec
+from pipeline.jobs.history import state_of
+from pipeline.jobs.sources import Source
+
+if TYPE_CHECKING:
+    from datetime import datetime
+    from pathlib import Path
+
+    from pyspark.sql import Column, DataFrame, SparkSession
+
+_SERVER_COLUMNS: Final = (
+    "body binary, topic string, sow_key string, bookmark string, timestamp timestamp,"
+    " correlation_id string"
+)
+
+
+def server_records(spark: SparkSession, server: str, ref: TopicRef) -> DataFrame:
+    """The records of a topic that a server has now, see `records.SCHEMA`.
+
+    Args:
+        spark: the session.
+        server: the server's URI without the message type: `tcp://host:port/amps`.
+        ref: the topic.
+    """
+    reader = spark.read.format("amps").schema(_SERVER_COLUMNS)
+    records = reader.load(server=f"{server}/{ref.message_type}", topic=ref.name)
+    return _as_records(records, F.unix_micros("timestamp"))
+
+
+def journal_records(
+    spark: SparkSession,
+    spec: InstanceSpec,
+    ref: TopicRef,
+    path: Path,
+    archive: Path | None = None,
+    bookmark: str = "",
+    moment: datetime | None = None,
+) -> DataFrame:
+    """The records that a topic had, from its journals, see `records.SCHEMA`.
+
+    Args:
+        spark: the session.
+        spec: the instance.
+        ref: the topic.
+        path: the directory of journals.
+        archive: where other journals have been moved to.
+        bookmark: the part of the log that counts, from its beginning; all of it if empty.
+        moment: at which lifetimes have ended or not, see `state_of`.
+    """
+    topics = {topic.ref: topic for topic in spec.sow if isinstance(topic, TopicSpec)}
+    pattern = topics[ref].pattern if ref in topics else None
+    names = pattern or f"^{re.escape(ref.name)}$"
+    records = state_of(spark, Source(path, archive, names, bookmark), moment)
+    return _as_records(records, F.col("txid"))
+
+
+def _as_records(records: DataFrame, sequence: Column) -> DataFrame:
+    return records.select(
+        F.col("sow_key").alias("key"),
+        F.col("body").cast("binary").alias("body"),
+        "topic",
+        (F.unix_micros("timestamp") * 1000).alias("timestamp"),
+        sequence.alias("sequence"),
+        "correlation_id",
+        "bookmark",
+    )
