@@ -155,6 +155,22 @@ def test_sow_keys_say_which_records_count(server: RunningServer) -> None:
         assert [message["qty"] for message in group.messages] == [2.0, 3.0]
 
 
+def test_a_subscription_to_some_keys_of_a_logical_topic(server: RunningServer) -> None:
+    """Records of other keys, and of other topics with the same records, do not count."""
+    with server.log_on() as peer, server.log_on() as publisher:
+        for n in (1, 2, 3):
+            publish(publisher, "l", n, "A", "/desk/l")
+        publish(publisher, "l", 4, "A", "/desk/other")
+        publisher.flush()
+        keys = [record["k"] for record, _ in query(peer, "/desk/l", f="/qty < 3").records]
+        group = follow(peer, "l", SUMS, "/desk/l", sow_keys=",".join(keys))
+        assert group.messages == [sums("A", 3.0, 2, "w2")]
+        publish(publisher, "l", 3, "A", "/desk/l", qty=9)
+        publish(publisher, "l", 1, "A", "/desk/other", qty=9)
+        publish(publisher, "l", 1, "A", "/desk/l", qty=5)
+        assert received(peer) == ("p", sums("A", 7.0, 2, "w1"))
+
+
 def test_following_groups(server: RunningServer) -> None:
     """Inserts, updates, moves from group to group, deletions; with oof what was of a group."""
     with server.log_on() as peer, server.log_on() as publisher:
