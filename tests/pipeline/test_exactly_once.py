@@ -10,6 +10,7 @@ import sys
 from collections import Counter
 from pathlib import Path
 
+import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
@@ -120,11 +121,16 @@ writer.trigger(availableNow=True).start().awaitTermination()
 """
 
 
+ROWS = 4_000
+"""Eight batches of the stream above."""
+
+
+@pytest.mark.timeout(400)
 def test_a_driver_that_is_killed_and_goes_on_as_a_cluster(
     server: RunningServer, tmp_path: Path
 ) -> None:
     """The second run has executors in processes of their own, and the first one's checkpoint."""
-    publish(server, "log-cluster-in", [{"id": i} for i in range(10_000)])
+    publish(server, "log-cluster-in", [{"id": i} for i in range(ROWS)])
     script = tmp_path / "follow_and_publish.py"
     script.write_text(COPY)
 
@@ -142,4 +148,4 @@ def test_a_driver_that_is_killed_and_goes_on_as_a_cluster(
         first.kill()
     with run("local-cluster[2,1,512]") as second:
         assert second.wait(300) == 0, (tmp_path / "log").read_text()[-3000:]
-    assert_once(server, "log-cluster", 10_000)
+    assert_once(server, "log-cluster", ROWS)
