@@ -19,6 +19,11 @@ settings.register_profile(
 settings.load_profile("default")
 
 
+def pytest_xdist_auto_num_workers() -> int:
+    """One more than cores: tests wait for servers more than they compute."""
+    return (os.cpu_count() or 1) + 1
+
+
 def pytest_addoption(parser: pytest.Parser) -> None:
     """The options of our own."""
     parser.addoption(

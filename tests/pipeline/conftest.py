@@ -15,6 +15,7 @@ from tests.support.server import RunningServer, running_server
 _HERE = Path(__file__).parent
 
 
+@pytest.hookimpl(tryfirst=True)  # before xdist reads the marks
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Keep all of them in one process: a second Java would need another 1.5 GB.
 
