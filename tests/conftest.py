@@ -6,6 +6,9 @@ import os
 
 import pytest
 from hypothesis import HealthCheck, settings
+from xdist.remote import Producer
+
+from tests.support.scheduling import Scheduling, longest_first
 
 # A busy machine is no reason to fail: nothing here asserts a time. In CI the same examples are
 # tried every time, so that a change is judged by what it changes; elsewhere new ones are looked
@@ -22,6 +25,16 @@ settings.load_profile("default")
 def pytest_xdist_auto_num_workers() -> int:
     """One more than cores: tests wait for servers more than they compute."""
     return (os.cpu_count() or 1) + 1
+
+
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> Scheduling:
+    """See `tests.support.scheduling`."""
+    return Scheduling(config, log)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """See `tests.support.scheduling`."""
+    longest_first(items)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -15,15 +15,10 @@ from tests.support.server import RunningServer, running_server
 _HERE = Path(__file__).parent
 
 
-@pytest.hookimpl(tryfirst=True)  # before xdist reads the marks
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Keep all of them in one process: a second Java would need another 1.5 GB.
-
-    On a busy machine Spark alone may take a minute to start.
-    """
+    """On a busy machine Spark alone may take a minute to start."""
     for item in items:
         if _HERE in item.path.parents:
-            item.add_marker(pytest.mark.xdist_group("spark"))
             item.add_marker(pytest.mark.timeout(600))
 
 

@@ -85,6 +85,8 @@ class Publisher:
             with server.connect() as peer:
                 self._log_on(peer)
                 self._work(peer, stop)
+        except TimeoutError:
+            self.failures.append(AssertionError("the server neither answers nor is gone"))
         except (OSError, EOFError):
             pass  # killed
         except AssertionError as error:
@@ -214,6 +216,8 @@ class Follower:
                 while not until.is_set():
                     with suppress(TimeoutError):
                         self._read(peer, 0.05)
+        except TimeoutError:
+            self.failures.append(AssertionError("the server does not take a subscription"))
         except (OSError, EOFError):
             pass  # killed
         except AssertionError as error:

@@ -54,8 +54,13 @@ class RawPeer:
             EOFError: the server closed the connection.
         """
         self.socket.settimeout(wait)
-        length = struct.unpack(">I", self._take(4))[0]
-        content = self._take(length)
+        try:
+            self._fill(4)
+            end_of_frame = 4 + struct.unpack_from(">I", self._received)[0]
+            self._fill(end_of_frame)
+        finally:
+            self.socket.settimeout(WAIT_SECONDS)  # what is sent next has its own time
+        content = self.take(end_of_frame)[4:]
         text = content.decode("latin-1")
         _, end = json.JSONDecoder().raw_decode(text)
         return json.loads(content[:end]), content[end:]
@@ -116,11 +121,20 @@ class RawPeer:
         except TimeoutError:
             return False
 
-    def _take(self, size: int) -> bytes:
-        while len(self._received) < size:
-            chunk = self.socket.recv(65536)
-            if not chunk:
-                raise EOFError("the server closed the connection")
-            self._received += chunk
+    def take(self, size: int) -> bytes:
+        """So many bytes, whatever they are."""
+        self._fill(size)
         taken, self._received = self._received[:size], self._received[size:]
         return taken
+
+    def _fill(self, size: int) -> None:
+        """Have so many bytes; what has come stays for the next call if the rest does not come."""
+        while len(self._received) < size:
+            self._received += self._read()
+
+    def _read(self) -> bytes:
+        """What comes next, of any length."""
+        chunk = self.socket.recv(65536)
+        if not chunk:
+            raise EOFError("the server closed the connection")
+        return chunk

@@ -51,14 +51,8 @@ class CompressedPeer(RawPeer):
         """Send any bytes, compressed."""
         self.socket.sendall(self._deflate.compress(data) + self._deflate.flush(zlib.Z_SYNC_FLUSH))
 
-    def _take(self, size: int) -> bytes:
-        while len(self._received) < size:
-            chunk = self.socket.recv(65536)
-            if not chunk:
-                raise EOFError("the server closed the connection")
-            self._received += self._inflate.decompress(chunk)
-        taken, self._received = self._received[:size], self._received[size:]
-        return taken
+    def _read(self) -> bytes:
+        return self._inflate.decompress(super()._read())
 
 
 @contextmanager
@@ -66,7 +60,7 @@ def preflight(server: RunningServer, request: bytes = PREFLIGHT + b"\r\n") -> It
     """A connection after its preflight."""
     with server.connect() as peer:
         peer.socket.sendall(request)
-        assert peer._take(len(SWITCHING)) == SWITCHING
+        assert peer.take(len(SWITCHING)) == SWITCHING
         yield peer
 
 
@@ -146,7 +140,7 @@ def test_a_preflight_is_answered(server: RunningServer, cut: int) -> None:
             peer.socket.recv(1)
         peer.socket.settimeout(5)
         peer.socket.sendall(request[cut:])
-        assert peer._take(len(SWITCHING)) == SWITCHING
+        assert peer.take(len(SWITCHING)) == SWITCHING
         assert peer.log_on()["status"] == "success"
         peer.subscribe("preflight", "1")
         peer.publish("preflight", b"body")

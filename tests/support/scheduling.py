@@ -1,0 +1,36 @@
+"""Which tests run in one process, and in which order, when several processes share them."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import pytest
+from xdist.scheduler import LoadScopeScheduling
+
+_TOGETHER: Final = "tests/pipeline/"
+"""A second Spark would need another Java and another 1.5 GB."""
+
+_EACH_ALONE: Final = "tests/recovery/test_kills.py"
+"""These take half a minute each and share nothing."""
+
+_FIRST: Final = (_TOGETHER, "tests/recovery/", "tests/soak/")
+"""What takes longest begins first, so that no process is left with it in the end."""
+
+
+class Scheduling(LoadScopeScheduling):  # type: ignore[misc]  # it has no types
+    """A file's tests stay together: they share a server."""
+
+    def _split_scope(self, nodeid: str) -> str:
+        if nodeid.startswith(_TOGETHER):
+            return _TOGETHER
+        return nodeid if nodeid.startswith(_EACH_ALONE) else nodeid.partition("::")[0]
+
+
+def longest_first(items: list[pytest.Item]) -> None:
+    """Sort tests: see above. `Scheduling` keeps this order where tests are not reordered."""
+    items.sort(key=_turn)
+
+
+def _turn(item: pytest.Item) -> int:
+    begins = [item.nodeid.startswith(first) for first in _FIRST]
+    return begins.index(True) if True in begins else len(_FIRST)
