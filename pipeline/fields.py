@@ -10,7 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from datetime import date, datetime
 from decimal import Decimal
-from typing import Annotated, Any, Final, TypeAlias, TypedDict
+from types import GenericAlias
+from typing import Annotated, Any, Final, TypeAlias, TypedDict, cast
 
 import msgspec
 from pyspark.sql.types import (
@@ -130,13 +131,14 @@ def field_type(kind: DataType, column: str) -> Any:
         return simple | None
     if isinstance(kind, ArrayType):
         element = field_type(kind.elementType, column)
-        return list[element] | None  # type: ignore[valid-type]
+        return GenericAlias(list, (element,)) | None
     if isinstance(kind, MapType) and isinstance(kind.keyType, StringType):
         value = field_type(kind.valueType, column)
-        return dict[str, value] | None  # type: ignore[valid-type]
+        return GenericAlias(dict, (str, value)) | None
     if isinstance(kind, StructType):
         members = {field.name: field_type(field.dataType, column) for field in kind}
-        return TypedDict("Member", members, total=False) | None  # type: ignore[operator]
+        make = cast("Any", TypedDict)  # the type checker knows it with literal members only
+        return make("Member", members, total=False) | None
     raise PipelineError(
         f"schema: column {column!r}: no field of a message is of type {kind.simpleString()}"
     )

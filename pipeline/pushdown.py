@@ -113,15 +113,16 @@ def all_of(tests: Iterable[tree.Expr]) -> str | None:
 def _test(one: Filter, schema: StructType) -> _Test | None:
     """A filter in the server's language, or None if it says nothing that the server could."""
     negated = isinstance(one, Not)
-    inner = one.child if isinstance(one, Not) else one
-    path: tuple[str, ...] = inner.attribute  # type: ignore[attr-defined]
+    # Each has an attribute, and a value if it compares; their base class does not say so.
+    inner: Any = one.child if isinstance(one, Not) else one
+    path: tuple[str, ...] = inner.attribute
     kind = _leaf(path, schema)
     if kind is None:
         return None
     field = tree.Identifier(path)
     if isinstance(inner, (IsNull, IsNotNull)):
         return _null_test(field, kind, wants_null=isinstance(inner, IsNull) != negated)
-    value: Any = inner.value  # type: ignore[attr-defined]
+    value = inner.value
     if isinstance(kind, StringType):
         return _text_test(inner, field, value, negated=negated)
     if isinstance(kind, (*_INTEGERS, DoubleType, BooleanType)):

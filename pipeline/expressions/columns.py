@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import pyarrow as pa
 from pyspark.sql.pandas.functions import arrow_udf
@@ -22,12 +22,16 @@ from server.sow.keys import key_hash
 if TYPE_CHECKING:
     from pyspark.sql import Column
 
+    from server.expressions import Functions
     from server.expressions.tree import Expr
     from server.message_types.base import MessageType
 
 _HERE: Final = Environment()
 _BODY: Final = "body"
 _PREVIOUS: Final = "previous"
+
+_Evaluate: TypeAlias = Callable[[Rows], pa.Array]
+_Compile: TypeAlias = "Callable[[Expr, Functions], _Evaluate]"
 
 
 @dataclass(frozen=True)
@@ -64,7 +68,7 @@ def matches(text: str, message: Message, environment: Environment = _HERE) -> Co
     Raises:
         ExpressionError: it is no filter; says where and why.
     """
-    return _column(text, message, environment, _FilterBatches, "boolean")
+    return _column(text, message, environment, _filter, "boolean")
 
 
 def value(text: str, message: Message, environment: Environment = _HERE) -> Column:
@@ -78,14 +82,14 @@ def value(text: str, message: Message, environment: Environment = _HERE) -> Colu
     Raises:
         ExpressionError: it is no expression; says where and why.
     """
-    return _column(text, message, environment, _ValueBatches, "variant")
+    return _column(text, message, environment, _value, "variant")
 
 
 def _column(
     text: str,
     message: Message,
     environment: Environment,
-    batches: type[_Batches],
+    compile_tree: _Compile,
     result: str,
 ) -> Column:
     columns = message.columns()
@@ -93,7 +97,7 @@ def _column(
     # A mistake is told here and now, not by a worker later.
     parse(text, kind, environment.functions())
     environment.message_type(message.message_type)
-    evaluate = batches(text, kind, message.message_type, tuple(columns), environment)
+    evaluate = _Batches(compile_tree, text, kind, message.message_type, tuple(columns), environment)
 
     def evaluate_batch(*arrays: pa.Array) -> pa.Array:
         return evaluate(arrays)
@@ -103,12 +107,23 @@ def _column(
     return make(evaluate_batch, result)(*columns.values())
 
 
+def _filter(tree: Expr, functions: Functions) -> _Evaluate:
+    test = ColumnFilter(tree, functions)
+    return lambda rows: pa.array(test(rows))
+
+
+def _value(tree: Expr, functions: Functions) -> _Evaluate:
+    evaluate = ColumnValue(tree, functions)
+    return lambda rows: variants(evaluate(rows).to_values())
+
+
 class _Batches:
     """Evaluates an expression over Arrow batches.
 
     It travels to the workers as text, and is compiled when the first batch arrives.
 
     Args:
+        compile_tree: makes of the expression what evaluates it.
         text: the expression.
         kind: where it stands.
         message_type: the name of the bodies' type.
@@ -118,18 +133,20 @@ class _Batches:
 
     def __init__(
         self,
+        compile_tree: _Compile,
         text: str,
         kind: Kind,
         message_type: str,
         names: tuple[str, ...],
         environment: Environment,
     ) -> None:
+        self._compile = compile_tree
         self._text = text
         self._kind = kind
         self._message_type = message_type
         self._names = names
         self._environment = environment
-        self._evaluate: Callable[[Rows], pa.Array] | None = None
+        self._evaluate: _Evaluate | None = None
         self._reader: _Reader | None = None
 
     def __getstate__(self) -> dict[str, Any]:
@@ -142,25 +159,10 @@ class _Batches:
             functions = self._environment.functions()
             tree = parse(self._text, self._kind, functions)
             message_type = self._environment.message_type(self._message_type)
-            self._evaluate = self._compile(tree)
+            self._evaluate = self._compile(tree, functions)
             asked = {functions[node.name].reads for node in walk(tree) if isinstance(node, Call)}
             self._reader = _Reader(message_type, slots(tree), asked)
         return self._evaluate(self._reader(dict(zip(self._names, arrays, strict=True))))
-
-    def _compile(self, tree: Expr) -> Callable[[Rows], pa.Array]:
-        raise NotImplementedError
-
-
-class _FilterBatches(_Batches):
-    def _compile(self, tree: Expr) -> Callable[[Rows], pa.Array]:
-        test = ColumnFilter(tree, self._environment.functions())
-        return lambda rows: pa.array(test(rows))
-
-
-class _ValueBatches(_Batches):
-    def _compile(self, tree: Expr) -> Callable[[Rows], pa.Array]:
-        evaluate = ColumnValue(tree, self._environment.functions())
-        return lambda rows: variants(evaluate(rows).to_values())
 
 
 class _Reader:

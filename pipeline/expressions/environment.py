@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING
 
+from pipeline.logs import StandardError
 from server.expressions import built_in
 from server.message_types.registry import MessageTypes
 from server.provision import provision_functions, provision_message_types
@@ -31,7 +31,7 @@ class Environment:
     spec: InstanceSpec | None = None
     moment: float | None = None
 
-    @cache  # noqa: B019 - see functions
+    @cache  # noqa: B019 - there are a few of them, for as long as the process lives
     def message_type(self, name: str) -> MessageType:
         """Find a message type.
 
@@ -48,21 +48,8 @@ class Environment:
         """What expressions may call."""
         if self.spec is None:
             return built_in(self._clock())
-        return provision_functions(self.spec, _WorkerLog(), clock=self._clock())
+        return provision_functions(self.spec, StandardError(), clock=self._clock())
 
     def _clock(self) -> Callable[[], float]:
         moment = self.moment
         return time.time if moment is None else lambda: moment
-
-
-class _WorkerLog:
-    """Puts the entries of a worker where Spark keeps what its workers say."""
-
-    def emit(self, message_id: str, /, **fields: object) -> None:
-        """Write an entry."""
-        said = ", ".join(f"{name} {value}" for name, value in fields.items())
-        print(f"{message_id}: {said}", file=sys.stderr)
-
-    def enabled(self, message_id: str) -> bool:  # noqa: ARG002 - every entry is written
-        """Whether an entry would be written."""
-        return True

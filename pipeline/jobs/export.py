@@ -88,7 +88,7 @@ def _entries(
     options: argparse.Namespace, run: Run, instance: str, first: int, last: int
 ) -> DataFrame:
     """The entries of one instance behind `first` up to `last`."""
-    from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
+    from pyspark.sql import functions as F
 
     given = {
         "archive": "" if options.archive is None else str(options.archive.resolve()),
@@ -126,7 +126,7 @@ def _export_topic(options: argparse.Namespace, run: Run) -> None:
 def _write(frame: DataFrame, target: Target) -> int:
     """Write entries into the staging folder; gives how many there were."""
     from pyspark.sql import Observation
-    from pyspark.sql import functions as F  # noqa: N812
+    from pyspark.sql import functions as F
 
     seen = Observation("written")
     moment = F.coalesce(F.col("timestamp"), F.current_timestamp())

@@ -159,6 +159,45 @@ def read_state(path: Path) -> State | None:
     return state
 
 
+@contextlib.contextmanager
+def new_path(path: Path) -> Iterator[Path]:
+    """Make a new file or directory: all of it, or nothing.
+
+    Args:
+        path: where it is to be.
+
+    Yields:
+        Where it is made; it is removed if that fails.
+
+    Raises:
+        PipelineError: there is something already.
+    """
+    refuse_existing(path)
+    half_made = path.with_name(path.name + ".tmp").resolve()
+    _remove(half_made)
+    try:
+        yield half_made
+    except BaseException:
+        _remove(half_made)
+        raise
+    half_made.rename(path)
+
+
+def refuse_existing(path: Path) -> None:
+    """Never write over what is there.
+
+    Raises:
+        PipelineError: there is something already.
+    """
+    if path.exists():
+        raise PipelineError(f"{path}: is there already; move it away")
+
+
+def _remove(path: Path) -> None:
+    shutil.rmtree(path, ignore_errors=True)
+    path.unlink(missing_ok=True)
+
+
 def store(path: Path, data: bytes) -> None:
     """Put a small file in place: all of it, safely, or nothing."""
     temporary = path.with_name(path.name + ".tmp")

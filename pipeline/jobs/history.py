@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import shutil
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from pipeline.errors import PipelineError
+from pipeline.jobs.files import new_path, refuse_existing
 from pipeline.jobs.sources import Source, add_source, source_of
 from server.journal import BookmarkError, parse_bookmark
 from server.journal.bookmarks import Moment
@@ -43,8 +43,8 @@ def run(options: argparse.Namespace, run: Run) -> None:
     """
     if not options.topic:
         raise PipelineError("--topic: missing: whose records")
-    if options.output is not None and options.output.exists():
-        raise PipelineError(f"{options.output}: is there already")
+    if options.output is not None:
+        refuse_existing(options.output)
     bookmark = range_up_to(options.at)
     source = source_of(options, bookmark=bookmark)
     if run.is_dry:
@@ -55,10 +55,8 @@ def run(options: argparse.Namespace, run: Run) -> None:
         for row in records.orderBy("topic", "sow_key").toLocalIterator():
             run.say(f"{row.topic}\t{row.sow_key}\t{bytes(row.body).decode('utf-8', 'replace')}")
         return
-    half_made = options.output.with_name(options.output.name + ".tmp")
-    shutil.rmtree(half_made, ignore_errors=True)
-    records.write.parquet(str(half_made.resolve()))
-    half_made.rename(options.output)
+    with new_path(options.output) as directory:
+        records.write.parquet(str(directory))
     run.say(f"{options.output}: written")
 
 
@@ -73,7 +71,7 @@ def state_of(spark: SparkSession, source: Source, moment: datetime | None = None
     Returns:
         Columns topic, sow_key, body, bookmark, txid, timestamp, correlation_id, expiration.
     """
-    from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
+    from pyspark.sql import functions as F
 
     names = ("topic", "sow_key", "body", "bookmark", "txid", "timestamp", "correlation_id")
 

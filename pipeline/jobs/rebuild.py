@@ -14,7 +14,9 @@ from typing import TYPE_CHECKING, Final
 from config_schema.spec import InstanceSpec, TopicSpec
 from pipeline.configuration import read_configuration
 from pipeline.errors import PipelineError
+from pipeline.jobs.files import new_path, refuse_existing
 from pipeline.journal.log import Log, snapshot
+from pipeline.logs import Silence
 from server.journal import EVENTS, Cursor, Notice, Span, Topic
 from server.journal.files import FileTable, SourceCache
 from server.provision import ProvisionError, provision_functions, provision_message_types
@@ -53,28 +55,24 @@ def run(options: argparse.Namespace, run: Run) -> None:
     """
     spec = read_configuration(str(options.config))
     topic = _topic(spec, options.topic)
-    if options.output.exists():
-        raise PipelineError(f"{options.output}: is there already; move it away")
+    refuse_existing(options.output)
     log = _log(spec, options)
     last = max(file.end_txid or 0 for file in log.files) - 1
     total = last + 1 - log.files[0].first_txid
     if run.is_dry:
         run.say(f"{topic.name} from {total} entries up to {last}")
         return
-    half_made = options.output.with_name(options.output.name + ".tmp")
-    half_made.unlink(missing_ok=True)
     try:
-        records = _rebuild(spec, replace(topic, file_name=str(half_made)), log, run)
+        with new_path(options.output) as file:
+            records = _rebuild(spec, replace(topic, file_name=str(file)), log, run)
     except (ProvisionError, StoreError, OSError) as problem:
-        half_made.unlink(missing_ok=True)
         raise PipelineError(f"{options.output}: {problem}") from problem
-    half_made.rename(options.output)
     run.say(f"{records} records from {total} entries")
 
 
 def _rebuild(spec: InstanceSpec, topic: TopicSpec, log: Log, run: Run) -> int:
     """Make the file; gives how many records it has."""
-    said = _Said()
+    said, damage = Silence(), list[Notice]()
     committer = GroupCommit(lambda call: call())
     opener = TopicOpener(
         spec, provision_message_types(spec), provision_functions(spec, said), committer, said
@@ -89,7 +87,7 @@ def _rebuild(spec: InstanceSpec, topic: TopicSpec, log: Log, run: Run) -> int:
         Span(first - 1),
         _wanted(opened.sow),
         EVENTS,
-        said.notice,
+        damage.append,
     )
     while not cursor.is_caught_up:
         before = cursor.position
@@ -101,8 +99,8 @@ def _rebuild(spec: InstanceSpec, topic: TopicSpec, log: Log, run: Run) -> int:
     opened.commit()
     committer.settle()
     opened.close()
-    if said.damage:
-        raise PipelineError(said.damage)
+    if damage:
+        raise PipelineError(damage[0].text)
     return records
 
 
@@ -111,24 +109,6 @@ def _wanted(sow: SowTopic) -> Callable[[Topic], bool]:
         return topic.message_type == sow.type_name and sow.keeps(topic.name)
 
     return wanted
-
-
-class _Said:
-    """Takes what the server's parts say; only damage matters here."""
-
-    def __init__(self) -> None:
-        self.damage = ""
-
-    def emit(self, message_id: str, /, **fields: object) -> None:
-        """Take an entry of the log."""
-
-    def enabled(self, message_id: str) -> bool:  # noqa: ARG002 - nothing is wanted
-        """Whether an entry with this id is wanted."""
-        return False
-
-    def notice(self, notice: Notice) -> None:
-        """Take what a cursor tells of damage."""
-        self.damage = self.damage or notice.text
 
 
 def _topic(spec: InstanceSpec, name: str) -> TopicSpec:

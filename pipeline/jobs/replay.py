@@ -88,7 +88,7 @@ def run(options: argparse.Namespace, run: Run) -> None:
 
 def _entries(source: Source, state: State, run: Run) -> DataFrame:
     """What is still to be sent, in order."""
-    from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
+    from pyspark.sql import functions as F
 
     frame = source.entries(run.spark(), *_COLUMNS)
     for instance, txid in state.reached.items():

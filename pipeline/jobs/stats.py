@@ -60,7 +60,7 @@ def statistics(spark: SparkSession, source: Source, top: int) -> DataFrame:
         Columns topic, hour, messages, bytes and top_keys (an array of key and messages).
     """
     from pyspark.sql import Window
-    from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
+    from pyspark.sql import functions as F
 
     entries = source.entries(spark, "topic", "timestamp", "length", "sow_key")
     by_key = (

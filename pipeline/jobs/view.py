@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -10,6 +9,7 @@ from typing import TYPE_CHECKING, Final
 from config_schema.spec import InstanceSpec, TopicRef, ViewSpec
 from pipeline.configuration import read_configuration
 from pipeline.errors import PipelineError
+from pipeline.jobs.files import new_path, refuse_existing
 from pipeline.jobs.history import end_of, range_up_to
 
 if TYPE_CHECKING:
@@ -55,18 +55,16 @@ def run(options: argparse.Namespace, run: Run) -> None:
     view = _view(spec, options.view)
     if options.at and not options.journals:
         raise PipelineError("--at: needs --journals: a server is asked for the present")
-    if options.output is not None and options.output.exists():
-        raise PipelineError(f"{options.output}: is there already")
+    if options.output is not None:
+        refuse_existing(options.output)
     bookmark = range_up_to(options.at)
     if run.is_dry:
         run.say(f"{view} from {options.journals or options.server} {bookmark or 'at the end'}")
         return
     records = _records(options, run, spec, view, bookmark)
     if options.output is not None:
-        half_made = options.output.with_name(options.output.name + ".tmp")
-        shutil.rmtree(half_made, ignore_errors=True)
-        records.write.parquet(str(half_made.resolve()))
-        half_made.rename(options.output)
+        with new_path(options.output) as directory:
+            records.write.parquet(str(directory))
         run.say(f"{options.output}: written")
     elif options.publish:
         messages = records.select("body").sortWithinPartitions("body")

@@ -7,7 +7,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
-from pyspark.sql import functions as F  # noqa: N812 - Spark's own convention
+from pyspark.sql import functions as F
 
 from config_schema.spec import ConflatedTopicSpec
 from pipeline.expressions import Environment, Message, matches

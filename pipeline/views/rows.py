@@ -14,7 +14,7 @@ from operator import and_
 from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
-from pyspark.sql import functions as F  # noqa: N812 - Spark's own convention
+from pyspark.sql import functions as F
 
 from pipeline.views.definition import ViewDefinition
 from pipeline.views.records import records_in

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Final
 
-from pyspark.sql import functions as F  # noqa: N812 - Spark's own convention
+from pyspark.sql import functions as F
 
 from config_schema.spec import InstanceSpec, TopicRef, TopicSpec
 from pipeline.jobs.history import state_of

@@ -40,8 +40,9 @@ class LoggedTopics:
         for name, topic in list(self._topics.items()):
             if _is_for(subscription, name):
                 if topic is None:
-                    topic = self._topics[name] = self._make(name)
-                topic.attach(subscription)
+                    self._topics[name] = self._make(name, [subscription])
+                else:
+                    topic.attach(subscription)
 
     def detach(self, subscription: Subscription) -> None:
         """Deliver to a subscription no more."""
@@ -69,15 +70,15 @@ class LoggedTopics:
         if len(self._topics) >= _MOST_KEPT:
             self._topics.clear()
         wanting = [one for one in self._subscriptions if _is_for(one, name)]
-        topic = self._make(name) if wanting else None
-        for subscription in wanting:
-            topic.attach(subscription)  # type: ignore[union-attr]  # there is one if any wants it
-        self._topics[name] = topic
+        topic = self._topics[name] = self._make(name, wanting) if wanting else None
         return topic
 
-    def _make(self, name: TopicName) -> Topic:
+    def _make(self, name: TopicName, wanting: Sequence[Subscription]) -> Topic:
         message_type = self._settings.message_types[name.message_type]
-        return Topic(message_type, name.name, self._settings.functions)
+        topic = Topic(message_type, name.name, self._settings.functions)
+        for subscription in wanting:
+            topic.attach(subscription)
+        return topic
 
 
 def _is_for(subscription: Subscription, topic: TopicName) -> bool:

@@ -72,14 +72,15 @@ class HashIndex:
         if odd:
             self._odd.add(row)
             return
-        self._filed[row] = values  # type: ignore[assignment]  # no NULLs and arrays: see above
-        found = self._found.get(values)  # type: ignore[arg-type]
+        scalars: tuple[Scalar, ...] = values  # type: ignore[assignment]  # neither NULL nor odd
+        self._filed[row] = scalars
+        found = self._found.get(scalars)
         if found is None:
-            self._found[values] = row  # type: ignore[index]
+            self._found[scalars] = row
         elif isinstance(found, set):
             found.add(row)
         else:
-            self._found[values] = {found, row}  # type: ignore[index]
+            self._found[scalars] = {found, row}
 
     def remove(self, row: int) -> None:
         """Forget a row."""

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from pyspark.sql import SparkSession
-from pyspark.sql import functions as F  # noqa: N812 - Spark's own convention
+from pyspark.sql import functions as F
 from pyspark.sql.types import VariantVal
 
 from pipeline.configuration import read_configuration

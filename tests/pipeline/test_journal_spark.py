@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
-from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
+from pyspark.sql import functions as F
 
 from tests.pipeline.journals import journal, message
 
