@@ -35,10 +35,10 @@ def group_events(view: ViewDefinition, rows: DataFrame) -> DataFrame:
     Returns:
         What happens to its records, see `events`.
     """
-    return rows.groupBy("key").transformWithState(_Groups(view), events.SCHEMA, "Append", "None")
+    return rows.groupBy("key").transformWithState(Groups(view), events.SCHEMA, "Append", "None")
 
 
-class _Groups(StatefulProcessor):
+class Groups(StatefulProcessor):
     """Keeps groups."""
 
     def __init__(self, view: ViewDefinition) -> None:

@@ -58,11 +58,11 @@ def joined_rows(view: ViewDefinition, left: DataFrame, right: DataFrame) -> Data
     return (
         left.unionByName(right)
         .groupBy("key")
-        .transformWithState(_Join(view), changes.SCHEMA, "Append", "None")
+        .transformWithState(Join(view), changes.SCHEMA, "Append", "None")
     )
 
 
-class _Join(StatefulProcessor):
+class Join(StatefulProcessor):
     """Keeps both sides."""
 
     def __init__(self, view: ViewDefinition) -> None:

@@ -61,16 +61,16 @@ def latest_rows(view: ViewDefinition, place: int, events: DataFrame, *, expire: 
     Returns:
         Changes, see `changes`.
     """
-    read = events.mapInArrow(_Reading(view, place), _READ_SCHEMA)
+    read = events.mapInArrow(Reading(view, place), _READ_SCHEMA)
     return read.groupBy("topic", "record").transformWithState(
-        _Latest(is_right=place > 0),
+        Latest(is_right=place > 0),
         changes.SCHEMA,
         "Append",
         "ProcessingTime" if expire else "None",
     )
 
 
-class _Reading:
+class Reading:
     """Reads from bodies what rows need, wherever the events are."""
 
     def __init__(self, view: ViewDefinition, place: int) -> None:
@@ -78,6 +78,7 @@ class _Reading:
         self._place = place
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Read batches of events."""
         read = self._reader()
         for batch in batches:
             gone = batch.column("is_gone").to_pylist()
@@ -131,7 +132,7 @@ class _Reading:
         return further if place else first
 
 
-class _Latest(StatefulProcessor):
+class Latest(StatefulProcessor):
     """Keeps the row of each record, and tells when it changes."""
 
     def __init__(self, *, is_right: bool) -> None:

@@ -1,0 +1,108 @@
+"""`amps-pipeline view --follow`: a view that is kept up as its topics change."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from pipeline.errors import PipelineError
+
+if TYPE_CHECKING:
+    import argparse
+
+    from pyspark.sql import SparkSession
+    from pyspark.sql.streaming.query import StreamingQuery
+
+    from config_schema.spec import InstanceSpec, TopicRef
+    from pipeline.jobs.run import Progress, Run
+    from pipeline.views.streaming.sources import Source
+    from pipeline.views.streaming.targets import Target
+
+_LOOK: Final = 1
+"""Seconds between two looks at how far it is."""
+
+
+def follow(options: argparse.Namespace, run: Run, spec: InstanceSpec, view: TopicRef) -> None:
+    """Keep a view up, until it has caught up or is interrupted.
+
+    Args:
+        options: the arguments of the job `view`.
+        run: the run.
+        spec: the configuration.
+        view: the view.
+
+    Raises:
+        PipelineError: it cannot be done.
+    """
+    if options.checkpoint is None:
+        raise PipelineError("--follow: needs --checkpoint, where the next run goes on")
+    if options.at:
+        raise PipelineError("--at: does not go with --follow, which is about the present")
+    if options.archive is not None and options.server:
+        raise PipelineError("--archive: needs --journals")
+    from pipeline.views.streaming import stream_view
+    from pipeline.views.streaming.plan import topics_below
+
+    source, target = _source(options), _target(options, run, view)
+    topics = topics_below(spec, view)
+    if run.is_dry:
+        below = ", ".join(str(topic.ref) for topic in topics)
+        run.say(f"{view} over {below} from {source.name} to {target.name}")
+        return
+    spark = run.spark()
+    _without_chatter(spark)
+    progress = run.progress("follow", 0)
+    query = stream_view(
+        spark,
+        spec,
+        view,
+        source,
+        target,
+        options.checkpoint,
+        until_caught_up=options.until_caught_up,
+    )
+    with query as running:
+        _watch(running, progress)
+    progress.end()
+    if options.output is not None or options.publish:
+        run.say(f"{progress.done} entries taken in, {target.name} is up to date")
+
+
+def _watch(query: StreamingQuery, progress: Progress) -> None:
+    """Show how far a query is until it ends."""
+    seen = -1
+    is_over = False
+    while not is_over:
+        is_over = bool(query.awaitTermination(_LOOK))
+        for batch in query.recentProgress:
+            if batch.batchId > seen:
+                seen = batch.batchId
+                progress.add(batch.numInputRows)
+
+
+def _source(options: argparse.Namespace) -> Source:
+    from pipeline.views.streaming.sources import Journals, Server
+
+    if options.server:
+        return Server(options.server)
+    return Journals(options.journals, options.archive)
+
+
+def _target(options: argparse.Namespace, run: Run, view: TopicRef) -> Target:
+    from pipeline.views.streaming.targets import Lines, ParquetFiles, publication
+
+    if options.publish:
+        return publication(options.publish, options.topic or view.name)
+    if options.output is not None:
+        return ParquetFiles(options.output)
+    return Lines(run.say)
+
+
+def _without_chatter(spark: SparkSession) -> None:
+    """Keep Spark's workers from telling their lives on standard error.
+
+    Each stage that keeps state has a process print how it begins and ends, and there is no setting
+    for that. What goes wrong comes as an exception, and the log has a stream of its own.
+    """
+    java = spark.sparkContext._jvm.java  # type: ignore[union-attr]  # noqa: SLF001 - the only way
+    nowhere = java.io.PrintStream(java.io.OutputStream.nullOutputStream())
+    java.lang.System.setErr(nowhere)
