@@ -55,6 +55,11 @@ def possession(path: Path, identity: Identity) -> Iterator[bool]:
     """
     try:
         path.mkdir(parents=True, exist_ok=True)
+        there = {one.name for one in path.iterdir()}
+        if there and there.isdisjoint((_FILE, _LOCK)):
+            raise PipelineError(
+                f"checkpoint {path}: has something else in it; name a new directory"
+            )
         descriptor = os.open(path / _LOCK, os.O_RDWR | os.O_CREAT, 0o644)
     except OSError as problem:
         raise PipelineError(f"checkpoint {path}: {problem.strerror or problem}") from problem
@@ -79,10 +84,6 @@ def _is_new(path: Path, identity: Identity) -> bool:
         text = (path / _FILE).read_bytes()
         before = msgspec.json.decode(text, type=Identity)
     except FileNotFoundError:
-        if {one.name for one in path.iterdir()} - {_LOCK}:
-            raise PipelineError(
-                f"checkpoint {path}: has something else in it; name a new directory"
-            ) from None
         return True
     except (OSError, msgspec.MsgspecError) as problem:
         raise PipelineError(f"checkpoint {path}: {_FILE} cannot be read: {problem}") from None

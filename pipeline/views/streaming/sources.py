@@ -6,11 +6,13 @@ told neither of deletions nor of expirations: it is for topics whose records sta
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Protocol
 
+import pyarrow as pa
+from pyspark import TaskContext
 from pyspark.sql import functions as F
 
 from config_schema.spec import InstanceSpec, TopicSpec
@@ -19,12 +21,16 @@ from pipeline.amps.options import read_options
 from pipeline.errors import PipelineError
 from pipeline.journal.log import snapshot
 from pipeline.views.sources import names_of
+from pipeline.views.streaming.events import SCHEMA
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 _MOST_ROWS: Final = 100_000
 """Entries in a micro-batch: what a query has missed does not have to be made up for at once."""
+
+_ROW_BITS: Final = 40
+"""A task has fewer than 2^40 messages in a micro-batch."""
 
 _JOURNAL_COLUMNS: Final = (
     "body binary, topic string, command string, txid long, timestamp timestamp, sow_key string,"
@@ -156,14 +162,13 @@ class Server:
             "body",
             "topic",
             (F.unix_micros("timestamp") * 1000).alias("timestamp"),
-            # Tasks have consecutive parts of the log.
-            F.monotonically_increasing_id().alias("sequence"),
+            F.expr("0L").alias("sequence"),
             "correlation_id",
             "bookmark",
             F.expr("false").alias("is_gone"),
             F.expr("cast(null as long)").alias("expires"),
         )
-        return events.where(F.col("key").isNotNull())
+        return events.where(F.col("key").isNotNull()).mapInArrow(_numbered, SCHEMA)
 
     def _options(self, spec: InstanceSpec, topic: TopicSpec) -> dict[str, str]:
         return {
@@ -171,3 +176,15 @@ class Server:
             "topic": topic.name if topic.pattern is None else names_of(spec, topic.ref),
             "max_rows_per_trigger": str(self.max_rows),
         }
+
+
+def _numbered(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Number messages in the order of the log: tasks have consecutive parts of it."""
+    task = TaskContext.get()
+    assert task is not None  # noqa: S101 - this runs in the workers
+    number = task.partitionId() << _ROW_BITS
+    for batch in batches:
+        numbers = pa.array(range(number, number + batch.num_rows), pa.int64())
+        number += batch.num_rows
+        place = batch.schema.get_field_index("sequence")
+        yield batch.set_column(place, "sequence", numbers)
