@@ -2,9 +2,9 @@
 
 Arrays are transparent: a name looks into every element, nested arrays count as one, and a path
 that leads through or to an array gives an array of all values there (AMPS User Guide, Compound
-Types in AMPS; Working With Arrays). A subscript picks one of the elements of the arrays there, which
-may be an array itself; what is no array is its own element 0. A sub-document has no value of its
-own, and an array without values is NULL.
+Types in AMPS; Working With Arrays). A subscript picks one of the elements of the arrays there,
+which may be an array itself; what is no array is its own element 0. A sub-document has no value of
+its own, and an array without values is NULL.
 """
 
 from __future__ import annotations
