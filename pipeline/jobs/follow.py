@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import logging
+import signal
+from contextlib import contextmanager
+from threading import Event, current_thread, main_thread
 from typing import TYPE_CHECKING, Final
 
 from pipeline.errors import PipelineError
 
 if TYPE_CHECKING:
     import argparse
+    from collections.abc import Callable, Iterator
 
     from pyspark.sql import SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
@@ -39,7 +44,7 @@ def follow(options: argparse.Namespace, run: Run, spec: InstanceSpec, view: Topi
         raise PipelineError("--at: does not go with --follow, which is about the present")
     if options.archive is not None and options.server:
         raise PipelineError("--archive: needs --journals")
-    from pipeline.views.streaming import stream_view
+    from pipeline.views import stream_view
     from pipeline.views.streaming.plan import topics_below
 
     source, target = _source(options), _target(options, run, view)
@@ -60,23 +65,42 @@ def follow(options: argparse.Namespace, run: Run, spec: InstanceSpec, view: Topi
         options.checkpoint,
         until_caught_up=options.until_caught_up,
     )
-    with query as running:
-        _watch(running, progress)
+    with _interruption() as is_interrupted, query as running:
+        _watch(running, progress, is_interrupted)
     progress.end()
+    if is_interrupted():
+        raise KeyboardInterrupt
     if options.output is not None or options.publish:
         run.say(f"{progress.done} entries taken in, {target.name} is up to date")
 
 
-def _watch(query: StreamingQuery, progress: Progress) -> None:
+def _watch(query: StreamingQuery, progress: Progress, is_interrupted: Callable[[], bool]) -> None:
     """Show how far a query is until it ends."""
     seen = -1
     is_over = False
-    while not is_over:
+    while not (is_over or is_interrupted()):
         is_over = bool(query.awaitTermination(_LOOK))
         for batch in query.recentProgress:
             if batch.batchId > seen:
                 seen = batch.batchId
                 progress.add(batch.numInputRows)
+
+
+@contextmanager
+def _interruption() -> Iterator[Callable[[], bool]]:
+    """Takes note of being interrupted; gives whether that has happened.
+
+    Spark's own way with an interrupt is to call Java from within a call of Java, which fails.
+    """
+    interrupted = Event()
+    if current_thread() is not main_thread():  # only that one is interrupted
+        yield interrupted.is_set
+        return
+    before = signal.signal(signal.SIGINT, lambda *_: interrupted.set())
+    try:
+        yield interrupted.is_set
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 def _source(options: argparse.Namespace) -> Source:
@@ -98,11 +122,13 @@ def _target(options: argparse.Namespace, run: Run, view: TopicRef) -> Target:
 
 
 def _without_chatter(spark: SparkSession) -> None:
-    """Keep Spark's workers from telling their lives on standard error.
+    """Keep Spark from telling its life on standard error.
 
-    Each stage that keeps state has a process print how it begins and ends, and there is no setting
-    for that. What goes wrong comes as an exception, and the log has a stream of its own.
+    What goes wrong comes as an exception. Each stage that keeps state has a process print how it
+    begins and ends, and there is no setting for that.
     """
+    spark.sparkContext.setLogLevel("OFF")
+    logging.getLogger("py4j").setLevel(logging.CRITICAL)
     java = spark.sparkContext._jvm.java  # type: ignore[union-attr]  # noqa: SLF001 - the only way
     nowhere = java.io.PrintStream(java.io.OutputStream.nullOutputStream())
     java.lang.System.setErr(nowhere)

@@ -18,7 +18,7 @@ from pyspark.sql import SparkSession
 from config_schema.spec import TopicRef
 from pipeline.cli import main
 from pipeline.configuration import read_configuration
-from pipeline.views.streaming import stream_view
+from pipeline.views import stream_view
 from pipeline.views.streaming.sources import Journals
 from pipeline.views.streaming.targets import ParquetFiles
 from tests.pipeline.test_stream_read import until
@@ -272,6 +272,17 @@ def test_a_server_is_followed(
     assert told[0] == '{"qty":2.0,"symbols":3}'
     assert sorted(told[1:]) == ["deleted", '{"qty":15.0,"symbols":1}']
     assert place.bodies("sizes") == [b'{"qty":15.0,"symbols":1}']
+
+
+def test_a_dry_run_says_what_would_be_followed(
+    place: Place, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """And makes nothing, nor starts Spark."""
+    job = place.view("sizes", "--server", place.uri, "--follow", "--checkpoint", tmp_path / "state")
+    assert main(["--dry-run", *job]) == 0
+    said = f"[json].[sizes] over [json].[trades] from {place.uri} to standard output\n"
+    assert capsys.readouterr().out == said
+    assert not list(tmp_path.iterdir())
 
 
 REFUSED = {
