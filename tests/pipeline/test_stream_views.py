@@ -294,42 +294,47 @@ REFUSED = {
     ),
     "not of the past": (
         "sides",
-        "--journals {journal} --follow --checkpoint {tmp}/state --at 0",
+        "--journals {journal} --follow {state} --at 0",
         "--at: does not go with --follow",
     ),
     "topic not in the log": (
         "unlogged",
-        "--journals {journal} --follow --checkpoint {tmp}/state",
+        "--journals {journal} --follow {state}",
         "its topic [json].[fleeting] is not in the TransactionLog",
     ),
     "no journals": (
         "sides",
-        "--journals {tmp}/nowhere --follow --checkpoint {tmp}/state",
+        "--journals {tmp}/nowhere --follow {state}",
         "/nowhere: there is no such directory",
     ),
     "server away": (
         "traded",
-        "--server {nowhere} --follow --checkpoint {tmp}/state",
+        "--server {nowhere} --follow {state}",
         "option server='tcp://127.0.0.1:1/amps/json': ",
     ),
     "records that expire": (
         "offered",
-        "--server {uri} --follow --checkpoint {tmp}/state",
+        "--server {uri} --follow {state}",
         "records of [json].[offers] expire",
     ),
     "target away": (
         "sides",
-        "--journals {journal} --follow --checkpoint {tmp}/state --publish {nowhere}/json",
+        "--journals {journal} --follow {state} --publish {nowhere}/json",
         "option server='tcp://127.0.0.1:1/amps/json': ",
     ),
     "target not in the log": (
         "sides",
-        "--journals {journal} --follow --checkpoint {tmp}/state --publish {uri}/json",
+        "--journals {journal} --follow {state} --publish {uri}/json",
         "option topic='sides': it is not in the server's TransactionLog",
+    ),
+    "target keeps no records": (
+        "sides",
+        "--journals {journal} --follow {state} --publish {uri}/json --topic copy-0",
+        "option topic='copy-0': ",
     ),
     "output is there": (
         "sides",
-        "--journals {journal} --follow --checkpoint {tmp}/state --output {tmp}",
+        "--journals {journal} --follow {state} --output {tmp}",
         "is there already, and the checkpoint is new",
     ),
     "checkpoint is something else": (
@@ -357,12 +362,14 @@ def test_what_cannot_be_followed_is_refused(
     identity = {"view": "[json].[names] as defined 0", "source": "", "target": ""}
     (other / "amps-view.json").write_text(json.dumps(identity))
     nowhere = "tcp://127.0.0.1:1/amps"
+    state = f"--checkpoint {tmp_path}/state"
     known = {
         "journal": place.journal,
         "tmp": tmp_path,
         "uri": place.uri,
         "other": other,
         "nowhere": nowhere,
+        "state": state,
     }
     before = {path for path in tmp_path.rglob("*") if path.name != "amps-view.lock"}
     assert main(place.view(name, *arguments.format(**known).split())) == 1
