@@ -18,7 +18,9 @@ from pyspark.sql import SparkSession
 from config_schema.spec import TopicRef
 from pipeline.cli import main
 from pipeline.configuration import read_configuration
+from pipeline.errors import PipelineError
 from pipeline.views import stream_view
+from pipeline.views.streaming.checkpoint import Identity, note, possession
 from pipeline.views.streaming.sources import Journals
 from pipeline.views.streaming.targets import ParquetFiles
 from tests.pipeline.test_stream_read import until
@@ -376,6 +378,21 @@ def test_what_cannot_be_followed_is_refused(
     assert expected in capsys.readouterr().err
     after = {path for path in tmp_path.rglob("*") if path.name != "amps-view.lock"}
     assert after - {tmp_path / "state"} == before
+
+
+def test_one_run_at_a_time_uses_a_checkpoint(tmp_path: Path) -> None:
+    """Another one is told so; when the first is over, it may."""
+    identity = Identity("a view", "a source", "a target")
+    with (
+        possession(tmp_path, identity) as is_new,
+        pytest.raises(PipelineError, match="another run is using it"),
+        possession(tmp_path, identity),
+    ):
+        raise AssertionError("both have it")
+    assert is_new
+    note(tmp_path, identity)
+    with possession(tmp_path, identity) as is_new:
+        assert not is_new
 
 
 @pytest.mark.usefixtures("spark")

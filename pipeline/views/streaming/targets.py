@@ -15,12 +15,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final, Protocol
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from pyspark.sql import functions as F
 
 from pipeline.amps.connection import connected, require_log
 from pipeline.amps.deleting import Deleter
-from pipeline.amps.options import AmpsOptions
+from pipeline.amps.options import AmpsOptions, read_options
 from pipeline.amps.publishing import Publisher
 from pipeline.amps.sink import NOT_ONCE, Refusal, Sink
 from pipeline.amps.writer import Written, identity_in_stream, raise_refusals
@@ -110,7 +111,7 @@ def _sender(
         with ExitStack() as stack:
             for batch in batches:
                 for is_gone in (False, True):
-                    bodies = batch.filter(pa.compute.equal(batch["is_gone"], is_gone))["body"]
+                    bodies = batch.filter(pc.equal(batch["is_gone"], is_gone))["body"]
                     if not len(bodies):
                         continue
                     if is_gone not in sinks:
@@ -195,8 +196,6 @@ def publication(server: str, topic: str) -> Publication:
     Raises:
         PipelineError: the URI is none.
     """
-    from pipeline.amps.options import read_options
-
     options = read_options({"server": server, "topic": topic}, "writeStream")
     if options.message_type is None:
         raise option_error("server", server, "it says no message type; end it with /amps/json")
