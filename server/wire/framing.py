@@ -13,6 +13,9 @@ twice, a frame that begins with it needs no search, and shares the header, whose
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
+from itertools import chain
+from operator import add
 from struct import Struct
 from typing import Final
 
@@ -122,6 +125,12 @@ class FrameReader:
 def frame(header: bytes, body: bytes = b"") -> bytes:
     """Put a header and a body into one frame."""
     return _LENGTH.pack(len(header) + len(body)) + header + body
+
+
+def frame_all(headers: Sequence[bytes], bodies: Sequence[bytes]) -> bytes:
+    """Put headers and bodies into frames, one behind the other."""
+    lengths = map(_LENGTH.pack, map(add, map(len, headers), map(len, bodies)))
+    return b"".join(chain.from_iterable(zip(lengths, headers, bodies, strict=True)))
 
 
 def frame_head(header: bytes, body_length: int) -> bytes:
