@@ -17,7 +17,10 @@ from collections.abc import Sequence
 from itertools import chain
 from operator import add
 from struct import Struct
-from typing import Final
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from server.wire.runs import NumberedRun
 
 _LENGTH: Final = Struct(">I")
 _OPENING_BRACE: Final = ord("{")
@@ -78,6 +81,10 @@ class FrameReader:
             chunk = b"".join(self._partial)
             self._partial.clear()
         return self._split(chunk)
+
+    def take_run(self) -> NumberedRun | None:
+        """Frames that came before those that `feed` gave; there are none without a `RunReader`."""
+        return None
 
     def _split(self, chunk: bytes) -> list[Frame]:
         frames: list[Frame] = []
