@@ -9,14 +9,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import accumulate
+from struct import Struct
 from typing import Final
 
 import numpy as np
 
-from server.journal.layout import LAG_UNKNOWN, RECORD_SIZE, crc32c
+from server.journal.layout import CHECKSUM, LAG_UNKNOWN, RECORD_SIZE, crc32c
 from server.journal.records import RECORD_TYPE
 
-_HEAD_SIZE: Final = RECORD_SIZE - 4
+_HEAD: Final = Struct(f"{RECORD_SIZE - CHECKSUM.size}s{CHECKSUM.size}x")
+_RECORD: Final = Struct(f"{RECORD_SIZE}s")
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,10 +79,5 @@ def make_records(
     rows["kind"] = common.kind
     lag = common.first_txid - common.durable
     rows["lag"] = np.minimum(np.arange(lag, lag + count), LAG_UNKNOWN)
-    heads = rows.tobytes()
-    places = range(0, count * RECORD_SIZE, RECORD_SIZE)
-    rows["crc"] = np.array(
-        [crc32c(heads[place : place + _HEAD_SIZE]) for place in places], np.uint32
-    )
-    block = rows.tobytes()
-    return [block[place : place + RECORD_SIZE] for place in places], ends[-1]
+    rows["crc"] = np.array([crc32c(head) for (head,) in _HEAD.iter_unpack(rows.tobytes())])
+    return [record for (record,) in _RECORD.iter_unpack(rows.tobytes())], ends[-1]

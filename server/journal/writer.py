@@ -6,9 +6,10 @@ stable storage when the committer says so, and not before.
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from itertools import islice
+from itertools import accumulate, islice
 from time import monotonic
 from typing import Final
 
@@ -289,12 +290,8 @@ class Writer:
             or (origin is not None and origin.file != number)
         ):
             return 0
-        left = self._credit
-        for count, body in enumerate(islice(bodies, start, None)):
-            left -= len(body) + RECORD_SIZE
-            if left < 0:
-                return count
-        return len(bodies) - start
+        sizes = accumulate(len(body) + RECORD_SIZE for body in islice(bodies, start, None))
+        return bisect_right(list(sizes), self._credit)
 
     def _append_block(
         self,
