@@ -36,6 +36,7 @@ The format is described in docs/formats/journal.md.
 
 from typing import Final
 
+from server.journal.blocks import AppendedRun
 from server.journal.bookmarks import (
     BookmarkError,
     BookmarkRequest,
@@ -68,6 +69,7 @@ __all__ = [
     "EVENTS",
     "MESSAGES",
     "NOW",
+    "AppendedRun",
     "BookmarkError",
     "BookmarkRequest",
     "Cursor",

@@ -10,10 +10,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 from struct import Struct
-from typing import Final
+from typing import Final, NamedTuple
 
 import numpy as np
 
+from server.journal.errors import JournalUnavailable
 from server.journal.layout import CHECKSUM, LAG_UNKNOWN, RECORD_SIZE, crc32c
 from server.journal.records import RECORD_TYPE
 
@@ -34,6 +35,7 @@ class Common:
         topic: the topic's number in the file.
         origin: the origin's number in the file.
         kind: what the entries stand for.
+        expiration: lifetime in seconds, 0 for none.
         durable: the last txid on stable storage.
     """
 
@@ -45,17 +47,33 @@ class Common:
     topic: int
     origin: int
     kind: int
+    expiration: int
     durable: int
 
 
+class AppendedRun(NamedTuple):
+    """How far a run could be appended.
+
+    Attributes:
+        end: the position of the first publish that has not been appended; their number if all have.
+        txids: of those that have been.
+        problem: why that one has not been.
+    """
+
+    end: int
+    txids: Sequence[int]
+    problem: JournalUnavailable | None
+
+
 def make_records(
-    common: Common, sequences: Sequence[int], bodies: Sequence[bytes]
+    common: Common, sequences: Sequence[int], sow_keys: Sequence[int], bodies: Sequence[bytes]
 ) -> tuple[list[bytes], int]:
     """The records of a run.
 
     Args:
         common: see above.
         sequences: the publisher's numbers; empty if it gives none: then they are the txids.
+        sow_keys: SOW keys as numbers; empty if there are none.
         bodies: the messages.
 
     Returns:
@@ -71,10 +89,13 @@ def make_records(
     rows["client"] = common.client
     rows["sequence"] = np.array(sequences, np.uint64) if sequences else txids
     rows["source_txid"] = common.source_txid
+    if sow_keys:
+        rows["sow_key"] = np.array(sow_keys, np.uint64)
     rows["body_start"] = offsets[:-1]
     rows["body_length"] = np.diff(offsets)
     rows["topic"] = common.topic
     rows["origin"] = common.origin
+    rows["expiration"] = common.expiration
     rows["body_crc"] = np.array(list(map(crc32c, bodies)), np.uint32)
     rows["kind"] = common.kind
     lag = common.first_txid - common.durable

@@ -99,7 +99,9 @@ class LogMachine(RuleBasedStateMachine):
         origin = None if user is None else self._journal.origin(user)
         before, start = self._journal.last_txid, 0
         while start < len(bodies):
-            end, problem = self._journal.append_run(handle, client, numbers, bodies, start, origin)
+            end, _, problem = self._journal.append_run(
+                handle, client, numbers, bodies, start, origin
+            )
             assert (problem is None) == (end == len(bodies))
             assert problem is None or len(bodies[end]) > FILE, "only what can never fit is refused"
             start = end + 1
