@@ -25,7 +25,6 @@ from server.commands.persisted_acks import PersistedAcks
 from server.commands.plain_publish import (
     PlainPublish,
     PlainPublishes,
-    PublishRun,
     plain_publish,
 )
 from server.commands.refusal import CommandRefused
@@ -179,6 +178,7 @@ class Session:
         self._filters_keep_to_headers = all(one.header_only for one in entrance.filters)
         self._plain_publishes = PlainPublishes()
         self._topics_generation = 0
+        self._envelope = Envelope(self, self.last_heard)  # of messages that say no more
         self._sub_ids_made = 0
 
     @property
@@ -198,10 +198,10 @@ class Session:
         self.last_heard = self.engine.clock.now()
         frames = self._reader.feed(chunk)
         run = self._reader.take_run()
-        if run is not None:
-            self._obey(self._plain_publishes.numbered_run(run))
-        if frames and self.is_open:
-            self._obey(self._plain_publishes.runs(frames))
+        publishes, publish, obey = self._plain_publishes, self._publish, self._obey
+        self._begin_runs()
+        if run is None or publishes.take(run, publish, obey):
+            publishes.gather(frames, publish, obey)
         if self._reader.error is not None and self.is_open:
             self.give_up(self._reader.error)
 
@@ -342,27 +342,23 @@ class Session:
         publish = plain_publish(topic, acks, is_numbered=sequence is not None, has_log=has_log)
         self._plain_publishes.remember(header, sequence, publish)
 
-    def _obey(self, cuts: Iterable[PublishRun | Frame]) -> None:
+    def _obey(self, header: bytes, body: bytes) -> bool:
+        """Obey a command; whether the session is still open."""
+        self._obey_one(header, body)
+        self._begin_runs()
+        return self.is_open
+
+    def _begin_runs(self) -> None:
         self._drop_forgotten_topics()
-        envelope = Envelope(self, self.last_heard)
-        for cut in cuts:
-            if isinstance(cut, PublishRun):
-                self._publish(*cut, envelope)
-                continue
-            self._obey_one(*cut)
-            if not self.is_open:
-                return
-            self._drop_forgotten_topics()
-            envelope = Envelope(self, self.last_heard)
+        self._envelope = Envelope(self, self.last_heard)
 
     def _publish(
         self,
         run: PlainPublish,
         bodies: Sequence[bytes],
         sequences: Sequence[bytes],
-        envelope: Envelope,
     ) -> None:
-        topic = run.topic
+        topic, envelope = run.topic, self._envelope
         if topic.is_journaled:
             envelope = Envelope(self, self.last_heard)
             envelope.sequences = list(map(int, sequences))

@@ -7,9 +7,9 @@ frames in a row that have it make a run, which goes to the topic in one call.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final
 
 from server.commands.acks import SequencedAcks
 from server.wire.header import split_at_sequence
@@ -69,18 +69,10 @@ def plain_publish(
     )
 
 
-class PublishRun(NamedTuple):
-    """Publishes in a row whose headers ask for the same.
-
-    Attributes:
-        publish: what they ask for.
-        bodies: the messages.
-        sequences: their sequence numbers, in digits; empty if these do not matter.
-    """
-
-    publish: PlainPublish
-    bodies: Sequence[bytes]
-    sequences: Sequence[bytes]
+Publish = Callable[[PlainPublish, Sequence[bytes], Sequence[bytes]], None]
+"""Takes a run: what the headers ask for, the messages, and their numbers, if these matter."""
+Obey = Callable[[bytes, bytes], bool]
+"""Takes a header and its body; whether more is to be done."""
 
 
 class PlainPublishes:
@@ -115,15 +107,17 @@ class PlainPublishes:
         """Remember nothing any more."""
         self._known.clear()
 
-    def runs(self, frames: Iterable[Frame]) -> Iterator[PublishRun | Frame]:
-        """Gather frames in runs.
+    def gather(self, frames: Iterable[Frame], publish: Publish, obey: Obey) -> bool:
+        """Publish what can be published in runs, and have everything else obeyed in its place.
 
         Args:
             frames: what has come, in its order.
+            publish: takes runs.
+            obey: takes frames whose headers are not known; what is remembered meanwhile counts for
+                the frames behind them.
 
         Returns:
-            Runs, and in between the frames whose headers are not known. What is remembered while
-            these are dealt with counts for the frames behind them.
+            Whether all was dealt with: False if `obey` has said that nothing more is to be done.
         """
         find = self._known.get
         run: PlainPublish | None = None
@@ -136,22 +130,24 @@ class PlainPublishes:
                 known = find((left, right))
             if known is not run:
                 if run is not None:
-                    yield PublishRun(run, bodies, sequences)
+                    publish(run, bodies, sequences)
                     bodies, sequences = [], []
                 run = known
             if known is None:
-                yield header, body
+                if not obey(header, body):
+                    return False
                 continue
             bodies.append(body)
             if known.is_numbered:
                 sequences.append(digits)
         if run is not None:
-            yield PublishRun(run, bodies, sequences)
+            publish(run, bodies, sequences)
+        return True
 
-    def numbered_run(self, run: NumberedRun) -> Iterator[PublishRun | Frame]:
-        """The same of frames that the reader has gathered already."""
+    def take(self, run: NumberedRun, publish: Publish, obey: Obey) -> bool:
+        """The same for frames that the reader has gathered already. See `gather`."""
         known = self._known.get(run.shape)
         if known is None:
-            yield from self.runs(run.frames())
-        else:
-            yield PublishRun(known, run.bodies, run.digits if known.is_numbered else ())
+            return self.gather(run.frames(), publish, obey)
+        publish(known, run.bodies, run.digits if known.is_numbered else [])
+        return True

@@ -45,11 +45,12 @@ class RunReader(FrameReader):
         limit: the largest frame accepted, in bytes.
     """
 
-    __slots__ = ("_run", "_shape")
+    __slots__ = ("_header", "_run", "_shape")
 
     def __init__(self, limit: int = MAXIMUM_FRAME) -> None:
         super().__init__(limit)
-        self._shape: tuple[bytes, bytes] | None = None  # of the last header, if it had a number
+        self._header = b""  # the last one that came with a single frame
+        self._shape: tuple[bytes, bytes] | None = None  # its shape, if it has a number
         self._run: NumberedRun | None = None
 
     def take_run(self) -> NumberedRun | None:
@@ -66,8 +67,9 @@ class RunReader(FrameReader):
                     return []
                 chunk = chunk[end:]
         frames = super()._split(chunk)
-        if frames:
-            left, digits, right = split_at_sequence(frames[-1][0])
+        if frames and frames[-1][0] != self._header:
+            self._header = frames[-1][0]
+            left, digits, right = split_at_sequence(self._header)
             self._shape = (left, right) if digits else None
         return frames
 
