@@ -2,8 +2,7 @@
 
 What a store holds is the log up to its last sequence, for the changes of journaled topics have the
 txids of their entries for sequences. So recovery applies the entries after that, with the same
-`SowTopic.apply` that a publish ends in; for an empty store that is all of them. An entry whose
-record is replaced by one soon after it is left out, unless the topic keeps past states.
+`SowTopic.apply` that a publish ends in; for an empty store that is all of them.
 
 A store can also be ahead of the log: it writes through memory maps, which survive a process, while
 the log's last entries were still on their way to the disk. Nobody was told that these are safe, and
@@ -18,7 +17,7 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from server.journal import EVENTS, MESSAGES, Kind
+from server.journal import EVENTS, Kind
 from server.sow.records import NANOSECONDS, Record
 from server.sow.store import StoreError
 from server.sow.topic import SowTopic
@@ -29,10 +28,6 @@ if TYPE_CHECKING:
 _NANOSECONDS_IN_MICROSECOND: Final = 1_000
 _MOST_LOST: Final = 10_000_000
 """Entries by which a store can be ahead; more than may wait to be written."""
-
-_MOST_HELD: Final = 32 << 20
-"""Bytes of bodies that are held back at most."""
-_MOST_ENTRIES_HELD: Final = 65_536
 
 Find = Callable[[str, str], object | None]
 
@@ -69,61 +64,11 @@ def recover_records(
         # In this order: should the power fail in between, the stores are still ahead.
         settle()
         _skip_txids(journal, max(sow.table.store.last_sequence for sow in ahead))
-    latest = _Latest(check)
     for entry in journal.entries(after=min(reached.values())):
         check()
         topic = find(entry.topic.message_type, entry.topic.name)
         if isinstance(topic, SowTopic) and entry.txid > reached.get(topic, entry.txid):
-            latest.apply(topic, entry)
-    latest.flush()
-
-
-class _Latest:
-    """Applies entries, but of those that replace one another soon only the last.
-
-    They are applied in the order of the log. So a start that is ended in between leaves stores that
-    lack nothing but what is in the log behind their last sequences.
-
-    Args:
-        check: called between entries.
-    """
-
-    def __init__(self, check: Callable[[], None]) -> None:
-        self._check = check
-        self._entries: dict[tuple[SowTopic, str, int, bytes], Entry] = {}
-        self._size = 0
-
-    def apply(self, sow: SowTopic, entry: Entry) -> None:
-        """Do what an entry says, at once or with the next `flush`.
-
-        Raises:
-            StoreError: a record cannot be stored.
-        """
-        is_keyed = entry.sow_key or entry.given_key
-        if entry.kind not in MESSAGES or not is_keyed or sow.spec.history is not None:
-            self.flush()
-            apply_entry(sow, entry)
-            return
-        key = sow, entry.topic.name, entry.sow_key, entry.given_key
-        replaced = self._entries.pop(key, None)
-        if replaced is not None:
-            self._size -= len(replaced.body)
-        self._entries[key] = entry
-        self._size += len(entry.body)
-        if self._size > _MOST_HELD or len(self._entries) > _MOST_ENTRIES_HELD:
-            self.flush()
-
-    def flush(self) -> None:
-        """Apply what has been held back.
-
-        Raises:
-            StoreError: a record cannot be stored.
-        """
-        for (sow, *_), entry in self._entries.items():
-            self._check()
-            apply_entry(sow, entry)
-        self._entries.clear()
-        self._size = 0
+            apply_entry(topic, entry)
 
 
 def _reached(sow: SowTopic, journal: Journal) -> int:
