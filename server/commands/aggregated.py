@@ -110,6 +110,7 @@ def query_and_subscribe(session: Session, header: Header, options: Mapping[str, 
     )
     command = QueryCommand(session, header, terms, subscription.presentation, subscription.sub_id)
     acknowledge(session, header, "processed", sub_id=subscription.sub_id, query_id=command.query_id)
+    subscribe.take_over(before, subscription)
     follower = _follower(subscription)
     remember = subscribe.remember(subscription)
     found: Findings

@@ -68,8 +68,7 @@ def handle(session: Session, header: Header, _body: bytes) -> None:
     )
     command = QueryCommand(session, header, terms, subscription.presentation, subscription.sub_id)
     acknowledge(session, header, "processed", sub_id=subscription.sub_id, query_id=command.query_id)
-    if before is not None:
-        _take_over(before, subscription)
+    subscribe.take_over(before, subscription)
     topics = records_of(session, Permission.READ_TOPIC, subscription.selector)
     remember = subscribe.remember(subscription)
     queries: list[Findings]
@@ -103,12 +102,6 @@ def _page_query(
     if not page.results.is_complete:
         scan = command.matching(topic, terms.filter, terms.keys)
     return PageQuery(page, scan, replaced, remember, len(topic.keeper.table))
-
-
-def _take_over(before: Subscription, subscription: Subscription) -> None:
-    """Let a replacement know what its client has; a query of old may still be adding to that."""
-    if before.conflater is not None and subscription.conflater is not None:
-        subscription.conflater.received = before.conflater.received
 
 
 def _matches(subscription: Subscription) -> Callable[[Record], bool]:

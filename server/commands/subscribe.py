@@ -197,6 +197,13 @@ def prepare(
     return subscription
 
 
+def take_over(before: Subscription | None, subscription: Subscription) -> None:
+    """Let a replacement know what its client has; a query of old may still be adding to that."""
+    if before is None or before.conflater is None or subscription.conflater is None:
+        return
+    subscription.conflater.received = before.conflater.received
+
+
 def read_sub_id(session: Session, header: Header, options: Mapping[str, str]) -> str:
     """Read the id of the subscription that a command asks for.
 

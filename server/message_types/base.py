@@ -89,8 +89,13 @@ class MessageType(Protocol):
     def build(self, fields: Sequence[Field]) -> bytes:
         """Make a body from values, in their order; NULL is written where the format has a null."""
 
-    def merge(self, stored: bytes, delta: bytes) -> bytes:
+    def merge(self, stored: bytes, delta: bytes, *, nulls: bool = False) -> bytes:
         """Apply a delta to a stored body: present fields replace, absent and NULL ones stay.
+
+        Args:
+            stored: the body.
+            delta: the delta.
+            nulls: whether NULLs replace as well, as they do in what `differ` gives.
 
         Raises:
             BodyError: one of the bodies cannot be parsed.

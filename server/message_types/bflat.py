@@ -86,11 +86,11 @@ class BFlatType:
         """Make a body from values, see `MessageType.build`."""
         return _render({_tag(path): encode(value) for path, value in fields})
 
-    def merge(self, stored: bytes, delta: bytes) -> bytes:
+    def merge(self, stored: bytes, delta: bytes, *, nulls: bool = False) -> bytes:
         """Apply a delta, see `MessageType.merge`."""
         message = _parse(stored)
         for tag, value in _parse(delta).items():
-            if value not in _NULLS:
+            if nulls or value not in _NULLS:
                 message[tag] = value
         return _render(message)
 

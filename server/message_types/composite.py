@@ -166,12 +166,12 @@ class CompositeLocalType:
         """Make a body from values, see `MessageType.build`."""
         return self._set([b""] * len(self._children), b"", fields)
 
-    def merge(self, stored: bytes, delta: bytes) -> bytes:
+    def merge(self, stored: bytes, delta: bytes, *, nulls: bool = False) -> bytes:
         """Apply a delta part by part: an empty part leaves the stored one, as does no payload."""
         parts, payload = self._split(stored)
         changes, new_payload = self._split(delta)
         merged = [
-            child.merge(part, change) if part and change else change or part
+            child.merge(part, change, nulls=nulls) if part and change else change or part
             for child, part, change in zip(self._children, parts, changes, strict=True)
         ]
         return _join(merged, new_payload or payload)

@@ -82,9 +82,10 @@ class FixType:
         """Make a body from values, see `MessageType.build`."""
         return self._render(self._encoded(fields), last_separator=True)
 
-    def merge(self, stored: bytes, delta: bytes) -> bytes:
+    def merge(self, stored: bytes, delta: bytes, *, nulls: bool = False) -> bytes:
         """Apply a delta, see `MessageType.merge`."""
-        merged = {tag: values for tag, values in self._parse(delta).items() if any(values)}
+        changes = self._parse(delta)
+        merged = {tag: values for tag, values in changes.items() if nulls or any(values)}
         for tag, values in self._parse(stored).items():
             merged.setdefault(tag, values)
         return self._render(merged, last_separator=self._ends_with_separator(stored))

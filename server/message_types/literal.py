@@ -31,7 +31,13 @@ class LiteralType:
         """
         raise BodyError(f"{self.name}: bodies of this message type cannot be made from values")
 
-    def merge(self, stored: bytes, delta: bytes) -> bytes:  # noqa: ARG002 - part of the contract
+    def merge(
+        self,
+        stored: bytes,  # noqa: ARG002 - part of the contract
+        delta: bytes,
+        *,
+        nulls: bool = False,  # noqa: ARG002 - part of the contract
+    ) -> bytes:
         """Return the delta, which is published literally."""
         return delta
 

@@ -94,10 +94,10 @@ class ProtobufType(LiteralType):
 
         return extract
 
-    def merge(self, stored: bytes, delta: bytes) -> bytes:
+    def merge(self, stored: bytes, delta: bytes, *, nulls: bool = False) -> bytes:
         """Apply a delta, see `MessageType.merge`: arrays are replaced, maps merged by key."""
         if not self.capabilities.delta:
-            return super().merge(stored, delta)
+            return super().merge(stored, delta, nulls=nulls)
         message = self._parse(stored)
         update = self._parse(delta)
         _clear_arrays(message, update)

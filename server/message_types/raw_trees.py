@@ -80,10 +80,10 @@ class RawTreeType(ABC):
             self._set(tree, path, value)
         return self.render(tree)
 
-    def merge(self, stored: bytes, delta: bytes) -> bytes:
+    def merge(self, stored: bytes, delta: bytes, *, nulls: bool = False) -> bytes:
         """Apply a delta, see `MessageType.merge`."""
         tree = self.parse(stored)
-        self._merge(tree, self.parse(delta))
+        self._merge(tree, self.parse(delta), nulls=nulls)
         return self.render(tree)
 
     def differ(self, previous: bytes, current: bytes, keep: Sequence[Path]) -> bytes | None:
@@ -106,16 +106,16 @@ class RawTreeType(ABC):
             tree = inner
         tree[last] = self.leaf(value)
 
-    def _merge(self, tree: RawTree, delta: RawTree) -> None:
+    def _merge(self, tree: RawTree, delta: RawTree, *, nulls: bool) -> None:
         for name, node in delta.items():
             if isinstance(node, bytes):
-                if not self.is_null(node):
+                if nulls or not self.is_null(node):
                     tree[name] = node
                 continue
             inner = tree.get(name)
             if not isinstance(inner, dict):
                 inner = tree[name] = {}
-            self._merge(inner, node)
+            self._merge(inner, node, nulls=nulls)
 
     def _differ(self, previous: RawTree, current: RawTree, kept: Kept) -> tuple[bool, RawTree]:
         difference: RawTree = {}

@@ -67,10 +67,10 @@ class XmlType:
         """Make a body from values, see `MessageType.build`."""
         return self.update(b"", fields)
 
-    def merge(self, stored: bytes, delta: bytes) -> bytes:
+    def merge(self, stored: bytes, delta: bytes, *, nulls: bool = False) -> bytes:
         """Apply a delta, see `MessageType.merge`."""
         root = parse(stored)
-        _merge(root, parse(delta))
+        _merge(root, parse(delta), nulls=nulls)
         return render(root)
 
     def differ(self, previous: bytes, current: bytes, keep: Sequence[Path]) -> bytes | None:
@@ -129,19 +129,20 @@ def _by_tag(parent: etree._Element) -> dict[str, list[etree._Element]]:
     return groups
 
 
-def _merge(stored: etree._Element, delta: etree._Element) -> None:
+def _merge(stored: etree._Element, delta: etree._Element, *, nulls: bool) -> None:
     """Apply a delta to an element: one element merges into one, several replace all there are."""
     for name, value in delta.items():
-        if value:
+        if nulls or value:
             stored.set(name, value)
     if text_of(delta) is not None:
         stored.text = delta.text
     olds_by_tag = _by_tag(stored)
     for tag, news in _by_tag(delta).items():
         olds = olds_by_tag.get(tag, [])
-        if len(news) == 1 and len(olds) == 1:
-            _merge(olds[0], news[0])
-        elif not all(map(_is_null, news)):
+        are_null = all(map(_is_null, news))
+        if len(news) == 1 and len(olds) == 1 and not (nulls and are_null):
+            _merge(olds[0], news[0], nulls=nulls)
+        elif nulls or not are_null:
             _replace(stored, olds, news)
 
 

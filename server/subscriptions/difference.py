@@ -56,6 +56,6 @@ class Differ:
     def merge(self, earlier: bytes, later: bytes) -> bytes:
         """Two deltas, one after the other, as one."""
         try:
-            return self._type.merge(earlier, later)
+            return self._type.merge(earlier, later, nulls=True)
         except BodyError:
             return later

@@ -109,6 +109,15 @@ def test_subscripts_pick_elements(kind: MessageType) -> None:
 
 
 @rebuilding
+def test_a_null_counts_in_a_delta_only_where_it_is_to(kind: MessageType) -> None:
+    """A publisher cannot take a value away; of two differences, the later one does."""
+    stored, delta = build(kind, {"id": "a", "px": "b"}), build(kind, {"px": None})
+    paths: list[Path] = [at(kind, "id"), at(kind, "px")]
+    assert kind.extractor(paths)(kind.merge(stored, delta)) == ("a", "b")
+    assert kind.extractor(paths)(kind.merge(stored, delta, nulls=True)) == ("a", None)
+
+
+@rebuilding
 @settings(max_examples=40)
 @given(stored=documents, delta=documents)
 def test_merge_overwrites_and_keeps(
