@@ -88,10 +88,16 @@ def _times_x(word: np.uint32) -> np.uint32:
 
 
 def _multiply(words: Words, factor: int) -> Words:
-    """Each of some polynomials times one and the same."""
-    product = np.zeros_like(words)
+    """Each of some polynomials times one and the same: a look-up for each byte."""
+    multiples = np.empty(32, np.uint32)
     term = np.uint32(factor)
     for bit in _BITS:
-        product ^= ((words >> bit) & np.uint32(1)) * term
+        multiples[bit] = term
         term = _times_x(term)
+    product = np.zeros_like(words)
+    for place, column in enumerate(words.astype("<u4").view(np.uint8).reshape(-1, 4).T):
+        table = np.zeros(1, np.uint32)
+        for multiple in multiples[8 * place : 8 * place + 8]:
+            table = np.concatenate((table, table ^ multiple))
+        product ^= table[column]
     return product

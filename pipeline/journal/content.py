@@ -27,7 +27,7 @@ class ContentFilter:
         self._paths = paths(expr)
         self._predicate = compile_filter(expr)
         self._types = MessageTypes()
-        self._tests: dict[str, Callable[[bytes], bool]] = {}
+        self._tests: dict[str, Callable[[memoryview], bool]] = {}
 
     def matches(self, block: Block) -> npt.NDArray[np.bool_]:
         """Which messages of a block match.
@@ -41,7 +41,7 @@ class ContentFilter:
         found = (tests[one](body) for one, body in zip(topics, block.bodies(), strict=True))
         return np.fromiter(found, np.bool_, len(topics))
 
-    def _test(self, kind: str) -> Callable[[bytes], bool]:
+    def _test(self, kind: str) -> Callable[[memoryview], bool]:
         test = self._tests.get(kind)
         if test is None:
             try:
@@ -49,5 +49,5 @@ class ContentFilter:
             except MessageTypeError as problem:
                 raise PipelineError(f"option filter: message type {kind}: {problem}") from problem
             predicate = self._predicate
-            test = self._tests[kind] = lambda body: predicate(extract(body))
+            test = self._tests[kind] = lambda body: predicate(extract(bytes(body)))
         return test

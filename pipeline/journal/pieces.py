@@ -84,9 +84,9 @@ class Block:
     starts: npt.NDArray[np.int64]
     lengths: npt.NDArray[np.int64]
 
-    def bodies(self) -> list[bytes]:
-        """The bodies, one by one."""
-        data = self.data
+    def bodies(self) -> list[memoryview]:
+        """The bodies, one by one, where they lie."""
+        data = memoryview(self.data)
         starts, ends = self.starts.tolist(), (self.starts + self.lengths).tolist()
         return [data[start:end] for start, end in zip(starts, ends, strict=True)]
 

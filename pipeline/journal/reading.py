@@ -95,30 +95,15 @@ class PieceReader:
 
     def _decoded(self, block: Block) -> tuple[Block, Values]:
         """The messages of a block that meet the predicates on fields, decoded."""
-        values = self._fields(block)
-        if not self._on_fields:
-            return block, values
-        places: Iterable[int] = range(len(block.records))
+        reader = self._reader(block.message_type(0))
+        rows = _rows(reader, block)
+        places = list(range(len(rows)))
         for predicate in self._on_fields:
-            column = values[predicate.column]
-            places = compress(places, map(predicate.test(), [column[one] for one in places]))
-            places = list(places)
-        chosen = list(places)
-        kept = {name: [column[one] for one in chosen] for name, column in values.items()}
-        return block.only(chosen), kept
-
-    def _fields(self, block: Block) -> Values:
-        read = self._reader(block.message_type(0))
-        bodies = block.bodies()
-        try:
-            return read(bodies)
-        except PipelineError:
-            for number, body in enumerate(bodies):
-                try:
-                    read([body])
-                except PipelineError as problem:
-                    raise PipelineError(f"{block.describe(number)}: {problem}") from None
-            raise
+            passed = list(map(predicate.test(), map(reader.values[predicate.column], rows)))
+            rows, places = list(compress(rows, passed)), list(compress(places, passed))
+        if self._on_fields:
+            block = block.only(places)
+        return block, reader.columns(rows)
 
     def _reader(self, message_type: str) -> FieldReader:
         reader = self._readers.get(message_type)
@@ -139,6 +124,19 @@ class PieceReader:
             raise PipelineError(
                 f"{block.path}: schema: column {field.name!r} of type {field.type}: {problem}"
             ) from None
+
+
+def _rows(reader: FieldReader, block: Block) -> list[Any]:
+    bodies = block.bodies()
+    try:
+        return reader.rows(bodies)
+    except PipelineError:
+        for number, body in enumerate(bodies):
+            try:
+                reader.rows([body])
+            except PipelineError as problem:
+                raise PipelineError(f"{block.describe(number)}: {problem}") from None
+        raise
 
 
 def _chooser(tests: Sequence[Predicate]) -> Choose:
