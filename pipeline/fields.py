@@ -114,24 +114,21 @@ def _json_reader(schema: StructType) -> FieldReader:
     decode = msgspec.json.Decoder(row).decode
 
     def rows(bodies: Sequence[Body]) -> list[Any]:
-        try:
-            return [decode(body or b"{}") for body in bodies]
-        except (msgspec.MsgspecError, UnicodeDecodeError) as error:
-            raise _mismatch(bodies, decode, error) from None
+        found: list[Any] = []
+        rest = iter(bodies)
+        while len(found) < len(bodies):
+            try:
+                found.extend(map(decode, rest))
+            except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+                body = bytes(bodies[len(found)])
+                if body:
+                    raise PipelineError(
+                        f"schema: a message does not fit: {error}; it is {body[:200]!r}"
+                    ) from None
+                found.append(row())
+        return found
 
     return FieldReader(rows, {name: attrgetter(slot) for slot, name in names.items()})
-
-
-def _mismatch(
-    bodies: Sequence[Body], decode: Callable[[Body], Any], error: Exception
-) -> PipelineError:
-    """The error for the first body that cannot be decoded."""
-    for body in bodies:
-        try:
-            decode(body or b"{}")
-        except (msgspec.MsgspecError, UnicodeDecodeError):
-            return PipelineError(f"schema: a message does not fit: {error}; it is {bytes(body[:200])!r}")
-    raise AssertionError("some body is at fault")
 
 
 def field_type(kind: DataType, column: str) -> Any:

@@ -99,7 +99,7 @@ class PieceReader:
         rows = _rows(reader, block)
         places = list(range(len(rows)))
         for predicate in self._on_fields:
-            passed = list(map(predicate.test(), map(reader.values[predicate.column], rows)))
+            passed = predicate.passed(map(reader.values[predicate.column], rows))
             rows, places = list(compress(rows, passed)), list(compress(places, passed))
         if self._on_fields:
             block = block.only(places)
@@ -140,10 +140,11 @@ def _rows(reader: FieldReader, block: Block) -> list[Any]:
 
 
 def _chooser(tests: Sequence[Predicate]) -> Choose:
-    def choose(records: Records, names: Names) -> Mask:
-        mask: Mask = np.isin(records["kind"], list(names.kinds))
+    def choose(records: Records, names: Names) -> Records:
+        mask: Mask = np.isin(records["topic"], list(names.topics))
+        mask &= np.isin(records["kind"], list(names.kinds))
         for test in tests:
             mask &= quick_mask(test, records, names)
-        return mask
+        return records if mask.all() else records.take(np.flatnonzero(mask))
 
     return choose
