@@ -25,6 +25,7 @@ from pipeline.journal.options import JournalOptions
 from pipeline.journal.pieces import Block, Names, Piece, Records
 from pipeline.journal.predicates import Predicate
 from pipeline.journal.schema import JournalSchema
+from pipeline.workers import settle
 
 Values = Mapping[str, Sequence[Any]]
 """Decoded fields, column by column."""
@@ -65,6 +66,7 @@ class PieceReader:
         Raises:
             PipelineError: the file is gone or damaged, or a message does not fit the schema.
         """
+        settle()
         tests = [*self._on_metadata, *piece.bounds]
         quick = [one for one in tests if is_quick(one)]
         slow = [one for one in tests if not is_quick(one)]
