@@ -61,7 +61,7 @@ def bodies_check(block: bytes, ends: npt.NDArray[np.int64], checksums: Words) ->
     total = 0
     for one in reversed(sums.tolist()):  # Horner's rule: the highest power first
         total = _times_x(total) ^ one
-    return total == crc32c(block)
+    return total == int(crc32c(block))
 
 
 @cache

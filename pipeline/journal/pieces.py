@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import overload
+from typing import Any, overload
 
 import numpy as np
 import numpy.typing as npt
@@ -91,11 +91,11 @@ class Bodies(Sequence[memoryview]):
     def __getitem__(self, place: int) -> memoryview: ...
 
     @overload
-    def __getitem__(self, place: slice) -> Bodies: ...
+    def __getitem__(self, place: slice) -> list[memoryview]: ...
 
-    def __getitem__(self, place: int | slice) -> memoryview | Bodies:
+    def __getitem__(self, place: int | slice) -> memoryview | list[memoryview]:
         if isinstance(place, slice):
-            return Bodies(self._data.obj, self._starts[place], self._ends[place])
+            return [self[one] for one in range(*place.indices(len(self)))]
         return self._data[self._starts[place] : self._ends[place]]
 
 
@@ -151,7 +151,7 @@ class Block:
             if len(part.records):
                 yield part
 
-    def only(self, chosen: npt.NDArray[np.bool_] | list[int]) -> Block:
+    def only(self, chosen: npt.NDArray[np.bool_ | np.signedinteger[Any]] | list[int]) -> Block:
         """Some of the entries.
 
         Args:

@@ -140,9 +140,7 @@ def without_implied(predicates: Sequence[Predicate]) -> tuple[Predicate, ...]:
     """
     rejecting = {one.column for one in predicates if one.operation in _NEVER_TRUE_OF_NULL}
     return tuple(
-        one
-        for one in predicates
-        if not (one.operation == "not_null" and one.column in rejecting)
+        one for one in predicates if not (one.operation == "not_null" and one.column in rejecting)
     )
 
 

@@ -9,7 +9,6 @@ behind it have to be checked, for the server may just be writing them.
 from __future__ import annotations
 
 from bisect import bisect_left
-from itertools import takewhile
 from typing import Final
 
 import numpy as np
@@ -40,8 +39,11 @@ def entries_written(source: Source, first_txid: int) -> int:
         return find_extent(source, first_txid).count
     for start in range(safe + 1, records, _TOGETHER):
         rows = read_rows(source, first_txid, start, min(start + _TOGETHER, records))
-        intact = [row for row in takewhile(lambda row: row is not None, rows) if row is not None]
-        whole = sum(1 for _ in takewhile(lambda body: body is not None, read_bodies(source, intact)))
+        intact = [row for row in rows if row is not None]
+        if len(intact) < len(rows):
+            intact = intact[: rows.index(None)]
+        bodies = read_bodies(source, intact)
+        whole = bodies.index(None) if None in bodies else len(bodies)
         if whole < len(rows):
             return start + whole
     return records
