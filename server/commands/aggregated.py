@@ -21,13 +21,15 @@ from server.commands.options import (
     read_presentation,
     unbracketed,
 )
+from server.commands.paging import page_of, read_page
 from server.commands.query import QueryCommand
 from server.commands.query_terms import read_moment, read_query_terms
 from server.commands.refusal import CommandRefused
 from server.commands.selection import read_topic, records_of, require_topic, restricted_to
 from server.expressions import ExpressionError, Kind, parse_fields, parse_identifiers, references
 from server.message_types.base import BodyError
-from server.queries.aggregate import AggregateQuery, Ranked
+from server.queries.aggregate import AggregateQuery, Followed, Gathering, KnownGroups, Ranked
+from server.queries.page import PageQuery
 from server.security.entitlement import Permission
 from server.topics.names import select_topics
 from server.topics.stored import TopicWithRecords
@@ -37,12 +39,13 @@ from server.views.terms import AggregationTerms
 if TYPE_CHECKING:
     from server.commands.query_terms import QueryTerms
     from server.expressions.tree import Field, Identifier, Reference
+    from server.queries.page import Scan
     from server.queries.run import Findings
     from server.session import Session
+    from server.sow.query import Query
     from server.subscriptions.aggregate import Aggregate
     from server.subscriptions.subscription import Subscription
     from server.topics.stores import Selected
-    from server.views.group_records import GroupRecords
     from server.wire.header import Header
 
 _OPTIONS: Final = ("projection", "grouping")
@@ -70,7 +73,11 @@ def query(session: Session, header: Header, options: Mapping[str, str]) -> None:
     groups = aggregation.groups(None, session.hold)
     command = QueryCommand(session, header, terms, presentation)
     acknowledge(session, header, "processed", query_id=command.query_id)
-    command.begin([_query(command, topic, terms, aggregation, groups, None)])
+    scan = _scan(command, topic, terms)
+    ranked = _ranked(terms, aggregation)
+    command.begin(
+        [AggregateQuery(Gathering(scan, groups), ranked, scan.topic_matches, groups.drop)]
+    )
 
 
 def query_and_subscribe(session: Session, header: Header, options: Mapping[str, str]) -> None:
@@ -87,21 +94,45 @@ def query_and_subscribe(session: Session, header: Header, options: Mapping[str, 
         raise option_refusal("select", "the projection says which fields messages have")
     topic, aggregation, options = _read(session, header, options)
     terms = read_query_terms(session, header, options)
-    if terms.skip_n is not None:
-        raise option_refusal("skip_n", "aggregated subscriptions are not paginated")
+    page = read_page(terms)
+    before = session.subscriptions.get(header.sub_id or header.command_id or "")
+    replaced = page_of(before)
+    if before is not None and before.conflater is not None:
+        before.conflater.release_all()
     subscription = subscribe.place(
         session,
         header,
         options,
         keys=terms.keys,
+        page=page,
         aggregation=aggregation,
         began_with_query=terms.top_n is None,
     )
     command = QueryCommand(session, header, terms, subscription.presentation, subscription.sub_id)
     acknowledge(session, header, "processed", sub_id=subscription.sub_id, query_id=command.query_id)
     follower = _follower(subscription)
-    found = _query(command, topic, terms, aggregation, follower.groups, follower)
-    command.begin([found], sent=subscribe.remember(subscription))
+    remember = subscribe.remember(subscription)
+    found: Findings
+    if follower.page is None:
+        scan = _scan(command, topic, terms)
+        ranked = _ranked(terms, aggregation)
+        found = AggregateQuery(Gathering(scan, follower.groups), ranked, scan.topic_matches)
+    else:
+        groups = None
+        if not follower.page.results.is_complete:
+            groups = _all_groups(command, topic, terms, follower)
+        tested = len(topic.keeper.table)
+        found = PageQuery(follower.page, groups, replaced, remember, tested)
+    command.begin([Followed(found, follower)], sent=remember)
+
+
+def _all_groups(
+    command: QueryCommand, topic: Selected, terms: QueryTerms, follower: Aggregate
+) -> Scan:
+    """Finds the groups that a page is cut from; those of a page before need not be made again."""
+    if follower.is_live:
+        return KnownGroups(follower.groups)
+    return Gathering(_scan(command, topic, terms), follower.groups)
 
 
 def _read(
@@ -183,19 +214,14 @@ def _check_references(
         check("grouping", identifier.reference)
 
 
-def _query(
-    command: QueryCommand,
-    topic: Selected,
-    terms: QueryTerms,
-    aggregation: AggregationTerms,
-    groups: GroupRecords,
-    follower: Aggregate | None,
-) -> Findings:
+def _scan(command: QueryCommand, topic: Selected, terms: QueryTerms) -> Query:
+    return command.matching(topic, restricted_to(terms.filter, terms.keys))
+
+
+def _ranked(terms: QueryTerms, aggregation: AggregationTerms) -> Ranked:
     start = terms.skip_n or 0
     stop = None if terms.top_n is None else start + terms.top_n
-    ranked = Ranked(aggregation.message_type, terms.order_by, start, stop)
-    scan = command.matching(topic, restricted_to(terms.filter, terms.keys))
-    return AggregateQuery(scan, groups, ranked, follower)
+    return Ranked(aggregation.message_type, terms.order_by, start, stop)
 
 
 def _follower(subscription: Subscription) -> Aggregate:

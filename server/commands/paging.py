@@ -65,10 +65,9 @@ def check_replacement(
     """
     if before is None:
         return
-    if aggregation is not None or before.aggregation is not None:
-        raise option_refusal(
-            "replace", "an aggregated subscription neither replaces another one nor is replaced"
-        )
+    aggregated = aggregation is not None, before.aggregation is not None
+    if any(aggregated) and not (all(aggregated) and page is not None and before.page is not None):
+        raise _not_another_page()
     if before.page is None:
         return
     if page is None:
@@ -88,6 +87,27 @@ def check_replacement(
             f"subscription {before.sub_id!r} is for a page of topic {before.selector.text!r}, which"
             " cannot be replaced by another topic",
         )
+
+
+def check_same_groups(subscription: Subscription, before: Subscription | None) -> None:
+    """Check that an aggregated subscription is for the groups of the one that it replaces.
+
+    Raises:
+        CommandRefused: it is for others.
+    """
+    if before is None or subscription.aggregation is None or before.aggregation is None:
+        return
+    same_terms = subscription.aggregation.definition == before.aggregation.definition
+    if not same_terms or subscription.filter != before.filter:
+        raise _not_another_page()
+
+
+def _not_another_page() -> CommandRefused:
+    return option_refusal(
+        "replace",
+        "an aggregated subscription is replaced only by one for another page of it: with the same"
+        " topic, filter, projection and grouping, and with top_n and skip_n",
+    )
 
 
 def page_of(subscription: Subscription | None) -> Page | None:

@@ -15,7 +15,7 @@ from server.commands.options import (
     read_options,
     read_subscribe_options,
 )
-from server.commands.paging import check_replacement, single_topic
+from server.commands.paging import check_replacement, check_same_groups, single_topic
 from server.commands.refusal import CommandRefused
 from server.commands.selection import read_filter, read_topic, require_topic, restricted_to
 from server.security.entitlement import Permission
@@ -166,7 +166,8 @@ def prepare(
     if page is not None:
         selector = single_topic(session, selector)
     sub_id = read_sub_id(session, header, options)
-    check_replacement(selector, page, aggregation, session.subscriptions.get(sub_id))
+    before = session.subscriptions.get(sub_id)
+    check_replacement(selector, page, aggregation, before)
     asks_for_replay = header.bookmark is not None and header.command == "subscribe"
     if asks_for_replay and is_replayed(session, selector):
         return make_subscription(session, header, options, selector, sub_id)
@@ -176,7 +177,7 @@ def prepare(
         require_topic(session, Permission.READ_TOPIC, selector)
     by_record = wanted.tracks_focus or page is not None
     stable = by_record or aggregation is not None
-    return Subscription(
+    subscription = Subscription(
         session,
         sub_id,
         selector,
@@ -192,6 +193,8 @@ def prepare(
         page=page,
         aggregation=aggregation,
     )
+    check_same_groups(subscription, before)
+    return subscription
 
 
 def read_sub_id(session: Session, header: Header, options: Mapping[str, str]) -> str:

@@ -2,9 +2,9 @@
 
 Arrays are transparent: a name looks into every element, nested arrays count as one, and a path
 that leads through or to an array gives an array of all values there (AMPS User Guide, Compound
-Types in AMPS; Working With Arrays). A subscript at the end of a path picks one of these values, one
-in the middle picks one element of the array there; what is no array is its own element 0. A
-sub-document has no value of its own, and an array without values is NULL.
+Types in AMPS; Working With Arrays). A subscript picks one of the elements of the arrays there,
+which may be an array itself; what is no array is its own element 0. A sub-document has no value of
+its own, and an array without values is NULL.
 """
 
 from __future__ import annotations
@@ -40,24 +40,27 @@ def read_path(tree: Tree, path: Sequence[str | int]) -> Value:
 
 def _gather(node: Tree, path: Sequence[str | int]) -> Value:
     """Read a path that starts at, or ends in, something else than a dict."""
-    subscript = path[-1] if path and isinstance(path[-1], int) else None
     nodes = [node]
     plural = False
-    for step in path if subscript is None else path[:-1]:
-        plural = plural or any(node.__class__ is list for node in nodes)
-        elements = flatten(nodes)
+    for step in path:
         if isinstance(step, int):
-            nodes = elements[step : step + 1]
+            nodes = _elements(nodes)[step : step + 1]
             plural = False
         else:
-            nodes = [node[step] for node in elements if isinstance(node, dict) and step in node]
+            plural = plural or any(node.__class__ is list for node in nodes)
+            nodes = [
+                node[step] for node in flatten(nodes) if isinstance(node, dict) and step in node
+            ]
     plural = plural or any(node.__class__ is list for node in nodes)
     values = [cast("Value", node) for node in flatten(nodes) if not isinstance(node, dict)]
-    if subscript is not None:
-        return values[subscript] if subscript < len(values) else None
     if not values:
         return None
     return values if plural else values[0]
+
+
+def _elements(nodes: list[Tree]) -> list[Tree]:
+    """The elements of arrays, and what is no array."""
+    return [element for node in nodes for element in (node if isinstance(node, list) else (node,))]
 
 
 def flatten(nodes: list[Tree]) -> list[Tree]:

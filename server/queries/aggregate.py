@@ -7,7 +7,7 @@ groups are followed afterwards, what has changed meanwhile is made good in the e
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from itertools import islice
 from typing import TYPE_CHECKING, Final
 
@@ -16,6 +16,7 @@ from server.sow.ordering import Ordering, Placed, Ranking
 if TYPE_CHECKING:
     from server.expressions.tree import OrderTerm
     from server.message_types.base import MessageType
+    from server.queries.run import Findings
     from server.sow.query import Query
     from server.sow.records import Record
     from server.subscriptions.aggregate import Aggregate
@@ -64,29 +65,76 @@ class Ranked:
         return (self._records[place] for place in places)
 
 
-class AggregateQuery:
-    """A query for the groups of a topic: each step does a slice of the work.
+class Gathering:
+    """The groups of the records that a query finds: each step does a slice of the work.
 
     Args:
         scan: finds the records that match.
         groups: takes them.
+    """
+
+    def __init__(self, scan: Query, groups: GroupRecords) -> None:
+        self._scan: Final = scan
+        self._groups: Final = groups
+
+    def __iter__(self) -> Iterator[Sequence[Record]]:
+        """The slices of work; each gives records of groups, perhaps none."""
+        for records in self._scan:
+            self._groups.gather(records)
+            yield []
+        while made := self._groups.settle(_AT_ONCE):
+            yield made
+
+    def close(self) -> None:
+        """End it; harmless if it has ended."""
+        self._scan.close()
+
+
+class KnownGroups:
+    """The groups that there are, as they are now, in slices.
+
+    Args:
+        groups: the groups.
+    """
+
+    def __init__(self, groups: GroupRecords) -> None:
+        self._records: Final = groups.records()
+
+    def __iter__(self) -> Iterator[Sequence[Record]]:
+        """The slices."""
+        for start in range(0, len(self._records), _AT_ONCE):
+            yield self._records[start : start + _AT_ONCE]
+
+    def close(self) -> None:
+        """There is nothing to end."""
+
+
+class AggregateQuery:
+    """A query for groups: each step does a slice of the work.
+
+    Args:
+        found: finds all groups.
         ranked: puts the records of groups in order.
-        follower: follows the groups afterwards; None if nobody does.
+        topic_matches: the records that were there to be tested.
+        end: called when the query has ended, for whatever reason.
 
     Attributes:
-        topic_matches: the records that were there to be tested.
+        topic_matches: see above.
         matches: the groups, when all have been found.
     """
 
     def __init__(
-        self, scan: Query, groups: GroupRecords, ranked: Ranked, follower: Aggregate | None
+        self,
+        found: Gathering,
+        ranked: Ranked,
+        topic_matches: int,
+        end: Callable[[], None] | None = None,
     ) -> None:
-        self.topic_matches: Final = scan.topic_matches
+        self.topic_matches: Final = topic_matches
         self.matches = 0
-        self._scan: Final = scan
-        self._groups: Final = groups
+        self._found: Final = found
         self._ranked: Final = ranked
-        self._follower: Final = follower
+        self._end: Final = end
         self._steps: Final[Generator[list[Record], None, None]] = self._run()
 
     def __iter__(self) -> Iterator[list[Record]]:
@@ -96,21 +144,48 @@ class AggregateQuery:
     def close(self) -> None:
         """End the query; harmless if it has ended."""
         self._steps.close()
-        self._scan.close()
-        if self._follower is None:
-            self._groups.drop()
+        self._found.close()
+        if self._end is not None:
+            self._end()
 
     def _run(self) -> Generator[list[Record], None, None]:
-        groups = self._groups
-        for records in self._scan:
-            groups.gather(records)
-            yield []
-        self.matches = len(groups)
-        while made := groups.settle(_AT_ONCE):
-            self._ranked.add(made)
+        for records in self._found:
+            self._ranked.add(records)
+            self.matches += len(records)
             yield []
         wanted = self._ranked.wanted()
         while results := list(islice(wanted, _AT_ONCE)):
             yield results
-        while self._follower is not None and self._follower.catch_up():
+
+
+class Followed:
+    """A query for groups that are followed afterwards.
+
+    Args:
+        query: the query.
+        follower: follows the groups.
+    """
+
+    def __init__(self, query: Findings, follower: Aggregate) -> None:
+        self._query: Final = query
+        self._follower: Final = follower
+
+    @property
+    def topic_matches(self) -> int:
+        """The records that were there to be tested."""
+        return self._query.topic_matches
+
+    @property
+    def matches(self) -> int:
+        """The groups, when all have been found."""
+        return self._query.matches
+
+    def __iter__(self) -> Iterator[list[Record]]:
+        """The slices of work; in the last ones, what has changed meanwhile is made good."""
+        yield from self._query
+        while self._follower.catch_up():
             yield []
+
+    def close(self) -> None:
+        """End the query; harmless if it has ended."""
+        self._query.close()

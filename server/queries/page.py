@@ -8,16 +8,25 @@ record has been given, it is told what has changed meanwhile, and what it is to 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterator, Mapping
-from typing import TYPE_CHECKING, Final
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Final, Protocol
 
 if TYPE_CHECKING:
-    from server.sow.query import Query
     from server.sow.records import Record
     from server.subscriptions.page import Page
 
 _AT_ONCE: Final = 1000
 """Records that are read, or changes that are made good, in a slice."""
+
+
+class Scan(Protocol):
+    """Finds records in slices."""
+
+    def __iter__(self) -> Iterator[Sequence[Record]]:
+        """The slices; some may be empty."""
+
+    def close(self) -> None:
+        """End it; harmless if it has ended."""
 
 
 class PageQuery:
@@ -39,7 +48,7 @@ class PageQuery:
     def __init__(
         self,
         page: Page,
-        scan: Query | None,
+        scan: Scan | None,
         replaced: Page | None,
         inherited: Callable[[Record], None] | None,
         topic_matches: int,

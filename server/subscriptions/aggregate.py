@@ -7,6 +7,10 @@ Aggregated Subscriptions).
 Until the first records of the groups are on their way, changes wait, merged into one for each
 record. Then they are made in the order in which the last of each came, faster than others follow,
 before the subscription is live.
+
+A paginated one is for some of the groups only: they are put in order, in a result set of its own,
+and a page of that tells its client what comes and goes (server/subscriptions/page.py). A
+subscription for another page of the same groups takes them over.
 """
 
 from __future__ import annotations
@@ -17,10 +21,13 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from server.subscriptions.difference import Differ
 from server.subscriptions.envelope import Envelope
+from server.subscriptions.page import Page
 from server.subscriptions.record_conflation import Form
 from server.subscriptions.record_delivery import DELETED, MATCH, RecordMessage
+from server.subscriptions.result_set import ResultSet
 
 if TYPE_CHECKING:
+    from server.message_types.base import MessageType
     from server.sow.records import Change
     from server.subscriptions.record_delivery import RecordDelivery
     from server.subscriptions.subscription import Subscription
@@ -60,9 +67,12 @@ class Aggregate:
         subscription: the subscription.
         terms: what is aggregated.
         deliver: makes what tells its subscriber about records.
+        before: the subscription whose groups it takes over, which is live; None if there is none.
 
     Attributes:
         groups: the groups; they are filled by the query that the subscription begins with.
+        is_live: whether changes are made as they come.
+        page: which of the groups it is for, if it is paginated; None for all.
 
     Raises:
         BodyError: the message type has no fields of such names.
@@ -73,10 +83,12 @@ class Aggregate:
         "_deliver",
         "_deliveries",
         "_differ",
-        "_is_live",
+        "_is_succeeded",
         "_subscription",
         "_waiting",
         "groups",
+        "is_live",
+        "page",
     )
 
     def __init__(
@@ -84,21 +96,26 @@ class Aggregate:
         subscription: Subscription,
         terms: AggregationTerms,
         deliver: Callable[[Form], RecordDelivery],
+        before: Aggregate | None,
     ) -> None:
-        self.groups: Final[GroupRecords] = terms.groups(
-            subscription.filter, subscription.session.hold
-        )
         self._subscription: Final = subscription
         self._differ: Final = Differ(terms.message_type, terms.key_fields)
         self._deliver: Final = deliver
         self._deliveries: Final[dict[Form, RecordDelivery]] = {}
-        self._is_live = False
+        self._is_succeeded = False
+        self.is_live = before is not None
+        self.groups: Final[GroupRecords] = (
+            terms.groups(subscription.filter, subscription.session.hold)
+            if before is None
+            else before.hand_over()
+        )
+        self.page: Final = self._page(terms.message_type, before)
         self._waiting: Final[dict[tuple[str, str], _Waiting]] = {}
         self._arrived = 0
 
     def take(self, change: Change, envelope: Envelope, reason: str) -> None:
         """Follow a change of a record. See `RecordAudience.announce`."""
-        if self._is_live:
+        if self.is_live:
             self._apply(change, envelope, reason)
             return
         key = change.topic, change.key
@@ -118,37 +135,64 @@ class Aggregate:
             waiting = self._waiting.pop(key)
             self._subscription.session.hold(-waiting.size)
             self._apply(*waiting)
-        self._is_live = not self._waiting
-        return not self._is_live
+        self.is_live = not self._waiting
+        return not self.is_live
+
+    def hand_over(self) -> GroupRecords:
+        """Give the groups to a subscription that takes this one's place."""
+        self._is_succeeded = True
+        return self.groups
 
     def end(self) -> None:
         """Let go of everything; the subscription has ended."""
         self._subscription.session.hold(-sum(one.size for one in self._waiting.values()))
         self._waiting.clear()
-        self.groups.drop()
+        if self.page is not None:
+            self.page.end()
+        if not self._is_succeeded:
+            self.groups.drop()
+
+    def _page(self, message_type: MessageType, before: Aggregate | None) -> Page | None:
+        """The page of a paginated subscription, of the same result set as the page before."""
+        subscription, terms = self._subscription, self._subscription.page
+        if terms is None:
+            return None
+        results: ResultSet | None = None
+        if before is not None and before.page is not None:
+            results = before.page.results_in(terms.order_by)
+        if results is None:
+            results = ResultSet(message_type, terms.order_by)
+        page = Page(subscription, terms, results, self.groups.find, self._differ, self._deliver)
+        results.pages.append(page)
+        return page
 
     def _apply(self, change: Change, envelope: Envelope, reason: str) -> None:
         for changed in self.groups.take(change, envelope):
-            form = self._form(changed)
             state = changed.record or changed.previous
-            if form is None or state is None:
+            if state is None:
                 continue
-            previous = None if changed.previous is None else changed.previous.body
             gone = DELETED if reason == MATCH else reason
-            delivery = self._deliveries.get(form)
-            if delivery is None:
-                delivery = self._deliveries[form] = self._deliver(form)
-            delivery.deliver(
-                RecordMessage(
-                    changed.key,
-                    state.body,
-                    previous,
-                    Envelope(None, envelope.received),
-                    self._differ,
-                    gone if changed.record is None else MATCH,
-                    "",
-                )
+            message = RecordMessage(
+                changed.key,
+                state.body,
+                None if changed.previous is None else changed.previous.body,
+                Envelope(None, envelope.received),
+                self._differ,
+                gone if changed.record is None else MATCH,
+                "",
             )
+            if self.page is not None:
+                self.page.results.take(changed.record, changed.previous, message)
+            else:
+                self._tell(self._form(changed), message)
+
+    def _tell(self, form: Form | None, message: RecordMessage) -> None:
+        if form is None:
+            return
+        delivery = self._deliveries.get(form)
+        if delivery is None:
+            delivery = self._deliveries[form] = self._deliver(form)
+        delivery.deliver(message)
 
     def _form(self, changed: Change) -> Form | None:
         """What the subscriber is sent about a group; None for nothing."""

@@ -109,6 +109,11 @@ class Page:
         self._messages: Final[dict[str, RecordMessage]] = {}  # about records that have changed
         self._suspects: Final[set[str]] = set()  # keys that may have come or gone
 
+    def results_in(self, order_by: tuple[OrderTerm, ...]) -> ResultSet | None:
+        """What it is cut from, if that is complete and in some order."""
+        same = order_by == self._terms.order_by and self.results.is_complete
+        return self.results if same else None
+
     # ---- its first records
 
     def cut(self) -> list[str]:

@@ -132,7 +132,10 @@ class RecordAudience(Audience):
         """See `Audience.attach`."""
         if subscription.aggregation is not None:
             self._aggregates[subscription] = Aggregate(
-                subscription, subscription.aggregation, partial(self._alone, subscription)
+                subscription,
+                subscription.aggregation,
+                partial(self._alone, subscription),
+                self._succeeded_by(subscription),
             )
         elif subscription.page is None:
             super().attach(subscription)
@@ -148,9 +151,18 @@ class RecordAudience(Audience):
         else:
             super().detach(subscription)
 
-    def page(self, subscription: Subscription) -> Page:
-        """The page of a paginated subscription."""
-        return self._pages.page(subscription)
+    def _succeeded_by(self, subscription: Subscription) -> Aggregate | None:
+        """The live aggregated subscription that one is about to replace."""
+        for other, aggregate in self._aggregates.items():
+            if (other.session, other.sub_id) == (subscription.session, subscription.sub_id):
+                return aggregate if aggregate.is_live else None
+        return None
+
+    def page(self, subscription: Subscription) -> Page | None:
+        """The page of a subscription; None if it is not paginated."""
+        if subscription in self._aggregates:
+            return self._aggregates[subscription].page
+        return self._pages.page(subscription) if subscription in self._pages else None
 
     def aggregate(self, subscription: Subscription) -> Aggregate:
         """What an aggregated subscription follows."""

@@ -70,6 +70,14 @@ class GroupRecords:
     def __len__(self) -> int:
         return len(self._moments) + len(self._records)
 
+    def find(self, key: str) -> Record | None:
+        """The record of a group; None if there is none."""
+        return self._records.get(key)
+
+    def records(self) -> Sequence[Record]:
+        """The records that there are now."""
+        return list(self._records.values())
+
     # ---- gathering
 
     def gather(self, records: Sequence[Record]) -> None:

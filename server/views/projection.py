@@ -65,6 +65,8 @@ class Projection:
             row has the values of each topic together, in this order.
 
     Attributes:
+        fields: see above.
+        grouping: see above.
         inputs: what is read of every message, in the order of a row.
         arguments: the values of the distinct expressions that are aggregated, for a row.
         kept: the accumulators of every group.
@@ -84,8 +86,8 @@ class Projection:
         for field in fields:
             wanted.update(dict.fromkeys(references(field.source)))
         self.inputs: Final[tuple[Reference, ...]] = tuple(sorted(wanted, key=source_of))
-        self._grouping: Final = tuple(grouping)
-        self._fields: Final = tuple(fields)
+        self.grouping: Final = tuple(grouping)
+        self.fields: Final = tuple(fields)
         self._places: Final = tuple(
             self.inputs.index(identifier.reference) for identifier in grouping
         )
@@ -126,12 +128,12 @@ class Projection:
         """
         copied = [
             (field.source.reference, field.destination)
-            for field in self._fields
+            for field in self.fields
             if isinstance(field.source, Identifier)
         ]
         return [
             next((path for one, path in copied if same(one, identifier.reference)), None)
-            for identifier in self._grouping
+            for identifier in self.grouping
         ]
 
     def values(

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from server.expressions import Functions
-    from server.expressions.tree import Expr
+    from server.expressions.tree import Expr, Field, Identifier
     from server.message_types.base import MessageType, Path
     from server.views.projection import Projection
 
@@ -36,6 +36,11 @@ class AggregationTerms:
     message_type: MessageType
     topic: str
     functions: Functions
+
+    @property
+    def definition(self) -> tuple[Sequence[Field], Sequence[Identifier]]:
+        """The fields that are projected, and those that they are grouped by."""
+        return self.projection.fields, self.projection.grouping
 
     @property
     def key_fields(self) -> Sequence[Path]:

@@ -279,7 +279,7 @@ SUBSCRIBE = {"c": "sow_and_subscribe", "t": "orders", "o": AGGREGATED}
         (SUBSCRIBE | {"bm": "0", "t": "past"}, "bookmark"),
         (SUBSCRIBE | {"c": "sow_and_delta_subscribe", "bm": "0|1|"}, "bookmark"),
         (SUBSCRIBE | {"o": f"{AGGREGATED},select=[-/,+/sym]"}, "projection says"),
-        (SUBSCRIBE | {"o": f"{AGGREGATED},top_n=2,skip_n=1"}, "not paginated"),
+        (SUBSCRIBE | {"o": f"{AGGREGATED},skip_n=1"}, "top_n"),
         (SUBSCRIBE | {"f": "UNIX_TIMESTAMP() > 0"}, "UNIX_TIMESTAMP"),
         (SUBSCRIBE | {"o": f"{AGGREGATED},oof,conflation=1s,conflation_key=[/id]"}, "grouping"),
         (SUBSCRIBE | {"o": f"{AGGREGATED},pause"}, "pause"),
@@ -296,15 +296,60 @@ def test_what_cannot_be_aggregated(
 
 
 def test_replacing(server: RunningServer) -> None:
-    """An aggregated subscription neither replaces nor is replaced; it goes on."""
+    """A subscription to all groups neither replaces nor is replaced; it goes on."""
     with server.log_on() as peer, server.log_on() as publisher:
         follow(peer, "r")
-        for options in ("replace", f"replace,{SUMS}"):
+        for options in ("replace", f"replace,{SUMS}", f"replace,{SUMS},top_n=1,skip_n=0"):
             ack = peer.ask(SUBSCRIBE | {"cid": "x", "sub_id": "s", "o": options, "a": "processed"})
             assert ack["status"] == "failure"
             assert "aggregated" in ack["reason"] + ack.get("detail", "")
         publish(publisher, "r", 1, "IBM")
         assert received(peer) == ("p", sums("IBM", 1.0, 1, "w1"))
+
+
+def test_pages_of_groups(server: RunningServer) -> None:
+    """Groups come to a page and leave it as their order changes; another page takes its place."""
+    page = f"{SUMS},oof,top_n=2,skip_n=1"
+    with server.log_on() as peer, server.log_on() as publisher:
+        for n, sym in enumerate(["A", "B", "C", "D"], 1):
+            publish(publisher, "p", n, sym)
+        publisher.flush()
+        group = follow(peer, "p", page, orderby="/qty DESC")
+        assert [message["sym"] for message in group.messages] == ["C", "B"]
+        publish(publisher, "p", 9, "A")  # to the top
+        assert received(peer) == ("oof", sums("B", 2.0, 1, "w2"))
+        assert received(peer) == ("p", sums("D", 4.0, 1, "w4"))
+        publish(publisher, "p", 5, "B")
+        assert received(peer) == ("p", sums("B", 7.0, 2, "w5"))
+        assert received(peer) == ("oof", sums("C", 3.0, 1, "w3"))
+
+        top = {"o": f"replace,{SUMS},oof,top_n=2,skip_n=0", "orderby": "/qty DESC"}
+        header = SUBSCRIBE | {"cid": "x", "sub_id": "s", "f": "/g = 'p'", "a": "processed"}
+        assert peer.ask(header | top)["status"] == "success"
+        assert [message["sym"] for message in receive_group(peer).messages] == ["A"]
+        assert received(peer) == ("oof", sums("D", 4.0, 1, "w4"))
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"f": "/g = 'else'"},
+        {"o": f"replace,{AGGREGATED},top_n=2,skip_n=0"},
+        {"o": f"replace,{SUMS}"},
+        {"o": "replace,top_n=2,skip_n=0"},
+        {"t": "orders-C"},
+    ],
+)
+def test_another_page_is_of_the_same_groups(server: RunningServer, change: dict[str, str]) -> None:
+    """Whatever else is different is refused, and the page stays."""
+    with server.log_on() as peer:
+        publish(peer, "q", 1, "A")
+        follow(peer, "q", f"{SUMS},top_n=2,skip_n=0")
+        header = SUBSCRIBE | {"cid": "x", "sub_id": "s", "f": "/g = 'q'", "a": "processed"}
+        ack = peer.ask(header | {"o": f"replace,{SUMS},top_n=2,skip_n=1"} | change)
+        assert ack["status"] == "failure", ack
+        publish(peer, "q", 2, "A")
+        assert received(peer) == ("p", sums("A", 3.0, 2, "w2"))
 
 
 def test_the_filter_of_a_query_may_ask_for_the_time(server: RunningServer) -> None:

@@ -5,19 +5,16 @@ The model is a few lines: the records that match, grouped and computed anew.
 
 from __future__ import annotations
 
-import json
 from itertools import groupby
 from random import Random
-from typing import Any
+from typing import Any, NamedTuple
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.core.support import Core, CorePeer
-from tests.sow.support import topic_spec
-from tests.support.sow import split_records
+from tests.core.mirrors import Mirror, World, call, query
+from tests.core.support import Core
 
-OTHERS = [f"other/{number}" for number in range(6)]
 FILTERS = ("1=1", "/n < 3", "/n >= 2 OR /g = 'a'", "/id IN (1, 3, 5)")
 PROJECTION = (
     "/g,COUNT(/id) AS /count,SUM(/n) AS /sum,MAX(/n) AS /max,COUNT_DISTINCT(/n) AS /distinct,"
@@ -25,6 +22,29 @@ PROJECTION = (
 )
 NUMBERS = st.integers(0, 5)
 NAMES = st.sampled_from("abc")
+
+
+ORDERS = ("/g", "/count DESC, /g")
+
+
+class Page(NamedTuple):
+    """A page of groups."""
+
+    order: str
+    top_n: int
+    skip_n: int
+
+    def of(self, groups: dict[str, Any]) -> dict[str, Any]:
+        """The model: all groups, sorted, and cut."""
+        names = sorted(groups)
+        if self.order != "/g":
+            names.sort(key=lambda name: -groups[name]["count"])
+        return {name: groups[name] for name in names[self.skip_n : self.skip_n + self.top_n]}
+
+
+def options_of(page: Page | None) -> str:
+    """The options that ask for a page."""
+    return f",top_n={page.top_n},skip_n={page.skip_n}" if page else ""
 
 
 def groups_of(records: list[Any], last: dict[int, int]) -> dict[str, Any]:
@@ -50,7 +70,7 @@ def groups_of(records: list[Any], last: dict[int, int]) -> dict[str, Any]:
     return result
 
 
-class Reader:
+class Reader(Mirror):
     """A client that keeps a copy of its groups.
 
     Args:
@@ -60,85 +80,43 @@ class Reader:
     """
 
     def __init__(self, core: Core, command: str, options: str) -> None:
-        self._peer = core.log_on("reader")
-        self._command = command
+        super().__init__(core, command)
         self._options = f"oof,projection=[{PROJECTION}],grouping=[/g]{options}"
-        self._acks_awaited = 0
         self.filter: str | None = None
-        self.copy: dict[str, Any] = {}
+        self.page: Page | None = None
 
-    @property
-    def is_waiting(self) -> bool:
-        """Whether a query is under way."""
-        return self._acks_awaited > 0
-
-    def follow(self, filter_: str) -> None:
+    def follow(self, filter_: str, page: Page | None = None) -> None:
         """Begin to follow groups, and stop to follow others."""
         if self.is_waiting:
             return
-        self._peer.send({"c": "unsubscribe", "cid": "u", "sub_id": "r"})
-        self._peer.take_frames()
+        self.peer.send({"c": "unsubscribe", "cid": "u", "sub_id": "r"})
+        self.peer.take_frames()
         self.copy.clear()
-        header = {"c": self._command, "cid": "r", "sub_id": "r", "t": "t", "f": filter_, "bs": 3}
-        self._peer.send(header | {"a": "completed", "o": self._options})
-        self.filter = filter_
-        self._acks_awaited += 1
+        self.filter, self.page = filter_, page
+        self.ask(self._options + options_of(page), f=filter_, orderby=page.order if page else "")
 
-    def be_busy(self) -> None:
-        """Ask for something that takes so many slices that what follows has to wait."""
-        self._peer.send({"c": "sow", "cid": "busy", "t": "^other/", "a": "completed"})
-        self._acks_awaited += 1
+    def turn_to(self, page: Page) -> None:
+        """Go on to another page of the same groups."""
+        if self.page is not None and self.filter is not None:
+            self.page = page
+            options = self._options + options_of(page) + ",replace"
+            self.ask(options, f=self.filter, orderby=page.order)
 
-    def take_in(self) -> None:
-        """Apply what has been received."""
-        for header, content in self._peer.take_frames():
-            if header["c"] == "ack":
-                assert header["status"] == "success", header
-                self._acks_awaited -= 1
-            elif header["c"] == "sow":
-                for record, body in split_records(header, content):
-                    if record["t"] == "t":
-                        self.copy[record["k"]] = json.loads(body)
-            elif header["c"] == "oof":
-                assert json.loads(content) == self.copy.pop(header["k"])
-            elif header["c"] == "p":
-                message = json.loads(content)
-                if "delta" in self._command:
-                    message = self.copy.get(header["k"], {}) | message
-                self.copy[header["k"]] = message
+    def forget(self, key: str, message: dict[str, Any]) -> None:
+        """A group that goes is shown as it was; one that leaves a page, as it is."""
+        known = self.copy.pop(key)
+        assert self.page is not None or message == known
 
 
-def matching(core: Core, options: dict[str, str]) -> list[Any]:
-    """What a query gives; no time passes for others."""
-    peer: CorePeer = core.log_on("auditor")
-    peer.send({"c": "sow", "cid": "q", "t": "t", "bs": 1000} | options)
-    messages: list[Any] = []
-    ended = False
-    while not ended:
-        for header, content in peer.take_frames():
-            ended |= header["c"] == "group_end"
-            if header["c"] == "sow":
-                messages += [json.loads(body) for _, body in split_records(header, content)]
-        if not ended:
-            core.clock.turn()
-    peer.leave()
-    return messages
-
-
-class World:
-    """An engine, a publisher, and readers of groups.
+class GroupedWorld(World):
+    """A world with readers of groups.
 
     Args:
         options: the options of the readers.
     """
 
     def __init__(self, options: str = "") -> None:
-        self.core = Core()
-        self.core.keep(
-            topic_spec("/id", name="t", expiration_enabled=True),
-            *(topic_spec("/id", name=name) for name in OTHERS),
-        )
-        self.publisher = self.core.log_on("publisher")
+        super().__init__()
         self.readers = [
             Reader(self.core, command, options)
             for command in ("sow_and_subscribe", "sow_and_delta_subscribe")
@@ -147,34 +125,25 @@ class World:
         self._last: dict[int, int] = {}
         for number in range(6):
             self.publish(number, number % 4, "abc"[number % 3])
-        for name in OTHERS:
-            self.publisher.send({"c": "p", "t": name}, b'{"id":1}')
 
     def publish(self, id_: int, n: int | None, g: str, **keys: Any) -> None:
-        """A message takes the place of the record with its key, for a while if `e` says so."""
-        body = json.dumps({"id": id_, "n": n, "g": g}).encode()
-        self.publisher.send({"c": "p", "t": "t"} | keys, body)
+        """See `put`."""
+        self.put({"id": id_, "n": n, "g": g}, **keys)
         self._published += 1
         self._last[id_] = self._published
 
-    def delete(self, filter_: str) -> None:
-        """Records go."""
-        self.publisher.send({"c": "sow_delete", "t": "t", "f": f"({filter_}) AND /id < 4"})
-
-    def follow(self, reader: int, busy: bool, filter_: str) -> None:
+    def follow(self, reader: int, busy: bool, filter_: str, page: Page | None) -> None:
         """A client begins to follow groups."""
         if busy:
             self.readers[reader].be_busy()
             self.readers[reader].take_in()
-        self.readers[reader].follow(filter_)
+        self.readers[reader].follow(filter_, page)
 
-    def turn(self) -> None:
-        """The engine goes on with queries."""
-        self.core.clock.turn()
-
-    def wait(self, seconds: float) -> None:
-        """Time passes; all queries end, and records expire."""
-        self.core.clock.advance(seconds)
+    def turn_to(self, reader: int, busy: bool, page: Page) -> None:
+        """A client goes on to another page."""
+        if busy:
+            self.readers[reader].be_busy()
+        self.readers[reader].turn_to(page)
 
     def check(self) -> None:
         """Compare the copies of all readers whose query has ended."""
@@ -182,7 +151,7 @@ class World:
             reader.take_in()
             if reader.filter is None or reader.is_waiting:
                 continue
-            records = matching(self.core, {"f": reader.filter})
+            records = [*query(self.core, f=reader.filter).values()]
             reader.take_in()  # records may have expired
             expected = groups_of(records, self._last)
             copy = {message["g"]: dict(message) for message in reader.copy.values()}
@@ -190,25 +159,24 @@ class World:
                 members = [one["id"] for one in records if one["g"] == name]
                 if group["last"] not in members:  # it stays when the record has left
                     group["last"] = expected[name]["last"]
-            assert copy == expected
+            assert copy == (expected if reader.page is None else reader.page.of(expected))
 
     def check_query(self) -> None:
         """Compare what a query of all groups gives."""
         options = f"projection=[{PROJECTION}],grouping=[/g]"
-        found = matching(self.core, {"o": options, "orderby": "/g"})
-        assert found == [*groups_of(matching(self.core, {}), self._last).values()]
+        found = query(self.core, o=options, orderby="/g")
+        records = [*query(self.core).values()]
+        assert [*found.values()] == [*groups_of(records, self._last).values()]
 
 
-def call(name: str, *arguments: st.SearchStrategy[Any], **keys: Any) -> st.SearchStrategy[Any]:
-    """A step: a method of the world, and what it is called with."""
-    return st.tuples(st.just(name), st.tuples(*arguments), st.just(keys))
-
-
+PAGE = st.builds(Page, st.sampled_from(ORDERS), st.integers(0, 3), st.integers(0, 3))
+READER = st.integers(0, 1), st.booleans()
 STEP = st.one_of(
     call("publish", NUMBERS, st.none() | NUMBERS, NAMES),
     call("publish", NUMBERS, NUMBERS, NAMES, e=1),
     call("delete", st.sampled_from(FILTERS)),
-    call("follow", st.integers(0, 1), st.booleans(), st.sampled_from(FILTERS)),
+    call("follow", *READER, st.sampled_from(FILTERS), st.none() | PAGE),
+    call("turn_to", *READER, PAGE),
     call("turn"),
     call("wait", st.just(0.6)),
 )
@@ -218,7 +186,7 @@ STEP = st.one_of(
 @given(st.lists(STEP, min_size=10, max_size=40))
 def test_a_mirror_has_the_groups(steps: list[Any]) -> None:
     """After every step, for readers whose query has ended."""
-    world = World()
+    world = GroupedWorld()
     for name, arguments, keys in steps:
         getattr(world, name)(*arguments, **keys)
         world.check()
@@ -231,7 +199,7 @@ def test_a_mirror_has_the_groups(steps: list[Any]) -> None:
 @given(st.lists(STEP, min_size=10, max_size=40))
 def test_a_conflated_mirror_has_the_groups_in_the_end(steps: list[Any]) -> None:
     """Once everything that waited has been sent."""
-    world = World(",conflation=500ms")
+    world = GroupedWorld(",conflation=500ms")
     for name, arguments, keys in steps:
         getattr(world, name)(*arguments, **keys)
         for reader in world.readers:
@@ -243,7 +211,7 @@ def test_a_conflated_mirror_has_the_groups_in_the_end(steps: list[Any]) -> None:
 def test_a_large_topic_changes_while_it_is_aggregated() -> None:
     """Its records are found in many slices, and changed between them."""
     random = Random(5)
-    world = World()
+    world = GroupedWorld()
     for number in range(10_000):
         world.publish(number, number % 977, f"g{number % 2500}")
     for reader in world.readers:

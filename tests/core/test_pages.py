@@ -5,18 +5,15 @@ The model is ten lines: all records that match, sorted, and cut.
 
 from __future__ import annotations
 
-import json
 from random import Random
 from typing import Any
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.core.support import Core, CorePeer
-from tests.sow.support import topic_spec
-from tests.support.sow import split_records
+from tests.core.mirrors import Mirror, World, call, query
+from tests.core.support import Core
 
-OTHERS = [f"other/{number}" for number in range(6)]
 FILTERS = ("1=1", "/n < 3", "/n >= 2", "/m = 1 AND /n != 2", "/n IS NULL OR /id > 3")
 ORDERS: dict[str, list[tuple[str, bool]]] = {
     "": [],
@@ -42,7 +39,7 @@ def _rank(value: int | None, *, descending: bool) -> tuple[int, int]:
     return (0, 0) if value is None else (sign, sign * value)
 
 
-class Reader:
+class Reader(Mirror):
     """A client that keeps a copy of its page.
 
     Args:
@@ -52,13 +49,10 @@ class Reader:
     """
 
     def __init__(self, core: Core, command: str, options: str) -> None:
+        super().__init__(core, command)
         self._core = core
-        self._peer = core.log_on("reader")
-        self._command = command
         self._options = options
         self._page: tuple[str, str, int, int] | None = None
-        self._acks_awaited = 0
-        self.copy: dict[str, Any] = {}
 
     def follow(self, filter_: str, order: str, top_n: int, skip_n: int) -> None:
         """Begin to follow a page, or go on to another one."""
@@ -66,100 +60,43 @@ class Reader:
         if self._page is not None:
             options += ",replace"
             order = order or self._page[1]
-        header = {"c": self._command, "cid": "r", "sub_id": "r", "t": "t", "f": filter_}
-        self._peer.send(header | {"a": "completed", "orderby": order, "o": options, "bs": 3})
+        self.ask(options, f=filter_, orderby=order)
         self._page = filter_, order, top_n, skip_n
-        self._acks_awaited += 1
-
-    def be_busy(self) -> None:
-        """Ask for something that takes so many slices that what follows has to wait."""
-        self._peer.send({"c": "sow", "cid": "busy", "t": "^other/", "a": "completed"})
-        self._acks_awaited += 1
 
     def check(self) -> None:
         """Once everything has arrived, the copy has to be right."""
         self.take_in()
-        if self._acks_awaited or self._page is None:
+        if self.is_waiting or self._page is None:
             return
         filter_, order, top_n, skip_n = self._page
-        records = all_records(self._core, filter_)
+        records = query(self._core, f=filter_)
         self.take_in()
         assert self.copy == page_of(records, ORDERS[order], top_n, skip_n)
 
-    def take_in(self) -> None:
-        """Apply what has been received."""
-        for header, content in self._peer.take_frames():
-            if header["c"] == "ack":
-                assert header["status"] == "success", header
-                self._acks_awaited -= 1
-            elif header["c"] == "sow":
-                for record, body in split_records(header, content):
-                    if record["t"] == "t":
-                        self.copy[record["k"]] = json.loads(body)
-            elif header["c"] == "oof":
-                del self.copy[header["k"]]
-            elif header["c"] == "p":
-                self._apply(header["k"], json.loads(content))
 
-    def _apply(self, key: str, message: dict[str, Any]) -> None:
-        if "delta" in self._command and key in self.copy:
-            message = self.copy[key] | message
-        self.copy[key] = message
-
-
-def all_records(core: Core, filter_: str) -> dict[str, Any]:
-    """What a query gives; no time passes for others."""
-    peer: CorePeer = core.log_on("auditor")
-    peer.send({"c": "sow", "cid": "q", "t": "t", "f": filter_, "bs": 1000})
-    records: dict[str, Any] = {}
-    ended = False
-    while not ended:
-        for header, content in peer.take_frames():
-            ended |= header["c"] == "group_end"
-            if header["c"] == "sow":
-                for record, body in split_records(header, content):
-                    records[record["k"]] = json.loads(body)
-        if not ended:
-            core.clock.turn()
-    peer.leave()
-    return records
-
-
-class World:
-    """An engine, a publisher, and readers of pages.
+class PagedWorld(World):
+    """A world with readers of pages.
 
     Args:
         options: the options of the readers.
     """
 
     def __init__(self, options: str = "") -> None:
-        self.core = Core()
-        self.core.keep(
-            topic_spec("/id", name="t", expiration_enabled=True),
-            *(topic_spec("/id", name=name) for name in OTHERS),
-        )
-        self.publisher = self.core.log_on("publisher")
+        super().__init__()
         self.readers = [
             Reader(self.core, command, options)
             for command in ("sow_and_subscribe", "sow_and_delta_subscribe")
         ]
         for number in range(6):
             self.publish(number, number % 4, number % 2)
-        for name in OTHERS:
-            self.publisher.send({"c": "p", "t": name}, b'{"id":1}')
 
     def publish(self, id_: int, n: int | None, m: int, **keys: Any) -> None:
-        """A message takes the place of the record with its key, for a while if `e` says so."""
-        body = json.dumps({"id": id_, "n": n, "m": m}).encode()
-        self.publisher.send({"c": "p", "t": "t"} | keys, body)
+        """See `put`."""
+        self.put({"id": id_, "n": n, "m": m}, **keys)
 
     def change(self, id_: int, n: int) -> None:
         """A field of a record changes."""
         self.publisher.send({"c": "delta_publish", "t": "t"}, b'{"id":%d,"n":%d}' % (id_, n))
-
-    def delete(self, filter_: str) -> None:
-        """Records go."""
-        self.publisher.send({"c": "sow_delete", "t": "t", "f": f"({filter_}) AND /id < 4"})
 
     def follow(self, reader: int, busy: bool, *page: Any) -> None:
         """A client reads a page, or goes on to another one."""
@@ -167,23 +104,10 @@ class World:
             self.readers[reader].be_busy()
         self.readers[reader].follow(*page)
 
-    def turn(self) -> None:
-        """The engine goes on with queries."""
-        self.core.clock.turn()
-
-    def wait(self, seconds: float) -> None:
-        """Time passes; all queries end, and records expire."""
-        self.core.clock.advance(seconds)
-
     def check(self) -> None:
         """Compare the copies of all readers whose query has ended."""
         for reader in self.readers:
             reader.check()
-
-
-def call(name: str, *arguments: st.SearchStrategy[Any], **keys: Any) -> st.SearchStrategy[Any]:
-    """A step: a method of the world, and what it is called with."""
-    return st.tuples(st.just(name), st.tuples(*arguments), st.just(keys))
 
 
 PAGE = st.sampled_from(FILTERS), st.sampled_from(sorted(ORDERS)), NUMBERS, NUMBERS
@@ -202,7 +126,7 @@ STEP = st.one_of(
 @given(st.lists(STEP, min_size=20, max_size=50))
 def test_a_mirror_is_the_page(steps: list[Any]) -> None:
     """After every step, for readers whose query has ended."""
-    world = World()
+    world = PagedWorld()
     for name, arguments, keys in steps:
         getattr(world, name)(*arguments, **keys)
         world.check()
@@ -214,7 +138,7 @@ def test_a_mirror_is_the_page(steps: list[Any]) -> None:
 @given(st.lists(STEP, min_size=20, max_size=50))
 def test_a_conflated_mirror_is_the_page_in_the_end(steps: list[Any]) -> None:
     """Once everything that waited has been sent."""
-    world = World("conflation=500ms")
+    world = PagedWorld("conflation=500ms")
     for name, arguments, keys in steps:
         getattr(world, name)(*arguments, **keys)
         for reader in world.readers:
@@ -226,7 +150,7 @@ def test_a_conflated_mirror_is_the_page_in_the_end(steps: list[Any]) -> None:
 def test_a_large_topic_changes_while_it_is_paged() -> None:
     """Its records are found in many slices, and changed between them."""
     random = Random(5)
-    world = World()
+    world = PagedWorld()
     for number in range(20_000):
         world.publish(number, number % 977, number % 5)
     for number in range(30):

@@ -101,21 +101,18 @@ def _lines(name: str) -> Iterator[tuple[int, str]]:
 def extract(document: Any, path: Path) -> Value:
     """The value of a path in a JSON document, read in the plainest way.
 
-    Names go through arrays and collect what they find there; a subscript takes one element, and one
-    on a value that is no array finds nothing.
+    Names go through arrays and collect what they find there; a subscript takes one element, and a
+    value that is no array is its own first element.
     """
     for step in path:
         if isinstance(step, int):
-            document = document[step] if _has(document, step) else None
+            elements = document if isinstance(document, list) else [document]
+            document = elements[step] if step < len(elements) else None
         elif isinstance(document, list):
             document = [item[step] for item in document if isinstance(item, dict) and step in item]
         else:
             document = document.get(step) if isinstance(document, dict) else None
     return _scalars(document)
-
-
-def _has(document: Any, index: int) -> bool:
-    return isinstance(document, list) and index < len(document)
 
 
 def _scalars(document: Any) -> Value:
