@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 ROWS: Final = 1_000_000
-_RUNS: Final = 4
+_RUNS: Final = 3
 
 _EMPTY: Final = "a query"
 _FIELDS: Final = "symbol string, side string, qty bigint, price double, account string"
