@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import count
 from pathlib import Path
-from typing import Final
+from typing import Final, TypeAlias
 
 import pyarrow as pa
 import pyarrow.parquet
@@ -34,6 +34,9 @@ from client import Client, Message, MessageStream, TimedOutError
 ROWS: Final = 100_000
 MESSAGES: Final = 100
 """How many messages the latency is measured with, one after the other."""
+
+Wait: TypeAlias = Callable[[str, float], bool]
+"""Waits until a body has been seen, for so many seconds at most; says whether it has."""
 
 _FIELDS: Final = "id BIGINT, symbol STRING, qty INT, price DOUBLE, side STRING"
 
@@ -182,7 +185,7 @@ def latency(uri: str, directory: Path) -> None:
             client.publish("log-in", body.encode())
 
         received = client.subscribe("log-in", bookmark="0|1|")
-        rows = [("client alone", *_quantiles(publish, lambda body: _await(received, body)))]
+        rows = [("client alone", *_quantiles(publish, _received(received)))]
         received.unsubscribe()
 
         batches = _Batches()
@@ -193,7 +196,7 @@ def latency(uri: str, directory: Path) -> None:
         writer = frame.writeStream.format("amps").options(server=uri, topic="log-out")
         query = writer.option("checkpointLocation", str(directory / "to-topic")).start()
         received = client.subscribe("log-out", bookmark="0|1|")
-        times = _quantiles(publish, lambda body: _await(received, body))
+        times = _quantiles(publish, _received(received))
         rows.append(("Spark, received from another topic", *times))
         query.stop()
 
@@ -227,7 +230,7 @@ class _Batches:
         writer = frame.writeStream.foreachBatch(self._take)
         return writer.option("checkpointLocation", str(checkpoint)).start()
 
-    def wait(self, body: str, seconds: float = 60) -> bool:
+    def wait(self, body: str, seconds: float) -> bool:
         """Wait until a body has been seen."""
         with self._changed:
             return self._changed.wait_for(lambda: body in self._seen, seconds)
@@ -239,7 +242,7 @@ class _Batches:
             self._changed.notify_all()
 
 
-def _quantiles(send: Callable[[str], None], wait: Callable[..., bool]) -> Sequence[float]:
+def _quantiles(send: Callable[[str], None], wait: Wait) -> Sequence[float]:
     """Milliseconds between sending and seeing: median, 90%, 99%."""
     for number in count():  # until it is listened to, and some more, for Java to get warm
         body = f'{{"warm":{number},"at":{time.monotonic_ns()}}}'
@@ -259,13 +262,16 @@ def _quantiles(send: Callable[[str], None], wait: Callable[..., bool]) -> Sequen
     return quantiles[49], quantiles[89], quantiles[98]
 
 
-def _await(stream: MessageStream, body: str, seconds: float = 60) -> bool:
-    expected = body.encode()
-    deadline = time.monotonic() + seconds
-    while (left := deadline - time.monotonic()) > 0:
-        if any(message.body == expected for message in _arrived(stream, left)):
-            return True
-    return False
+def _received(stream: MessageStream) -> Wait:
+    def wait(body: str, seconds: float) -> bool:
+        expected = body.encode()
+        deadline = time.monotonic() + seconds
+        while (left := deadline - time.monotonic()) > 0:
+            if any(message.body == expected for message in _arrived(stream, left)):
+                return True
+        return False
+
+    return wait
 
 
 def _arrived(stream: MessageStream, seconds: float) -> list[Message]:
