@@ -104,6 +104,31 @@ def test_a_client_that_lags_too_long_is_disconnected(tmp_path: Path) -> None:
         assert aged.is_disconnected()
 
 
+def test_a_client_that_pages_through_too_much_is_disconnected(server: RunningServer) -> None:
+    """What a page is cut from counts; it goes with its last page, or on to who has another one."""
+
+    def page(filter_: str, sub_id: str = "p") -> dict[str, str]:
+        header = {"c": "sow_and_subscribe", "cid": sub_id, "sub_id": sub_id, "t": "many"}
+        return header | {"f": filter_, "o": "top_n=2,skip_n=1", "a": "completed"}
+
+    with server.log_on("publisher") as publisher, server.log_on("modest") as modest:
+        for number in range(12_000):
+            publisher.publish("many", b'{"id":%d,"few":%d,"n":1}' % (number, number % 500))
+        publisher.flush()
+        for _ in range(5):  # one at a time they fit
+            for sub_id in ("p", "q"):
+                modest.send(page("/id < 2000", sub_id))
+                while modest.receive()[0]["c"] != "ack":
+                    pass
+            for sub_id in ("p", "q"):
+                modest.send({"c": "unsubscribe", "sub_id": sub_id})
+        with server.log_on("browser") as browser:
+            browser.send(page("/id >= 0"))
+            assert browser.is_disconnected()
+        assert server.logs("client[browser] is not consuming messages")
+        modest.flush()
+
+
 def test_a_client_that_aggregates_too_much_is_disconnected(server: RunningServer) -> None:
     """Its groups count, though they cannot go to disk; where they end, so does what they take."""
     options = "projection=[/{0},SUM(/n) AS /n],grouping=[/{0}]"
