@@ -6,7 +6,7 @@ import importlib
 import sys
 from pathlib import Path
 
-NOT_BENCHMARKS = {"__init__", "__main__", "harness", "journal_server"}
+NOT_BENCHMARKS = {"__init__", "__main__", "harness", "journal_server", "spark_runs"}
 
 
 def main(names: list[str]) -> None:

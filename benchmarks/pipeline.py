@@ -1,30 +1,42 @@
-"""What Spark costs between a server and a DataFrame, beside our client doing the same alone.
+"""What Spark costs between a server and a DataFrame, beside Parquet and our client alone.
 
-`python -m benchmarks.pipeline` prints rows a second of reading records, of following the log and of
-publishing, for JSON of 1 KB, and how long a message takes from one topic through Spark to another.
+`python -m benchmarks.pipeline` prints, for one core and for two, rows a second of reading records,
+of publishing and of following the log, for JSON of 1 KB; the peers are Spark reading and writing
+the same rows as Parquet. Rates of processor time are those of Python, the Java of Spark and its
+workers together, without the server. Then it prints how long a message takes to where it can be
+seen, beside a Parquet file that is put into a directory which Spark watches.
 """
 
 from __future__ import annotations
 
 import json
 import statistics
+import sys
 import tempfile
+import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from functools import partial
+from itertools import count
 from pathlib import Path
-from typing import Final
+from typing import Final, TypeAlias
 
+import pyarrow as pa
+import pyarrow.parquet
 from pyspark.sql import DataFrame, DataFrameReader, SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
 
 import pipeline
-from benchmarks.harness import Server, amperage, print_table
+from benchmarks.harness import amperage, print_table
+from benchmarks.spark_runs import CORES, best, consume, in_a_process, print_scaling
 from client import Client, Message, MessageStream, TimedOutError
 
 ROWS: Final = 100_000
-MESSAGES: Final = 200
+MESSAGES: Final = 100
 """How many messages the latency is measured with, one after the other."""
+
+Wait: TypeAlias = Callable[[str, float], bool]
+"""Waits until a body has been seen, for so many seconds at most; says whether it has."""
 
 _FIELDS: Final = "id BIGINT, symbol STRING, qty INT, price DOUBLE, side STRING"
 
@@ -67,153 +79,229 @@ def bodies(count: int) -> Iterator[bytes]:
 
 
 @contextmanager
-def connected(server: Server, name: str | None = None) -> Iterator[Client]:
+def connected(uri: str, name: str | None = None) -> Iterator[Client]:
     """Our client alone."""
     with Client(name, timeout=60) as client:
-        client.connect(uri(server))
+        client.connect(uri)
         client.logon(options="ack_conflation=10ms")
         yield client
 
 
-def uri(server: Server) -> str:
-    """The value of the option `server`."""
-    return f"tcp://127.0.0.1:{server.port}/amps/json"
-
-
-def rate(rows: int, work: Callable[[], object]) -> float:
-    """Rows a second."""
-    started = time.perf_counter()
-    work()
-    return rows / (time.perf_counter() - started)
-
-
-def consume(frame: DataFrame) -> None:
-    """Compute all rows, and drop them."""
-    frame.write.format("noop").mode("overwrite").save()
-
-
-def reading(spark: SparkSession, server: Server) -> None:
-    """Records of a SOW topic as rows."""
-
-    def reader(**options: object) -> DataFrameReader:
-        given = {name: str(value) for name, value in options.items()}
-        return spark.read.format("amps").options(server=uri(server), topic="records", **given)
-
-    with connected(server) as client:
-        client.publish_all("records", bodies(ROWS))
+def fill(uri: str, directory: Path) -> None:
+    """Put the same rows into a topic of records, into the log, and into a Parquet file."""
+    rows = list(bodies(ROWS))
+    with connected(uri, "fill") as client:
+        client.publish_all("records", rows)
+        client.publish_all("log-filled", rows)
         client.flush(timeout=120)
+    (directory / "parquet").mkdir()
+    table = pa.table({"body": pa.array([row.decode() for row in rows])})
+    for number in range(2):
+        half = table.slice(number * ROWS // 2, ROWS // 2)
+        pyarrow.parquet.write_table(half, directory / "parquet" / f"{number}.parquet")
 
-        def query(options: str | None) -> int:
+
+def alone(uri: str) -> None:
+    """Print what our client does without Spark."""
+    select = "select=[-/,+/id,+/symbol,+/qty,+/price,+/side]"
+    with connected(uri, "alone") as client:
+
+        def query(options: str | None) -> None:
             stream = client.sow("records", batch_size=1000, options=options)
-            return sum(len(messages) for messages in iter(stream.batch, []))
+            while stream.batch():
+                pass
 
-        select = "select=[-/,+/id,+/symbol,+/qty,+/price,+/side]"
-        rows: list[tuple[str, float]] = [
-            ("client alone, bodies", rate(ROWS, lambda: query(None))),
-            ("client alone, five fields selected", rate(ROWS, lambda: query(select))),
-        ]
-    consume(reader(top_n=10).load())  # the first job starts what later ones use
-    for partitions in (1, 2):
-        parts = f", {partitions} partition(s)"
-        whole = reader(partitions=partitions).load().select("body")
-        rows.append((f"Spark, bodies{parts}", rate(ROWS, partial(consume, whole))))
-        fields = reader(partitions=partitions).schema(_FIELDS).load()
-        rows.append((f"Spark, five fields{parts}", rate(ROWS, partial(consume, fields))))
-    few = reader(pushdown=True).schema(_FIELDS).load().filter("qty < 10")
-    rows.append(("Spark, 1% pushed down", rate(ROWS, partial(consume, few))))
-    few = reader().schema(_FIELDS).load().filter("qty < 10")
-    rows.append(("Spark, 1% not pushed down", rate(ROWS, partial(consume, few))))
-    print_table(f"Reading {ROWS:,} records of 1 KB", ("what", "rows/s"), rows)
-
-
-def publishing(spark: SparkSession, server: Server, directory: Path) -> None:
-    """Rows to a topic in the transaction log, and from there as a stream."""
-    path = str(directory / "rows")
-    spark.createDataFrame(
-        [(body.decode(),) for body in bodies(ROWS // 10)], "body STRING"
-    ).write.save(path)
-    frame = spark.read.load(path)
-    for _ in range(9):
-        frame = frame.unionAll(spark.read.load(path))
-    frame = frame.coalesce(2)
-    rows: list[tuple[str, float]] = []
-
-    def publish_alone() -> None:
-        with connected(server, "alone") as client:
+        def publish() -> None:
             client.publish_all("log-alone", bodies(ROWS))
             client.confirmed_publish("log-alone", b"{}")
 
-    def publish() -> None:
-        writer = frame.write.format("amps").mode("append")
-        writer.options(server=uri(server), topic="log-spark").save()
+        rows = [
+            ("read bodies", *best(lambda: query(None), ROWS)),
+            ("read five fields selected", *best(lambda: query(select), ROWS)),
+            ("publish, without sequence numbers", *best(publish, ROWS)),
+        ]
+    print_table(
+        f"The client alone, {ROWS:,} messages of 1 KB",
+        ("rows a second", "", "of processor time, with the server's"),
+        rows,
+    )
 
-    def follow(partitions: int) -> None:
+
+def measure(uri: str, directory: Path, cores: int) -> None:
+    """Measure rates on some cores, and print them as JSON."""
+    spark = _session(cores)
+    parquet, scratch, numbers = str(directory / "parquet"), directory / f"out-{cores}", count()
+
+    def records(**options: object) -> DataFrameReader:
+        given = {name: str(value) for name, value in options.items()}
+        reader = spark.read.format("amps").options(server=uri, topic="records", partitions=cores)
+        return reader.options(**given)
+
+    def publish() -> None:
+        writer = spark.read.parquet(parquet).write.format("amps").mode("append")
+        writer.options(server=uri, topic="log-spark").save()
+
+    def follow() -> None:
         reader = spark.readStream.format("amps").option("max_rows_per_trigger", ROWS // 2)
-        reader = reader.options(server=uri(server), topic="log-spark", partitions=str(partitions))
-        checkpoint = str(directory / f"checkpoint-{partitions}")
+        reader = reader.options(server=uri, topic="log-filled", partitions=cores)
         writer = reader.load().writeStream.format("noop").trigger(availableNow=True)
+        checkpoint = str(scratch / f"checkpoint-{next(numbers)}")
         writer.option("checkpointLocation", checkpoint).start().awaitTermination()
 
-    rows.append(("publish, client alone, no sequence numbers", rate(ROWS, publish_alone)))
-    rows.append(("publish, Spark, 2 partitions", rate(ROWS, publish)))
-    for partitions in (1, 2):
-        work = rate(ROWS, partial(follow, partitions))
-        rows.append((f"follow to the end, Spark, {partitions} partition(s)", work))
-    print_table(f"The transaction log, {ROWS:,} messages of 1 KB", ("what", "rows/s"), rows)
+    def follow_parquet() -> None:
+        reader = spark.readStream.schema("body STRING").option("maxFilesPerTrigger", 1)
+        writer = reader.parquet(parquet).writeStream.format("noop").trigger(availableNow=True)
+        checkpoint = str(scratch / f"checkpoint-{next(numbers)}")
+        writer.option("checkpointLocation", checkpoint).start().awaitTermination()
+
+    def fields(**options: object) -> DataFrame:
+        return records(**options).schema(_FIELDS).load()
+
+    jobs: dict[str, Callable[[], object]] = {
+        "read bodies": lambda: consume(records().load().select("body")),
+        "read five fields": lambda: consume(fields()),
+        "read 1%, pushed down": lambda: consume(fields(pushdown=True).filter("qty < 10")),
+        "read 1%, not pushed down": lambda: consume(fields().filter("qty < 10")),
+        "Parquet: read bodies": lambda: consume(spark.read.parquet(parquet)),
+        "sink: publish to the log": publish,
+        "Parquet: write": lambda: spark.read.parquet(parquet).write.parquet(
+            str(scratch / f"rows-{next(numbers)}")
+        ),
+        "stream: follow the log to the end": follow,
+        "Parquet: stream of two files": follow_parquet,
+    }
+    print(json.dumps({name: best(job, ROWS) for name, job in jobs.items()}))
+    spark.stop()
 
 
-def latency(spark: SparkSession, server: Server, directory: Path) -> None:
-    """A message published, through Spark to another topic, received."""
+def latency(uri: str, directory: Path) -> None:
+    """How long what is published, or a file that is put somewhere, takes to be seen."""
+    spark = _session(2)
     reader = spark.readStream.format("amps").option("bookmark", "0|1|")
-    frame = reader.options(server=uri(server), topic="log-in").load().select("body")
-    writer = frame.writeStream.format("amps").option(
-        "checkpointLocation", str(directory / "latency")
-    )
-    query = writer.options(server=uri(server), topic="log-out").start()
-    rows = []
-    with connected(server) as client:
-        for name, topic in (("client alone", "log-in"), ("through Spark", "log-out")):
-            stream = client.subscribe(topic, bookmark="0|1|")
-            times = []
-            received = False
-            while not received:  # until the query listens
-                client.confirmed_publish("log-in", b'{"warm":1}')
-                time.sleep(0.5)
-                received = bool(_arrived(stream))
-            for number in range(MESSAGES):
-                body = b'{"n":%d}' % number
-                started = time.perf_counter()
-                client.publish("log-in", body)
-                while all(message.body != body for message in stream.batch(60)):
-                    pass
-                times.append((time.perf_counter() - started) * 1000)
-                time.sleep(0.05)
-            quantiles = statistics.quantiles(times, n=100)
-            rows.append((name, quantiles[49], quantiles[89], quantiles[98]))
-            stream.unsubscribe()
+    frame = reader.options(server=uri, topic="log-in").load().select("body")
+    with connected(uri) as client:
+
+        def publish(body: str) -> None:
+            client.publish("log-in", body.encode())
+
+        received = client.subscribe("log-in", bookmark="0|1|")
+        rows = [("client alone", *_quantiles(publish, _received(received)))]
+        received.unsubscribe()
+
+        batches = _Batches()
+        query = batches.of(frame, directory / "to-batches")
+        rows.append(("Spark, seen in foreachBatch", *_quantiles(publish, batches.wait)))
+        query.stop()
+
+        writer = frame.writeStream.format("amps").options(server=uri, topic="log-out")
+        query = writer.option("checkpointLocation", str(directory / "to-topic")).start()
+        received = client.subscribe("log-out", bookmark="0|1|")
+        times = _quantiles(publish, _received(received))
+        rows.append(("Spark, received from another topic", *times))
+        query.stop()
+
+    watched, hidden = directory / "watched", directory / "hidden"
+    watched.mkdir()
+    hidden.mkdir()
+
+    def put(body: str) -> None:
+        name = f"{time.monotonic_ns()}.parquet"
+        pyarrow.parquet.write_table(pa.table({"body": [body]}), hidden / name)
+        (hidden / name).rename(watched / name)
+
+    batches = _Batches()
+    frame = spark.readStream.schema("body STRING").parquet(str(watched))
+    query = batches.of(frame, directory / "of-files")
+    rows.append(("Parquet file, seen in foreachBatch", *_quantiles(put, batches.wait)))
     query.stop()
+    spark.stop()
     print_table("End to end, ms", ("what", "median", "90%", "99%"), rows)
 
 
-def _arrived(stream: MessageStream) -> list[Message]:
+class _Batches:
+    """What has been seen in micro-batches."""
+
+    def __init__(self) -> None:
+        self._seen: set[str] = set()
+        self._changed = threading.Condition()
+
+    def of(self, frame: DataFrame, checkpoint: Path) -> StreamingQuery:
+        """Start to look at the bodies of a stream."""
+        writer = frame.writeStream.foreachBatch(self._take)
+        return writer.option("checkpointLocation", str(checkpoint)).start()
+
+    def wait(self, body: str, seconds: float) -> bool:
+        """Wait until a body has been seen."""
+        with self._changed:
+            return self._changed.wait_for(lambda: body in self._seen, seconds)
+
+    def _take(self, batch: DataFrame, _: int) -> None:
+        found = {row.body for row in batch.collect()}
+        with self._changed:
+            self._seen |= found
+            self._changed.notify_all()
+
+
+def _quantiles(send: Callable[[str], None], wait: Wait) -> Sequence[float]:
+    """Milliseconds between sending and seeing: median, 90%, 99%."""
+    for number in count():  # until it is listened to, and some more, for Java to get warm
+        body = f'{{"warm":{number},"at":{time.monotonic_ns()}}}'
+        send(body)
+        if wait(body, 5) and number >= 10:
+            break
+    times = []
+    for number in range(MESSAGES):
+        body = f'{{"n":{number},"at":{time.monotonic_ns()}}}'
+        began = time.perf_counter()
+        send(body)
+        if not wait(body, 60):
+            raise TimeoutError(f"{body} has not been seen")
+        times.append((time.perf_counter() - began) * 1000)
+        time.sleep(0.02)
+    quantiles = statistics.quantiles(times, n=100)
+    return quantiles[49], quantiles[89], quantiles[98]
+
+
+def _received(stream: MessageStream) -> Wait:
+    def wait(body: str, seconds: float) -> bool:
+        expected = body.encode()
+        deadline = time.monotonic() + seconds
+        while (left := deadline - time.monotonic()) > 0:
+            if any(message.body == expected for message in _arrived(stream, left)):
+                return True
+        return False
+
+    return wait
+
+
+def _arrived(stream: MessageStream, seconds: float) -> list[Message]:
     try:
-        return stream.batch(0.0)
+        return stream.batch(seconds)
     except TimedOutError:
         return []
+
+
+def _session(cores: int) -> SparkSession:
+    spark = pipeline.session("benchmark", master=f"local[{cores}]")
+    spark.sparkContext.setLogLevel("OFF")
+    return spark
 
 
 def main() -> None:
     """Print all figures."""
     with tempfile.TemporaryDirectory() as name:
         directory = Path(name)
-        spark = pipeline.session("benchmark", master="local[2]")
-        spark.sparkContext.setLogLevel("OFF")
         with amperage(CONFIGURATION.format(directory=directory)) as server:
-            reading(spark, server)
-            publishing(spark, server, directory)
-            latency(spark, server, directory)
-        spark.stop()
+            uri = f"tcp://127.0.0.1:{server.port}/amps/json"
+            fill(uri, directory)
+            alone(uri)
+            one, two = (in_a_process(__spec__.name, uri, name, cores) for cores in CORES)
+            print_scaling(f"Spark, {ROWS:,} messages of 1 KB", one, two)
+            latency(uri, directory)
 
 
 if __name__ == "__main__":
-    main()
+    if len(sys.argv) == 4:
+        measure(sys.argv[1], Path(sys.argv[2]), int(sys.argv[3]))
+    else:
+        main()

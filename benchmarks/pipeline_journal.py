@@ -1,37 +1,41 @@
 """What reading journals on Spark costs, beside Spark reading the same messages from Parquet.
 
-`python -m benchmarks.pipeline_journal [ROWS]` writes that many messages of 1 KB (400,000 unless
+`python -m benchmarks.pipeline_journal [ROWS]` writes that many messages of 1 KB (1,000,000 unless
 said otherwise) to journals, copies them to Parquet, and prints for one core and for two: rows a
 second, and rows a second of processor time, which is what remains comparable on a machine that does
-other work. Processor time is that of Python, the Java of Spark and its workers together. The better
-of three runs counts.
+other work. Processor time is that of Python, the Java of Spark and its workers together. The best
+of some runs counts.
 
+What every query costs, however few rows it has, is in all figures, and printed below the table.
 The peer has the messages as a string column, and reads their fields with `from_json`.
 """
 
 from __future__ import annotations
 
 import json
-import os
 import random
-import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from benchmarks.spark_runs import CORES, best, consume, in_a_process, print_scaling
 from server.journal import Journal, JournalSettings
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-ROWS: Final = 400_000
+ROWS: Final = 1_000_000
 _RUNS: Final = 3
-_TICKS: Final = os.sysconf("SC_CLK_TCK")
 
+_EMPTY: Final = "a query"
 _FIELDS: Final = "symbol string, side string, qty bigint, price double, account string"
+_FILTER: Final = (
+    "/symbol = 'IBM' AND /side = 'B' AND /qty > 100 AND /price < 90 AND /account <> 'A7'"
+)
 _FIVE: Final = "symbol = 'IBM' and side = 'B' and qty > 100 and price < 90 and account <> 'A7'"
 
 
@@ -71,31 +75,35 @@ def measure(directory: Path, rows: int, cores: int) -> None:
     parquet = str(directory / "parquet")
     if not Path(parquet).exists():
         _journal(spark, directory, "body string").write.parquet(parquet)
-    found = {
-        name: _best(job, rows)
-        for name, job in {
-            **_of_journals(spark, directory),
-            **_of_parquet(spark, parquet),
-        }.items()
-    }
-    print(json.dumps(found))
+    jobs = {**_of_journals(spark, directory), **_of_parquet(spark, parquet)}
+    found = {name: best(job, rows, _RUNS) for name, job in jobs.items()}
+    of_any, processor = best(partial(consume, _journal(spark, directory, "_txid bigint", "few")), 1)
+    print(json.dumps({_EMPTY: (of_any, processor)} | found))
     spark.stop()
 
 
-def _journal(spark: SparkSession, directory: Path, schema: str) -> DataFrame:
+def _journal(
+    spark: SparkSession, directory: Path, schema: str, name: str = "journal", **options: str
+) -> DataFrame:
     reader = spark.read.format("amps-journal").schema(schema).option("pushdown", "true")
-    return reader.load(str(directory / "journal"))
+    return reader.options(**options).load(str(directory / name))
 
 
 def _of_journals(spark: SparkSession, directory: Path) -> dict[str, Callable[[], object]]:
-    def frame(schema: str) -> DataFrame:
-        return _journal(spark, directory, schema)
+    def frame(schema: str, **options: str) -> DataFrame:
+        return _journal(spark, directory, schema, **options)
 
     return {
-        "journal: records, no body": lambda: _read(frame("_txid bigint, _timestamp timestamp")),
-        "journal: messages": lambda: _read(frame("body binary")),
-        "journal: five fields": lambda: _read(frame(_FIELDS)),
+        "journal: records, no body": lambda: consume(frame("_txid bigint, _timestamp timestamp")),
+        "journal: messages": lambda: consume(frame("body string")),
+        "journal: messages and their topics and bookmarks": lambda: consume(
+            frame("body string, topic string, bookmark string")
+        ),
+        "journal: five fields": lambda: consume(frame(_FIELDS)),
         "journal: filtered by five": lambda: frame(_FIELDS).where(_FIVE).count(),
+        "journal: filtered by five, option filter": lambda: frame(
+            "_txid bigint", filter=_FILTER
+        ).count(),
         "journal: aggregated": lambda: _sum(frame("symbol string, qty bigint")),
     }
 
@@ -106,49 +114,15 @@ def _of_parquet(spark: SparkSession, path: str) -> dict[str, Callable[[], object
         return rows.select("o.*")
 
     return {
-        "parquet: messages": lambda: _read(spark.read.parquet(path)),
-        "parquet: five fields": lambda: _read(frame(_FIELDS)),
+        "parquet: messages": lambda: consume(spark.read.parquet(path)),
+        "parquet: five fields": lambda: consume(frame(_FIELDS)),
         "parquet: filtered by five": lambda: frame(_FIELDS).where(_FIVE).count(),
         "parquet: aggregated": lambda: _sum(frame("symbol string, qty bigint")),
     }
 
 
-def _read(frame: DataFrame) -> None:
-    frame.write.format("noop").mode("overwrite").save()
-
-
 def _sum(frame: DataFrame) -> object:
     return frame.groupBy("symbol").sum("qty").collect()
-
-
-def _best(job: Callable[[], object], rows: int) -> tuple[float, float]:
-    wall, processor = [], []
-    for _ in range(_RUNS):
-        began, used = time.perf_counter(), _processor_seconds()
-        job()
-        wall.append(time.perf_counter() - began)
-        processor.append(_processor_seconds() - used)
-    return rows / min(wall), rows / min(processor)
-
-
-def _processor_seconds() -> float:
-    """What this process and all below it have used."""
-    processes: dict[int, list[int]] = {}
-    used: dict[int, int] = {}
-    for path in Path("/proc").glob("[0-9]*/stat"):
-        try:
-            fields = path.read_text().rpartition(")")[2].split()
-        except OSError:
-            continue  # it has just ended
-        pid = int(path.parent.name)
-        processes.setdefault(int(fields[1]), []).append(pid)
-        used[pid] = sum(map(int, fields[11:15]))  # its own, and that of children that have ended
-    pending, total = [os.getpid()], 0
-    while pending:
-        pid = pending.pop()
-        total += used.get(pid, 0)
-        pending += processes.get(pid, [])
-    return total / _TICKS
 
 
 def main() -> None:
@@ -157,19 +131,12 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         directory = Path(folder)
         write_journal(directory / "journal", rows)
-        results = [_in_a_process(directory, rows, cores) for cores in (1, 2)]
-    print(f"{rows:,} messages of 1 KB; rows a second, and rows a second of processor time\n")
-    print(f"{'':<28}{'1 core':>12}{'2 cores':>12}{'scale':>8}{'processor':>12}")
-    for name, (one, processor) in results[0].items():
-        two = results[1][name][0]
-        print(f"{name:<28}{one:>12,.0f}{two:>12,.0f}{two / one:>8.2f}{processor:>12,.0f}")
-
-
-def _in_a_process(directory: Path, rows: int, cores: int) -> dict[str, tuple[float, float]]:
-    command = [sys.executable, "-m", __spec__.name, str(directory), str(rows), str(cores)]
-    run = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True)
-    found: dict[str, tuple[float, float]] = json.loads(run.stdout.splitlines()[-1])
-    return found
+        write_journal(directory / "few", 1)
+        one, two = (in_a_process(__spec__.name, folder, rows, cores) for cores in CORES)
+    seconds = 1 / two.pop(_EMPTY)[1]
+    del one[_EMPTY]
+    print_scaling(f"{rows:,} messages of 1 KB", one, two)
+    print(f"  Of its processor time, a query over one message takes {seconds:.2f} s.")
 
 
 if __name__ == "__main__":

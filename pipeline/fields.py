@@ -7,9 +7,11 @@ and are converted: there, everything may be a text.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import date, datetime
 from decimal import Decimal
+from operator import attrgetter, itemgetter
 from types import GenericAlias
 from typing import Annotated, Any, Final, TypeAlias, TypedDict, cast
 
@@ -37,8 +39,8 @@ from pyspark.sql.types import (
 from pipeline.errors import PipelineError
 from server.message_types.registry import MessageTypes
 
-FieldReader: TypeAlias = Callable[[Sequence[bytes]], dict[str, list[Any]]]
-"""Reads bodies, and gives the values of each column."""
+Body: TypeAlias = bytes | memoryview
+
 
 READABLE: Final = ("json", "fix", "nvfix", "xml", "bson", "msgpack", "bflat")
 """Message types whose fields can be read without knowing the server's configuration."""
@@ -60,6 +62,23 @@ _SIMPLE: Final[dict[type[DataType], type]] = {
     TimestampNTZType: datetime,
     BinaryType: bytes,
 }
+
+
+@dataclass(frozen=True, slots=True)
+class FieldReader:
+    """Reads bodies in two steps, between which rows can be dropped.
+
+    Attributes:
+        rows: gives a row for each body; raises PipelineError for a body that does not fit.
+        values: for each column what gives its value of a row.
+    """
+
+    rows: Callable[[Sequence[Body]], list[Any]]
+    values: Mapping[str, Callable[[Any], Any]]
+
+    def columns(self, rows: Sequence[Any]) -> dict[str, list[Any]]:
+        """The values of each column."""
+        return {name: list(map(value, rows)) for name, value in self.values.items()}
 
 
 def read_fields(schema: StructType, message_type: str | None) -> FieldReader:
@@ -94,26 +113,22 @@ def _json_reader(schema: StructType) -> FieldReader:
     )
     decode = msgspec.json.Decoder(row).decode
 
-    def read(bodies: Sequence[bytes]) -> dict[str, list[Any]]:
-        try:
-            rows = [decode(body or b"{}") for body in bodies]
-        except (msgspec.MsgspecError, UnicodeDecodeError) as error:
-            raise _mismatch(bodies, decode, error) from None
-        return {name: [getattr(row, slot) for row in rows] for slot, name in names.items()}
+    def rows(bodies: Sequence[Body]) -> list[Any]:
+        found: list[Any] = []
+        rest = iter(bodies)
+        while len(found) < len(bodies):
+            try:
+                found.extend(map(decode, rest))
+            except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+                body = bytes(bodies[len(found)])
+                if body:
+                    raise PipelineError(
+                        f"schema: a message does not fit: {error}; it is {body[:200]!r}"
+                    ) from None
+                found.append(row())
+        return found
 
-    return read
-
-
-def _mismatch(
-    bodies: Sequence[bytes], decode: Callable[[bytes], Any], error: Exception
-) -> PipelineError:
-    """The error for the first body that cannot be decoded."""
-    for body in bodies:
-        try:
-            decode(body or b"{}")
-        except (msgspec.MsgspecError, UnicodeDecodeError):
-            return PipelineError(f"schema: a message does not fit: {error}; it is {body[:200]!r}")
-    raise AssertionError("some body is at fault")
+    return FieldReader(rows, {name: attrgetter(slot) for slot, name in names.items()})
 
 
 def field_type(kind: DataType, column: str) -> Any:
@@ -152,16 +167,16 @@ def _value_reader(schema: StructType, message_type: str) -> FieldReader:
                 " values and arrays of them can be read"
             )
     extract = MessageTypes().get(message_type).extractor([(name,) for name in schema.names])
-    kinds = [field_type(field.dataType, field.name) for field in schema]
+    kinds = [(field_type(field.dataType, field.name), field.name) for field in schema]
 
-    def read(bodies: Sequence[bytes]) -> dict[str, list[Any]]:
-        rows = [extract(body) for body in bodies]
-        return {
-            name: [_converted(row[slot], kind, name) for row in rows]
-            for slot, (name, kind) in enumerate(zip(schema.names, kinds, strict=True))
-        }
+    def row(body: Body) -> tuple[Any, ...]:
+        values = zip(extract(bytes(body)), kinds, strict=True)
+        return tuple(_converted(value, kind, name) for value, (kind, name) in values)
 
-    return read
+    return FieldReader(
+        lambda bodies: list(map(row, bodies)),
+        {name: itemgetter(slot) for slot, name in enumerate(schema.names)},
+    )
 
 
 def _converted(value: object, kind: Any, column: str) -> Any:

@@ -95,7 +95,8 @@ class RowFormat:
         """
         fields: dict[str, list[Any]] = {}
         if self._reader is not None:
-            fields = self._reader([message.body for message in messages])
+            rows = self._reader.rows([message.body for message in messages])
+            fields = self._reader.columns(rows)
         columns = [self._column(field, messages, fields) for field in self._schema]
         return pa.RecordBatch.from_arrays(columns, schema=self._schema)
 

@@ -19,6 +19,7 @@ from pipeline.amps.options import AmpsOptions
 from pipeline.pushdown import push_down
 from pipeline.rows import RowFormat
 from pipeline.selection import command_options
+from pipeline.workers import settle
 
 ROWS_A_BATCH = 10_000
 
@@ -92,6 +93,7 @@ class AmpsReader(DataSourceReader):
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Query, and give the records in batches."""
         assert isinstance(partition, AmpsPartition)  # noqa: S101 - see partitions
+        settle()
         rows = RowFormat(self._schema, self._options.message_type)
         with connected(self._options, "read", patient=True) as client:
             waiting: list[Message] = []

@@ -30,6 +30,7 @@ from pipeline.amps.replay import replayed
 from pipeline.errors import PipelineError, option_error
 from pipeline.rows import RowFormat
 from pipeline.selection import command_options
+from pipeline.workers import settle
 
 _ROWS_A_BATCH: Final = 10_000
 _ROWS_KEPT: Final = 10_000
@@ -131,6 +132,7 @@ class AmpsStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             PipelineError: the log does not have all its messages any more.
         """
         assert isinstance(partition, AmpsRange)  # noqa: S101 - see partitions
+        settle()
         if partition.rows is not None:
             yield partition.rows
             return

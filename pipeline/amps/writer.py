@@ -39,6 +39,7 @@ from pipeline.amps.publishing import Publisher
 from pipeline.amps.sink import NOT_ONCE, Identity, Refusal, Sink
 from pipeline.bodies import MessageFormat
 from pipeline.errors import PipelineError, option_error
+from pipeline.workers import settle
 
 _QUERY: Final = "sql.streaming.queryId"
 _BATCH: Final = "streaming.sql.batchId"
@@ -149,6 +150,7 @@ def send(
     Raises:
         PipelineError: the server has been away for too long, or does not know such topics.
     """
+    settle()
     rows = MessageFormat(schema, options.message_type)
     count = 0
     sink: Sink = (Deleter if options.command == "sow_delete" else Publisher)(options, identity)

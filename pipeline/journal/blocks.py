@@ -24,8 +24,8 @@ _GAP: Final = 16_384
 
 _NOTHING: Final = np.zeros(0, np.int64)
 
-Choose = Callable[[Records, Names], npt.NDArray[np.bool_]]
-"""Says which of some records are wanted."""
+Choose = Callable[[Records, Names], Records]
+"""Gives those of some records that are wanted."""
 
 Integers = npt.NDArray[np.int64]
 
@@ -35,7 +35,7 @@ class Request:
     """What of the entries is wanted.
 
     Attributes:
-        choose: says which entries.
+        choose: chooses the entries.
         with_bodies: whether their bodies are.
         skips_damaged: whether damaged entries are left out; else they are an error.
     """
@@ -101,8 +101,7 @@ class _Reader:
         expected = np.arange(self._piece.first_txid + start, self._piece.first_txid + stop)
         if not (records_check(data) and np.array_equal(records["txid"], expected)):
             records = records[self._intact_records(start, stop)]
-        records = records[np.isin(records["topic"], list(self._piece.names.topics))]
-        return records[self._request.choose(records, self._piece.names)]
+        return self._request.choose(records, self._piece.names)
 
     def blocks(self, records: Records) -> Iterator[Block]:
         """The entries of some records, with their bodies if these are wanted."""

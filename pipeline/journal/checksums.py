@@ -22,7 +22,7 @@ Words = npt.NDArray[np.uint32]
 LARGEST_BLOCK: Final = 1 << 20
 """Bytes that are checked with one call at most: the table of powers is four times as large."""
 
-_POLYNOMIAL: Final = np.uint32(0x82F63B78)  # Castagnoli's, the lowest bit is the highest power
+_POLYNOMIAL: Final = 0x82F63B78  # Castagnoli's, the lowest bit is the highest power
 _ONE: Final = 0x80000000
 _BITS: Final = np.arange(31, -1, -1, dtype=np.uint32)  # of a word, from x^0 on
 
@@ -40,10 +40,10 @@ def bodies_check(block: bytes, ends: npt.NDArray[np.int64], checksums: Words) ->
     terms &= np.uint32(1)
     terms *= powers
     sums = np.bitwise_xor.reduce(terms, axis=1)
-    total = np.uint32(0)
-    for one in sums[::-1]:  # Horner's rule: the highest power first
+    total = 0
+    for one in reversed(sums.tolist()):  # Horner's rule: the highest power first
         total = _times_x(total) ^ one
-    return int(total) == int(crc32c(block))
+    return total == int(crc32c(block))
 
 
 @cache
@@ -58,22 +58,25 @@ def _powers() -> Words:
 
 def _advance(word: int) -> int:
     """A polynomial times x^8."""
-    value = np.uint32(word)
     for _ in range(8):
-        value = _times_x(value)
-    return int(value)
+        word = _times_x(word)
+    return word
 
 
-def _times_x(word: np.uint32) -> np.uint32:
-    carried = _POLYNOMIAL if word & np.uint32(1) else np.uint32(0)
-    return (word >> np.uint32(1)) ^ carried
+def _times_x(word: int) -> int:
+    return word >> 1 ^ _POLYNOMIAL if word & 1 else word >> 1
 
 
 def _multiply(words: Words, factor: int) -> Words:
-    """Each of some polynomials times one and the same."""
+    """Each of some polynomials times one and the same: a look-up for each byte."""
+    multiples = [factor]  # by powers of x, which a word has from its highest bit down
+    while len(multiples) < 32:
+        multiples.append(_times_x(multiples[-1]))
+    multiples.reverse()
     product = np.zeros_like(words)
-    term = np.uint32(factor)
-    for bit in _BITS:
-        product ^= ((words >> bit) & np.uint32(1)) * term
-        term = _times_x(term)
+    for place, column in enumerate(words.astype("<u4").view(np.uint8).reshape(-1, 4).T):
+        table = np.zeros(1, np.uint32)
+        for multiple in multiples[8 * place : 8 * place + 8]:
+            table = np.concatenate((table, table ^ np.uint32(multiple)))
+        product ^= table[column]
     return product

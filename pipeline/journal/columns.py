@@ -108,8 +108,7 @@ def slow_mask(predicate: Predicate, block: Block) -> Mask:
     column = metadata_column(predicate.column, block)
     if predicate.column == "timestamp":
         column = column.cast(pa.int64())
-    test = predicate.test()
-    return np.fromiter(map(test, column.to_pylist()), np.bool_, len(column))
+    return np.array(predicate.passed(column.to_pylist()), np.bool_)
 
 
 def _by_number(predicate: Predicate, numbers: Records, names: Mapping[int, str]) -> Mask:

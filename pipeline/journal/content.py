@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import numpy as np
 import numpy.typing as npt
 
 from pipeline.errors import PipelineError
-from pipeline.journal.pieces import Block
+from pipeline.journal.pieces import Block, Bodies
 from server.expressions import parse, paths
 from server.expressions.compile_message import compile_filter
 from server.message_types.base import MessageTypeError
+from server.message_types.bulk import BulkExtractor, bulk_extractor
 from server.message_types.registry import MessageTypes
 
 
@@ -27,7 +26,7 @@ class ContentFilter:
         self._paths = paths(expr)
         self._predicate = compile_filter(expr)
         self._types = MessageTypes()
-        self._tests: dict[str, Callable[[bytes], bool]] = {}
+        self._extractors: dict[str, BulkExtractor] = {}
 
     def matches(self, block: Block) -> npt.NDArray[np.bool_]:
         """Which messages of a block match.
@@ -36,18 +35,26 @@ class ContentFilter:
             PipelineError: messages of that type cannot be read without its configuration.
         """
         types = block.names.message_types
-        tests = {number: self._test(kind) for number, kind in types.items()}
-        topics = block.records["topic"].tolist()
-        found = (tests[one](body) for one, body in zip(topics, block.bodies(), strict=True))
-        return np.fromiter(found, np.bool_, len(topics))
+        matching = np.zeros(len(block.records), np.bool_)
+        for kind in set(types.values()):
+            numbers = [number for number, name in types.items() if name == kind]
+            places = np.flatnonzero(np.isin(block.records["topic"], numbers))
+            if len(places):
+                matching[places] = self._matching(kind, block.only(places).bodies())
+        return matching
 
-    def _test(self, kind: str) -> Callable[[bytes], bool]:
-        test = self._tests.get(kind)
-        if test is None:
+    def _matching(self, kind: str, bodies: Bodies) -> list[bool]:
+        if not self._paths:
+            return [self._predicate(())] * len(bodies)
+        values = self._extractor(kind)(list(map(bytes, bodies)))
+        return list(map(self._predicate, zip(*values, strict=True)))
+
+    def _extractor(self, kind: str) -> BulkExtractor:
+        extract = self._extractors.get(kind)
+        if extract is None:
             try:
-                extract = self._types.get(kind).extractor(self._paths)
+                extract = bulk_extractor(self._types.get(kind), self._paths)
             except MessageTypeError as problem:
                 raise PipelineError(f"option filter: message type {kind}: {problem}") from problem
-            predicate = self._predicate
-            test = self._tests[kind] = lambda body: predicate(extract(body))
-        return test
+            self._extractors[kind] = extract
+        return extract

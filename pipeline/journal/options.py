@@ -15,7 +15,7 @@ from server.expressions import ExpressionError, parse
 from server.journal import BookmarkError, parse_bookmark
 from server.topics.names import TopicError, select_topics
 
-_PIECE: Final = 64 << 20
+_PIECE: Final = 128 << 20  # as Spark divides files
 _SMALLEST_PIECE: Final = 1 << 16
 
 _KNOWN: Final = frozenset(

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any, overload
 
 import numpy as np
 import numpy.typing as npt
@@ -64,6 +65,40 @@ class Piece(InputPartition):
     bounds: tuple[Predicate, ...] = ()
 
 
+class Bodies(Sequence[memoryview]):
+    """Bodies where they lie: a view of each, made when it is asked for.
+
+    Args:
+        data: bytes among which they are.
+        starts: where they begin.
+        ends: and end.
+    """
+
+    __slots__ = ("_data", "_ends", "_starts")
+
+    def __init__(self, data: bytes, starts: list[int], ends: list[int]) -> None:
+        self._data = memoryview(data)
+        self._starts = starts
+        self._ends = ends
+
+    def __len__(self) -> int:
+        return len(self._starts)
+
+    def __iter__(self) -> Iterator[memoryview]:
+        return map(self._data.__getitem__, map(slice, self._starts, self._ends))
+
+    @overload
+    def __getitem__(self, place: int) -> memoryview: ...
+
+    @overload
+    def __getitem__(self, place: slice) -> list[memoryview]: ...
+
+    def __getitem__(self, place: int | slice) -> memoryview | list[memoryview]:
+        if isinstance(place, slice):
+            return [self[one] for one in range(*place.indices(len(self)))]
+        return self._data[self._starts[place] : self._ends[place]]
+
+
 @dataclass(slots=True)
 class Block:
     """Some entries, read together.
@@ -84,11 +119,9 @@ class Block:
     starts: npt.NDArray[np.int64]
     lengths: npt.NDArray[np.int64]
 
-    def bodies(self) -> list[bytes]:
+    def bodies(self) -> Bodies:
         """The bodies, one by one."""
-        data = self.data
-        starts, ends = self.starts.tolist(), (self.starts + self.lengths).tolist()
-        return [data[start:end] for start, end in zip(starts, ends, strict=True)]
+        return Bodies(self.data, self.starts.tolist(), (self.starts + self.lengths).tolist())
 
     def extras(self) -> Iterator[bytes]:
         """What stands behind each body."""
@@ -118,7 +151,7 @@ class Block:
             if len(part.records):
                 yield part
 
-    def only(self, chosen: npt.NDArray[np.bool_] | list[int]) -> Block:
+    def only(self, chosen: npt.NDArray[np.bool_ | np.signedinteger[Any]] | list[int]) -> Block:
         """Some of the entries.
 
         Args:

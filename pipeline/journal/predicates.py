@@ -7,7 +7,7 @@ comparison with NULL is NULL, and a row counts only if all predicates are true.
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Final, TypeAlias
@@ -65,6 +65,8 @@ ORDERINGS: Final[Mapping[str, Callable[..., Any]]] = {
 
 _OPPOSITES: Final = {"eq": "ne", "gt": "le", "ge": "lt", "lt": "ge", "le": "gt"}
 
+_NEVER_TRUE_OF_NULL: Final = frozenset((*ORDERINGS, *_AFFIXES.values(), "in", "not_in"))
+
 _WHOLE: Final = (ByteType, ShortType, IntegerType, LongType)
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -91,6 +93,16 @@ class Predicate:
     def test(self) -> Test:
         """The test as a function of a value."""
         return _test(self)
+
+    def passed(self, values: Iterable[Scalar]) -> list[bool]:
+        """Which of many values pass; the same as `test` on each, but faster."""
+        if self.operation in ORDERINGS:
+            (expected,) = self.values
+            if self.operation == "eq":
+                return [value == expected for value in values]
+            compare = ORDERINGS[self.operation]
+            return [value is not None and compare(value, expected) for value in values]
+        return list(map(self.test(), values))
 
     def may_hold(self, low: int, high: int) -> bool:
         """Whether some number of a range can pass; true if that cannot be told."""
@@ -119,6 +131,17 @@ def accept(filters: Iterable[Filter], schema: StructType) -> list[tuple[Filter, 
         Each filter with its predicate; None for those that Spark has to test itself.
     """
     return [(one, _translate(one, schema)) for one in filters]
+
+
+def without_implied(predicates: Sequence[Predicate]) -> tuple[Predicate, ...]:
+    """Predicates without those that others imply.
+
+    Spark asks of every column that it compares that it is not NULL, and before anything else.
+    """
+    rejecting = {one.column for one in predicates if one.operation in _NEVER_TRUE_OF_NULL}
+    return tuple(
+        one for one in predicates if not (one.operation == "not_null" and one.column in rejecting)
+    )
 
 
 def _translate(one: Filter, schema: StructType) -> Predicate | None:

@@ -25,6 +25,7 @@ from pipeline.journal.options import JournalOptions
 from pipeline.journal.pieces import Block, Names, Piece, Records
 from pipeline.journal.predicates import Predicate
 from pipeline.journal.schema import JournalSchema
+from pipeline.workers import settle
 
 Values = Mapping[str, Sequence[Any]]
 """Decoded fields, column by column."""
@@ -65,6 +66,7 @@ class PieceReader:
         Raises:
             PipelineError: the file is gone or damaged, or a message does not fit the schema.
         """
+        settle()
         tests = [*self._on_metadata, *piece.bounds]
         quick = [one for one in tests if is_quick(one)]
         slow = [one for one in tests if not is_quick(one)]
@@ -95,30 +97,15 @@ class PieceReader:
 
     def _decoded(self, block: Block) -> tuple[Block, Values]:
         """The messages of a block that meet the predicates on fields, decoded."""
-        values = self._fields(block)
-        if not self._on_fields:
-            return block, values
-        places: Iterable[int] = range(len(block.records))
+        reader = self._reader(block.message_type(0))
+        rows = _rows(reader, block)
+        places = list(range(len(rows)))
         for predicate in self._on_fields:
-            column = values[predicate.column]
-            places = compress(places, map(predicate.test(), [column[one] for one in places]))
-            places = list(places)
-        chosen = list(places)
-        kept = {name: [column[one] for one in chosen] for name, column in values.items()}
-        return block.only(chosen), kept
-
-    def _fields(self, block: Block) -> Values:
-        read = self._reader(block.message_type(0))
-        bodies = block.bodies()
-        try:
-            return read(bodies)
-        except PipelineError:
-            for number, body in enumerate(bodies):
-                try:
-                    read([body])
-                except PipelineError as problem:
-                    raise PipelineError(f"{block.describe(number)}: {problem}") from None
-            raise
+            passed = predicate.passed(map(reader.values[predicate.column], rows))
+            rows, places = list(compress(rows, passed)), list(compress(places, passed))
+        if self._on_fields:
+            block = block.only(places)
+        return block, reader.columns(rows)
 
     def _reader(self, message_type: str) -> FieldReader:
         reader = self._readers.get(message_type)
@@ -141,11 +128,25 @@ class PieceReader:
             ) from None
 
 
+def _rows(reader: FieldReader, block: Block) -> list[Any]:
+    bodies = block.bodies()
+    try:
+        return reader.rows(bodies)
+    except PipelineError:
+        for number, body in enumerate(bodies):
+            try:
+                reader.rows([body])
+            except PipelineError as problem:
+                raise PipelineError(f"{block.describe(number)}: {problem}") from None
+        raise
+
+
 def _chooser(tests: Sequence[Predicate]) -> Choose:
-    def choose(records: Records, names: Names) -> Mask:
-        mask: Mask = np.isin(records["kind"], list(names.kinds))
+    def choose(records: Records, names: Names) -> Records:
+        mask: Mask = np.isin(records["topic"], list(names.topics))
+        mask &= np.isin(records["kind"], list(names.kinds))
         for test in tests:
             mask &= quick_mask(test, records, names)
-        return mask
+        return records if mask.all() else records.take(np.flatnonzero(mask))
 
     return choose

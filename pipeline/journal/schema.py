@@ -17,7 +17,7 @@ from pyspark.sql.types import BinaryType, DataType, StringType, StructField, Str
 
 from pipeline.errors import PipelineError
 from pipeline.journal.columns import METADATA
-from pipeline.journal.predicates import Predicate, accept
+from pipeline.journal.predicates import Predicate, accept, without_implied
 from pipeline.rows import BODY, TEXT_TYPES
 
 
@@ -83,7 +83,7 @@ class JournalSchema:
                 accepted.append(replace(predicate, column=self.metadata[predicate.column]))
             else:
                 accepted.append(replace(predicate, on_field=True))
-        return tuple(accepted), rejected
+        return without_implied(accepted), rejected
 
 
 def _check(field: StructField, *expected: DataType) -> None:

@@ -3,7 +3,7 @@
 `server.journal.extent` finds the end by checking every entry, as recovery must. Here the file is
 only read, perhaps often, so the end is looked for by bisection. Every record says how far the log
 was on stable storage when it was made: what that covers is complete, and only the few entries
-behind it have to be checked one by one, for the server may just be writing them.
+behind it have to be checked, for the server may just be writing them.
 """
 
 from __future__ import annotations
@@ -15,11 +15,14 @@ import numpy as np
 
 from server.journal.extent import MOST_IN_COMMIT, find_extent
 from server.journal.layout import LAG, LAG_UNKNOWN
-from server.journal.records import columns, read_body, read_rows, slots
+from server.journal.records import columns, read_bodies, read_body, read_rows, slots
 from server.journal.storage import Source
 
 _WALK_BACK: Final = 64
 """Records that are asked how far the log was safe."""
+
+_TOGETHER: Final = 64
+"""Entries behind that which are read and checked together."""
 
 
 def entries_written(source: Source, first_txid: int) -> int:
@@ -34,10 +37,15 @@ def entries_written(source: Source, first_txid: int) -> int:
     safe = _known_safe(source, first_txid, records)
     if safe is None or _goes_on(source, first_txid, records, limit):
         return find_extent(source, first_txid).count
-    for number in range(safe + 1, records):
-        row = read_rows(source, first_txid, number, number + 1)[0]
-        if row is None or read_body(source, row) is None:
-            return number
+    for start in range(safe + 1, records, _TOGETHER):
+        rows = read_rows(source, first_txid, start, min(start + _TOGETHER, records))
+        intact = [row for row in rows if row is not None]
+        if len(intact) < len(rows):
+            intact = intact[: rows.index(None)]
+        bodies = read_bodies(source, intact)
+        whole = bodies.index(None) if None in bodies else len(bodies)
+        if whole < len(rows):
+            return start + whole
     return records
 
 

@@ -97,6 +97,9 @@ def test_fields_of_the_messages_are_columns_of_a_given_schema(orders: Path) -> N
         ({"bookmark": "20250615T150645.000000Z"}, range(4999, 6000)),
         ({"bookmark": "[20250615T150642Z:20250615T150643Z)"}, range(1999, 2999)),
         ({"filter": "/price > 1490 AND /name = 'n3'"}, range(5963, 6000, 10)),
+        ({"filter": "/missing IS NULL AND /id < 3"}, range(3)),
+        ({"filter": "1 = 1"}, range(6000)),
+        ({"filter": "1 = 2"}, []),
         ({"piece_size": "64KB"}, range(6000)),
     ],
 )
@@ -128,6 +131,18 @@ def moment(milliseconds: int) -> datetime:
         ([EqualTo(("_instance",), "OTHER")], []),
         ([EqualTo(("id",), 17)], [17]),
         ([GreaterThan(("price",), 1499.0), Not(EqualTo(("name",), "n8"))], [5997, 5999]),
+        ([IsNotNull(("missing",)), LessThan(("id",), 5)], []),
+        (
+            [
+                IsNotNull(("name",)),
+                IsNotNull(("id",)),
+                EqualNullSafe(("missing",), None),
+                EqualTo(("name",), "n3"),
+                LessThan(("id",), 20),
+            ],
+            [3, 13],
+        ),
+        ([IsNotNull(("missing",)), EqualNullSafe(("missing",), None)], []),
         ([StringStartsWith(("name",), "n3"), LessThan(("id",), 20)], [3, 13]),
         ([StringEndsWith(("name",), "9"), LessThan(("id",), 20)], [9, 19]),
         ([StringContains(("name",), "4"), LessThan(("id",), 20)], [4, 14]),
@@ -211,6 +226,26 @@ def test_message_types_have_their_own_readers(tmp_path: Path) -> None:
     rows = read(tmp_path, "id long, name string")
     assert sorted((row["id"], row["name"]) for row in rows) == [(n, f"n{n}") for n in range(10)]
     assert isinstance(read(tmp_path)[0]["body"], str)
+    chosen = read(tmp_path, "_txid long, _topic string", filter="/id > 4 AND /name != 'n8'")
+    assert [row["_topic"] for row in chosen] == ["f", "j", "f", "f"]
+    assert chosen == sorted(chosen, key=lambda row: row["_txid"])
+
+
+def test_a_message_without_a_body_has_no_fields(tmp_path: Path) -> None:
+    with journal(tmp_path) as writer:
+        for body in (b"", b'{"id":1}', b"", b"", b'{"id":2}', b""):
+            writer.publish("t", body)
+    assert [row["id"] for row in read(tmp_path, "id long")] == [None, 1, None, None, 2, None]
+    assert ids(read(tmp_path, "id long", [GreaterThan(("id",), 0)])) == [1, 2]
+
+
+def test_a_message_that_does_not_fit_is_named_with_its_entry(tmp_path: Path) -> None:
+    with journal(tmp_path) as writer:
+        for number in range(2000):
+            body = b'{"id":"much"}' if number == 1500 else b"" if number == 3 else message(number)
+            bad = writer.publish("t", body) - (1999 - 1500)
+    with pytest.raises(PipelineError, match=rf'entry {bad} of topic t: .*it is .*"much"'):
+        read(tmp_path, "id long")
 
 
 def test_bodies_that_are_no_text_are_binary(tmp_path: Path) -> None:

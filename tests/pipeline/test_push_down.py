@@ -195,10 +195,10 @@ def test_no_row_is_lost_and_none_too_many_where_spark_does_not_look(
 ) -> None:
     """Of all filters for all kinds of columns: values, NULL, missing and empty."""
     pushed = push_down([one], SCHEMA)
-    read = read_fields(SCHEMA, "json")
+    reader = read_fields(SCHEMA, "json")
     for fields in bodies:
         body = json.dumps(fields).encode()
-        row = {name: values[0] for name, values in read([body]).items()}
+        row = {name: values[0] for name, values in reader.columns(reader.rows([body])).items()}
         kept = pushed.filter is None or server_filter(pushed.filter)(body)
         wanted = in_spark(one, row) is True
         assert kept or not wanted, (pushed.filter, body)
