@@ -17,7 +17,6 @@ from server.subscriptions.record_delivery import MATCH
 
 if TYPE_CHECKING:
     from server.subscriptions.conflation import Conflater, Key
-    from server.subscriptions.envelope import Envelope
     from server.subscriptions.record_delivery import RecordFramer, RecordMessage
     from server.subscriptions.subscription import Subscription
 
@@ -84,6 +83,7 @@ class _PendingRecord:
 
     __slots__ = (
         "_body",
+        "_bookmark",
         "_delivery",
         "_form",
         "_gone",
@@ -101,7 +101,8 @@ class _PendingRecord:
         self._key = key
         self._message = message
         self._body = body
-        self._received: Envelope = message.envelope
+        envelope = message.envelope  # that of a run, whose next message changes it
+        self._received, self._bookmark = envelope.received, envelope.bookmark
         self._previous = message.previous if delivery.had else None
         self._gone: tuple[ConflatedRecordDelivery, RecordMessage] | None = None
 
@@ -122,12 +123,13 @@ class _PendingRecord:
     def release(self) -> None:
         """See `Pending.release`."""
         subscription, conflater = self._delivery.subscription, self._delivery.conflater
+        first = self._message.envelope.held_since(self._received, self._bookmark)
         if self._form is Form.LEAVING:
             known = conflater.received.pop(self._key, None)
             if known is None and self._previous is not None:  # its query is still sending that
                 known = subscription.presentation.cut(self._previous)
             if known is not None:
-                self._delivery.leave.write(self._message, known, self._received)
+                self._delivery.leave.write(self._message, known, first)
             return
         if self._gone is not None and subscription.delta and self._gone[1].reason != MATCH:
             # A new record took the place of one that was deleted: no delta tells which fields the
@@ -135,8 +137,8 @@ class _PendingRecord:
             known = conflater.received.get(self._key)
             if known is not None:
                 delivery, message = self._gone
-                delivery.leave.write(message, known, self._received)
+                delivery.leave.write(message, known, first)
         if subscription.tracks_focus:
             whole = subscription.presentation.cut(self._message.body)
             conflater.received[self._key] = whole
-        self._delivery.publish.write(self._message, self._body, self._received)
+        self._delivery.publish.write(self._message, self._body, first)
