@@ -64,6 +64,19 @@ def query(session: Session, header: Header, options: Mapping[str, str]) -> None:
     Raises:
         CommandRefused: the topic cannot be aggregated, or a part of the command cannot be used.
     """
+    command, found = open_query(session, header, options)
+    acknowledge(session, header, "processed", query_id=command.query_id)
+    command.begin([found])
+
+
+def open_query(
+    session: Session, header: Header, options: Mapping[str, str]
+) -> tuple[QueryCommand, AggregateQuery]:
+    """A query for groups of a topic's records, of this moment; nothing is sent yet.
+
+    Raises:
+        CommandRefused: the topic cannot be aggregated, or a part of the command cannot be used.
+    """
     topic, aggregation, options = _read(session, header, options)
     check_query_options(header, options)
     terms = read_query_terms(session, header, options)
@@ -72,12 +85,10 @@ def query(session: Session, header: Header, options: Mapping[str, str]) -> None:
     presentation = read_presentation(options, session)
     groups = aggregation.groups(None, session.hold)
     command = QueryCommand(session, header, terms, presentation)
-    acknowledge(session, header, "processed", query_id=command.query_id)
     scan = _scan(command, topic, terms)
     ranked = _ranked(terms, aggregation)
-    command.begin(
-        [AggregateQuery(Gathering(scan, groups), ranked, scan.topic_matches, groups.drop)]
-    )
+    found = AggregateQuery(Gathering(scan, groups), ranked, scan.topic_matches, groups.drop)
+    return command, found
 
 
 def query_and_subscribe(session: Session, header: Header, options: Mapping[str, str]) -> None:
