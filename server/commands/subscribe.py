@@ -273,4 +273,5 @@ def _conflater(
         engine.clock,
         session.is_behind,
         engine.flush,
+        session.hold,
     )

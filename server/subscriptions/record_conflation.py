@@ -82,7 +82,6 @@ class _PendingRecord:
     """What waits to be said about one record."""
 
     __slots__ = (
-        "_body",
         "_bookmark",
         "_delivery",
         "_form",
@@ -91,6 +90,7 @@ class _PendingRecord:
         "_message",
         "_previous",
         "_received",
+        "body",
     )
 
     def __init__(
@@ -100,7 +100,7 @@ class _PendingRecord:
         self._form = delivery.form
         self._key = key
         self._message = message
-        self._body = body
+        self.body = body
         envelope = message.envelope  # that of a run, whose next message changes it
         self._received, self._bookmark = envelope.received, envelope.bookmark
         self._previous = message.previous if delivery.had else None
@@ -112,11 +112,11 @@ class _PendingRecord:
             self._gone = self._gone or (self._delivery, self._message)
         if later._form is not Form.DELTA or self._form is Form.LEAVING:
             self._form = later._form
-            self._body = later._body
+            self.body = later.body
         elif self._form is Form.DELTA:
-            self._body = later._message.merge_deltas(self._body, later._body)
+            self.body = later._message.merge_deltas(self.body, later.body)
         else:
-            self._body = later._delivery.subscription.presentation.cut(later._message.body)
+            self.body = later._delivery.subscription.presentation.cut(later._message.body)
         self._message = later._message
         self._delivery = later._delivery
 
@@ -141,4 +141,4 @@ class _PendingRecord:
         if subscription.tracks_focus:
             whole = subscription.presentation.cut(self._message.body)
             conflater.received[self._key] = whole
-        self._delivery.publish.write(self._message, self._body, first)
+        self._delivery.publish.write(self._message, self.body, first)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.server import RunningServer, running_server
+from tests.support.server import RunningServer, ServerEnded, running_server
 
 LIMITS = """
 <MessageMemoryLimit>2MB</MessageMemoryLimit>
@@ -39,7 +39,8 @@ BODY = b"x" * 100_000
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningServer]:
     """A server with small limits."""
     directory = tmp_path_factory.mktemp("server")
-    with running_server(directory, elements=LIMITS.format(directory=directory)) as running:
+    slow = directory / "data" / "slow"  # not there yet
+    with running_server(directory, elements=LIMITS.format(directory=slow)) as running:
         yield running
 
 
@@ -125,3 +126,41 @@ def test_a_client_that_aggregates_too_much_is_disconnected(server: RunningServer
                 assert greedy.is_disconnected()
             assert server.logs(f"client[{name}] is not consuming messages")
         publisher.flush()
+
+
+@pytest.mark.parametrize(
+    ("topic", "keys"),
+    [
+        ("calm", {"o": "conflation={},conflation_key=[/id]"}),
+        ("many", {"o": "conflation={}"}),
+        ("many", {"o": "conflation={}", "c": "delta_subscribe"}),
+    ],
+)
+def test_what_waits_to_be_conflated_counts(
+    server: RunningServer, topic: str, keys: dict[str, str]
+) -> None:
+    """As long as it waits: a short interval keeps little."""
+    name = f"patient-{topic}-{keys.get('c')}"
+    with (
+        server.log_on("publisher") as publisher,
+        server.log_on(f"brisk-{topic}") as brisk,
+        server.log_on(name) as patient,
+    ):
+        brisk.subscribe(topic, "1", **keys | {"o": keys["o"].format("10ms")})
+        patient.subscribe(topic, "1", **keys | {"o": keys["o"].format("1h")})
+        for number in range(30):
+            id_ = f"{name}-{number}".encode()
+            publisher.publish(topic, b'{"id":"%s","n":"%s"}' % (id_, BODY))
+            brisk.receive()
+        assert patient.is_disconnected()
+        assert server.logs(f"client[{name}] is not consuming messages")
+        assert brisk.subscribe(topic, "2", f="/id = 'none'")["status"] == "success"
+
+
+def test_a_directory_for_slow_clients_that_cannot_be_made_is_said_at_the_start(
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "file").touch()
+    limits = "<MessageDiskPath>file/slow</MessageDiskPath>"
+    with pytest.raises(ServerEnded, match="MessageDiskPath file/slow cannot be made: Not a dir"):
+        running_server(tmp_path, elements=limits).__enter__()
