@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Final
 from server.commands import subscribe
 from server.commands.acks import acknowledge
 from server.commands.options import (
+    AGGREGATING,
     check_query_options,
     option_refusal,
     read_presentation,
@@ -48,14 +49,13 @@ if TYPE_CHECKING:
     from server.topics.stores import Selected
     from server.wire.header import Header
 
-_OPTIONS: Final = ("projection", "grouping")
 _LONGEST_PROJECTION: Final = 64 * 1024
 """Bytes (AMPS Command Reference, sow command: Options Field)."""
 
 
 def is_asked_for(options: Mapping[str, str]) -> bool:
     """Whether a command asks for something aggregated."""
-    return any(name in options for name in _OPTIONS)
+    return any(name in options for name in AGGREGATING)
 
 
 def query(session: Session, header: Header, options: Mapping[str, str]) -> None:
@@ -155,7 +155,7 @@ def _read(
         The topic, what is asked of it, and the options that say something else.
     """
     topic = _topic(session, header, options)
-    for name, other in zip(_OPTIONS, reversed(_OPTIONS), strict=True):
+    for name, other in zip(AGGREGATING, reversed(AGGREGATING), strict=True):
         if name not in options:
             raise option_refusal(other, f"it goes with the option {name}")
     message_type = session.engine.settings.message_types[session.message_type]
@@ -182,7 +182,7 @@ def _read(
         message_type.build([(path, None) for path in aggregation.projection.destinations])
     except BodyError as error:
         raise option_refusal("projection", str(error)) from None
-    rest = {name: value for name, value in options.items() if name not in _OPTIONS}
+    rest = {name: value for name, value in options.items() if name not in AGGREGATING}
     rest["non_regex_topic"] = ""
     return topic, aggregation, rest
 
