@@ -108,6 +108,7 @@ def _page_query(
 def _take_over(before: Subscription, subscription: Subscription) -> None:
     """Let a replacement know what its client has; a query of old may still be adding to that."""
     if before.conflater is not None and subscription.conflater is not None:
+        before.conflater.received.reopen()
         subscription.conflater.received = before.conflater.received
 
 
@@ -160,7 +161,7 @@ def _tell_leaver(
     if matches(record):
         return False
     if subscription.conflater is not None:
-        subscription.conflater.received.pop((record.topic, record.key), None)
+        subscription.conflater.received.pop((record.topic, record.key))
     differ = subscription.session.engine.stores.differ(keeper)
     message = RecordMessage.about(record, MATCH, differ)
     sub_ids, presentation = [subscription.sub_id], subscription.presentation

@@ -224,7 +224,8 @@ def remember(subscription: Subscription) -> Callable[[Record], None] | None:
         return None
 
     def remember(record: Record) -> None:
-        conflater.received[record.topic, record.key] = subscription.presentation.cut(record.body)
+        body = subscription.presentation.cut(record.body)
+        conflater.received.put((record.topic, record.key), body)
 
     return remember
 

@@ -16,9 +16,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, Protocol, Self, TypeAlias
+from typing import TYPE_CHECKING, Final, Protocol, Self
 
 from server.subscriptions.envelope import Envelope
+from server.subscriptions.received import Key, Received
 
 if TYPE_CHECKING:
     from server.clock import Clock
@@ -30,9 +31,6 @@ AUTOMATIC_INTERVAL: Final = 0.1
 
 _MESSAGE: Final = 600
 """Bytes that a message takes while it waits, apart from its body."""
-
-Key: TypeAlias = tuple[str, str]
-"""What tells the messages of a subscription apart: the topic, and the values of the key fields."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,8 +74,8 @@ class Conflater:
         hold: takes note of bytes that are kept for the client from now on, or no more.
 
     Attributes:
-        received: what the client has, by key, of records that it is to be told about when they go
-            out of focus.
+        received: what the client has of records that it is to be told about when they go out of
+            focus.
     """
 
     def __init__(
@@ -89,7 +87,7 @@ class Conflater:
         flush: Callable[[], None],
         hold: Callable[[int], None],
     ) -> None:
-        self.received: dict[Key, bytes] = {}
+        self.received = Received(hold)
         self._terms = terms
         self._extract: Extractor | None = message_type.extractor(terms.keys) if terms.keys else None
         self._clock = clock
@@ -128,6 +126,7 @@ class Conflater:
         """Forget what waits; the subscription has ended."""
         self._hold(-sum(_MESSAGE + len(message.body) for _, message in self._pending.values()))
         self._pending.clear()
+        self.received.close()
         if self._cancel is not None:
             self._cancel()
             self._cancel = None

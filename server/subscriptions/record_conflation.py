@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING, Self
 from server.subscriptions.record_delivery import MATCH
 
 if TYPE_CHECKING:
-    from server.subscriptions.conflation import Conflater, Key
+    from server.subscriptions.conflation import Conflater
+    from server.subscriptions.received import Key
     from server.subscriptions.record_delivery import RecordFramer, RecordMessage
     from server.subscriptions.subscription import Subscription
 
@@ -125,7 +126,7 @@ class _PendingRecord:
         subscription, conflater = self._delivery.subscription, self._delivery.conflater
         first = self._message.envelope.held_since(self._received, self._bookmark)
         if self._form is Form.LEAVING:
-            known = conflater.received.pop(self._key, None)
+            known = conflater.received.pop(self._key)
             if known is None and self._previous is not None:  # its query is still sending that
                 known = subscription.presentation.cut(self._previous)
             if known is not None:
@@ -140,5 +141,5 @@ class _PendingRecord:
                 delivery.leave.write(message, known, first)
         if subscription.tracks_focus:
             whole = subscription.presentation.cut(self._message.body)
-            conflater.received[self._key] = whole
+            conflater.received.put(self._key, whole)
         self._delivery.publish.write(self._message, self.body, first)

@@ -157,6 +157,32 @@ def test_what_waits_to_be_conflated_counts(
         assert brisk.subscribe(topic, "2", f="/id = 'none'")["status"] == "success"
 
 
+def test_what_a_client_has_counts_if_it_is_to_hear_what_goes_out_of_focus(
+    server: RunningServer,
+) -> None:
+    """With conflation; as long as the subscription lasts, or one that takes its place."""
+    options = "oof,conflation=1ms"
+    with server.log_on("publisher") as publisher, server.log_on("tracking") as tracking:
+
+        def publish_and_receive(count: int) -> None:
+            for number in range(count):
+                publisher.publish("many", b'{"id":"track-%d","n":"%s"}' % (number, BODY))
+                assert tracking.receive()[0]["c"] == "p"
+
+        command = {"c": "sow_and_subscribe", "f": "/id LIKE '^track-'", "a": "completed"}
+        for _ in range(4):  # one at a time they fit
+            for more in ("", ",replace"):
+                tracking.send(command | {"t": "many", "sub_id": "1", "o": options + more})
+                while tracking.receive()[0]["c"] != "ack":
+                    pass
+            publish_and_receive(5)
+            tracking.send({"c": "unsubscribe", "sub_id": "1"})
+        tracking.subscribe("many", "2", o=options, f="/id LIKE '^track-'")
+        with pytest.raises((EOFError, ConnectionError)):
+            publish_and_receive(20)
+        assert server.logs("client[tracking] is not consuming messages")
+
+
 def test_a_directory_for_slow_clients_that_cannot_be_made_is_said_at_the_start(
     tmp_path: Path,
 ) -> None:
