@@ -75,6 +75,7 @@ class Page:
         "_deliveries",
         "_differ",
         "_find",
+        "_held",
         "_messages",
         "_states",
         "_subscription",
@@ -108,6 +109,7 @@ class Page:
         self._states: Final[dict[str, Record | None]] = {}  # as they were when the page was cut
         self._messages: Final[dict[str, RecordMessage]] = {}  # about records that have changed
         self._suspects: Final[set[str]] = set()  # keys that may have come or gone
+        self._held = 0
 
     def results_in(self, order_by: tuple[OrderTerm, ...]) -> ResultSet | None:
         """What it is cut from, if that is complete and in some order."""
@@ -141,7 +143,16 @@ class Page:
     def end(self) -> None:
         """Tell the client nothing any more."""
         self.has_ended = True
-        self.results.pages.remove(self)
+        self.results.dismiss(self)
+
+    def hold(self, size: int) -> None:
+        """Let bytes of what it is cut from count as memory of its client, instead of those so far.
+
+        Args:
+            size: how many.
+        """
+        self._subscription.session.hold(size - self._held)
+        self._held = size
 
     # ---- following
 

@@ -94,7 +94,7 @@ class Pages:
             self._differ,
             partial(deliver, subscription),
         )
-        page.results.pages.append(page)
+        page.results.admit(page)
         self._paged[subscription] = _Paged(page, filter_)
 
     def detach(self, subscription: Subscription) -> None:

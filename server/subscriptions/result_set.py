@@ -9,7 +9,7 @@ A result set is filled by a query, which may take many slices and sees the state
 changes meanwhile waits, at most once for each record, until everything has been found and the first
 page has been cut; then it is caught up with, again in slices. Once it is complete, a result set
 serves any number of pages, and another page costs no query (AMPS User Guide, Paginated SOW and
-Subscribe).
+Subscribe). What it takes, by an estimate, counts as memory of its pages' clients, in equal parts.
 """
 
 from __future__ import annotations
@@ -29,6 +29,11 @@ if TYPE_CHECKING:
     from server.sow.records import Record
     from server.subscriptions.page import Page
     from server.subscriptions.record_delivery import RecordMessage
+
+_ENTRY: Final = 400
+"""Bytes that a key takes."""
+_SHARED_LATE: Final = 1000
+"""Keys that may come or go before what they take is shared out anew."""
 
 _Entry: TypeAlias = tuple[SortKey, int, str]
 """What a record sorts by: its values, then its key as a number, which are in order of length."""
@@ -84,7 +89,16 @@ class ResultSet:
         pages: the pages that are cut from it.
     """
 
-    __slots__ = ("_entries", "_extract", "_order", "_ordering", "_stage", "_waiting", "pages")
+    __slots__ = (
+        "_entries",
+        "_extract",
+        "_order",
+        "_ordering",
+        "_shared",
+        "_stage",
+        "_waiting",
+        "pages",
+    )
 
     def __init__(self, message_type: MessageType, order_by: Sequence[OrderTerm]) -> None:
         self.pages: Final[list[Page]] = []
@@ -94,6 +108,7 @@ class ResultSet:
         self._order: Final[SortedList[_Entry]] = SortedList()
         self._stage = _Stage.FILLING
         self._waiting: Final[dict[str, _Waiting]] = {}
+        self._shared = 0  # keys that have been shared out
 
     def __len__(self) -> int:
         return len(self._entries)
@@ -102,6 +117,24 @@ class ResultSet:
     def is_complete(self) -> bool:
         """Whether it is what the topic is, so that pages can be cut from it."""
         return self._stage is _Stage.COMPLETE
+
+    # ---- its pages
+
+    def admit(self, page: Page) -> None:
+        """Take note of a page."""
+        self.pages.append(page)
+        self._share()
+
+    def dismiss(self, page: Page) -> None:
+        """Take note that a page has ended."""
+        self.pages.remove(page)
+        page.hold(0)
+        self._share()
+
+    def _share(self) -> None:
+        self._shared = len(self._entries)
+        for page in self.pages:
+            page.hold(_ENTRY * self._shared // len(self.pages))
 
     # ---- reading
 
@@ -127,6 +160,7 @@ class ResultSet:
         entries = {record.key: self._entry(record) for record in records}
         self._entries.update(entries)
         self._order.update(entries.values())
+        self._share()
 
     def filled(self) -> None:
         """Take note that all records have been found."""
@@ -179,6 +213,8 @@ class ResultSet:
                 now = self._order.bisect_left(entry)
                 self._order.add(entry)
                 self._entries[key] = entry
+        if abs(len(self._entries) - self._shared) >= _SHARED_LATE:
+            self._share()
         move = Move(before, now)
         for page in self.pages:
             page.take(key, message, move)
