@@ -14,6 +14,7 @@ from __future__ import annotations
 import random
 import time
 from collections.abc import Callable
+from typing import Any
 
 from benchmarks.harness import print_table
 from server.expressions import parse_order_by
@@ -82,7 +83,7 @@ def _followed(records: dict[str, Record], pages: int) -> float:
         start = number * len(records) // pages
         terms = PageTerms(_ORDER, start, start + PAGE_RECORDS)
         page = Page(_subscriber(), terms, results, current.get, differ, lambda _form: nobody)
-        results.pages.append(page)
+        results.attach(page)
         page.cut()
         page.release()
 
@@ -95,8 +96,15 @@ def _followed(records: dict[str, Record], pages: int) -> float:
 
 
 def _subscriber() -> Subscription:
-    session: object = None  # nobody asks for the connection: messages go to nobody
-    return Subscription(session, "s", select_topics("t", literal=True), tracks_focus=True)  # type: ignore[arg-type]  # see above
+    session: Any = _Unlimited()  # all that is asked of a connection whose messages go to nobody
+    return Subscription(session, "s", select_topics("t", literal=True), tracks_focus=True)
+
+
+class _Unlimited:
+    """A connection that may take any memory."""
+
+    def hold(self, size: int) -> None:
+        """Take note of nothing."""
 
 
 def _sorted(records: dict[str, Record]) -> float:

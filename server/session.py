@@ -7,9 +7,8 @@ What a session accepts in which state is the table in server/commands/dispatch.p
 raises to the transport that feeds it: a peer that breaks the rules gets a failure ack where one can
 be addressed, an entry in the log, and where the stream cannot be trusted any more, is disconnected.
 
-The publish path is kept short. Most publishers send one header over and over, or headers that
-differ only by a sequence number; the session remembers those that say nothing but "publish to this
-topic" (and "acknowledge it"), and hands runs of such messages to their topic in one call.
+The publish path is kept short: messages whose headers say nothing but "publish to this topic" come
+in runs (server/commands/plain_publish.py), and each run goes to its topic in one call.
 """
 
 from __future__ import annotations
@@ -17,13 +16,17 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from enum import Enum
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from server.commands import dispatch
 from server.commands.heartbeat import Pulse
 from server.commands.options import LogonOptions
 from server.commands.persisted_acks import PersistedAcks
-from server.commands.plain_publish import PlainPublish, plain_publish
+from server.commands.plain_publish import (
+    PlainPublish,
+    PlainPublishes,
+    plain_publish,
+)
 from server.commands.refusal import CommandRefused
 from server.expressions import to_text
 from server.filters.base import IncomingCommand, TransportFilter, Verdict
@@ -39,7 +42,6 @@ from server.wire.header import (
     HeaderError,
     decode_frame,
     encode_header,
-    split_at_sequence,
 )
 
 if TYPE_CHECKING:
@@ -48,9 +50,7 @@ if TYPE_CHECKING:
     from server.security.authentication import Authenticator
     from server.security.entitlement import Entitlement
     from server.topics.table import AnyTopic
-
-_MOST_HEADERS_REMEMBERED: Final = 1024
-_LONGEST_HEADER_REMEMBERED: Final = 512
+    from server.wire.runs import NumberedRun
 
 
 class FrameSource(Protocol):
@@ -66,6 +66,9 @@ class FrameSource(Protocol):
 
     def feed(self, chunk: bytes) -> list[Frame]:
         """Take bytes from the peer, and give the frames completed by them."""
+
+    def take_run(self) -> NumberedRun | None:
+        """See `FrameReader.take_run`."""
 
 
 class State(Enum):
@@ -173,8 +176,9 @@ class Session:
         self._hang_up = link.hang_up
         self._reader = reader
         self._filters_keep_to_headers = all(one.header_only for one in entrance.filters)
-        self._plain_publishes: dict[bytes | tuple[bytes, bytes], PlainPublish] = {}
+        self._plain_publishes = PlainPublishes()
         self._topics_generation = 0
+        self._envelope = Envelope(self, self.last_heard)  # of messages that say no more
         self._sub_ids_made = 0
 
     @property
@@ -192,7 +196,12 @@ class Session:
         if not self.is_open:
             return
         self.last_heard = self.engine.clock.now()
-        self._obey(self._reader.feed(chunk))
+        frames = self._reader.feed(chunk)
+        run = self._reader.take_run()
+        publishes, publish, obey = self._plain_publishes, self._publish, self._obey
+        self._begin_runs()
+        if run is None or publishes.take(run, publish, obey):
+            publishes.gather(frames, publish, obey)
         if self._reader.error is not None and self.is_open:
             self.give_up(self._reader.error)
 
@@ -328,62 +337,28 @@ class Session:
             topic: where the bodies go.
             acks: the types of ack that it asks for; none without a sequence number.
         """
-        if len(header) > _LONGEST_HEADER_REMEMBERED:
-            return
-        key: bytes | tuple[bytes, bytes] = header
-        if sequence is not None:
-            left, digits, right = split_at_sequence(header)
-            if digits != b"%d" % sequence:
-                return
-            key = left, right
         self._drop_forgotten_topics()
-        if len(self._plain_publishes) >= _MOST_HEADERS_REMEMBERED:
-            self._plain_publishes.clear()
-        self._plain_publishes[key] = plain_publish(
-            topic,
-            acks,
-            is_numbered=sequence is not None,
-            has_log=self.engine.transaction_log is not None,
-        )
+        has_log = self.engine.transaction_log is not None
+        publish = plain_publish(topic, acks, is_numbered=sequence is not None, has_log=has_log)
+        self._plain_publishes.remember(header, sequence, publish)
 
-    def _obey(self, frames: Iterable[Frame]) -> None:
+    def _obey(self, header: bytes, body: bytes) -> bool:
+        """Obey a command; whether the session is still open."""
+        self._obey_one(header, body)
+        self._begin_runs()
+        return self.is_open
+
+    def _begin_runs(self) -> None:
         self._drop_forgotten_topics()
-        envelope = Envelope(self, self.last_heard)
-        find = self._plain_publishes.get
-        run: PlainPublish | None = None
-        bodies: list[bytes] = []
-        sequences: list[bytes] = []
-        for header, body in frames:
-            known = find(header)
-            if known is None:
-                left, digits, right = split_at_sequence(header)
-                known = find((left, right))
-            if known is not run:
-                if run is not None:
-                    self._publish(run, bodies, sequences, envelope)
-                    bodies, sequences = [], []
-                run = known
-            if known is None:
-                self._obey_one(header, body)
-                if not self.is_open:
-                    return
-                self._drop_forgotten_topics()
-                envelope = Envelope(self, self.last_heard)
-                continue
-            bodies.append(body)
-            if known.is_numbered:
-                sequences.append(digits)
-        if run is not None:
-            self._publish(run, bodies, sequences, envelope)
+        self._envelope = Envelope(self, self.last_heard)
 
     def _publish(
         self,
         run: PlainPublish,
         bodies: Sequence[bytes],
         sequences: Sequence[bytes],
-        envelope: Envelope,
     ) -> None:
-        topic = run.topic
+        topic, envelope = run.topic, self._envelope
         if topic.is_journaled:
             envelope = Envelope(self, self.last_heard)
             envelope.sequences = list(map(int, sequences))
@@ -428,7 +403,7 @@ class Session:
         """Let go of topics that the table has forgotten: they have no subscribers any more."""
         if self._topics_generation != self.engine.topics.generation:
             self._topics_generation = self.engine.topics.generation
-            self._plain_publishes.clear()
+            self._plain_publishes.forget()
 
     def _obey_one(self, header_bytes: bytes, body_bytes: bytes) -> None:
         try:

@@ -106,16 +106,24 @@ class AmpsStreamWriter(DataSourceStreamArrowWriter):
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
         """Send the rows of one partition of a micro-batch."""
-        task = _task()
-        query, batch = task.getLocalProperty(_QUERY), task.getLocalProperty(_BATCH)
-        if query is None or batch is None:
-            raise PipelineError(f"Spark does not tell the micro-batch ({_QUERY}, {_BATCH})")
-        name = f"{self._options.client_name or 'spark'}-{query}-{task.partitionId()}"
-        return send(self._options, self._schema, Identity(name, int(batch)), iterator)
+        return send(self._options, self._schema, identity_in_stream(self._options), iterator)
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: ARG002, N803 - Spark's
         """Fail if the server refused something."""
         raise_refusals(self._options, messages)
+
+
+def identity_in_stream(options: AmpsOptions) -> Identity:
+    """Who the task of a micro-batch sends as.
+
+    Raises:
+        PipelineError: this is no such task.
+    """
+    task = _task()
+    query, batch = task.getLocalProperty(_QUERY), task.getLocalProperty(_BATCH)
+    if query is None or batch is None:
+        raise PipelineError(f"Spark does not tell the micro-batch ({_QUERY}, {_BATCH})")
+    return Identity(f"{options.client_name or 'spark'}-{query}-{task.partitionId()}", int(batch))
 
 
 def check(options: AmpsOptions, schema: StructType) -> None:

@@ -1,8 +1,11 @@
-"""`amps-pipeline rebuild`: the file of a SOW topic, made anew from journals.
+"""`amps-pipeline rebuild`: a SOW topic or a view, made anew from journals.
 
 What a publish ends in, and what an instance does when it comes back, is done here as well, by the
 same functions, with the configuration's own keys and indexes: no Spark is needed, and the file is
 what the server would have made.
+
+A view has no file: a server makes it of its topics at each start. What is made of it here are
+Parquet files, or records of a topic of a server; Spark computes them.
 """
 
 from __future__ import annotations
@@ -11,10 +14,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from config_schema.spec import InstanceSpec, TopicSpec
+from config_schema.spec import InstanceSpec, TopicSpec, ViewSpec
 from pipeline.configuration import read_configuration
 from pipeline.errors import PipelineError
 from pipeline.jobs.files import new_path, refuse_existing
+from pipeline.jobs.view import deliver, find_view, from_journals
 from pipeline.journal.log import Log, snapshot
 from pipeline.logs import Silence
 from server.journal import EVENTS, Cursor, Notice, Span, Topic
@@ -32,15 +36,25 @@ if TYPE_CHECKING:
     from pipeline.jobs.run import Run
     from server.sow.topic import SowTopic
 
-HELP: Final = "make the file of a SOW topic anew from journals"
+HELP: Final = "make a SOW topic or a view anew from journals"
 _TOGETHER: Final = 1000
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Say what the job wants to know."""
     parser.add_argument("config", type=Path, help="configuration of the instance")
-    parser.add_argument("--topic", required=True, help="Name of the Topic in the SOW section")
-    parser.add_argument("--output", type=Path, required=True, help="file to make")
+    parser.add_argument(
+        "--topic", required=True, help="Name of the Topic or View in the SOW section"
+    )
+    target = parser.add_mutually_exclusive_group(required=True)
+    target.add_argument(
+        "--output", type=Path, help="file to make; of a view a directory of Parquet files"
+    )
+    target.add_argument(
+        "--publish",
+        metavar="URI",
+        help="publish the records of a view: tcp://host:port/amps/type, to the topic of its name",
+    )
     parser.add_argument(
         "--journals", type=Path, help="directory of journals, instead of that of the configuration"
     )
@@ -54,9 +68,14 @@ def run(options: argparse.Namespace, run: Run) -> None:
         PipelineError: it cannot be done; there is no file then.
     """
     spec = read_configuration(str(options.config))
+    if any(isinstance(topic, ViewSpec) and topic.name == options.topic for topic in spec.sow):
+        _rebuild_view(spec, options, run)
+        return
     topic = _topic(spec, options.topic)
+    if options.output is None:
+        raise PipelineError("--publish: is for views; name the --output, or use the job replay")
     refuse_existing(options.output)
-    log = _log(spec, options)
+    log = snapshot(*_directories(spec, options), spec.name)[0]
     last = max(file.end_txid or 0 for file in log.files) - 1
     total = last + 1 - log.files[0].first_txid
     if run.is_dry:
@@ -68,6 +87,19 @@ def run(options: argparse.Namespace, run: Run) -> None:
     except (ProvisionError, StoreError, OSError) as problem:
         raise PipelineError(f"{options.output}: {problem}") from problem
     run.say(f"{records} records from {total} entries")
+
+
+def _rebuild_view(spec: InstanceSpec, options: argparse.Namespace, run: Run) -> None:
+    view = find_view(spec, options.topic)
+    if options.output is not None:
+        refuse_existing(options.output)
+    directory, archive = _directories(spec, options)
+    snapshot(directory, archive, spec.name)
+    if run.is_dry:
+        run.say(f"{view} from {directory} to {options.output or options.publish}")
+        return
+    records = from_journals(run, spec, view, directory, archive)
+    deliver(records, run, options.output, options.publish, view.name)
 
 
 def _rebuild(spec: InstanceSpec, topic: TopicSpec, log: Log, run: Run) -> int:
@@ -119,7 +151,8 @@ def _topic(spec: InstanceSpec, name: str) -> TopicSpec:
     return topics[name]
 
 
-def _log(spec: InstanceSpec, options: argparse.Namespace) -> Log:
+def _directories(spec: InstanceSpec, options: argparse.Namespace) -> tuple[Path, Path | None]:
+    """Where the journals are, and those that have been archived."""
     configured = spec.transaction_log
     directory, archive = options.journals, options.archive
     if directory is None:
@@ -128,4 +161,4 @@ def _log(spec: InstanceSpec, options: argparse.Namespace) -> Log:
         directory = Path(configured.journal_directory)
         if archive is None and configured.journal_archive_directory:
             archive = Path(configured.journal_archive_directory)
-    return snapshot(directory, archive, spec.name)[0]
+    return directory, archive

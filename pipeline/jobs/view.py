@@ -1,4 +1,7 @@
-"""`amps-pipeline view`: a view of a configuration, computed from journals or from a server."""
+"""`amps-pipeline view`: a view of a configuration, computed from journals or from a server.
+
+Either once, as of any time, or for as long as the job runs (`follow`).
+"""
 
 from __future__ import annotations
 
@@ -10,6 +13,7 @@ from config_schema.spec import InstanceSpec, TopicRef, ViewSpec
 from pipeline.configuration import read_configuration
 from pipeline.errors import PipelineError
 from pipeline.jobs.files import new_path, refuse_existing
+from pipeline.jobs.follow import follow
 from pipeline.jobs.history import end_of, range_up_to
 
 if TYPE_CHECKING:
@@ -19,7 +23,7 @@ if TYPE_CHECKING:
 
     from pipeline.jobs.run import Run
 
-HELP: Final = "compute a view, as of any time or bookmark"
+HELP: Final = "compute a view, as of any time or bookmark, or keep one up"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -35,14 +39,33 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--at", default="", help="time such as 20260102T030405Z, or bookmark; needs --journals"
     )
+    add_target(parser)
+    parser.add_argument("--topic", help="topic to publish to; that of the view's name if left out")
+    parser.add_argument(
+        "--follow", action="store_true", help="go on with what changes; needs --checkpoint"
+    )
+    parser.add_argument(
+        "--checkpoint",
+        type=Path,
+        metavar="DIR",
+        help="directory for the state of --follow, where the next run goes on",
+    )
+    parser.add_argument(
+        "--until-caught-up",
+        action="store_true",
+        help="end --follow at the end of the log as it is now",
+    )
+
+
+def add_target(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments that say where a view goes."""
     target = parser.add_mutually_exclusive_group()
-    target.add_argument("--output", type=Path, help="new directory for Parquet files")
+    target.add_argument("--output", type=Path, help="directory for Parquet files")
     target.add_argument(
         "--publish",
         metavar="URI",
         help="publish its records to a server: tcp://host:port/amps/type",
     )
-    parser.add_argument("--topic", help="topic to publish to; that of the view's name if left out")
 
 
 def run(options: argparse.Namespace, run: Run) -> None:
@@ -52,7 +75,18 @@ def run(options: argparse.Namespace, run: Run) -> None:
         PipelineError: it cannot be done.
     """
     spec = read_configuration(options.config)
-    view = _view(spec, options.view)
+    view = find_view(spec, options.view)
+    if options.topic and not options.publish:
+        raise PipelineError("--topic: needs --publish: it is the topic to publish to")
+    if options.follow:
+        follow(options, run, spec, view)
+        return
+    for name, given in (
+        ("checkpoint", options.checkpoint),
+        ("until-caught-up", options.until_caught_up),
+    ):
+        if given:
+            raise PipelineError(f"--{name}: needs --follow")
     if options.at and not options.journals:
         raise PipelineError("--at: needs --journals: a server is asked for the present")
     if options.output is not None:
@@ -61,22 +95,22 @@ def run(options: argparse.Namespace, run: Run) -> None:
     if run.is_dry:
         run.say(f"{view} from {options.journals or options.server} {bookmark or 'at the end'}")
         return
-    records = _records(options, run, spec, view, bookmark)
-    if options.output is not None:
-        with new_path(options.output) as directory:
-            records.write.parquet(str(directory))
-        run.say(f"{options.output}: written")
-    elif options.publish:
-        messages = records.select("body").sortWithinPartitions("body")
-        writer = messages.write.format("amps").mode("append")
-        writer.save(server=options.publish, topic=options.topic or view.name)
-        run.say(f"{options.publish}: published")
+    if options.server:
+        from pipeline.views import view_records
+        from pipeline.views.sources import server_records
+
+        records = view_records(spec, view, partial(server_records, run.spark(), options.server))
     else:
-        for row in records.orderBy("key").toLocalIterator():
-            run.say(f"{row.key}\t{bytes(row.body).decode('utf-8', 'backslashreplace')}")
+        records = from_journals(run, spec, view, options.journals, options.archive, bookmark)
+    deliver(records, run, options.output, options.publish, options.topic or view.name)
 
 
-def _view(spec: InstanceSpec, name: str) -> TopicRef:
+def find_view(spec: InstanceSpec, name: str) -> TopicRef:
+    """The view of a name.
+
+    Raises:
+        PipelineError: the configuration has none.
+    """
     views = {topic.name: topic.ref for topic in spec.sow if isinstance(topic, ViewSpec)}
     if name not in views:
         known = ", ".join(views) or "it has none"
@@ -84,19 +118,59 @@ def _view(spec: InstanceSpec, name: str) -> TopicRef:
     return views[name]
 
 
-def _records(
-    options: argparse.Namespace, run: Run, spec: InstanceSpec, view: TopicRef, bookmark: str
+def from_journals(
+    run: Run,
+    spec: InstanceSpec,
+    view: TopicRef,
+    journals: Path,
+    archive: Path | None,
+    bookmark: str = "",
 ) -> DataFrame:
+    """The records of a view, from journals.
+
+    Args:
+        run: has Spark.
+        spec: the instance.
+        view: the view.
+        journals: the directory of journals.
+        archive: where others have been moved to.
+        bookmark: the part of the log that counts, from its beginning; all of it if empty.
+    """
     from pipeline.views import view_records
-    from pipeline.views.sources import journal_records, server_records
+    from pipeline.views.sources import journal_records
 
     spark, moment = run.spark(), end_of(bookmark)
-    if options.server:
-        return view_records(spec, view, partial(server_records, spark, options.server))
-    archive = None if options.archive is None else options.archive.resolve()
-    path = options.journals.resolve()
+    # Spark's workers have a working directory of their own.
+    path = journals.resolve()
+    archived = None if archive is None else archive.resolve()
 
     def records_of(ref: TopicRef) -> DataFrame:
-        return journal_records(spark, spec, ref, path, archive, bookmark, moment)
+        return journal_records(spark, spec, ref, path, archived, bookmark, moment)
 
     return view_records(spec, view, records_of, None if moment is None else moment.timestamp())
+
+
+def deliver(
+    records: DataFrame, run: Run, output: Path | None, publish: str | None, topic: str
+) -> None:
+    """Bring the records of a view to where they are wanted.
+
+    Args:
+        records: the records.
+        run: tells them, if nothing else is wanted.
+        output: a new directory.
+        publish: the URI of a server.
+        topic: the topic there.
+    """
+    if output is not None:
+        with new_path(output) as directory:
+            records.write.parquet(str(directory))
+        run.say(f"{output}: written")
+    elif publish:
+        messages = records.select("body").sortWithinPartitions("body")
+        writer = messages.write.format("amps").mode("append")
+        writer.save(server=publish, topic=topic)
+        run.say(f"{publish}: published")
+    else:
+        for row in records.orderBy("key").toLocalIterator():
+            run.say(f"{row.key}\t{bytes(row.body).decode('utf-8', 'backslashreplace')}")

@@ -10,13 +10,13 @@ import numpy as np
 import numpy.typing as npt
 
 from pipeline.errors import PipelineError
-from pipeline.journal.checksums import LARGEST_BLOCK, bodies_check, records_check
+from pipeline.journal.checksums import LARGEST_BLOCK, bodies_check
 from pipeline.journal.log import open_journal
 from pipeline.journal.pieces import Block, Names, Piece, Records
 from server.journal.index import unpack_topic_index
 from server.journal.layout import PAGE, RECORD_SIZE, FormatError, crc32c
 from server.journal.naming import TOPIC_INDEX, sibling
-from server.journal.records import CHUNK, RECORD_TYPE, read_rows
+from server.journal.records import CHUNK, RECORD_TYPE, read_rows, records_check
 from server.journal.storage import Source
 
 _GAP: Final = 16_384

@@ -5,9 +5,6 @@ CRC is linear: that of A followed by B is crc(A)·x^(8·len(B)) + crc(B), in pol
 modulo the CRC's own. From the checksums that records hold, what a block of bodies as a whole must
 have follows by arithmetic on whole columns, and one call over the block tells whether it does. Only
 if it does not are entries checked singly, to name the one that is damaged.
-
-Records are easier still: each ends with its own checksum, and the CRC of such a string is the same
-whatever it holds. So any two blocks of as many intact records have the same CRC.
 """
 
 from __future__ import annotations
@@ -18,7 +15,7 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from server.journal.layout import CHECKSUM, RECORD_SIZE, crc32c
+from server.journal.layout import crc32c
 
 Words = npt.NDArray[np.uint32]
 
@@ -28,21 +25,6 @@ LARGEST_BLOCK: Final = 1 << 20
 _POLYNOMIAL: Final = np.uint32(0x82F63B78)  # Castagnoli's, the lowest bit is the highest power
 _ONE: Final = 0x80000000
 _BITS: Final = np.arange(31, -1, -1, dtype=np.uint32)  # of a word, from x^0 on
-
-
-def records_check(block: bytes) -> bool:
-    """Whether all records of a block are intact.
-
-    Args:
-        block: whole records, back to back.
-    """
-    return bool(crc32c(block) == _of_records(len(block) // RECORD_SIZE))
-
-
-@cache
-def _of_records(count: int) -> int:
-    head = bytes(RECORD_SIZE - CHECKSUM.size)
-    return int(crc32c((head + CHECKSUM.pack(crc32c(head))) * count))
 
 
 def bodies_check(block: bytes, ends: npt.NDArray[np.int64], checksums: Words) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
@@ -18,7 +18,9 @@ from server.sow.enrichment import FieldStage
 from server.sow.record_context import context_of
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    from pyspark.sql import Column, DataFrame
+
+    from server.sow.records import Record
 
 
 def conflated_records(
@@ -33,20 +35,52 @@ def conflated_records(
     """
     records = source
     if spec.filter is not None:
-        context = {
-            "topic_name": F.col("topic"),
-            "sow_key": F.col("key"),
-            "bookmark": F.col("bookmark"),
-            "correlation_id": F.col("correlation_id"),
-            "last_updated": F.col("timestamp") / 1e9,
-        }
-        message = Message(F.col("body"), spec.message_type, context=context)
-        records = records.where(matches(spec.filter, message, environment))
+        records = records.where(is_copied(spec, environment))
     return records.mapInArrow(_Copies(spec, environment), SCHEMA)
 
 
+def is_copied(spec: ConflatedTopicSpec, environment: Environment) -> Column:
+    """Which records are copied; the topic has a filter.
+
+    Args:
+        spec: the topic.
+        environment: the instance that it belongs to.
+    """
+    context = {
+        "topic_name": F.col("topic"),
+        "sow_key": F.col("key"),
+        "bookmark": F.col("bookmark"),
+        "correlation_id": F.col("correlation_id"),
+        "last_updated": F.col("timestamp") / 1e9,
+    }
+    message = Message(F.col("body"), spec.message_type, context=context)
+    return matches(spec.filter or "", message, environment)
+
+
+def copier(spec: ConflatedTopicSpec, environment: Environment) -> Callable[[Record], Record]:
+    """What copies records, with what the topic adds to them.
+
+    Args:
+        spec: the topic.
+        environment: the instance that it belongs to.
+    """
+    functions = environment.functions()
+    fields = [parse_field(text, Kind.CONFLATED_ENRICHMENT, functions) for text in spec.enrichment]
+    message_type = environment.message_type(spec.message_type)
+    stage = FieldStage(fields, message_type, functions) if fields else None
+
+    def copy(record: Record) -> Record:
+        body = record.body
+        if stage is not None:
+            with suppress(BodyError):  # the server copies what it cannot parse as it is
+                body = stage.apply(body, None, context_of(record))
+        return record._replace(body=body, topic=spec.name)
+
+    return copy
+
+
 class _Copies:
-    """Copies records, with what the topic adds to them; runs in the workers."""
+    """Copies records; runs in the workers."""
 
     def __init__(self, spec: ConflatedTopicSpec, environment: Environment) -> None:
         self._spec = spec
@@ -54,19 +88,6 @@ class _Copies:
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Copy batches of records."""
-        functions = self._environment.functions()
-        message_type = self._environment.message_type(self._spec.message_type)
-        fields = [
-            parse_field(text, Kind.CONFLATED_ENRICHMENT, functions)
-            for text in self._spec.enrichment
-        ]
-        stage = FieldStage(fields, message_type, functions) if fields else None
+        copy = copier(self._spec, self._environment)
         for batch in batches:
-            copies = []
-            for record in records_in([batch]):
-                body = record.body
-                if stage is not None:
-                    with suppress(BodyError):  # the server copies what it cannot parse as it is
-                        body = stage.apply(body, None, context_of(record))
-                copies.append(record._replace(body=body, topic=self._spec.name))
-            yield batch_of(copies)
+            yield batch_of([copy(record) for record in records_in([batch])])

@@ -78,14 +78,34 @@ def grouped(view: ViewDefinition, rows: DataFrame, read: ReadRows) -> DataFrame:
 
 def rows_of_records(view: ViewDefinition, batches: Iterable[pa.RecordBatch]) -> Iterator[RowOfView]:
     """Rows of a view over one topic."""
+    read = row_reader(view)
+    for record in records_in(batches):
+        found = read(record)
+        if found is not None:
+            yield RowOfView(*found, record.sequence, record.timestamp)
+
+
+def row_reader(view: ViewDefinition) -> Callable[[Record], tuple[Row, MessageContext] | None]:
+    """What makes rows of the records of a view's only topic.
+
+    Args:
+        view: the view.
+
+    Returns:
+        Gives the row of a record, and what expressions may ask about the message; None if the
+        view's filter leaves the record out.
+    """
     source = view.compiled.rows([view.source_type(0)])
     projection = view.compiled.projection
     asks = projection.arguments_ask or projection.fields_ask
-    for record in records_in(batches):
-        for _, row in source.changes(0, Change(record.key, record.topic, None, record)):
-            if row is not None:
-                context = context_of(record) if asks else NO_CONTEXT
-                yield RowOfView(row, context, record.sequence, record.timestamp)
+
+    def read(record: Record) -> tuple[Row, MessageContext] | None:
+        ((_, row),) = source.changes(0, Change(record.key, record.topic, None, record))
+        if row is None:
+            return None
+        return row, context_of(record) if asks else NO_CONTEXT
+
+    return read
 
 
 def rows_of_parts(view: ViewDefinition, batches: Iterable[pa.RecordBatch]) -> Iterator[RowOfView]:

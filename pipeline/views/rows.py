@@ -8,10 +8,10 @@ joins these as it joins anything else. Source: AMPS User Guide, Multiple Topic A
 from __future__ import annotations
 
 import pickle
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import reduce
 from operator import and_
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 import pyarrow as pa
 from pyspark.sql import functions as F
@@ -24,7 +24,9 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
     from server.message_types.base import Path
+    from server.sow.records import Record
     from server.views.join import JoinedFields
+    from server.views.projection import Row
 
 _PART: Final = pa.schema(
     [("part", pa.binary()), ("texts", pa.list_(pa.binary())), ("sequence", pa.int64())]
@@ -61,15 +63,15 @@ def _side(view: ViewDefinition, records: DataFrame, place: int) -> DataFrame:
 
 def _fit(view: ViewDefinition, one: JoinedFields) -> Column:
     """That two texts are equal."""
-    left = _text(one.left_topic, _joined_paths(view, one.left_topic).index(one.left))
-    right = _text(one.right_topic, _joined_paths(view, one.right_topic).index(one.right))
+    left = _text(one.left_topic, joined_paths(view, one.left_topic).index(one.left))
+    right = _text(one.right_topic, joined_paths(view, one.right_topic).index(one.right))
     if not view.spec.join_null_equivalency:
         return left == right
     # NULL equals NULL; but where no record is, nothing fits.
     return left.eqNullSafe(right) & F.col(f"part_{one.left_topic}").isNotNull()
 
 
-def _joined_paths(view: ViewDefinition, place: int) -> list[Path]:
+def joined_paths(view: ViewDefinition, place: int) -> list[Path]:
     """The fields of one of the topics that are joined, in the order of `texts`."""
     paths: dict[Path, None] = {}
     for one in view.compiled.joined_fields():
@@ -83,6 +85,36 @@ def _text(topic: int, place: int) -> Column:
     return F.col(f"texts_{topic}")[place]
 
 
+class Part(NamedTuple):
+    """What a row needs of a record.
+
+    Attributes:
+        values: its part of the row.
+        texts: the fields that have to be equal, None for NULL; see `joined_paths`.
+    """
+
+    values: Row
+    texts: Sequence[bytes | None]
+
+
+def part_reader(view: ViewDefinition, place: int) -> Callable[[Record], Part]:
+    """What reduces the records of one of several topics to what rows need of them.
+
+    Args:
+        view: the view.
+        place: which of `Definition.topics`.
+    """
+    inputs = view.compiled.inputs(place)
+    extract = view.source_type(place).extractor([*inputs, *joined_paths(view, place)])
+    width = len(inputs)
+
+    def read(record: Record) -> Part:
+        values = extract(record.body)
+        return Part(values[:width], [semantics.octets(value) for value in values[width:]])
+
+    return read
+
+
 class _PartReader:
     """Reduces the records of one topic to what rows need of them; runs in the workers."""
 
@@ -92,19 +124,15 @@ class _PartReader:
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Read batches of records."""
-        inputs = self._view.compiled.inputs(self._place)
-        extract = self._view.source_type(self._place).extractor(
-            [*inputs, *_joined_paths(self._view, self._place)]
-        )
-        width = len(inputs)
+        read = part_reader(self._view, self._place)
         for batch in batches:
             parts: list[bytes] = []
-            texts: list[list[bytes | None]] = []
+            texts: list[Sequence[bytes | None]] = []
             sequences: list[int] = []
             for record in records_in([batch]):
-                values = extract(record.body)
-                parts.append(pickle.dumps(values[:width]))
-                texts.append([semantics.octets(value) for value in values[width:]])
+                part = read(record)
+                parts.append(pickle.dumps(part.values))
+                texts.append(part.texts)
                 sequences.append(record.sequence)
             yield pa.RecordBatch.from_arrays(
                 [

@@ -56,11 +56,20 @@ def journal_records(
         bookmark: the part of the log that counts, from its beginning; all of it if empty.
         moment: at which lifetimes have ended or not, see `state_of`.
     """
+    records = state_of(spark, Source(path, archive, names_of(spec, ref), bookmark), moment)
+    return _as_records(records, F.col("txid"))
+
+
+def names_of(spec: InstanceSpec, ref: TopicRef) -> str:
+    """A regular expression of the names under which messages for a topic are published.
+
+    Args:
+        spec: the instance.
+        ref: the topic.
+    """
     topics = {topic.ref: topic for topic in spec.sow if isinstance(topic, TopicSpec)}
     pattern = topics[ref].pattern if ref in topics else None
-    names = pattern or f"^{re.escape(ref.name)}$"
-    records = state_of(spark, Source(path, archive, names, bookmark), moment)
-    return _as_records(records, F.col("txid"))
+    return pattern or f"^{re.escape(ref.name)}$"
 
 
 def _as_records(records: DataFrame, sequence: Column) -> DataFrame:

@@ -84,9 +84,14 @@ def refuse(session: Session, header: Header, reason: str, detail: str) -> None:
     """Say to whoever sent a command, and to the log, why it is not carried out.
 
     A failure is reported in the `processed` ack, and in the `persisted` one, which publishers ask
-    for (AMPS Command Reference, publish command: Errors).
+    for (AMPS Command Reference, publish command: Errors). Who asks for none but those of the end
+    gets it as one of these, rather than to wait for ever.
     """
-    fail(session, header, "processed", reason, detail)
+    if wants(header, "processed"):
+        fail(session, header, "processed", reason, detail)
+    else:
+        for ack in ("completed", "stats"):
+            fail(session, header, ack, reason, detail)
     if wants(header, "persisted"):
         refused = failure(header, "persisted", reason, detail)
         log = session.engine.transaction_log

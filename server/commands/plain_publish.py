@@ -1,15 +1,26 @@
-"""Publishes that say nothing but where their body goes: what a session remembers of a header."""
+"""Publishes that say nothing but where their body goes: what a session remembers of headers.
+
+Most publishers send one header over and over, or headers that differ only by a sequence number. A
+header that says nothing but "publish to this topic" (and "acknowledge it") is remembered, and
+frames in a row that have it make a run, which goes to the topic in one call.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from server.commands.acks import SequencedAcks
+from server.wire.header import split_at_sequence
 
 if TYPE_CHECKING:
     from server.topics.table import AnyTopic
+    from server.wire.framing import Frame
+    from server.wire.runs import NumberedRun
+
+_MOST_REMEMBERED: Final = 1024
+_LONGEST_REMEMBERED: Final = 512
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -56,3 +67,87 @@ def plain_publish(
         conflates,
         is_numbered and (bool(acks) or topic.is_journaled),
     )
+
+
+Publish = Callable[[PlainPublish, Sequence[bytes], Sequence[bytes]], None]
+"""Takes a run: what the headers ask for, the messages, and their numbers, if these matter."""
+Obey = Callable[[bytes, bytes], bool]
+"""Takes a header and its body; whether more is to be done."""
+
+
+class PlainPublishes:
+    """The headers that one session remembers."""
+
+    __slots__ = ("_known",)
+
+    def __init__(self) -> None:
+        self._known: dict[bytes | tuple[bytes, bytes], PlainPublish] = {}
+
+    def remember(self, header: bytes, sequence: int | None, publish: PlainPublish) -> None:
+        """From now on, take frames with a header for messages to a topic.
+
+        Args:
+            header: the header's bytes.
+            sequence: its sequence number; others may take its place.
+            publish: what it asks for.
+        """
+        if len(header) > _LONGEST_REMEMBERED:
+            return
+        key: bytes | tuple[bytes, bytes] = header
+        if sequence is not None:
+            left, digits, right = split_at_sequence(header)
+            if digits != b"%d" % sequence:
+                return
+            key = left, right
+        if len(self._known) >= _MOST_REMEMBERED:
+            self._known.clear()
+        self._known[key] = publish
+
+    def forget(self) -> None:
+        """Remember nothing any more."""
+        self._known.clear()
+
+    def gather(self, frames: Iterable[Frame], publish: Publish, obey: Obey) -> bool:
+        """Publish what can be published in runs, and have everything else obeyed in its place.
+
+        Args:
+            frames: what has come, in its order.
+            publish: takes runs.
+            obey: takes frames whose headers are not known; what is remembered meanwhile counts for
+                the frames behind them.
+
+        Returns:
+            Whether all was dealt with: False if `obey` has said that nothing more is to be done.
+        """
+        find = self._known.get
+        run: PlainPublish | None = None
+        bodies: list[bytes] = []
+        sequences: list[bytes] = []
+        for header, body in frames:
+            known = find(header)
+            if known is None:
+                left, digits, right = split_at_sequence(header)
+                known = find((left, right))
+            if known is not run:
+                if run is not None:
+                    publish(run, bodies, sequences)
+                    bodies, sequences = [], []
+                run = known
+            if known is None:
+                if not obey(header, body):
+                    return False
+                continue
+            bodies.append(body)
+            if known.is_numbered:
+                sequences.append(digits)
+        if run is not None:
+            publish(run, bodies, sequences)
+        return True
+
+    def take(self, run: NumberedRun, publish: Publish, obey: Obey) -> bool:
+        """The same for frames that the reader has gathered already. See `gather`."""
+        known = self._known.get(run.shape)
+        if known is None:
+            return self.gather(run.frames(), publish, obey)
+        publish(known, run.bodies, run.digits if known.is_numbered else [])
+        return True

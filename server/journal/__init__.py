@@ -29,13 +29,14 @@ Threads: `append`, `topic`, `origin` and `last_sequence` belong to the engine's 
 The modules, from the bytes up: layout (records and pages), records (reading them), extent (where
 the log ends after a crash), index and clients (files beside the journals), storage and naming
 (disks and names), files (the set of them); batches, writer, committer (appending), upkeep (files
-made and sealed), filing (files moved, compressed, removed), bookmarks, lookup, cursor (replay),
-recovery, journal (all of it together); inspection and times (single files, for tools). The format
-is described in docs/formats/journal.md.
+made and sealed), filing (files moved, compressed, removed), bookmarks, lookup, cursor and stretch
+(replay), recovery, journal (all of it together); inspection and times (single files, for tools).
+The format is described in docs/formats/journal.md.
 """
 
 from typing import Final
 
+from server.journal.blocks import AppendedRun
 from server.journal.bookmarks import (
     BookmarkError,
     BookmarkRequest,
@@ -55,6 +56,7 @@ from server.journal.errors import (
 from server.journal.handles import OriginHandle, TopicHandle
 from server.journal.journal import Journal, JournalSettings
 from server.journal.storage import Disk
+from server.journal.stretch import Run, Stretch
 
 EPOCH: Final = "0"
 """The bookmark of the beginning of the log."""
@@ -67,6 +69,7 @@ __all__ = [
     "EVENTS",
     "MESSAGES",
     "NOW",
+    "AppendedRun",
     "BookmarkError",
     "BookmarkRequest",
     "Cursor",
@@ -83,7 +86,9 @@ __all__ = [
     "Notice",
     "Origin",
     "OriginHandle",
+    "Run",
     "Span",
+    "Stretch",
     "Topic",
     "TopicHandle",
     "parse_bookmark",

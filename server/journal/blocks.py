@@ -9,14 +9,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import accumulate
-from typing import Final
+from struct import Struct
+from typing import Final, NamedTuple
 
 import numpy as np
 
-from server.journal.layout import LAG_UNKNOWN, RECORD_SIZE, crc32c
+from server.journal.errors import JournalUnavailable
+from server.journal.layout import CHECKSUM, LAG_UNKNOWN, RECORD_SIZE, crc32c
 from server.journal.records import RECORD_TYPE
 
-_HEAD_SIZE: Final = RECORD_SIZE - 4
+_HEAD: Final = Struct(f"{RECORD_SIZE - CHECKSUM.size}s{CHECKSUM.size}x")
+_RECORD: Final = Struct(f"{RECORD_SIZE}s")
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +35,7 @@ class Common:
         topic: the topic's number in the file.
         origin: the origin's number in the file.
         kind: what the entries stand for.
+        expiration: lifetime in seconds, 0 for none.
         durable: the last txid on stable storage.
     """
 
@@ -43,17 +47,33 @@ class Common:
     topic: int
     origin: int
     kind: int
+    expiration: int
     durable: int
 
 
+class AppendedRun(NamedTuple):
+    """How far a run could be appended.
+
+    Attributes:
+        end: the position of the first publish that has not been appended; their number if all have.
+        txids: of those that have been.
+        problem: why that one has not been.
+    """
+
+    end: int
+    txids: Sequence[int]
+    problem: JournalUnavailable | None
+
+
 def make_records(
-    common: Common, sequences: Sequence[int], bodies: Sequence[bytes]
+    common: Common, sequences: Sequence[int], sow_keys: Sequence[int], bodies: Sequence[bytes]
 ) -> tuple[list[bytes], int]:
     """The records of a run.
 
     Args:
         common: see above.
         sequences: the publisher's numbers; empty if it gives none: then they are the txids.
+        sow_keys: SOW keys as numbers; empty if there are none.
         bodies: the messages.
 
     Returns:
@@ -69,18 +89,16 @@ def make_records(
     rows["client"] = common.client
     rows["sequence"] = np.array(sequences, np.uint64) if sequences else txids
     rows["source_txid"] = common.source_txid
+    if sow_keys:
+        rows["sow_key"] = np.array(sow_keys, np.uint64)
     rows["body_start"] = offsets[:-1]
     rows["body_length"] = np.diff(offsets)
     rows["topic"] = common.topic
     rows["origin"] = common.origin
+    rows["expiration"] = common.expiration
     rows["body_crc"] = np.array(list(map(crc32c, bodies)), np.uint32)
     rows["kind"] = common.kind
     lag = common.first_txid - common.durable
     rows["lag"] = np.minimum(np.arange(lag, lag + count), LAG_UNKNOWN)
-    heads = rows.tobytes()
-    places = range(0, count * RECORD_SIZE, RECORD_SIZE)
-    rows["crc"] = np.array(
-        [crc32c(heads[place : place + _HEAD_SIZE]) for place in places], np.uint32
-    )
-    block = rows.tobytes()
-    return [block[place : place + RECORD_SIZE] for place in places], ends[-1]
+    rows["crc"] = np.array([crc32c(head) for (head,) in _HEAD.iter_unpack(rows.tobytes())])
+    return [record for (record,) in _RECORD.iter_unpack(rows.tobytes())], ends[-1]

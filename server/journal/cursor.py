@@ -9,8 +9,10 @@ live from there, or keeps reading.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable
+from bisect import bisect_left
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 from typing import Final
 
 import numpy as np
@@ -26,6 +28,7 @@ from server.journal.layout import (
     CLIENT,
     EXTRAS_LENGTH,
     KIND,
+    ORIGIN,
     SEQUENCE,
     TIMESTAMP,
     TOPIC,
@@ -34,8 +37,9 @@ from server.journal.layout import (
     Row,
 )
 from server.journal.naming import TOPIC_INDEX, sibling
-from server.journal.records import Names, make_entry, read_bodies, read_rows
+from server.journal.records import Names, read_bodies, read_intact_bodies, read_rows
 from server.journal.storage import Source
+from server.journal.stretch import NOTHING, Stretch
 
 _MOST_LOOKED_AT: Final = 8192
 """Records that one call of `read` looks at when few of them are wanted."""
@@ -46,6 +50,23 @@ Wanted = Callable[[Topic], bool]
 Entries = npt.NDArray[np.uint32]
 
 
+class _Wanted(dict[int, bool]):
+    """Whether the topic with a number is wanted; asked once for each."""
+
+    __slots__ = ("_names", "_wanted")
+
+    def __init__(self, names: Names, wanted: Wanted | None) -> None:
+        super().__init__()
+        self._names = names
+        self._wanted = wanted
+
+    def __missing__(self, number: int) -> bool:
+        topic = self._names.topics.get(number)
+        answer = self._wanted is None or topic is None or self._wanted(topic)
+        self[number] = answer
+        return answer
+
+
 @dataclass(slots=True)
 class _Open:
     """The file that a cursor is in.
@@ -54,14 +75,14 @@ class _Open:
         file: what is known of it.
         source: its bytes.
         names: its topics and origins.
-        wanted: which topic numbers are wanted; asked once for each.
+        wanted: which topic numbers are wanted.
         entries: the numbers of the wanted entries, if the file has a topic index.
     """
 
     file: JournalFile
     source: Source
     names: Names
-    wanted: dict[int, bool]
+    wanted: _Wanted
     entries: Entries | None
 
 
@@ -139,6 +160,10 @@ class Cursor:
         Returns:
             The next entries. None does not mean that there are no more: ask `is_caught_up`.
         """
+        return self.read_on(most_entries, most_bytes).entries()
+
+    def read_on(self, most_entries: int, most_bytes: int = 1 << 20) -> Stretch:
+        """The same, for those who do not want the entries one by one. See `read`."""
         looked_at = 0
         while looked_at < _MOST_LOOKED_AT and not self.is_finished:
             durable = self._durable()  # before the table: what is durable has its file there
@@ -148,11 +173,11 @@ class Cursor:
             if place is None:
                 break
             before = self.position
-            entries = self._read_slice(place, durable, most_entries, most_bytes)
+            stretch = self._read_slice(place, durable, most_entries, most_bytes)
             looked_at += max(self.position - before, 1)
-            if entries:
-                return entries
-        return []
+            if stretch:
+                return stretch
+        return NOTHING
 
     def _enter(self) -> _Open | None:
         """The file with the next entry, opened; None if it is not there yet."""
@@ -174,8 +199,8 @@ class Cursor:
                 file = self._table.covering(txid)
                 continue
             self.position = max(self.position, file.first_txid - 1)
-            wanted: dict[int, bool] = {}
             names = file.read_names(source)
+            wanted = _Wanted(names, self._wanted)
             place = _Open(file, source, names, wanted, self._entries(file, names))
             self._open = place
             return place
@@ -208,7 +233,7 @@ class Cursor:
 
     def _read_slice(
         self, place: _Open, durable: int, most_entries: int, most_bytes: int
-    ) -> list[Entry]:
+    ) -> Stretch:
         first = place.file.first_txid
         start = self.position + 1 - first
         end = durable + 1 - first
@@ -216,20 +241,20 @@ class Cursor:
             end = min(end, place.file.end_txid - first)
         if self._span.last is not None:
             end = min(end, self._span.last + 1 - first)
-        rows, reached = self._rows(place, start, end, most_entries)
-        chosen: list[Row] = []
-        size = 0
-        for row in rows:
-            if not self._counts(place, row):
-                continue
-            chosen.append(row)
-            size += row[BODY_LENGTH] + row[EXTRAS_LENGTH]
-            if size >= most_bytes or self.is_finished:
-                reached = row[TXID] + 1 - first
-                break
+        found, reached = self._rows(place, start, end, most_entries)
+        rows = self._within_span(found)
+        if self.is_finished:
+            reached = rows[-1][TXID] + 1 - first if rows else start
+        kinds, wanted = self._kinds, place.wanted
+        chosen = [row for row in rows if row[KIND] in kinds and wanted[row[TOPIC]]]
+        fitting = _fitting(chosen, most_bytes)
+        if fitting < len(chosen):
+            del chosen[fitting:]
+            self.is_finished = False
+            reached = chosen[-1][TXID] + 1 - first
         self.position = first + reached - 1
         self._check_last()
-        return self._entries_of(place, chosen)
+        return self._stretch(place, chosen)
 
     def _rows(self, place: _Open, start: int, end: int, most: int) -> tuple[list[Row], int]:
         """The next intact records of a file that may be wanted, and the number up to where."""
@@ -251,38 +276,43 @@ class Cursor:
             self._report(place, first + start + found.index(None), len(found) - len(rows))
         return rows, stop
 
-    def _counts(self, place: _Open, row: Row) -> bool:
-        """Whether an entry is one to hand out; notes when it is the last."""
+    def _within_span(self, rows: Sequence[Row]) -> Sequence[Row]:
+        """The entries that are in the span by their moments and names; takes note of its end."""
         span = self._span
-        if span.before is not None and row[TIMESTAMP] >= span.before:
-            self.is_finished = True
-            return False
-        if row[TIMESTAMP] < span.not_before:
-            return False
-        if span.until and (row[CLIENT], row[SEQUENCE]) in span.until:
-            self.is_finished = True
-            if not span.includes_end:
-                return False
-        if row[KIND] not in self._kinds:
-            return False
-        if self._wanted is None:
-            return True
-        wanted = place.wanted.get(row[TOPIC])
-        if wanted is None:
-            topic = place.names.topics.get(row[TOPIC])
-            wanted = topic is None or self._wanted(topic)
-            place.wanted[row[TOPIC]] = wanted
-        return wanted
+        if span.before is None and not span.not_before and not span.until:
+            return rows
+        within: list[Row] = []
+        for row in rows:
+            if span.before is not None and row[TIMESTAMP] >= span.before:
+                self.is_finished = True
+                break
+            if row[TIMESTAMP] < span.not_before:
+                continue
+            if (row[CLIENT], row[SEQUENCE]) in span.until:
+                self.is_finished = True
+                if span.includes_end:
+                    within.append(row)
+                break
+            within.append(row)
+        return within
 
-    def _entries_of(self, place: _Open, rows: list[Row]) -> list[Entry]:
-        entries: list[Entry] = []
+    def _stretch(self, place: _Open, rows: Sequence[Row]) -> Stretch:
+        """Entries with their bodies, but for those that are damaged."""
+        names, intact = place.names, read_intact_bodies(place.source, rows)
+        if (
+            intact is not None
+            and names.topics.keys() >= {row[TOPIC] for row in rows}
+            and names.origins.keys() >= {row[ORIGIN] for row in rows}
+        ):
+            return Stretch(rows, intact, names)
+        intact_rows, intact = [], []
         for row, data in zip(rows, read_bodies(place.source, rows), strict=True):
-            entry = None if data is None else make_entry(row, data, place.names)
-            if entry is None:
+            if data is None or row[TOPIC] not in names.topics or row[ORIGIN] not in names.origins:
                 self._report(place, row[TXID])
             else:
-                entries.append(entry)
-        return entries
+                intact_rows.append(row)
+                intact.append(data)
+        return Stretch(intact_rows, intact, names)
 
     def _check_last(self) -> None:
         last = self._span.last
@@ -293,3 +323,11 @@ class Cursor:
         path = str(place.file.path)
         text = f"{path}: {count} damaged, from entry {txid} on, left out of a replay"
         self._notice(Notice(Event.DAMAGED, text, path, txid))
+
+
+def _fitting(rows: Sequence[Row], most_bytes: int) -> int:
+    """With how many of some entries to stop, so that only the last goes beyond a size."""
+    lengths = [row[BODY_LENGTH] + row[EXTRAS_LENGTH] for row in rows]
+    if sum(lengths) < most_bytes:
+        return len(rows)
+    return bisect_left(list(accumulate(lengths)), most_bytes) + 1

@@ -7,8 +7,9 @@ bytes.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import Any, Final
 
 import numpy as np
@@ -19,6 +20,7 @@ from server.journal.layout import (
     BODY_CRC,
     BODY_LENGTH,
     BODY_START,
+    CHECKSUM,
     CRC,
     EXPIRATION,
     EXTRAS_LENGTH,
@@ -67,7 +69,8 @@ CHUNK: Final = 4096
 _SMALL_DETOUR: Final = 16_384
 """Bytes that are better read and thrown away than stepped over."""
 
-_HEAD_SIZE: Final = RECORD_SIZE - 4
+_CRC_SIZE: Final = CHECKSUM.size
+_HEAD_SIZE: Final = RECORD_SIZE - _CRC_SIZE
 
 
 @dataclass(slots=True)
@@ -99,6 +102,24 @@ def slots(size: int) -> int:
     return max((size - PAGE) // RECORD_SIZE, 0)
 
 
+def records_check(block: bytes) -> bool:
+    """Whether all records of a block are intact.
+
+    Each ends with its own checksum, and the CRC of such a string is the same whatever it holds. So
+    any two blocks of as many intact records have the same CRC, and one call tells.
+
+    Args:
+        block: whole records, back to back.
+    """
+    return bool(crc32c(block) == _of_intact_records(len(block) // RECORD_SIZE))
+
+
+@cache
+def _of_intact_records(count: int) -> int:
+    head = bytes(_HEAD_SIZE)
+    return int(crc32c((head + CHECKSUM.pack(crc32c(head))) * count))
+
+
 def columns(source: Source, start: int, stop: int) -> npt.NDArray[np.void]:
     """Records `start` to `stop` as one array of RECORD_TYPE, unchecked; fewer at the end."""
     chunk = source.read(source.size - RECORD_SIZE * stop, RECORD_SIZE * (stop - start))
@@ -106,27 +127,24 @@ def columns(source: Source, start: int, stop: int) -> npt.NDArray[np.void]:
     return np.frombuffer(chunk[:whole], RECORD_TYPE)[::-1]
 
 
-def read_rows(source: Source, first_txid: int, start: int, stop: int) -> list[Row | None]:
+def read_rows(source: Source, first_txid: int, start: int, stop: int) -> Sequence[Row | None]:
     """Records `start` to `stop` of a file in order; None stands for one that is damaged."""
     stop = min(stop, slots(source.size))
     chunk = source.read(source.size - RECORD_SIZE * stop, RECORD_SIZE * (stop - start))
     if len(chunk) != RECORD_SIZE * (stop - start):
         return [None] * max(stop - start, 0)
-    rows: list[Row | None] = list(RECORD.iter_unpack(chunk))
+    rows = list(RECORD.iter_unpack(chunk))
     rows.reverse()
-    end = len(chunk)
     txid = first_txid + start
-    for index, row in enumerate(rows):
-        begin = end - RECORD_SIZE
-        if (
-            row is None
-            or row[CRC] != crc32c(chunk[begin : begin + _HEAD_SIZE])
-            or row[TXID] != txid
-        ):
-            rows[index] = None
-        end = begin
-        txid += 1
-    return rows
+    if records_check(chunk) and [row[TXID] for row in rows] == list(range(txid, txid + len(rows))):
+        return rows
+    ends = range(len(chunk), 0, -RECORD_SIZE)
+    return [
+        row
+        if row[TXID] == number and row[CRC] == crc32c(chunk[end - RECORD_SIZE : end - _CRC_SIZE])
+        else None
+        for number, (row, end) in enumerate(zip(rows, ends, strict=True), txid)
+    ]
 
 
 def read_body(source: Source, row: Row) -> bytes | None:
@@ -138,25 +156,32 @@ def read_body(source: Source, row: Row) -> bytes | None:
     return body if crc32c(body) == row[BODY_CRC] else None
 
 
-def read_bodies(source: Source, rows: list[Row]) -> list[bytes | None]:
-    """Bodies with extras of entries in ascending order.
+def read_bodies(source: Source, rows: Sequence[Row]) -> Sequence[bytes | None]:
+    """Bodies with extras of entries in ascending order; None stands for one that is damaged."""
+    bodies = read_intact_bodies(source, rows)
+    return [read_body(source, row) for row in rows] if bodies is None else bodies
+
+
+def read_intact_bodies(source: Source, rows: Sequence[Row]) -> list[bytes] | None:
+    """Bodies with extras of entries in ascending order; None if any of them is damaged.
 
     They are read with one access to the file, unless what lies between them is too much.
     """
     if not rows:
         return []
     start = rows[0][BODY_START]
-    end = rows[-1][BODY_START] + rows[-1][BODY_LENGTH] + rows[-1][EXTRAS_LENGTH]
-    wanted = sum(row[BODY_LENGTH] + row[EXTRAS_LENGTH] for row in rows)
-    if not start <= end <= source.size or end - start > 2 * wanted + _SMALL_DETOUR:
-        return [read_body(source, row) for row in rows]
+    lengths = [row[BODY_LENGTH] + row[EXTRAS_LENGTH] for row in rows]
+    end = rows[-1][BODY_START] + lengths[-1]
+    if not start <= end <= source.size or end - start > 2 * sum(lengths) + _SMALL_DETOUR:
+        scattered = [read_body(source, row) for row in rows]
+        intact = [body for body in scattered if body is not None]
+        return intact if len(intact) == len(rows) else None
     block = source.read(start, end - start)
-    bodies: list[bytes | None] = []
-    for row in rows:
-        begin = row[BODY_START] - start
-        body = block[begin : begin + row[BODY_LENGTH] + row[EXTRAS_LENGTH]]
-        bodies.append(body if crc32c(body) == row[BODY_CRC] else None)
-    return bodies
+    offsets = [row[BODY_START] - start for row in rows]
+    bodies = [
+        block[offset : offset + length] for offset, length in zip(offsets, lengths, strict=True)
+    ]
+    return bodies if list(map(crc32c, bodies)) == [row[BODY_CRC] for row in rows] else None
 
 
 def make_entry(row: Row, data: bytes, names: Names) -> Entry | None:
@@ -165,6 +190,11 @@ def make_entry(row: Row, data: bytes, names: Names) -> Entry | None:
     origin = names.origins.get(row[ORIGIN])
     if topic is None or origin is None:
         return None
+    return entry_of(row, data, topic, origin)
+
+
+def entry_of(row: Row, data: bytes, topic: Topic, origin: Origin) -> Entry:
+    """The entry of a record and its body, when it is known what its numbers stand for."""
     correlation_id = given_key = b""
     if row[EXTRAS_LENGTH]:
         correlation_id, given_key = unpack_extras(data[row[BODY_LENGTH] :])

@@ -6,14 +6,15 @@ stable storage when the committer says so, and not before.
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from itertools import islice
+from itertools import accumulate, islice
 from time import monotonic
 from typing import Final
 
 from server.journal.batches import MOST_WAITING, LiveFile, Pipe, Stream
-from server.journal.blocks import Common, make_records
+from server.journal.blocks import AppendedRun, Common, make_records
 from server.journal.clients import Sequences, server_made_identity
 from server.journal.entry import NO_TOPIC, Kind
 from server.journal.errors import EntryTooLarge, JournalUnavailable
@@ -248,8 +249,10 @@ class Writer:
         bodies: Sequence[bytes],
         start: int = 0,
         origin: OriginHandle | None = None,
-    ) -> tuple[int, JournalUnavailable | None]:
-        """Append publishes that differ in sequence and body only; otherwise see `append`.
+        sow_keys: Sequence[int] = (),
+        expiration: int = 0,
+    ) -> AppendedRun:
+        """Append publishes that differ in sequence, SOW key and body only; otherwise see `append`.
 
         Args:
             topic: where they were published.
@@ -258,25 +261,35 @@ class Writer:
             bodies: verbatim.
             start: the position of the first of them to append.
             origin: user and replication path.
-
-        Returns:
-            The position of the first that has not been appended, and why not; their number if all
-            have been.
+            sow_keys: their SOW keys as numbers below 2**64; empty if they have none.
+            expiration: lifetime in seconds, 0 for none.
         """
+        txids: list[int] = []
         done = start
         while done < len(bodies):
             count = self._fitting(topic, origin, bodies, done)
             if count:
-                self._append_block(topic, client, sequences, bodies, origin, done, done + count)
+                part, first = slice(done, done + count), self._next_txid
+                columns = sequences[part], sow_keys[part], bodies[part]
+                self._append_block(topic, client, origin, expiration, *columns)
+                txids += range(first, first + count)
                 done += count
                 continue
             try:  # this one makes room, or begins the next file
-                sequence = sequences[done] if sequences else 0
-                self.append(topic, client, sequence, bodies[done], origin=origin)
+                txid = self.append(
+                    topic,
+                    client,
+                    sequences[done] if sequences else 0,
+                    bodies[done],
+                    sow_key=sow_keys[done] if sow_keys else 0,
+                    expiration=expiration,
+                    origin=origin,
+                )
             except JournalUnavailable as problem:
-                return done, problem
+                return AppendedRun(done, txids, problem)
+            txids.append(txid)
             done += 1
-        return done, None
+        return AppendedRun(done, txids, None)
 
     def _fitting(
         self, topic: TopicHandle, origin: OriginHandle | None, bodies: Sequence[bytes], start: int
@@ -289,24 +302,19 @@ class Writer:
             or (origin is not None and origin.file != number)
         ):
             return 0
-        left = self._credit
-        for count, body in enumerate(islice(bodies, start, None)):
-            left -= len(body) + RECORD_SIZE
-            if left < 0:
-                return count
-        return len(bodies) - start
+        sizes = accumulate(len(body) + RECORD_SIZE for body in islice(bodies, start, None))
+        return bisect_right(list(sizes), self._credit)
 
     def _append_block(
         self,
         topic: TopicHandle,
         client: int,
-        sequences: Sequence[int],
-        bodies: Sequence[bytes],
         origin: OriginHandle | None,
-        start: int,
-        stop: int,
+        expiration: int,
+        sequences: Sequence[int],
+        sow_keys: Sequence[int],
+        bodies: Sequence[bytes],
     ) -> None:
-        bodies, sequences = bodies[start:stop], sequences[start:stop]
         now = max(self._clock(), self._last_timestamp)
         source_txid = 0
         if sequences:
@@ -323,9 +331,10 @@ class Writer:
             topic.number,
             0 if origin is None else origin.number,
             Kind.PUBLISH,
+            expiration,
             self.durable,
         )
-        records, bodies_end = make_records(common, sequences, bodies)
+        records, bodies_end = make_records(common, sequences, sow_keys, bodies)
         self._credit -= bodies_end - self._bodies_end + RECORD_SIZE * len(bodies)
         stream = self.pipe.stream
         stream.bodies.extend(bodies)

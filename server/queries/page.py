@@ -103,7 +103,7 @@ class PageQuery:
         replaced, page = self._replaced, self._page
         if replaced is None:
             return set()
-        page.inherit(replaced.keys)
+        page.inherit(replaced)
         if self._inherited is not None:
             for key in replaced.keys:
                 record = page.state(key)
@@ -115,7 +115,8 @@ class PageQuery:
         page = self._page
         for start in range(0, len(keys), _AT_ONCE):
             if page.has_ended:  # by a replacement, which goes on from what has been sent
-                page.keys.difference_update(keys[start:])
+                page.unsent(keys[start:])
                 return
-            states = map(page.state, keys[start : start + _AT_ONCE])
-            yield [record for record in states if record is not None]
+            chunk = keys[start : start + _AT_ONCE]
+            page.sent(chunk)
+            yield [record for record in map(page.state, chunk) if record is not None]

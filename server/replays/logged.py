@@ -1,17 +1,20 @@
-"""A message of the log as those see it who match, frame and conflate messages."""
+"""Messages of the log as those see them who match, frame and conflate messages."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import lru_cache
 from typing import TYPE_CHECKING, Final, Self
 
 from server.expressions.context import MessageContext
 from server.journal.entry import NO_ORIGIN
-from server.subscriptions.envelope import Envelope, correlation_key
+from server.journal.layout import CLIENT, SEQUENCE, SOW_KEY, TIMESTAMP
+from server.subscriptions.envelope import Envelope, correlation_key, iso_timestamp
+from server.subscriptions.message_run import KeyColumns
 from server.wire.header import json_text
 
 if TYPE_CHECKING:
-    from server.journal import Entry
+    from server.journal import Entry, Origin, Run
 
 _MICROSECONDS: Final = 1e6
 
@@ -35,8 +38,7 @@ class LoggedEnvelope(Envelope):
         self.delta = False
         self.sequence = entry.sequence
         self.bookmark = f"{entry.client}|{entry.sequence}|"
-        origin = entry.origin
-        self.keys = b"" if origin is NO_ORIGIN else _user_key(origin.auth_id)
+        self.keys = _origin_key(entry.origin)
         if entry.correlation_id:
             self.correlation_id = _text(entry.correlation_id)
             self.keys = correlation_key(self.correlation_id) + self.keys
@@ -83,6 +85,59 @@ class LoggedEnvelope(Envelope):
         if context.sow_key is not None:
             context.sow_key_hash = entry.sow_key or None
         return context
+
+
+class LoggedRun:
+    """Messages that one topic got from one user, in a row; see `MessageRun`.
+
+    Args:
+        run: their entries, which have no extras.
+    """
+
+    __slots__ = ("_run", "bodies", "keys")
+
+    def __init__(self, run: Run) -> None:
+        self._run = run
+        self.bodies = run.data
+        self.keys = _origin_key(run.origin)
+
+    def further_keys(self, *, timestamp: bool, bookmark: bool, record: bool) -> KeyColumns:
+        """See `MessageRun`. The order of the keys is that of `LoggedEnvelope`."""
+        column = self._run.column
+        template, columns = b"", list[Sequence[int | bytes]]()
+        if bookmark:
+            clients, sequences = column(CLIENT), column(SEQUENCE)
+            if len(set(clients)) == 1:
+                template += b',"bm":"%d|%%d|"' % clients[0]
+                columns.append(sequences)
+            else:
+                template += b',"bm":"%d|%d|"'
+                columns += (clients, sequences)
+        if timestamp:
+            moments = column(TIMESTAMP)
+            texts = {moment: _moment_text(moment) for moment in set(moments)}
+            template += b',"ts":"%s"'
+            columns.append([texts[moment] for moment in moments])
+        if record and any(keys := column(SOW_KEY)):
+            template += b"%s"
+            columns.append([b',"k":"%d"' % key if key else b"" for key in keys])
+        return KeyColumns(template, tuple(columns))
+
+    def envelope(self, position: int) -> LoggedEnvelope:
+        """See `MessageRun`."""
+        return LoggedEnvelope(self._run.entry(position))
+
+    def pick(self, positions: Sequence[int]) -> LoggedRun:
+        """Some of the messages."""
+        return LoggedRun(self._run.pick(positions))
+
+
+def _moment_text(microseconds: int) -> bytes:
+    return iso_timestamp(microseconds / _MICROSECONDS).encode()
+
+
+def _origin_key(origin: Origin) -> bytes:
+    return b"" if origin is NO_ORIGIN else _user_key(origin.auth_id)
 
 
 @lru_cache(maxsize=1024)

@@ -8,18 +8,50 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
-from server.replays.logged import LoggedEnvelope
+from server.expressions.context import NO_CONTEXT
+from server.replays.logged import LoggedEnvelope, LoggedRun
 from server.security.entitlement import Permission
+from server.subscriptions.delivery import DirectDelivery
 from server.topics.topic import Topic
 
 if TYPE_CHECKING:
     from server.engine import Settings
-    from server.journal import Entry
+    from server.journal import Entry, Stretch
     from server.journal import Topic as TopicName
     from server.subscriptions.delivery import Delivery
     from server.subscriptions.subscription import Subscription
 
 _MOST_KEPT: Final = 16_384
+
+
+class LoggedTopic(Topic):
+    """A topic fed from the log."""
+
+    __slots__ = ()
+
+    def send(self, run: LoggedRun) -> None:
+        """Deliver messages to every subscription that they match. See `Topic.publish`."""
+        for delivery in self._prepare() if self._to_all is None else self._to_all:
+            _send(run, delivery)
+        if self._filters:
+            self._send_filtered(run)
+
+    def _send_filtered(self, run: LoggedRun) -> None:
+        """Messages in a row that go to the same subscriptions go together."""
+        match, context = self._filters.match, NO_CONTEXT
+        together: list[Delivery] = []
+        positions: list[int] = []
+        for position, body in enumerate(run.bodies):
+            if self._filters.asks_for_context:
+                context = run.envelope(position).context(self.name, body)
+            deliveries = self._deliveries_to(match(body, context))
+            if not deliveries:
+                continue
+            if deliveries is not together:
+                _send_some(run, positions, together)
+                together, positions = deliveries, []
+            positions.append(position)
+        _send_some(run, positions, together)
 
 
 class LoggedTopics:
@@ -32,7 +64,7 @@ class LoggedTopics:
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
         self._subscriptions: list[Subscription] = []
-        self._topics: dict[TopicName, Topic | None] = {}
+        self._topics: dict[TopicName, LoggedTopic | None] = {}
 
     def attach(self, subscription: Subscription) -> None:
         """Deliver to a subscription from now on."""
@@ -56,13 +88,28 @@ class LoggedTopics:
         topic = self._find(name)
         return topic is not None and topic.has_subscriptions
 
+    def deliver(self, stretch: Stretch) -> None:
+        """Deliver messages to those who want them."""
+        for run in stretch.runs():
+            topic = self._find(run.topic)
+            if topic is None:
+                continue
+            if not run.has_extras:
+                topic.send(LoggedRun(run))
+                continue
+            for position in range(len(run.rows)):
+                entry = run.entry(position)
+                envelope = LoggedEnvelope(entry)
+                for delivery in topic.deliveries(entry.body, envelope):
+                    delivery.deliver((entry.body,), envelope)
+
     def deliveries(self, entry: Entry) -> tuple[Sequence[Delivery], LoggedEnvelope]:
         """How a message gets to those who want it; there are none if nobody does."""
         envelope = LoggedEnvelope(entry)
         topic = self._find(entry.topic)
         return () if topic is None else topic.deliveries(entry.body, envelope), envelope
 
-    def _find(self, name: TopicName) -> Topic | None:
+    def _find(self, name: TopicName) -> LoggedTopic | None:
         try:
             return self._topics[name]
         except KeyError:
@@ -73,12 +120,27 @@ class LoggedTopics:
         topic = self._topics[name] = self._make(name, wanting) if wanting else None
         return topic
 
-    def _make(self, name: TopicName, wanting: Sequence[Subscription]) -> Topic:
+    def _make(self, name: TopicName, wanting: Sequence[Subscription]) -> LoggedTopic:
         message_type = self._settings.message_types[name.message_type]
-        topic = Topic(message_type, name.name, self._settings.functions)
+        topic = LoggedTopic(message_type, name.name, self._settings.functions)
         for subscription in wanting:
             topic.attach(subscription)
         return topic
+
+
+def _send_some(run: LoggedRun, positions: Sequence[int], deliveries: Sequence[Delivery]) -> None:
+    if positions:
+        chosen = run if len(positions) == len(run.bodies) else run.pick(positions)
+        for delivery in deliveries:
+            _send(chosen, delivery)
+
+
+def _send(run: LoggedRun, delivery: Delivery) -> None:
+    if isinstance(delivery, DirectDelivery):
+        delivery.deliver_run(run)
+        return
+    for position, body in enumerate(run.bodies):
+        delivery.deliver((body,), run.envelope(position))
 
 
 def _is_for(subscription: Subscription, topic: TopicName) -> bool:

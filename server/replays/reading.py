@@ -44,6 +44,8 @@ class Reading:
         self._replays = list(replays)
         self._span = span
         self._rate = None if first.rate is None else Rate(first.rate)
+        # Whether each message has to be looked at before it is sent.
+        self._is_measured = first.needs_care
         self._topics = LoggedTopics(self._engine.settings)
         for replay in replays:
             self._topics.attach(replay.subscription)
@@ -88,12 +90,12 @@ class Reading:
                 replay.is_behind()
             self._run_later(_BEHIND_SECONDS)
             return False
-        if not self._unsent:
-            if self._cursor.must_decompress:
-                self._log.do_aside(self._cursor.decompress, self.run)
-                return False
-            self._unsent.extend(self._cursor.read(_SLICE))
-        if not self._send():
+        if not self._unsent and self._cursor.must_decompress:
+            self._log.do_aside(self._cursor.decompress, self.run)
+            return False
+        if not self._is_measured:
+            self._topics.deliver(self._cursor.read_on(_SLICE))
+        elif not self._send():
             return False
         if self._cursor.is_finished or self._replays[0].has_had_enough:
             self._finish()
@@ -105,7 +107,9 @@ class Reading:
         return self._move_on()
 
     def _send(self) -> bool:
-        """Send what has been read; False if some of it has to wait."""
+        """Send one message after the other; False if some of what has been read has to wait."""
+        if not self._unsent:
+            self._unsent.extend(self._cursor.read(_SLICE))
         unsent, rate, now = self._unsent, self._rate, self._engine.clock.now()
         counted = self._replays[0]
         timelines = [one.timeline for one in self._replays if one.timeline is not None]

@@ -124,6 +124,11 @@ class Replay:
         return self.left == 0
 
     @property
+    def needs_care(self) -> bool:
+        """Whether messages have to be counted, or their moments matter."""
+        return self.left is not None or self.rate is not None or self.timeline is not None
+
+    @property
     def _session(self) -> Session:
         return self.subscription.session
 
@@ -216,7 +221,7 @@ class Replay:
 
     def caught_up(self, position: int) -> None:
         """Everything has been read: go where messages come from without a reading of its own."""
-        if not self._is_complete or self._has_end or self._needs_care or self._live is not None:
+        if not self._is_complete or self._has_end or self.needs_care or self._live is not None:
             return
         if self._terms.is_live:
             self._stop()
@@ -251,10 +256,6 @@ class Replay:
         if self._live is not None:
             self._live.remove()
             self._live = None
-
-    @property
-    def _needs_care(self) -> bool:
-        return self.left is not None or self.rate is not None or self.timeline is not None
 
     @property
     def _has_end(self) -> bool:

@@ -104,8 +104,4 @@ class Tail:
         return False
 
     def _read(self) -> None:
-        deliveries_of = self._topics.deliveries
-        for entry in self._cursor.read(_SLICE):
-            deliveries, envelope = deliveries_of(entry)
-            for delivery in deliveries:
-                delivery.deliver((entry.body,), envelope)
+        self._topics.deliver(self._cursor.read_on(_SLICE))

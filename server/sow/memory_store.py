@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from typing import TypeAlias
 
 from server.sow.records import Record
@@ -66,6 +67,10 @@ class MemoryStore:
 
     def make_room(self, records: Iterable[Record]) -> None:
         """See `RecordStore.make_room`; there is always room."""
+
+    def undisturbed(self) -> AbstractContextManager[None]:
+        """See `RecordStore.undisturbed`."""
+        return nullcontext()
 
     def put(self, identity: str, record: Record) -> int:
         """See `RecordStore.put`."""

@@ -13,6 +13,7 @@ All calls come from the engine's thread. Two implementations pass the same suite
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager
 from typing import NamedTuple, Protocol
 
 from server.sow.records import Record
@@ -92,6 +93,9 @@ class RecordStore(Protocol):
         Raises:
             StoreError: there is no room, or one is too large. Nothing has changed.
         """
+
+    def undisturbed(self) -> AbstractContextManager[None]:
+        """Within this, nothing is written but what is put or deleted: that has the room made."""
 
     def put(self, identity: str, record: Record) -> int:
         """Insert or replace a record.

@@ -135,6 +135,17 @@ class SowTopic:
         return self._preprocessing is not None or self._enrichment is not None
 
     @property
+    def keeps_messages_plainly(self) -> bool:
+        """Whether a publish comes to its own body under a number, whatever has come before."""
+        spec = self.spec
+        return (
+            self._generator is None
+            and bool(spec.keys)
+            and not self.asks_for_context
+            and spec.history is None
+        )
+
+    @property
     def ages(self) -> bool:
         """Whether time changes anything here, so that `next_expiry` is worth asking."""
         return self.spec.expiration_enabled or self.spec.history is not None

@@ -163,7 +163,7 @@ class Aggregate:
         if results is None:
             results = ResultSet(message_type, terms.order_by)
         page = Page(subscription, terms, results, self.groups.find, self._differ, self._deliver)
-        results.admit(page)
+        results.attach(page)
         return page
 
     def _apply(self, change: Change, envelope: Envelope, reason: str) -> None:

@@ -12,9 +12,10 @@ from collections.abc import Callable, Sequence
 from typing import Final, Protocol
 
 from server.subscriptions.envelope import Envelope
+from server.subscriptions.message_run import MessageRun
 from server.subscriptions.outbox import Outbox
 from server.subscriptions.presentation import Presentation
-from server.wire.framing import frame_head
+from server.wire.framing import frame_all, frame_head
 from server.wire.header import json_text
 
 _MOST_HEADS_KEPT: Final = 1024
@@ -59,6 +60,16 @@ class _Heads(dict[int, bytes]):
         header = b'%s,"l":%d%s%s' % (self._left, body_length, keys, self._right)
         return frame_head(header, body_length)
 
+    def template(self, keys: bytes, varying: bytes) -> bytes:
+        """What makes a header of a body's length, and of values for the keys that vary.
+
+        Args:
+            keys: further header keys as JSON text, each with its leading comma.
+            varying: the same with % where values go.
+        """
+        left, keys, right = (text.replace(b"%", b"%%") for text in (self._left, keys, self._right))
+        return left + b',"l":%d' + keys + varying + right
+
 
 class DirectDelivery:
     """Puts messages into a connection's outbox as they come.
@@ -71,7 +82,7 @@ class DirectDelivery:
         presentation: the form that these subscriptions want.
     """
 
-    __slots__ = ("_further_keys", "_heads", "_outbox", "_present")
+    __slots__ = ("_further_keys", "_heads", "_key_columns", "_outbox", "_present")
 
     def __init__(
         self, outbox: Outbox, topic: str, sub_ids: Sequence[str], presentation: Presentation
@@ -79,6 +90,7 @@ class DirectDelivery:
         self._outbox = outbox
         self._present = presentation.present if presentation.changes_bodies else None
         self._further_keys = presentation.keys if presentation.asks_for_keys else None
+        self._key_columns = presentation.key_columns
         sids = json_text(",".join(sub_ids))
         self._heads = _Heads(b'{"c":"p","t":' + json_text(topic), b',"sids":' + sids + b"}")
 
@@ -103,6 +115,14 @@ class DirectDelivery:
             for body in bodies:
                 chunks += (heads[len(body)], body)
         self._outbox.write(b"".join(chunks))
+
+    def deliver_run(self, run: MessageRun) -> None:
+        """Frame messages that have bookmarks of their own, and put them into the outbox."""
+        bodies = run.bodies if self._present is None else self._present(run.bodies)
+        varying, columns = self._key_columns(run)
+        template = self._heads.template(run.keys, varying)
+        headers = [template % values for values in zip(map(len, bodies), *columns, strict=True)]
+        self._outbox.write(frame_all(headers, bodies))
 
 
 class TracedDelivery:

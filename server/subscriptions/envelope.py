@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from copy import copy
 from datetime import UTC, datetime
+from functools import lru_cache
 from typing import TYPE_CHECKING, Self
 
 from server.expressions.context import MessageContext
@@ -144,4 +145,10 @@ def correlation_key(correlation_id: str | None) -> bytes:
 
 def iso_timestamp(seconds: float) -> str:
     """A moment as AMPS writes it: 20261120T192011.518031Z."""
-    return datetime.fromtimestamp(seconds, UTC).strftime("%Y%m%dT%H%M%S.%fZ")
+    whole, microseconds = divmod(round(seconds * 1e6), 1_000_000)
+    return f"{_iso_second(whole)}.{microseconds:06d}Z"
+
+
+@lru_cache(maxsize=64)
+def _iso_second(seconds: int) -> str:
+    return datetime.fromtimestamp(seconds, UTC).strftime("%Y%m%dT%H%M%S")

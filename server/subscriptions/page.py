@@ -14,6 +14,10 @@ First comes the record that changed, then what had to make room, then what came 
 
 A page is held back while its first records are being sent: it keeps the states that records had
 when it was cut, and what is to be told waits, merged into one message for each record.
+
+A page that takes the place of another one takes over what its client has. If that page was held
+back until its end, what the client has may be out of date: it is *stale* until it has been sent
+again, or called back.
 """
 
 from __future__ import annotations
@@ -75,8 +79,9 @@ class Page:
         "_deliveries",
         "_differ",
         "_find",
-        "_held",
+        "_former",
         "_messages",
+        "_stale",
         "_states",
         "_subscription",
         "_suspects",
@@ -109,12 +114,17 @@ class Page:
         self._states: Final[dict[str, Record | None]] = {}  # as they were when the page was cut
         self._messages: Final[dict[str, RecordMessage]] = {}  # about records that have changed
         self._suspects: Final[set[str]] = set()  # keys that may have come or gone
-        self._held = 0
+        self._stale: Final[set[str]] = set()  # keys of what its client may have as it is no more
+        self._former: Final[dict[str, Record]] = {}  # as they were before it was cut
 
     def results_in(self, order_by: tuple[OrderTerm, ...]) -> ResultSet | None:
         """What it is cut from, if that is complete and in some order."""
         same = order_by == self._terms.order_by and self.results.is_complete
         return self.results if same else None
+
+    def hold(self, size: int) -> None:
+        """Take note of bytes that are kept for its client from now on, or no more."""
+        self._subscription.session.hold(size)
 
     # ---- its first records
 
@@ -128,31 +138,35 @@ class Page:
         """A record as it was when the page was cut; None if there was none."""
         return self._states[key] if key in self._states else self._find(key)
 
-    def inherit(self, keys: Iterable[str]) -> None:
-        """Take over a client that has these records already."""
-        self._suspects.update(keys)
-        self.keys.update(keys)
+    def inherit(self, replaced: Page) -> None:
+        """Take over the client of a page that has ended, with the records that it has."""
+        self._suspects.update(replaced.keys)
+        self.keys.update(replaced.keys)
+        if not replaced.is_live:
+            self._stale.update(replaced.keys)
+            for states in (replaced._former, replaced._states):
+                self._former.update((key, state) for key, state in states.items() if state)
+
+    def sent(self, keys: Iterable[str]) -> None:
+        """Take note that some of the page's first records are on their way."""
+        self._stale.difference_update(keys)
+
+    def unsent(self, keys: Iterable[str]) -> None:
+        """Take note that some of the page's first records will never be sent."""
+        self.keys.difference_update(key for key in keys if key not in self._stale)
 
     def release(self) -> None:
         """Tell the client what has changed since the page was cut, and be live from now on."""
         if not self.has_ended:
             self._settle()
             self._states.clear()
+            self._former.clear()
             self.is_live = True
 
     def end(self) -> None:
         """Tell the client nothing any more."""
         self.has_ended = True
-        self.results.dismiss(self)
-
-    def hold(self, size: int) -> None:
-        """Let bytes of what it is cut from count as memory of its client, instead of those so far.
-
-        Args:
-            size: how many.
-        """
-        self._subscription.session.hold(size - self._held)
-        self._held = size
+        self.results.detach(self)
 
     # ---- following
 
@@ -184,7 +198,7 @@ class Page:
                 if message.previous is None and key in self.keys:  # gone and come again, while held
                     self._leave(key, self._departure(key))
                 self._tell(self._form(key), message)
-                self.keys.add(key)
+                self._has(key)
             elif key in self.keys:
                 self._leave(key, message)
         self._messages.clear()
@@ -192,9 +206,9 @@ class Page:
             return
         for key in [key for key in self._suspects if key in self.keys and not self._is_on(key)]:
             self._leave(key, self._message(key))
-        for key in [key for key in self._suspects if key not in self.keys and self._is_on(key)]:
+        for key in [key for key in self._suspects if not self._is_known(key) and self._is_on(key)]:
             self._tell(Form.WHOLE, self._message(key))
-            self.keys.add(key)
+            self._has(key)
         self._suspects.clear()
 
     def _covers(self, position: int) -> bool:
@@ -206,11 +220,20 @@ class Page:
 
     def _form(self, key: str) -> Form:
         """In which form a record that has changed is sent; one that is new to the client, whole."""
-        differs = self._subscription.delta and self._differ.works and key in self.keys
+        differs = self._subscription.delta and self._differ.works and self._is_known(key)
         return Form.DELTA if differs else Form.WHOLE
+
+    def _is_known(self, key: str) -> bool:
+        """Whether the client has a record as it was before what it is told next."""
+        return key in self.keys and key not in self._stale
+
+    def _has(self, key: str) -> None:
+        self.keys.add(key)
+        self._stale.discard(key)
 
     def _leave(self, key: str, message: RecordMessage) -> None:
         self.keys.discard(key)
+        self._stale.discard(key)
         if self._subscription.tracks_focus:
             self._tell(Form.LEAVING, message)
 
@@ -223,7 +246,7 @@ class Page:
 
     def _departure(self, key: str) -> RecordMessage:
         """What there is to say about a record that has gone while the page was held back."""
-        last = self._states.get(key) or Record(key, b"", "")
+        last = self._states.get(key) or self._former.get(key) or Record(key, b"", "")
         return RecordMessage.about(last, DELETED, self._differ)
 
     def _tell(self, form: Form, message: RecordMessage) -> None:

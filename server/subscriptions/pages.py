@@ -94,7 +94,7 @@ class Pages:
             self._differ,
             partial(deliver, subscription),
         )
-        page.results.admit(page)
+        page.results.attach(page)
         self._paged[subscription] = _Paged(page, filter_)
 
     def detach(self, subscription: Subscription) -> None:
@@ -103,7 +103,7 @@ class Pages:
         page.end()
         if filter_ is not None:
             self._filters.remove(filter_)
-        self._results[:] = [kept for kept in self._results if kept[-1].pages]
+        self._results[:] = [kept for kept in self._results if kept[-1].has_pages]
 
     def take(self, change: Change, envelope: Envelope, message: RecordMessage) -> None:
         """Follow a change of a record, and tell subscribers."""

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from server.message_types.base import MessageType
     from server.message_types.selection import Selection
     from server.subscriptions.envelope import Envelope
+    from server.subscriptions.message_run import KeyColumns, MessageRun
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -74,6 +75,12 @@ class Presentation:
     def keys(self, envelope: Envelope) -> bytes:
         """These keys, as JSON text, each with its leading comma."""
         return envelope.further_keys(
+            timestamp=self.timestamp, bookmark=self.bookmark, record=self.sow_key
+        )
+
+    def key_columns(self, run: MessageRun) -> KeyColumns:
+        """The same keys, of messages that have values of their own."""
+        return run.further_keys(
             timestamp=self.timestamp, bookmark=self.bookmark, record=self.sow_key
         )
 

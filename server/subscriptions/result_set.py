@@ -9,7 +9,10 @@ A result set is filled by a query, which may take many slices and sees the state
 changes meanwhile waits, at most once for each record, until everything has been found and the first
 page has been cut; then it is caught up with, again in slices. Once it is complete, a result set
 serves any number of pages, and another page costs no query (AMPS User Guide, Paginated SOW and
-Subscribe). What it takes, by an estimate, counts as memory of its pages' clients, in equal parts.
+Subscribe).
+
+What it takes is reckoned up, by rule of thumb, and counts as memory of the client whose page is the
+oldest (AMPS User Guide, Slow Client Management).
 """
 
 from __future__ import annotations
@@ -30,13 +33,12 @@ if TYPE_CHECKING:
     from server.subscriptions.page import Page
     from server.subscriptions.record_delivery import RecordMessage
 
-_ENTRY: Final = 400
-"""Bytes that a key takes."""
-_SHARED_LATE: Final = 1000
-"""Keys that may come or go before what they take is shared out anew."""
-
 _Entry: TypeAlias = tuple[SortKey, int, str]
 """What a record sorts by: its values, then its key as a number, which are in order of length."""
+
+
+_SIZE: Final = 400
+"""Bytes that an entry takes."""
 
 
 class Move(NamedTuple):
@@ -85,30 +87,28 @@ class ResultSet:
         message_type: how bodies are read.
         order_by: the order; without one it is that of the SOW keys.
 
-    Attributes:
-        pages: the pages that are cut from it.
     """
 
     __slots__ = (
         "_entries",
         "_extract",
+        "_held",
         "_order",
         "_ordering",
-        "_shared",
+        "_pages",
         "_stage",
         "_waiting",
-        "pages",
     )
 
     def __init__(self, message_type: MessageType, order_by: Sequence[OrderTerm]) -> None:
-        self.pages: Final[list[Page]] = []
+        self._pages: Final[list[Page]] = []
+        self._held = 0
         self._ordering: Final = Ordering(order_by)
         self._extract: Final = message_type.extractor(self._ordering.fields)
         self._entries: Final[dict[str, _Entry]] = {}
         self._order: Final[SortedList[_Entry]] = SortedList()
         self._stage = _Stage.FILLING
         self._waiting: Final[dict[str, _Waiting]] = {}
-        self._shared = 0  # keys that have been shared out
 
     def __len__(self) -> int:
         return len(self._entries)
@@ -120,21 +120,28 @@ class ResultSet:
 
     # ---- its pages
 
-    def admit(self, page: Page) -> None:
-        """Take note of a page."""
-        self.pages.append(page)
-        self._share()
+    @property
+    def has_pages(self) -> bool:
+        """Whether any page is cut from it."""
+        return bool(self._pages)
 
-    def dismiss(self, page: Page) -> None:
-        """Take note that a page has ended."""
-        self.pages.remove(page)
-        page.hold(0)
-        self._share()
+    def attach(self, page: Page) -> None:
+        """Let a page know of changes from now on."""
+        self._pages.append(page)
 
-    def _share(self) -> None:
-        self._shared = len(self._entries)
-        for page in self.pages:
-            page.hold(_ENTRY * self._shared // len(self.pages))
+    def detach(self, page: Page) -> None:
+        """Let a page know of nothing more."""
+        if page is self._pages[0]:
+            page.hold(-self._held)
+            if len(self._pages) > 1:
+                self._pages[1].hold(self._held)
+        self._pages.remove(page)
+
+    def _reckon(self, size: int) -> None:
+        """Take note of bytes that are kept from now on, or no more."""
+        self._held += size
+        if self._pages:
+            self._pages[0].hold(size)
 
     # ---- reading
 
@@ -160,7 +167,7 @@ class ResultSet:
         entries = {record.key: self._entry(record) for record in records}
         self._entries.update(entries)
         self._order.update(entries.values())
-        self._share()
+        self._reckon(_SIZE * len(entries))
 
     def filled(self) -> None:
         """Take note that all records have been found."""
@@ -185,7 +192,7 @@ class ResultSet:
             message: what its subscribers are told.
         """
         key = message.key
-        for page in self.pages:
+        for page in self._pages:
             if not page.is_live:
                 page.keep(key, previous)
         if record is None and key not in self._entries and self.is_complete:
@@ -209,14 +216,14 @@ class ResultSet:
                 before = self._order.bisect_left(known)
                 del self._order[before]
                 del self._entries[key]
+                self._reckon(-_SIZE)
             if entry is not None:
                 now = self._order.bisect_left(entry)
                 self._order.add(entry)
                 self._entries[key] = entry
-        if abs(len(self._entries) - self._shared) >= _SHARED_LATE:
-            self._share()
+                self._reckon(_SIZE)
         move = Move(before, now)
-        for page in self.pages:
+        for page in self._pages:
             page.take(key, message, move)
 
     def _entry(self, record: Record) -> _Entry:

@@ -6,11 +6,15 @@ it: after preprocessing, enrichment and merging.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Final
 
 from server.journal import JournalUnavailable, Kind
-from server.sow.records import NANOSECONDS, to_nanoseconds
+from server.message_types.base import BodyError
+from server.sow.keys import KeyRefusedError
+from server.sow.records import NANOSECONDS, Record, to_nanoseconds
+from server.sow.store import StoreError
+from server.subscriptions.record_delivery import MATCH
 from server.subscriptions.rejection import Rejection
 from server.topics.stored import REASONS, StoredTopic
 from server.topics.topic import Topic
@@ -20,7 +24,7 @@ from server.wire.header import json_text
 if TYPE_CHECKING:
     from server.expressions import Functions
     from server.message_types.base import MessageType
-    from server.sow.records import Change, Record
+    from server.sow.records import Change
     from server.sow.topic import SowTopic
     from server.subscriptions.envelope import Envelope
     from server.topics.stores import Stores
@@ -79,11 +83,11 @@ class JournaledTopic(Topic):
         rejections: list[Rejection] = []
         start = 0
         while start < len(bodies):
-            end, problem = self._journal.append_run(envelope, bodies, start)
+            end, _, problem = self._journal.append_run(envelope, bodies, start)
             if self._subscriptions and end > start:
                 super().publish(bodies[start:end], envelope)
             if problem is not None:
-                rejections.append(Rejection(end, REASONS[type(problem)], str(problem)))
+                rejections.append(_rejection(end, problem))
                 end += 1
             start = end
         return rejections
@@ -101,7 +105,7 @@ class JournaledTopic(Topic):
                     envelope, body, key=envelope.sow_key, expiration=envelope.expiration or 0
                 )
             except (DuplicateError, JournalUnavailable) as error:
-                rejections.append(Rejection(position, REASONS[type(error)], str(error)))
+                rejections.append(_rejection(position, error))
             else:
                 envelope.bookmark = bookmark
                 super().publish((body,), envelope)
@@ -123,7 +127,7 @@ class JournaledStoredTopic(StoredTopic):
         journal: records its messages.
     """
 
-    __slots__ = ("_journal",)
+    __slots__ = ("_journal", "_takes_runs")
 
     is_journaled = True
 
@@ -137,6 +141,75 @@ class JournaledStoredTopic(StoredTopic):
     ) -> None:
         super().__init__(sow, name, functions, stores)
         self._journal = journal
+        self._takes_runs = sow.keeps_messages_plainly
+
+    def publish(self, bodies: Sequence[bytes], envelope: Envelope) -> Sequence[Rejection]:
+        """Record and store messages. See `StoredTopic.publish`."""
+        if (
+            len(bodies) >= _LEAST_RUN
+            and self._takes_runs
+            and not envelope.delta
+            and not envelope.correlation_id
+            and self._journal.is_run(envelope)
+        ):
+            return self._publish_run(bodies, envelope)
+        return super().publish(bodies, envelope)
+
+    def _publish_run(self, bodies: Sequence[bytes], envelope: Envelope) -> Sequence[Rejection]:
+        """Record messages together, then apply and announce one after the other."""
+        sow, moment = self._sow, to_nanoseconds(envelope.received)
+        rejections: list[Rejection] = []
+        drafts: list[tuple[int, Record]] = []
+        for position, body in enumerate(bodies):
+            try:
+                record = sow.draft(body, moment, topic=self.name, expiration=envelope.expiration)
+            except (BodyError, KeyRefusedError) as error:
+                rejections.append(_rejection(position, error))
+            else:
+                drafts.append((position, record))
+        try:
+            sow.table.make_room([record for _, record in drafts])
+        except StoreError:
+            return super().publish(bodies, envelope)  # some of them may find room
+        if envelope.sequences:
+            sequences = envelope.sequences
+            envelope.sequences = [sequences[position] for position, _ in drafts]
+        with sow.table.store.undisturbed():
+            rejections += self._keep(drafts, envelope)
+        self._stores.touched(sow)
+        return sorted(rejections)
+
+    def _keep(
+        self, drafts: Sequence[tuple[int, Record]], envelope: Envelope
+    ) -> Iterator[Rejection]:
+        """Append records of a run, then apply and announce one after the other."""
+        bodies = [record.body for _, record in drafts]
+        keys = [int(record.key) for _, record in drafts]
+        lifetime = _lifetime(drafts[0][1]) if drafts else 0
+        start = 0
+        while start < len(drafts):
+            end, txids, problem = self._journal.append_run(envelope, bodies, start, keys, lifetime)
+            for index, txid in enumerate(txids, start):
+                position, record = drafts[index]
+                if envelope.sequences:
+                    envelope.sequence = envelope.sequences[index]
+                envelope.bookmark = self._journal.bookmark(envelope, txid)
+                try:
+                    change = self._apply(record, txid, envelope.bookmark)
+                except StoreError as error:
+                    yield _rejection(position, error)
+                else:
+                    self.announce(change, envelope, MATCH)
+            if problem is not None:
+                yield _rejection(drafts[end][0], problem)
+                end += 1
+            start = end
+
+    def _apply(self, record: Record, txid: int, bookmark: str) -> Change:
+        key, body, topic, timestamp, expires, _, correlation_id, _ = record
+        return self._sow.apply(
+            Record(key, body, topic, timestamp, expires, txid, correlation_id, bookmark)
+        )
 
     def _store(self, body: bytes, envelope: Envelope) -> Change:
         self._journal.refuse_duplicate(envelope)
@@ -152,16 +225,15 @@ class JournaledStoredTopic(StoredTopic):
             context=envelope.context(self.name, body) if sow.asks_for_context else None,
         )
         sow.table.make_room((record,))  # what the log says must not fail to come true
-        lifetime = -((record.timestamp - record.expires) // NANOSECONDS) if record.expires else 0
         txid, bookmark = self._journal.append(
             envelope,
             record.body,
             Kind.DELTA_PUBLISH if envelope.delta else Kind.PUBLISH,
             record.key,
-            lifetime,
+            _lifetime(record),
         )
         envelope.bookmark = bookmark
-        return sow.apply(record._replace(sequence=txid, bookmark=bookmark))
+        return self._apply(record, txid, bookmark)
 
     def _number_deletion(self, records: Sequence[Record], envelope: Envelope) -> int:
         """Record a deletion; its txid is its place in the instance's order of changes."""
@@ -173,3 +245,12 @@ class JournaledStoredTopic(StoredTopic):
     def when_stored(self, then: Callable[[], None]) -> None:
         """Call back when everything published so far is on stable storage."""
         self._journal.log.when_durable(then)
+
+
+def _rejection(position: int, problem: Exception) -> Rejection:
+    return Rejection(position, REASONS[type(problem)], str(problem))
+
+
+def _lifetime(record: Record) -> int:
+    """Seconds that a record lives, 0 for ever."""
+    return -((record.timestamp - record.expires) // NANOSECONDS) if record.expires else 0

@@ -24,7 +24,7 @@ from server.wire.bookmarks import client_hash
 if TYPE_CHECKING:
     from config_schema.spec import JournaledTopicSpec
     from server.helper_thread import HelperThread
-    from server.journal import BookmarkRequest, Journal, NotFound, TopicHandle
+    from server.journal import AppendedRun, BookmarkRequest, Journal, NotFound, TopicHandle
     from server.subscriptions.envelope import Envelope
 
 Place: TypeAlias = Span | BookmarkError
@@ -252,17 +252,21 @@ class TopicJournal:
             self.log.refuse_duplicate(envelope.publisher.client_hash, envelope.sequence)
 
     def append_run(
-        self, envelope: Envelope, bodies: Sequence[bytes], start: int
-    ) -> tuple[int, JournalUnavailable | None]:
+        self,
+        envelope: Envelope,
+        bodies: Sequence[bytes],
+        start: int,
+        sow_keys: Sequence[int] = (),
+        expiration: int = 0,
+    ) -> AppendedRun:
         """Record messages that have nothing but the numbers of the envelope; see `append`.
 
         Args:
             envelope: what their publisher said about them; the numbers are ascending and new.
             bodies: what is recorded.
             start: the position of the first of them that is.
-
-        Returns:
-            The position of the first that is not recorded, and why not; their number if all are.
+            sow_keys: the SOW keys of their records as numbers; empty for none.
+            expiration: seconds that they live, 0 for ever.
         """
         publisher = envelope.publisher
         journal = self.log.journal
@@ -275,7 +279,17 @@ class TopicJournal:
             bodies,
             start,
             journal.origin(publisher.user) if publisher is not None and publisher.user else None,
+            sow_keys,
+            min(max(expiration, 0), _MOST_SECONDS),
         )
+
+    def bookmark(self, envelope: Envelope, txid: int) -> str:
+        """The bookmark of a message that has been recorded, with the envelope's number if any."""
+        publisher = envelope.publisher
+        client = 0 if publisher is None else publisher.client_hash
+        if envelope.sequence:
+            return f"{client}|{envelope.sequence}|"
+        return f"{server_made_identity(client, self.log.instance)}|{txid}|"
 
     def is_run(self, envelope: Envelope) -> bool:
         """Whether messages are new and in order, so that they can be recorded together."""
@@ -309,8 +323,7 @@ class TopicJournal:
         Raises:
             JournalUnavailable: it cannot be recorded; nothing has changed.
         """
-        log, publisher = self.log, envelope.publisher
-        journal = log.journal
+        publisher, journal = envelope.publisher, self.log.journal
         if self._handle is None:
             self._handle = journal.topic(self._message_type, self._name)
         number, given = _split_key(key)
@@ -328,9 +341,7 @@ class TopicJournal:
             _octets(correlation_id) if correlation_id else b"",
             given,
         )
-        if envelope.sequence:
-            return txid, f"{client}|{envelope.sequence}|"
-        return txid, f"{server_made_identity(client, log.instance)}|{txid}|"
+        return txid, self.bookmark(envelope, txid)
 
 
 def _split_key(key: str | None) -> tuple[int, bytes]:

@@ -68,6 +68,10 @@ class Grouping:
         """How many groups there are."""
         return len(self._groups)
 
+    def adopt(self, group: Group) -> None:
+        """Go on with a group that has been kept elsewhere."""
+        self._groups[group.key] = group
+
     def enter(
         self,
         row: Row,

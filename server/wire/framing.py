@@ -13,8 +13,14 @@ twice, a frame that begins with it needs no search, and shares the header, whose
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
+from itertools import chain
+from operator import add
 from struct import Struct
-from typing import Final
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from server.wire.runs import NumberedRun
 
 _LENGTH: Final = Struct(">I")
 _OPENING_BRACE: Final = ord("{")
@@ -76,6 +82,10 @@ class FrameReader:
             self._partial.clear()
         return self._split(chunk)
 
+    def take_run(self) -> NumberedRun | None:
+        """Frames that came before those that `feed` gave; there are none without a `RunReader`."""
+        return None
+
     def _split(self, chunk: bytes) -> list[Frame]:
         frames: list[Frame] = []
         append, find, length_at, limit = frames.append, chunk.find, _LENGTH.unpack_from, self._limit
@@ -122,6 +132,12 @@ class FrameReader:
 def frame(header: bytes, body: bytes = b"") -> bytes:
     """Put a header and a body into one frame."""
     return _LENGTH.pack(len(header) + len(body)) + header + body
+
+
+def frame_all(headers: Sequence[bytes], bodies: Sequence[bytes]) -> bytes:
+    """Put headers and bodies into frames, one behind the other."""
+    lengths = map(_LENGTH.pack, map(add, map(len, headers), map(len, bodies)))
+    return b"".join(chain.from_iterable(zip(lengths, headers, bodies, strict=True)))
 
 
 def frame_head(header: bytes, body_length: int) -> bytes:

@@ -128,7 +128,8 @@ json_text: Final = msgspec.json.encode
 
 SEQUENCE_KEY: Final = b',"s":'
 _DIGITS: Final = b"0123456789"
-_MOST_DIGITS: Final = 18
+MOST_DIGITS: Final = 18
+"""Of a number that `split_at_sequence` knows."""
 
 
 def split_at_sequence(header: bytes) -> tuple[bytes, bytes, bytes]:
@@ -144,7 +145,7 @@ def split_at_sequence(header: bytes) -> tuple[bytes, bytes, bytes]:
     before, _, rest = header.rpartition(SEQUENCE_KEY)
     behind = rest.lstrip(_DIGITS)
     digits = rest[: len(rest) - len(behind)]
-    if digits < b"1" or len(digits) > _MOST_DIGITS:  # none, a leading zero, or too many to be sure
+    if digits < b"1" or len(digits) > MOST_DIGITS:  # none, a leading zero, or too many to be sure
         return header, b"", b""
     return before, digits, behind
 

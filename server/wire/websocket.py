@@ -118,6 +118,9 @@ class WebsocketPeer:
             response.headers[name] = value
         self._protocol.send_response(response)
 
+    def take_run(self) -> None:
+        """Frames come one by one here. See `FrameReader.take_run`."""
+
     def feed(self, chunk: bytes) -> list[Frame]:
         """Take bytes from the peer, and give the frames completed by them."""
         self._protocol.receive_data(chunk)

@@ -197,6 +197,19 @@ def test_what_cannot_be_queried_is_refused(
         peer.flush()
 
 
+@pytest.mark.parametrize("acks", ["stats", "completed", "received,stats,completed"])
+def test_a_refusal_is_told_to_whoever_waits_for_the_end(server: RunningServer, acks: str) -> None:
+    """Not only to those who ask for a `processed` ack."""
+    with server.log_on() as peer:
+        for command in ({"c": "sow", "f": "/id ="}, {"c": "sow_delete"}):
+            peer.send(command | {"cid": "1", "t": "orders", "a": acks})
+            for ack in ("received", "completed", "stats"):
+                if ack in acks:
+                    header = peer.receive_header()
+                    status = "success" if ack == "received" else "failure"
+                    assert (header["a"], header["status"]) == (ack, status)
+
+
 @pytest.mark.parametrize(
     ("order", "place"),
     [

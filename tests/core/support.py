@@ -182,9 +182,12 @@ class CorePeer:
     def take_frames(self) -> list[tuple[dict[str, Any], bytes]]:
         """What has been received since the last time."""
         frames = []
-        while self.received:
-            (length,) = struct.unpack_from(">I", self.received)
-            content, self.received = self.received[4 : 4 + length], self.received[4 + length :]
+        received, self.received = self.received, b""
+        start = 0
+        while start < len(received):
+            (length,) = struct.unpack_from(">I", received, start)
+            start += 4 + length
+            content = received[start - length : start]
             _, end = json.JSONDecoder().raw_decode(content.decode("latin-1"))
             frames.append((json.loads(content[:end]), content[end:]))
         return frames

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
@@ -193,6 +193,57 @@ def test_whoever_asks_for_a_bookmark_waits_for_the_search(core: Core) -> None:
     assert by_id["now"] == ["processed:success", b"4", "completed:success"]
     assert by_id["fails"] == ["processed:failure"]
     assert "gone" not in by_id
+
+
+SAID = st.fixed_dictionaries(
+    {"t": st.sampled_from(["log-a", "log-b", "log-%s"])},
+    optional={"x": st.sampled_from(["mark", "50%"]), "k": st.sampled_from(["7", "key"])},
+)
+
+
+@given(
+    st.lists(st.tuples(st.integers(0, 2), SAID, st.integers(1, 4), st.booleans()), max_size=12),
+    st.sampled_from(["^log-", "log-a", "log-%s"]),
+    st.sampled_from([None, "/n > 3", "/n % 2 = 0", "LENGTH(CORRELATION_ID()) > 2"]),
+    st.sampled_from(["", "timestamp", "select=[-/,+/n]", "fully_durable"]),
+)
+def test_messages_read_in_runs_are_those_read_one_by_one(
+    publishes: list[tuple[int, dict[str, str], int, bool]],
+    topic: str,
+    text: str | None,
+    options: str,
+) -> None:
+    """A replay that counts its messages looks at each; one that does not takes whole runs."""
+    core = Core()
+    with tempfile.TemporaryDirectory() as directory:
+        core.record(Path(directory), "^log-")
+        publishers = [core.log_on(f"publisher-{number}") for number in range(3)]
+        sequence = 0
+        for number, said, times, is_numbered in publishes:
+            for _ in range(times):
+                sequence += 1
+                numbered = {"s": sequence} if is_numbered else {}
+                body = b'{"n":%d,"more":"%s"}' % (sequence, b"x" * (sequence % 3))
+                publishers[number].send({"c": "publish", **said, **numbered}, body)
+            core.clock.advance(0.5)
+        core.commit()
+        replays: list[list[tuple[dict[str, Any], bytes]]] = []
+        for more in ({}, {"top_n": 1000}):
+            reader = core.log_on(f"reader{len(replays)}")
+            filtered = {"f": text} if text else {}
+            command = {"c": "subscribe", "sub_id": "50%", "t": topic, "bm": "0", "o": options}
+            reader.send(command | filtered | more)
+            reader.send({"c": "subscribe", "sub_id": "all", "t": "log-a", "bm": "0"} | more)
+            replays.append([one for one in reader.take_frames() if one[0]["c"] == "p"])
+        core.transaction_log.close()
+    by_id = [
+        {sub_id: [one for one in frames if one[0]["sids"] == sub_id] for sub_id in ("50%", "all")}
+        for frames in replays
+    ]
+    assert by_id[0] == by_id[1]
+    assert sum(map(len, by_id[0].values())) == len(replays[0])
+    if topic == "^log-" and text is None:
+        assert len(by_id[0]["50%"]) == sum(times for _, _, times, _ in publishes)
 
 
 class Reader:

@@ -88,25 +88,41 @@ class LogMachine(RuleBasedStateMachine):
         topic=st.sampled_from(TOPICS),
         sizes=st.lists(st.sampled_from([0, 1, 300, 250_000, 2 << 20]), max_size=12),
         user=st.sampled_from([None, "ann"]),
+        lifetime=st.sampled_from([None, 0, 60]),
     )
     def append_run(
-        self, client: int, topic: tuple[str, str], sizes: list[int], user: str | None
+        self,
+        client: int,
+        topic: tuple[str, str],
+        sizes: list[int],
+        user: str | None,
+        lifetime: int | None,
     ) -> None:
         first = self._sequences.get(client, 0) + 1
         numbers = list(range(first, first + len(sizes))) if client else []
         bodies = [bytes([number % 256]) * size for number, size in enumerate(sizes)]
         handle = self._journal.topic(*topic)
         origin = None if user is None else self._journal.origin(user)
+        keys = [] if lifetime is None else [2**64 - 1 - number for number in numbers]
         before, start = self._journal.last_txid, 0
+        txids: list[int] = []
         while start < len(bodies):
-            end, problem = self._journal.append_run(handle, client, numbers, bodies, start, origin)
+            end, appended, problem = self._journal.append_run(
+                handle, client, numbers, bodies, start, origin, keys, lifetime or 0
+            )
+            txids += appended
             assert (problem is None) == (end == len(bodies))
             assert problem is None or len(bodies[end]) > FILE, "only what can never fit is refused"
             start = end + 1
         assert self._journal.commit()
         kept = [position for position, body in enumerate(bodies) if len(body) < FILE]
-        found = [entry.txid for entry in self._journal.entries(before)]
-        for position, txid in zip(kept, found, strict=True):
+        found = list(self._journal.entries(before))
+        assert [entry.txid for entry in found] == txids
+        assert all(entry.expiration == (lifetime or 0) for entry in found)
+        assert [entry.sow_key for entry in found] == [
+            keys[position] if keys else 0 for position in kept
+        ]
+        for position, txid in zip(kept, txids, strict=True):
             number = self._sequences[client] = numbers[position] if client else 0
             self._model.append(
                 (

@@ -13,11 +13,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pipeline.errors import PipelineError
-from pipeline.journal.checksums import bodies_check, records_check
+from pipeline.journal.checksums import bodies_check
 from pipeline.journal.tail import entries_written
 from server.journal.extent import find_extent
 from server.journal.inspection import JournalReader
 from server.journal.layout import RECORD_SIZE, crc32c
+from server.journal.records import records_check
 from server.journal.storage import FileSource
 from tests.pipeline.journals import journal, message, read
 

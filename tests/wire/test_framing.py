@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from server.wire.framing import FrameReader, frame
 from server.wire.header import Header, decode_frame
+from server.wire.runs import RunReader
 
 TEXTS = st.text(max_size=12) | st.sampled_from(['"', "}", "{", '\\"}', "\\", "\n", "}}{{"])
 HEADERS = st.fixed_dictionaries({"c": st.just("publish"), "t": TEXTS, "f": TEXTS})
@@ -47,6 +48,40 @@ def test_garbage_gives_frames_or_one_error(garbage: bytes, cuts: list[int]) -> N
     at_once = whole.feed(garbage)
     assert [one for piece in cut(garbage, cuts) for one in pieces.feed(piece)] == at_once
     assert (whole.error is None) == (pieces.error is None)
+
+
+NUMBERED = st.builds(
+    lambda shape, digits: shape.replace("%s", digits).encode(),
+    st.sampled_from(
+        [
+            '{"c":"p","t":"a","s":%s}',
+            '{"c":"p","t":"a","s":%s,"a":"persisted"}',
+            '{"c":"p","s":1,"t":"b","s":%s}',
+            '{"c":"p","t":"}","s":%s}',
+            '{"c":"p","s":%s,"t":"}"}',
+            '{"s":%s,"c":"p"}',
+            '{"c":"p","t":"a"}',
+            "no header",
+        ]
+    ),
+    st.integers(0, 10**20).map(str) | st.sampled_from(["", "007", '"5"', "-1", "1.5", "}"]),
+)
+
+
+@given(st.lists(st.tuples(NUMBERED, st.integers(1, 5), BODIES)), st.lists(st.integers(0, 10_000)))
+def test_frames_in_runs_are_those_of_the_stream(
+    messages: list[tuple[bytes, int, bytes]], cuts: list[int]
+) -> None:
+    """Whatever is gathered, frames, their order and the mistake that ends them are the same."""
+    one_by_one, gathering = FrameReader(limit=60), RunReader(limit=60)
+    stream = b"".join(frame(header, body) for header, times, body in messages for _ in range(times))
+    for piece in cut(stream, cuts):
+        expected = one_by_one.feed(piece)
+        frames = gathering.feed(piece)
+        run = gathering.take_run()
+        assert [*(run.frames() if run else ()), *frames] == expected
+        assert gathering.has_partial_frame == one_by_one.has_partial_frame
+        assert str(gathering.error) == str(one_by_one.error)
 
 
 def test_frames_before_a_broken_one_are_handed_out() -> None:

@@ -1,0 +1,68 @@
+"""What happens to the records of topics, as rows of a streaming DataFrame.
+
+    key, body, topic, timestamp, sequence, correlation_id, bookmark, is_gone, expires
+
+The first seven are those of `pipeline.views.records`. An event says what a record is from now on,
+or that it is gone (`is_gone`): then the body is the last one it had, or NULL where that is not
+known. Within a micro-batch, `sequence` is the order of events; of two micro-batches, the later one
+has the later events. `expires` is the moment at which the record goes by itself, in milliseconds
+since 1970; NULL for never.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+import pyarrow as pa
+from pyspark.sql import functions as F
+
+from pipeline.views import records
+from pipeline.views.conflated import copier, is_copied
+from pipeline.views.records import records_in
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from pyspark.sql import DataFrame
+
+    from config_schema.spec import ConflatedTopicSpec
+    from pipeline.expressions import Environment
+
+SCHEMA: Final = f"{records.SCHEMA}, is_gone boolean, expires long"
+
+
+def conflated_events(
+    spec: ConflatedTopicSpec, environment: Environment, source: DataFrame
+) -> DataFrame:
+    """What happens to the records of a conflated topic once all that was waiting has been copied.
+
+    Args:
+        spec: the topic.
+        environment: the instance that it belongs to.
+        source: what happens to the records of the topic that it is a copy of.
+    """
+    if spec.filter is not None:
+        is_gone = F.col("is_gone") | ~is_copied(spec, environment)
+        source = source.withColumn("is_gone", is_gone)
+    return source.mapInArrow(_Copies(spec, environment), SCHEMA)
+
+
+class _Copies:
+    """Copies what happens to records; runs in the workers."""
+
+    def __init__(self, spec: ConflatedTopicSpec, environment: Environment) -> None:
+        self._spec = spec
+        self._environment = environment
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        copy = copier(self._spec, self._environment)
+        for batch in batches:
+            gone = batch.column("is_gone").to_pylist()
+            bodies = [
+                None if is_gone else copy(record).body
+                for record, is_gone in zip(records_in([batch]), gone, strict=True)
+            ]
+            columns = dict(zip(batch.schema.names, batch.columns, strict=True))
+            columns["body"] = pa.array(bodies, pa.binary())
+            columns["topic"] = pa.array([self._spec.name] * len(bodies), pa.string())
+            yield pa.RecordBatch.from_arrays(list(columns.values()), names=list(columns))

@@ -1,0 +1,187 @@
+"""The first stage: the events of a topic become changes of rows.
+
+Of each record the row is kept that it makes, so that an update lets the old row go, wherever that
+has been joined or grouped.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+import pyarrow as pa
+from pyspark.sql.streaming.stateful_processor import StatefulProcessor
+
+from pipeline.views.definition import ViewDefinition
+from pipeline.views.groups import row_reader
+from pipeline.views.records import records_in
+from pipeline.views.rows import Part, part_reader
+from pipeline.views.streaming import changes
+from pipeline.views.streaming.changes import Change, Grown, Keys, pack
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from pyspark.sql import DataFrame, Row
+    from pyspark.sql.streaming.stateful_processor import (
+        ExpiredTimerInfo,
+        StatefulProcessorHandle,
+        TimerValues,
+    )
+
+    from server.sow.records import Record
+
+_READ: Final = pa.schema(
+    [
+        ("topic", pa.string()),
+        ("record", pa.string()),
+        ("key", pa.string()),
+        ("row", pa.binary()),
+        ("sequence", pa.int64()),
+        ("timestamp", pa.int64()),
+        ("expires", pa.int64()),
+    ]
+)
+_READ_SCHEMA: Final = (
+    "topic string, record string, key string, row binary, sequence long, timestamp long,"
+    " expires long"
+)
+_MICRO: Final = 1_000_000
+"""Nanoseconds in a millisecond."""
+
+
+def latest_rows(view: ViewDefinition, place: int, events: DataFrame, *, expire: bool) -> DataFrame:
+    """The first stage.
+
+    Args:
+        view: the view.
+        place: which of its topics this is.
+        events: what happens to the topic's records, see `events`.
+        expire: whether records may have a lifetime.
+
+    Returns:
+        Changes, see `changes`.
+    """
+    read = events.mapInArrow(Reading(view, place), _READ_SCHEMA)
+    return read.groupBy("topic", "record").transformWithState(
+        Latest(is_right=place > 0),
+        changes.SCHEMA,
+        "Append",
+        "ProcessingTime" if expire else "None",
+    )
+
+
+class Reading:
+    """Reads from bodies what rows need, wherever the events are."""
+
+    def __init__(self, view: ViewDefinition, place: int) -> None:
+        self._view = view
+        self._place = place
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Read batches of events."""
+        read = self._reader()
+        for batch in batches:
+            gone = batch.column("is_gone").to_pylist()
+            keyed = [
+                (None, None) if is_gone else read(record)
+                for record, is_gone in zip(records_in([batch]), gone, strict=True)
+            ]
+            yield pa.RecordBatch.from_arrays(
+                [
+                    batch.column("topic"),
+                    batch.column("key"),
+                    pa.array([key for key, _ in keyed], pa.string()),
+                    pa.array([row for _, row in keyed], pa.binary()),
+                    batch.column("sequence"),
+                    batch.column("timestamp"),
+                    batch.column("expires"),
+                ],
+                schema=_READ,
+            )
+
+    def _reader(self) -> Callable[[Record], tuple[str | None, bytes | None]]:
+        """Gives the key and the row of a record; no row if it makes none."""
+        view, place = self._view, self._place
+        keys = Keys(view)
+        if len(view.compiled.topics) == 1:
+            read_row = row_reader(view)
+            projection = view.compiled.projection
+            asks = projection.arguments_ask or projection.fields_ask
+
+            def whole(record: Record) -> tuple[str | None, bytes | None]:
+                found = read_row(record)
+                if found is None:
+                    return None, None
+                row = Grown((Part(found[0], ()),), found[1] if asks else None)
+                packed = pack(row)
+                return keys.of_row(row, packed), packed
+
+            return whole
+        read_part = part_reader(view, place)
+
+        def first(record: Record) -> tuple[str | None, bytes | None]:
+            row = Grown((read_part(record),))
+            packed = pack(row)
+            return keys.of_row(row, packed), packed
+
+        def further(record: Record) -> tuple[str | None, bytes | None]:
+            part = read_part(record)
+            key = keys.of_part(place, part)
+            return key, None if key is None else pack(part)
+
+        return further if place else first
+
+
+class Latest(StatefulProcessor):
+    """Keeps the row of each record, and tells when it changes."""
+
+    def __init__(self, *, is_right: bool) -> None:
+        self._is_right = is_right
+
+    def init(self, handle: StatefulProcessorHandle) -> None:
+        """See `StatefulProcessor.init`."""
+        self._handle = handle
+        self._kept = handle.getValueState("row", "key string, row binary, expires long")
+
+    def handleInputRows(  # noqa: N802 - Spark's name
+        self,
+        key: tuple[str, str],  # noqa: ARG002 - the record, whose state this is
+        rows: Iterator[Row],
+        timerValues: TimerValues,  # noqa: N803
+    ) -> Iterator[Row]:
+        """Only the last event of a micro-batch counts."""
+        last = max(rows, key=lambda one: one.sequence)
+        before = self._kept.get()
+        if before is not None:
+            row = bytes(before[1])
+            gone = Change(before[0], self._is_right, row, -1, last.sequence, last.timestamp)
+            yield gone.spark()
+            if before[2] is not None:
+                self._handle.deleteTimer(before[2])
+        expires = last.expires
+        is_over = expires is not None and expires <= timerValues.getCurrentProcessingTimeInMs()
+        if last.row is None or is_over:
+            if before is not None:
+                self._kept.clear()
+            return
+        row = bytes(last.row)
+        self._kept.update((last.key, row, expires))
+        if expires is not None:
+            self._handle.registerTimer(expires)
+        yield Change(last.key, self._is_right, row, 1, last.sequence, last.timestamp).spark()
+
+    def handleExpiredTimer(  # noqa: N802 - Spark's name
+        self,
+        key: tuple[str, str],  # noqa: ARG002 - the record, whose state this is
+        timerValues: TimerValues,  # noqa: ARG002, N803
+        expiredTimerInfo: ExpiredTimerInfo,  # noqa: N803
+    ) -> Iterator[Row]:
+        """The record has come to its end."""
+        before = self._kept.get()
+        if before is not None:
+            moment = expiredTimerInfo.getExpiryTimeInMs() * _MICRO
+            yield Change(before[0], self._is_right, bytes(before[1]), -1, 0, moment).spark()
+            self._kept.clear()
+
+    def close(self) -> None:
+        """See `StatefulProcessor.close`."""

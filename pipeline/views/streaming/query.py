@@ -1,0 +1,125 @@
+"""A streaming view at work."""
+
+from __future__ import annotations
+
+import hashlib
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import TYPE_CHECKING, Final
+
+from config_schema.problems import Location
+from config_schema.spec import ConflatedTopicSpec, ViewSpec
+from pipeline.views.streaming.checkpoint import Identity, note, possession
+from pipeline.views.streaming.plan import topics_below, view_events
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+    from pathlib import Path
+
+    from pyspark.sql import SparkSession
+    from pyspark.sql.streaming.query import StreamingQuery
+
+    from config_schema.spec import InstanceSpec, TopicRef
+    from pipeline.views.streaming.sources import Source
+    from pipeline.views.streaming.targets import Target
+
+_STATE_STORE: Final = {
+    "spark.sql.streaming.stateStore.providerClass": (
+        "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
+    ),
+    # What a micro-batch has changed is written, and not the whole state.
+    "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled": "true",
+}
+_LOOK_FOR_EXPIRED: Final = "1 second"
+"""How often micro-batches run that have nothing to do but to let records expire."""
+
+
+@contextmanager
+def stream_view(
+    spark: SparkSession,
+    spec: InstanceSpec,
+    view: TopicRef,
+    source: Source,
+    target: Target,
+    checkpoint: Path,
+    *,
+    until_caught_up: bool = False,
+) -> Iterator[StreamingQuery]:
+    """Keep a view up, or go on with it where an earlier run stopped, however that ended.
+
+    What changes of the view in a micro-batch reaches the target once. Nothing is counted twice: the
+    state of the view belongs to the micro-batch, as the place in the log does.
+
+    Args:
+        spark: the session.
+        spec: the instance.
+        view: the view.
+        source: what is followed.
+        target: where the view's records go.
+        checkpoint: a directory for the query's state; a new one begins with the first entry of the
+            log.
+        until_caught_up: end at the end of the log as it is at the start.
+
+    Yields:
+        The query, which is stopped in the end.
+
+    Raises:
+        PipelineError: the view cannot be followed, or the checkpoint belongs to something else.
+    """
+    topics = topics_below(spec, view)
+    identity = Identity(f"{view} as defined {_fingerprint(spec, view)}", source.name, target.name)
+    with possession(checkpoint, identity) as is_new:
+        source.check(spec, topics)
+        target.check(is_new=is_new)
+        note(checkpoint, identity)
+        events = view_events(spec, view, lambda topic: source.events(spark, spec, topic))
+        writer = events.writeStream.outputMode("append").foreachBatch(target.take)
+        writer = writer.option("checkpointLocation", str(checkpoint.resolve()))
+        if until_caught_up:
+            writer = writer.trigger(availableNow=True)
+        elif any(topic.expiration_enabled for topic in topics):
+            writer = writer.trigger(processingTime=_LOOK_FOR_EXPIRED)
+        with _configured(spark, _STATE_STORE):
+            query = writer.start()
+        try:
+            yield query
+        finally:
+            query.stop()
+
+
+@contextmanager
+def _configured(spark: SparkSession, settings: Mapping[str, str]) -> Iterator[None]:
+    """Settings that a query takes with it when it starts."""
+    before = {name: spark.conf.get(name, None) for name in settings}
+    for name, text in settings.items():
+        spark.conf.set(name, text)
+    try:
+        yield
+    finally:
+        for name, old in before.items():
+            if old is None:
+                spark.conf.unset(name)
+            else:
+                spark.conf.set(name, old)
+
+
+def _fingerprint(spec: InstanceSpec, view: TopicRef) -> str:
+    """Tells one definition of a view, and of what is below it, from another."""
+    topics = {topic.ref: topic for topic in spec.sow}
+    nowhere = Location("", 0)
+    texts: list[str] = []
+
+    def visit(ref: TopicRef) -> None:
+        topic = topics[ref]
+        if isinstance(topic, ViewSpec):
+            texts.append(repr(replace(topic, location=nowhere)))
+            for below in topic.underlying:
+                visit(below)
+        elif isinstance(topic, ConflatedTopicSpec):
+            texts.append(repr(replace(topic, location=nowhere)))
+            visit(topic.underlying)
+        else:
+            texts.append(str(ref))
+
+    visit(view)
+    return hashlib.sha256("\n".join(texts).encode()).hexdigest()[:12]

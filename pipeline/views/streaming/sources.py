@@ -1,0 +1,190 @@
+"""Where the events below a streaming view come from: journals, or a running server.
+
+Journals have all that happens to records. A bookmark subscription has what is published, and is
+told neither of deletions nor of expirations: it is for topics whose records stay.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, Protocol
+
+import pyarrow as pa
+from pyspark import TaskContext
+from pyspark.sql import functions as F
+
+from config_schema.spec import InstanceSpec, TopicSpec
+from pipeline.amps.connection import connected, require_log
+from pipeline.amps.options import read_options
+from pipeline.errors import PipelineError
+from pipeline.journal.log import snapshot
+from pipeline.views.sources import names_of
+from pipeline.views.streaming.events import SCHEMA
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+_MOST_ROWS: Final = 100_000
+"""Entries in a micro-batch: what a query has missed does not have to be made up for at once."""
+
+_ROW_BITS: Final = 40
+"""A task has fewer than 2^40 messages in a micro-batch."""
+
+_JOURNAL_COLUMNS: Final = (
+    "body binary, topic string, command string, txid long, timestamp timestamp, sow_key string,"
+    " correlation_id string, bookmark string, expiration int"
+)
+_SERVER_COLUMNS: Final = (
+    "body binary, topic string, sow_key string, bookmark string, timestamp timestamp,"
+    " correlation_id string"
+)
+
+
+class Source(Protocol):
+    """Gives events."""
+
+    @property
+    def name(self) -> str:
+        """What it is, for people."""
+
+    def check(self, spec: InstanceSpec, topics: Iterable[TopicSpec]) -> None:
+        """Find out whether it has all that is needed.
+
+        Args:
+            spec: the instance.
+            topics: what is to be followed.
+
+        Raises:
+            PipelineError: it has not.
+        """
+
+    def events(self, spark: SparkSession, spec: InstanceSpec, topic: TopicSpec) -> DataFrame:
+        """What happens to the records of a topic, see `events.SCHEMA`.
+
+        Args:
+            spark: the session.
+            spec: the instance.
+            topic: the topic.
+        """
+
+
+@dataclass(frozen=True)
+class Journals:
+    """The journals of an instance, which may be running.
+
+    Attributes:
+        path: their directory.
+        archive: where others have been moved to.
+        max_rows: entries in a micro-batch at most.
+    """
+
+    path: Path
+    archive: Path | None = None
+    max_rows: int = _MOST_ROWS
+
+    @property
+    def name(self) -> str:
+        """See `Source.name`."""
+        return f"the journals in {self.path.resolve()}"
+
+    def check(self, spec: InstanceSpec, topics: Iterable[TopicSpec]) -> None:  # noqa: ARG002 - journals have all
+        """See `Source.check`."""
+        snapshot(self.path, self.archive, spec.name)
+
+    def events(self, spark: SparkSession, spec: InstanceSpec, topic: TopicSpec) -> DataFrame:
+        """See `Source.events`."""
+        options = {
+            "topic": names_of(spec, topic.ref),
+            "message_type": topic.message_type,
+            "instance": spec.name,
+            "commands": "all",
+            "max_rows_per_trigger": str(self.max_rows),
+        }
+        if self.archive is not None:
+            options["archive"] = str(self.archive.resolve())
+        reader = spark.readStream.format("amps-journal").options(**options)
+        entries = reader.schema(_JOURNAL_COLUMNS).load(str(self.path.resolve()))
+        is_gone = F.col("command") == "sow_delete"
+        deleted = F.from_json(F.col("body").cast("string"), "array<string>")
+        keys = F.when(is_gone, deleted).otherwise(F.array("sow_key"))
+        published, lifetime = F.unix_millis("timestamp"), F.col("expiration").cast("long") * 1000
+        events = entries.select(
+            F.explode(keys).alias("key"),
+            F.when(~is_gone, F.col("body")).alias("body"),
+            "topic",
+            (F.unix_micros("timestamp") * 1000).alias("timestamp"),
+            F.col("txid").alias("sequence"),
+            "correlation_id",
+            "bookmark",
+            is_gone.alias("is_gone"),
+            F.when(lifetime > 0, published + lifetime).alias("expires"),
+        )
+        return events.where(F.col("key").isNotNull())
+
+
+@dataclass(frozen=True)
+class Server:
+    """A running server, by a bookmark subscription for each topic.
+
+    Attributes:
+        uri: without the message type: `tcp://host:port/amps`.
+        max_rows: messages in a micro-batch at most.
+    """
+
+    uri: str
+    max_rows: int = _MOST_ROWS
+
+    @property
+    def name(self) -> str:
+        """See `Source.name`."""
+        return self.uri
+
+    def check(self, spec: InstanceSpec, topics: Iterable[TopicSpec]) -> None:
+        """See `Source.check`."""
+        for topic in topics:
+            if topic.expiration_enabled:
+                raise PipelineError(
+                    f"{self.uri}: records of {topic.ref} expire, which a bookmark subscription is"
+                    " not told of; follow the journals instead"
+                )
+            options = read_options(self._options(spec, topic), "readStream")
+            with connected(options, "plan") as client:
+                require_log(client, options.read_topic)
+
+    def events(self, spark: SparkSession, spec: InstanceSpec, topic: TopicSpec) -> DataFrame:
+        """See `Source.events`."""
+        reader = spark.readStream.format("amps").options(**self._options(spec, topic))
+        messages = reader.schema(_SERVER_COLUMNS).load()
+        events = messages.select(
+            F.col("sow_key").alias("key"),
+            "body",
+            "topic",
+            (F.unix_micros("timestamp") * 1000).alias("timestamp"),
+            F.expr("0L").alias("sequence"),
+            "correlation_id",
+            "bookmark",
+            F.expr("false").alias("is_gone"),
+            F.expr("cast(null as long)").alias("expires"),
+        )
+        return events.where(F.col("key").isNotNull()).mapInArrow(_numbered, SCHEMA)
+
+    def _options(self, spec: InstanceSpec, topic: TopicSpec) -> dict[str, str]:
+        return {
+            "server": f"{self.uri}/{topic.message_type}",
+            "topic": topic.name if topic.pattern is None else names_of(spec, topic.ref),
+            "max_rows_per_trigger": str(self.max_rows),
+        }
+
+
+def _numbered(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Number messages in the order of the log: tasks have consecutive parts of it."""
+    task = TaskContext.get()
+    assert task is not None  # noqa: S101 - this runs in the workers
+    number = task.partitionId() << _ROW_BITS
+    for batch in batches:
+        numbers = pa.array(range(number, number + batch.num_rows), pa.int64())
+        number += batch.num_rows
+        place = batch.schema.get_field_index("sequence")
+        yield batch.set_column(place, "sequence", numbers)

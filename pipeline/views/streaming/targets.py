@@ -1,0 +1,202 @@
+"""Where the events of a streaming view go, micro-batch by micro-batch.
+
+A micro-batch that is run again, after a crash of whatever, has the same events in the same order
+in the same partitions, and leaves behind what it would have left the first time: a server knows
+what it has already (`pipeline.amps.writer`), and files are replaced.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, Protocol
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+from pyspark.sql import functions as F
+
+from pipeline.amps.connection import connected, require_log
+from pipeline.amps.deleting import Deleter
+from pipeline.amps.options import AmpsOptions, read_options
+from pipeline.amps.publishing import Publisher
+from pipeline.amps.sink import NOT_ONCE, Refusal, Sink
+from pipeline.amps.writer import Written, identity_in_stream, raise_refusals
+from pipeline.bodies import Outgoing
+from pipeline.errors import PipelineError, option_error
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+_DELETES: Final = "gone"
+"""Deletions are numbered on their own, under a client name that ends like this."""
+
+
+class Target(Protocol):
+    """Takes the events of a view."""
+
+    @property
+    def name(self) -> str:
+        """What it is, for people."""
+
+    def check(self, *, is_new: bool) -> None:
+        """Find out whether it can take events.
+
+        Args:
+            is_new: whether it has to be empty, as the query begins.
+
+        Raises:
+            PipelineError: it cannot.
+        """
+
+    def take(self, events: DataFrame, batch: int) -> None:
+        """Take those of a micro-batch, all of them, once.
+
+        Args:
+            events: see `events`.
+            batch: its number.
+
+        Raises:
+            PipelineError: they could not be taken.
+        """
+
+
+class Publication:
+    """Publishes records to a topic, and deletes them there when their groups are gone.
+
+    What is deleted is the record that a publish of its last message would update, so that the
+    topic's keys have to be what the view is grouped by.
+
+    Args:
+        options: where.
+    """
+
+    def __init__(self, options: AmpsOptions) -> None:
+        self._options = options
+        self.name = f"topic {options.topic} of {options.server}"
+
+    def check(self, *, is_new: bool) -> None:  # noqa: ARG002 - a topic may have other records
+        """See `Target.check`."""
+        options = self._options
+        topic = options.topic or ""
+        with connected(options, "plan") as client:
+            require_log(client, topic, NOT_ONCE.partition(";")[0])
+            for _ in client.sow(topic, filter="1=0"):
+                pass  # a topic that keeps no records refuses
+
+    def take(self, events: DataFrame, batch: int) -> None:  # noqa: ARG002 - tasks know
+        """See `Target.take`."""
+        rows = events.select("body", "is_gone")
+        reports = rows.mapInArrow(_sender(self._options), _REPORT_SCHEMA).collect()
+        refusals = [Refusal(one.topic, bytes(one.body), one.error) for one in reports]
+        raise_refusals(self._options, [Written(0, refusals)])
+
+
+_REPORT: Final = pa.schema([("topic", pa.string()), ("body", pa.binary()), ("error", pa.string())])
+_REPORT_SCHEMA: Final = "topic string, body binary, error string"
+
+
+def _sender(
+    options: AmpsOptions,
+) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    def send(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Send the events of a partition; gives what the server refuses."""
+        identity = identity_in_stream(options)
+        deleting = replace(options, command="sow_delete")
+        deleter = identity._replace(name=f"{identity.name}-{_DELETES}")
+        sinks: dict[bool, Sink] = {}
+        with ExitStack() as stack:
+            for batch in batches:
+                for is_gone in (False, True):
+                    bodies = batch.filter(pc.equal(batch["is_gone"], is_gone))["body"]
+                    if not len(bodies):
+                        continue
+                    if is_gone not in sinks:
+                        opened = (
+                            Deleter(deleting, deleter) if is_gone else Publisher(options, identity)
+                        )
+                        sinks[is_gone] = stack.enter_context(opened)
+                    sinks[is_gone].send(Outgoing(bodies.to_pylist(), {}))
+            for sink in sinks.values():
+                sink.finish()
+        refusals = [refusal for sink in sinks.values() for refusal in sink.refusals]
+        rows = [refusal._asdict() for refusal in refusals]
+        yield pa.RecordBatch.from_pylist(rows, schema=_REPORT)
+
+    return send
+
+
+class ParquetFiles:
+    """Appends events to Parquet files: a folder for each micro-batch, complete or not there.
+
+    Args:
+        path: the directory. Its columns are key, body, timestamp, is_gone and batch.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path = path.resolve()
+        self.name = str(self._path)
+
+    def check(self, *, is_new: bool) -> None:
+        """See `Target.check`."""
+        if is_new and self._path.exists():
+            raise PipelineError(
+                f"{self._path}: is there already, and the checkpoint is new; move it away"
+            )
+        if self._path.exists() and not self._path.is_dir():
+            raise PipelineError(f"{self._path}: is no directory")
+
+    def take(self, events: DataFrame, batch: int) -> None:
+        """See `Target.take`."""
+        folder = self._path / f"batch={batch}"
+        half_made = self._path / f"_batch={batch}.tmp"
+        rows = events.select("key", "body", "timestamp", "is_gone")
+        moment = F.timestamp_micros(F.expr("timestamp div 1000"))
+        rows = rows.withColumn("timestamp", moment)
+        rows.write.mode("overwrite").parquet(str(half_made))
+        shutil.rmtree(folder, ignore_errors=True)
+        if any(pq.read_metadata(file).num_rows for file in half_made.glob("*.parquet")):
+            half_made.rename(folder)
+        else:
+            shutil.rmtree(half_made)
+
+
+class Lines:
+    """Tells events to a reader, line by line; those of a repeated micro-batch twice.
+
+    Args:
+        say: takes a line.
+    """
+
+    name: Final = "standard output"
+
+    def __init__(self, say: Callable[[str], None]) -> None:
+        self._say = say
+
+    def check(self, *, is_new: bool) -> None:
+        """See `Target.check`."""
+
+    def take(self, events: DataFrame, batch: int) -> None:  # noqa: ARG002 - all are told alike
+        """See `Target.take`."""
+        for row in events.toLocalIterator():
+            text = bytes(row.body).decode("utf-8", "backslashreplace")
+            self._say(f"{row.key}\t{'deleted' if row.is_gone else text}")
+
+
+def publication(server: str, topic: str) -> Publication:
+    """Where a view is published.
+
+    Args:
+        server: the client URI, with the message type.
+        topic: the topic.
+
+    Raises:
+        PipelineError: the URI is none.
+    """
+    options = read_options({"server": server, "topic": topic}, "writeStream")
+    if options.message_type is None:
+        raise option_error("server", server, "it says no message type; end it with /amps/json")
+    return Publication(options)

@@ -1,0 +1,93 @@
+"""A stretch of the log: entries that are read together.
+
+Whoever wants entries one by one has them made into objects. For replays that costs more than all
+the rest; they take runs instead, of which most is said once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from itertools import groupby
+from operator import itemgetter
+from typing import Final, NamedTuple
+
+from server.journal.entry import Entry, Origin, Topic
+from server.journal.layout import EXTRAS_LENGTH, ORIGIN, TOPIC, Row
+from server.journal.records import Names, entry_of, no_names
+
+_ALIKE: Final[Callable[[Row], object]] = itemgetter(TOPIC, ORIGIN, EXTRAS_LENGTH)
+
+
+class Run(NamedTuple):
+    """Entries in a row with the same topic and origin.
+
+    Attributes:
+        topic: where they were published.
+        origin: user and replication path.
+        rows: their records.
+        data: their bodies, with the extras.
+    """
+
+    topic: Topic
+    origin: Origin
+    rows: Sequence[Row]
+    data: Sequence[bytes]
+
+    @property
+    def has_extras(self) -> bool:
+        """Whether they have correlation ids, or SOW keys that their publisher gave."""
+        return self.rows[0][EXTRAS_LENGTH] > 0
+
+    def entry(self, position: int) -> Entry:
+        """One of the entries."""
+        return entry_of(self.rows[position], self.data[position], self.topic, self.origin)
+
+    def column(self, field: int) -> list[int]:
+        """One field of all records."""
+        return [row[field] for row in self.rows]
+
+    def pick(self, positions: Sequence[int]) -> Run:
+        """Some of the entries, as a run of their own."""
+        rows, data = self.rows, self.data
+        return self._replace(
+            rows=[rows[position] for position in positions],
+            data=[data[position] for position in positions],
+        )
+
+
+class Stretch:
+    """Some entries of one journal file, in order.
+
+    Args:
+        rows: their records, which are intact.
+        data: their bodies with extras, which are intact, too.
+        names: what the numbers of their topics and origins stand for.
+    """
+
+    __slots__ = ("_data", "_names", "_rows")
+
+    def __init__(self, rows: Sequence[Row], data: Sequence[bytes], names: Names) -> None:
+        self._rows = rows
+        self._data = data
+        self._names = names
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    def runs(self) -> Iterator[Run]:
+        """The entries in runs, each as long as can be."""
+        names, start = self._names, 0
+        for _, alike in groupby(self._rows, _ALIKE):
+            rows = list(alike)
+            first, data = rows[0], self._data[start : start + len(rows)]
+            start += len(rows)
+            topic, origin = names.topics[first[TOPIC]], names.origins[first[ORIGIN]]
+            yield Run(topic, origin, rows, data)
+
+    def entries(self) -> list[Entry]:
+        """The entries one by one."""
+        return [run.entry(position) for run in self.runs() for position in range(len(run.rows))]
+
+
+NOTHING: Final = Stretch((), (), no_names())
+"""No entries."""
