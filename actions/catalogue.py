@@ -63,9 +63,7 @@ _FILTER: Final = _optional("Filter", ValueKind.FILTER, "only messages that match
 _DURATION: Final = _optional(
     "Duration", ValueKind.INTERVAL, "how long a message may match before the action runs"
 )
-_OPTIONS: Final = _optional(
-    "Options", ValueKind.TEXT, "options of the command, as a client would give them"
-)
+_OPTIONS_HELP: Final = "options of the command, as a client would give them"
 
 ON_MODULES: Final = _table(
     ModuleRule(
@@ -182,7 +180,7 @@ ON_MODULES: Final = _table(
                 choices=("all", "local", "replicated"),
             ),
             _FILTER,
-            _OPTIONS,
+            _optional("Options", ValueKind.SUBSCRIBE_OPTIONS, _OPTIONS_HELP),
         ),
         exports=(*_MESSAGE, "AMPS_BOOKMARK", "AMPS_TIMESTAMP", "AMPS_CLIENT_NAME"),
     ),
@@ -386,7 +384,7 @@ DO_MODULES: Final = _table(
             _required("CaptureData", ValueKind.NAME, "variable that receives the record"),
             _optional("DefaultData", ValueKind.TEXT, "value of the variable if nothing is found"),
             _optional("OrderBy", ValueKind.ORDER_BY, "order of the records, such as /date DESC"),
-            _OPTIONS,
+            _optional("Options", ValueKind.SOW_OPTIONS, _OPTIONS_HELP),
         ),
         exports_named_by=("CaptureData",),
     ),

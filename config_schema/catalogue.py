@@ -88,6 +88,8 @@ class ValueKind(Enum):
     STORED_TOPIC_PATTERN = "topic of the SOW section or regular expression"
     QUEUE_TOPIC = "queue"
     RESOURCE = "name of a resource"
+    SUBSCRIBE_OPTIONS = "options of subscribe"
+    SOW_OPTIONS = "options of sow"
     TOPIC_TRANSLATION = "original:translated"
     CONFLATED_TRANSLATION = "original:translated:interval"
     LOOKUP = "name;parameter count;message type;topic;return field;lookup field;..."
@@ -227,3 +229,6 @@ class Catalogue(Protocol):
 
     def check_schedule(self, text: str, form: Literal["Every", "Crontab"]) -> str | None:
         """Return None if `text` is a schedule of this form, else what is wrong and was expected."""
+
+    def check_command_options(self, text: str, command: Literal["subscribe", "sow"]) -> str | None:
+        """Return None if a command can have these options, else what is wrong and was expected."""

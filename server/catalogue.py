@@ -25,6 +25,8 @@ from config_schema.catalogue import (
     ValueKind,
 )
 from config_schema.spec import FunctionSpec, ModuleSpec
+from server.commands.options import check_options
+from server.commands.refusal import CommandRefused
 from server.expressions import check
 from server.expressions.functions.builtin import BUILTINS
 from server.expressions.functions.lookups import (
@@ -266,6 +268,14 @@ class ProgramCatalogue:
             parse(text, local_zone())
         except ScheduleError as error:
             return str(error)
+        return None
+
+    def check_command_options(self, text: str, command: Literal["subscribe", "sow"]) -> str | None:
+        """Return None if a command can have these options, else what is wrong."""
+        try:
+            check_options(text, command)
+        except CommandRefused as refusal:
+            return refusal.detail
         return None
 
 

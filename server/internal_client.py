@@ -10,8 +10,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
+from server.commands import aggregated
 from server.commands.dispatch import AFTER_LOGON
 from server.commands.options import check_query_options, read_presentation, split_options
+from server.commands.query import QueryCommand
 from server.commands.query_terms import read_query_terms
 from server.commands.refusal import CommandRefused
 from server.commands.selection import read_topic, records_of
@@ -21,15 +23,13 @@ from server.security.authentication import make_authenticator
 from server.security.entitlement import Permission, make_entitlement
 from server.session import Entrance, Link, Session
 from server.sow.keys import KeyRefusedError
-from server.sow.query import QuerySpec
-from server.sow.records import to_nanoseconds
 from server.sow.topic import SowTopic
 from server.wire.framing import FrameReader
 from server.wire.header import Header
 
 if TYPE_CHECKING:
     from server.engine import Engine
-    from server.sow.query import Query
+    from server.queries.run import Findings
     from server.subscriptions.presentation import Presentation
     from server.subscriptions.sink import Sink
     from server.subscriptions.subscription import Subscription
@@ -108,21 +108,22 @@ class InternalClient:
             short_filter=filter_text,
             order_by=order_by,
             short_options=options,
+            top_n=1,
         )
         chosen = split_options(options or "")
+        if aggregated.is_asked_for(chosen):
+            command, groups = aggregated.open_query(session, header, chosen)
+            return _first([groups], command.presentation)
         check_query_options(header, chosen)
         presentation = read_presentation(chosen, session)
         terms = read_query_terms(session, header, chosen)
         selector = read_topic(session, header, chosen)
         topics = records_of(session, Permission.READ_TOPIC, selector)
         if not topics and not selector.is_regex:
-            raise CommandRefused("invalid topic", f"topic {topic!r} keeps no records")
-        now = to_nanoseconds(self._engine.clock.now())
-        spec = QuerySpec(filter=terms.filter, order_by=terms.order_by, top_n=1)
-        queries = [
-            selected.keeper.query(spec._replace(topics=selected.names), now) for selected in topics
-        ]
-        return _first(queries, presentation)
+            raise CommandRefused("invalid topic", f"topic {selector.text!r} keeps no records")
+        queries = QueryCommand(session, header, terms, presentation).queries(topics)
+        skip_n = terms.skip_n or 0 if len(topics) > 1 else 0  # otherwise the query itself does
+        return _first(queries, presentation, skip_n)
 
     def subscribe(
         self, topic: str, sink: Sink, filter_text: str | None, options: str | None
@@ -151,13 +152,16 @@ class InternalClient:
         self._session.remove_subscription(subscription.sub_id)
 
 
-def _first(queries: Sequence[Query], presentation: Presentation) -> Iterator[bytes | None]:
+def _first(
+    queries: Sequence[Findings], presentation: Presentation, skip_n: int = 0
+) -> Iterator[bytes | None]:
     try:
         for query in queries:
             for records in query:
-                if records:
-                    yield presentation.finish(presentation.cut(records[0].body))
+                if len(records) > skip_n:
+                    yield presentation.finish(presentation.cut(records[skip_n].body))
                     return
+                skip_n -= len(records)
                 yield None
     finally:
         for query in queries:

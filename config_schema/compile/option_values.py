@@ -9,7 +9,7 @@ import re
 import signal
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, Literal
 
 from config_schema.catalogue import ExpressionKind, OptionRule, ValueKind
 from config_schema.compile.reader import PERCENTAGE, Reader, did_you_mean
@@ -22,6 +22,7 @@ VARIABLE: Final = re.compile(r"\{\{\s*([^{}]*?)\s*\}\}")
 
 _NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _RESOURCE: Final = re.compile(r"[^\s/?#]+")
+_MAY_BE_EMPTY: Final = (ValueKind.TEXT, ValueKind.SUBSCRIBE_OPTIONS, ValueKind.SOW_OPTIONS)
 _RESERVED_SIGNALS: Final = {
     "SIGQUIT": "it is reserved for writing minidumps",
     "SIGKILL": "no process can react to it",
@@ -54,7 +55,7 @@ class Given:
 def check_value(given: Given) -> None:
     """Check the value of one option."""
     if not given.text:
-        if given.rule.required or given.rule.value is not ValueKind.TEXT:
+        if given.rule.required or given.rule.value not in _MAY_BE_EMPTY:
             given.option.error(f"is empty: expected {given.rule.help}")
     elif given.rule.value in _EXPRESSIONS:
         _check_expression(given.option, _EXPRESSIONS[given.rule.value])
@@ -128,6 +129,15 @@ def _check_crontab(given: Given) -> None:
     if error is not None:
         every = catalogue.check_schedule(given.text, "Every") is None
         given.option.error(error, "this form of schedule goes into Every" if every else None)
+
+
+def _command_options(command: Literal["subscribe", "sow"]) -> Callable[[Given], None]:
+    def check_options(given: Given) -> None:
+        error = given.option.catalogue.check_command_options(given.text, command)
+        if error is not None:
+            given.option.error(error)
+
+    return check_options
 
 
 def _check_name(given: Given) -> None:
@@ -306,6 +316,8 @@ _CHECKS: Final[Mapping[ValueKind, Callable[[Given], None]]] = {
     ValueKind.STORED_TOPIC_PATTERN: _check_stored_pattern,
     ValueKind.QUEUE_TOPIC: _check_queue,
     ValueKind.RESOURCE: _check_resource,
+    ValueKind.SUBSCRIBE_OPTIONS: _command_options("subscribe"),
+    ValueKind.SOW_OPTIONS: _command_options("sow"),
     ValueKind.TOPIC_TRANSLATION: _check_topic_translation,
     ValueKind.CONFLATED_TRANSLATION: _check_conflated_translation,
 }

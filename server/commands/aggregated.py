@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Final
 from server.commands import subscribe
 from server.commands.acks import acknowledge
 from server.commands.options import (
+    AGGREGATING,
     check_query_options,
     option_refusal,
     read_presentation,
@@ -48,18 +49,30 @@ if TYPE_CHECKING:
     from server.topics.stores import Selected
     from server.wire.header import Header
 
-_OPTIONS: Final = ("projection", "grouping")
 _LONGEST_PROJECTION: Final = 64 * 1024
 """Bytes (AMPS Command Reference, sow command: Options Field)."""
 
 
 def is_asked_for(options: Mapping[str, str]) -> bool:
     """Whether a command asks for something aggregated."""
-    return any(name in options for name in _OPTIONS)
+    return any(name in options for name in AGGREGATING)
 
 
 def query(session: Session, header: Header, options: Mapping[str, str]) -> None:
     """Query groups of a topic's records.
+
+    Raises:
+        CommandRefused: the topic cannot be aggregated, or a part of the command cannot be used.
+    """
+    command, found = open_query(session, header, options)
+    acknowledge(session, header, "processed", query_id=command.query_id)
+    command.begin([found])
+
+
+def open_query(
+    session: Session, header: Header, options: Mapping[str, str]
+) -> tuple[QueryCommand, AggregateQuery]:
+    """A query for groups of a topic's records, of this moment; nothing is sent yet.
 
     Raises:
         CommandRefused: the topic cannot be aggregated, or a part of the command cannot be used.
@@ -72,12 +85,10 @@ def query(session: Session, header: Header, options: Mapping[str, str]) -> None:
     presentation = read_presentation(options, session)
     groups = aggregation.groups(None, session.hold)
     command = QueryCommand(session, header, terms, presentation)
-    acknowledge(session, header, "processed", query_id=command.query_id)
     scan = _scan(command, topic, terms)
     ranked = _ranked(terms, aggregation)
-    command.begin(
-        [AggregateQuery(Gathering(scan, groups), ranked, scan.topic_matches, groups.drop)]
-    )
+    found = AggregateQuery(Gathering(scan, groups), ranked, scan.topic_matches, groups.drop)
+    return command, found
 
 
 def query_and_subscribe(session: Session, header: Header, options: Mapping[str, str]) -> None:
@@ -145,7 +156,7 @@ def _read(
         The topic, what is asked of it, and the options that say something else.
     """
     topic = _topic(session, header, options)
-    for name, other in zip(_OPTIONS, reversed(_OPTIONS), strict=True):
+    for name, other in zip(AGGREGATING, reversed(AGGREGATING), strict=True):
         if name not in options:
             raise option_refusal(other, f"it goes with the option {name}")
     message_type = session.engine.settings.message_types[session.message_type]
@@ -172,7 +183,7 @@ def _read(
         message_type.build([(path, None) for path in aggregation.projection.destinations])
     except BodyError as error:
         raise option_refusal("projection", str(error)) from None
-    rest = {name: value for name, value in options.items() if name not in _OPTIONS}
+    rest = {name: value for name, value in options.items() if name not in AGGREGATING}
     rest["non_regex_topic"] = ""
     return topic, aggregation, rest
 

@@ -114,7 +114,9 @@ def make_subscription(
     conflater = None
     if conflation is not None and timeline is not None:
         message_type = engine.settings.message_types[session.message_type]
-        conflater = Conflater(conflation, message_type, timeline, session.is_behind, engine.flush)
+        conflater = Conflater(
+            conflation, message_type, timeline, session.is_behind, engine.flush, session.hold
+        )
     return Subscription(
         session,
         sub_id,

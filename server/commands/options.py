@@ -13,7 +13,7 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Literal
 
 from config_schema.units import UnitError, parse_interval
 from server.commands.refusal import CommandRefused
@@ -69,6 +69,7 @@ HONOURED_BY_REPLAYS: Final = frozenset(
         "timestamp",
     }
 )
+AGGREGATING: Final = ("projection", "grouping")
 QUERYING: Final = frozenset({"sow_and_subscribe", "sow_and_delta_subscribe"})
 
 WITHOUT_EFFECT: Final[Mapping[str, str]] = {
@@ -217,6 +218,22 @@ def check_replay_options(header: Header, options: Mapping[str, str]) -> None:
     if header.command in QUERYING:
         honoured |= HONOURED_BY_QUERIES
     _check(header, options, honoured, WITHOUT_EFFECT_ON_REPLAYS, REFUSED_BY_REPLAYS)
+
+
+def check_options(text: str, command: Literal["subscribe", "sow"]) -> None:
+    """Check the options of a command before it is known which topics and messages it is for.
+
+    Raises:
+        CommandRefused: an option is unknown, or cannot be honoured for any topic.
+    """
+    options = split_options(text)
+    header = Header(command=command)
+    if command == "sow":
+        others = {name: value for name, value in options.items() if name not in AGGREGATING}
+        check_query_options(header, others)
+    else:
+        _check(header, options, HONOURED_WITH_RECORDS, WITHOUT_EFFECT, REFUSED)
+        read_conflation(options, keys_needed=False)
 
 
 def _check(

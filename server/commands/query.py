@@ -34,6 +34,7 @@ class QueryCommand:
 
     Attributes:
         query_id: the id that its results carry.
+        presentation: the form in which records are wanted.
     """
 
     def __init__(
@@ -47,7 +48,7 @@ class QueryCommand:
         self._session = session
         self._header = header
         self._terms = terms
-        self._presentation = presentation
+        self.presentation = presentation
         self._sub_id = sub_id
         self._now = to_nanoseconds(session.engine.clock.now())
         self.query_id = header.query_id or header.command_id or sub_id or ""
@@ -69,7 +70,7 @@ class QueryCommand:
             leavers: makes queries of what the client is to hear of after the results.
             then: called when everything has been sent.
         """
-        form = ResultForm(self.query_id, self._terms.batch_size, self._presentation)
+        form = ResultForm(self.query_id, self._terms.batch_size, self.presentation)
         run = QueryRun(self._session, form, self._sub_id)
         chosen = self._chosen(len(queries))
 

@@ -153,7 +153,7 @@ def _tell_leaver(
     if matches(record):
         return False
     if subscription.conflater is not None:
-        subscription.conflater.received.pop((record.topic, record.key), None)
+        subscription.conflater.received.pop((record.topic, record.key))
     differ = subscription.session.engine.stores.differ(keeper)
     message = RecordMessage.about(record, MATCH, differ)
     sub_ids, presentation = [subscription.sub_id], subscription.presentation

@@ -201,6 +201,7 @@ def take_over(before: Subscription | None, subscription: Subscription) -> None:
     """Let a replacement know what its client has; a query of old may still be adding to that."""
     if before is None or before.conflater is None or subscription.conflater is None:
         return
+    before.conflater.received.reopen()
     subscription.conflater.received = before.conflater.received
 
 
@@ -231,7 +232,8 @@ def remember(subscription: Subscription) -> Callable[[Record], None] | None:
         return None
 
     def remember(record: Record) -> None:
-        conflater.received[record.topic, record.key] = subscription.presentation.cut(record.body)
+        body = subscription.presentation.cut(record.body)
+        conflater.received.put((record.topic, record.key), body)
 
     return remember
 
@@ -280,4 +282,5 @@ def _conflater(
         engine.clock,
         session.is_behind,
         engine.flush,
+        session.hold,
     )

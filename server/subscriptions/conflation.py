@@ -6,16 +6,20 @@ subscription are equal, so that messages fall due in the order in which their ke
 queue and one timer serve any number of keys. With an automatic interval, a client that has not read
 what it was sent is given another interval.
 
-Source: AMPS User Guide, Conflated Subscriptions.
+What waits counts as memory of the client. The reckoning is by rule of thumb: bodies are counted,
+the rest is an estimate.
+
+Sources: AMPS User Guide, Conflated Subscriptions; Slow Client Management and Capacity Limits.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, Protocol, Self, TypeAlias
+from typing import TYPE_CHECKING, Final, Protocol, Self
 
 from server.subscriptions.envelope import Envelope
+from server.subscriptions.received import Key, Received
 
 if TYPE_CHECKING:
     from server.clock import Clock
@@ -25,8 +29,8 @@ if TYPE_CHECKING:
 AUTOMATIC_INTERVAL: Final = 0.1
 """Seconds between two looks at whether a client keeps up, where the interval is `auto`."""
 
-Key: TypeAlias = tuple[str, str]
-"""What tells the messages of a subscription apart: the topic, and the values of the key fields."""
+_MESSAGE: Final = 600
+"""Bytes that a message takes while it waits, apart from its body."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +51,10 @@ class ConflationTerms:
 class Pending(Protocol):
     """A message that waits for its interval to pass."""
 
+    @property
+    def body(self) -> bytes:
+        """What is kept for the client."""
+
     def absorb(self, later: Self) -> None:
         """Become what a later message with the same key makes of it."""
 
@@ -63,10 +71,11 @@ class Conflater:
         clock: tells when.
         is_behind: whether the client has unread data.
         flush: called after messages have been delivered.
+        hold: takes note of bytes that are kept for the client from now on, or no more.
 
     Attributes:
-        received: what the client has, by key, of records that it is to be told about when they go
-            out of focus.
+        received: what the client has of records that it is to be told about when they go out of
+            focus.
     """
 
     def __init__(
@@ -76,13 +85,15 @@ class Conflater:
         clock: Clock,
         is_behind: Callable[[], bool],
         flush: Callable[[], None],
+        hold: Callable[[int], None],
     ) -> None:
-        self.received: dict[Key, bytes] = {}
+        self.received = Received(hold)
         self._terms = terms
         self._extract: Extractor | None = message_type.extractor(terms.keys) if terms.keys else None
         self._clock = clock
         self._is_behind = is_behind
         self._flush = flush
+        self._hold = hold
         self._pending: dict[Key, tuple[float, Pending]] = {}
         self._cancel: Callable[[], None] | None = None
 
@@ -96,8 +107,12 @@ class Conflater:
         """Let a message wait, or an earlier one with the same key absorb it."""
         waiting = self._pending.get(key)
         if waiting is not None:
-            waiting[1].absorb(message)
+            _, earlier = waiting
+            size = len(earlier.body)
+            earlier.absorb(message)
+            self._hold(len(earlier.body) - size)
             return
+        self._hold(_MESSAGE + len(message.body))
         self._pending[key] = self._clock.now() + self._terms.interval, message
         if self._cancel is None:
             self._cancel = self._clock.call_later(self._terms.interval, self._deliver_due)
@@ -105,12 +120,13 @@ class Conflater:
     def release_all(self) -> None:
         """Let everything leave that waits."""
         while self._pending:
-            _, message = self._pending.pop(next(iter(self._pending)))
-            message.release()
+            self._release(next(iter(self._pending)))
 
     def close(self) -> None:
         """Forget what waits; the subscription has ended."""
+        self._hold(-sum(_MESSAGE + len(message.body) for _, message in self._pending.values()))
         self._pending.clear()
+        self.received.close()
         if self._cancel is not None:
             self._cancel()
             self._cancel = None
@@ -122,13 +138,17 @@ class Conflater:
             self._cancel = self._clock.call_later(self._terms.interval, self._deliver_due)
             return
         while self._pending:
-            key, (due, first) = next(iter(self._pending.items()))
+            key, (due, _) = next(iter(self._pending.items()))
             if due > now:
                 self._cancel = self._clock.call_later(due - now, self._deliver_due)
                 break
-            del self._pending[key]
-            first.release()
+            self._release(key)
         self._flush()
+
+    def _release(self, key: Key) -> None:
+        _, message = self._pending.pop(key)
+        self._hold(-_MESSAGE - len(message.body))
+        message.release()
 
 
 class _PendingMessage:
@@ -139,24 +159,24 @@ class _PendingMessage:
     Conflation and Bookmark Subscriptions).
     """
 
-    __slots__ = ("_body", "_bookmark", "_delivery", "_envelope", "_received")
+    __slots__ = ("_bookmark", "_delivery", "_envelope", "_received", "body")
 
     def __init__(self, body: bytes, envelope: Envelope, delivery: Delivery) -> None:
-        self._body = body
+        self.body = body
         self._envelope = envelope
         self._received, self._bookmark = envelope.received, envelope.bookmark
         self._delivery = delivery
 
     def absorb(self, later: Self) -> None:
         """See `Pending.absorb`."""
-        self._body = later._body
+        self.body = later.body
         self._envelope = later._envelope
         self._delivery = later._delivery
 
     def release(self) -> None:
         """See `Pending.release`."""
         envelope = self._envelope.held_since(self._received, self._bookmark)
-        self._delivery.deliver((self._body,), envelope)
+        self._delivery.deliver((self.body,), envelope)
 
 
 class ConflatedDelivery:

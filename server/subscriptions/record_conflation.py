@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Self
 from server.subscriptions.record_delivery import MATCH
 
 if TYPE_CHECKING:
-    from server.subscriptions.conflation import Conflater, Key
-    from server.subscriptions.envelope import Envelope
+    from server.subscriptions.conflation import Conflater
+    from server.subscriptions.received import Key
     from server.subscriptions.record_delivery import RecordFramer, RecordMessage
     from server.subscriptions.subscription import Subscription
 
@@ -83,7 +83,7 @@ class _PendingRecord:
     """What waits to be said about one record."""
 
     __slots__ = (
-        "_body",
+        "_bookmark",
         "_delivery",
         "_form",
         "_gone",
@@ -91,6 +91,7 @@ class _PendingRecord:
         "_message",
         "_previous",
         "_received",
+        "body",
     )
 
     def __init__(
@@ -100,8 +101,9 @@ class _PendingRecord:
         self._form = delivery.form
         self._key = key
         self._message = message
-        self._body = body
-        self._received: Envelope = message.envelope
+        self.body = body
+        envelope = message.envelope  # that of a run, whose next message changes it
+        self._received, self._bookmark = envelope.received, envelope.bookmark
         self._previous = message.previous if delivery.had else None
         self._gone: tuple[ConflatedRecordDelivery, RecordMessage] | None = None
 
@@ -111,23 +113,24 @@ class _PendingRecord:
             self._gone = self._gone or (self._delivery, self._message)
         if later._form is not Form.DELTA or self._form is Form.LEAVING:
             self._form = later._form
-            self._body = later._body
+            self.body = later.body
         elif self._form is Form.DELTA:
-            self._body = later._message.merge_deltas(self._body, later._body)
+            self.body = later._message.merge_deltas(self.body, later.body)
         else:
-            self._body = later._delivery.subscription.presentation.cut(later._message.body)
+            self.body = later._delivery.subscription.presentation.cut(later._message.body)
         self._message = later._message
         self._delivery = later._delivery
 
     def release(self) -> None:
         """See `Pending.release`."""
         subscription, conflater = self._delivery.subscription, self._delivery.conflater
+        first = self._message.envelope.held_since(self._received, self._bookmark)
         if self._form is Form.LEAVING:
-            known = conflater.received.pop(self._key, None)
+            known = conflater.received.pop(self._key)
             if known is None and self._previous is not None:  # its query is still sending that
                 known = subscription.presentation.cut(self._previous)
             if known is not None:
-                self._delivery.leave.write(self._message, known, self._received)
+                self._delivery.leave.write(self._message, known, first)
             return
         if self._gone is not None and subscription.delta and self._gone[1].reason != MATCH:
             # A new record took the place of one that was deleted: no delta tells which fields the
@@ -135,8 +138,8 @@ class _PendingRecord:
             known = conflater.received.get(self._key)
             if known is not None:
                 delivery, message = self._gone
-                delivery.leave.write(message, known, self._received)
+                delivery.leave.write(message, known, first)
         if subscription.tracks_focus:
             whole = subscription.presentation.cut(self._message.body)
-            conflater.received[self._key] = whole
-        self._delivery.publish.write(self._message, self._body, self._received)
+            conflater.received.put(self._key, whole)
+        self._delivery.publish.write(self._message, self.body, first)

@@ -152,8 +152,11 @@ class ConflatedTopic:
             del self._pending[identity]
             change = self._copy(identity, first.record)
             if change is not None:
-                reason = MATCH if first.record is not None else first.reason
-                self._announce(self.type_name, [change], first.envelope, reason)
+                reason, envelope = first.reason, first.envelope
+                if first.record is not None:  # the envelope is that of a run of messages
+                    reason = MATCH
+                    envelope = envelope.held_since(envelope.received, first.record.bookmark)
+                self._announce(self.type_name, [change], envelope, reason)
         self._flush()
 
     def _copy(self, identity: str, record: Record | None) -> Change | None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from config_schema.spec import InstanceSpec, SlowClientLimits, TransportSpec
@@ -21,7 +22,7 @@ from server.security.authentication import make_authenticator
 from server.security.entitlement import make_entitlement
 from server.security.switches import SwitchedAuthenticator, SwitchedEntitlement
 from server.session import Entrance
-from server.subscriptions.slow_clients import Pool
+from server.subscriptions.slow_clients import Limits, Pool
 from server.transports.connection import Reception
 from server.transports.handshake import Doorkeeper
 from server.transports.legacy import LEGACY_PROTOCOLS, LegacyConnection, make_dialect
@@ -47,14 +48,14 @@ class TransportTable:
         engine: the engine that serves their connections.
 
     Raises:
-        TransportError: a transport's filters cannot be made, or its message type does not suit
-            its protocol.
+        TransportError: a transport's filters cannot be made, its message type does not suit its
+            protocol, or the directory for its slow clients cannot be made.
     """
 
     def __init__(self, spec: InstanceSpec, engine: Engine) -> None:
         self._spec = spec
         self._engine = engine
-        self._shared_pool = Pool(limits_of(spec.limits))
+        self._shared_pool = _pool(limits_of(spec.limits))
         self._protocols = {protocol.name: protocol for protocol in spec.protocols}
         self._listeners = {
             transport.name: self._make(transport)
@@ -153,7 +154,7 @@ class TransportTable:
 
     def _pool_for(self, limits: SlowClientLimits) -> Pool:
         if has_own_pool(limits):
-            return Pool(limits_of(limits, self._spec.limits))
+            return _pool(limits_of(limits, self._spec.limits))
         return self._shared_pool
 
     def _connector(
@@ -201,3 +202,13 @@ def _text_types(spec: InstanceSpec) -> frozenset[str]:
 def _header(line: str) -> tuple[str, str]:
     name, _, value = line.partition(":")
     return name.strip(), value.strip()
+
+
+def _pool(limits: Limits) -> Pool:
+    """Clients that share limits; the directory for what waits for them is made if it is missing."""
+    try:
+        Path(limits.directory).mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        reason = f"MessageDiskPath {limits.directory} cannot be made: {error.strerror}"
+        raise TransportError(reason) from None
+    return Pool(limits)

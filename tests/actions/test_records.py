@@ -207,6 +207,24 @@ QUERIES: list[tuple[dict[str, str | list[str]], str]] = [
     ({"Filter": "/id > 7"}, "before"),
     ({"Filter": "/id = 1", "Options": "select=[-/,+/s]"}, '{"s":"a"}'),
     ({"Filter": "/s = 'b'", "Topic": "^ord"}, '{"id":2,"s":"b"}'),
+    ({"Filter": "1=1", "OrderBy": "/id", "Options": "skip_n=1"}, '{"id":2,"s":"b"}'),
+    (
+        {"Filter": "1=1", "OrderBy": "/id", "Options": "skip_n=2", "Topic": "^(ord|oth)ers$"},
+        '{"id":3,"s":"c"}',
+    ),
+    ({"Filter": "1=1", "Options": "skip_n=3", "DefaultData": "none"}, "none"),
+    (
+        {"Filter": "/id > 1", "Options": "projection=[COUNT(/id) AS /n,/k],grouping=[/k]"},
+        '{"n":2,"k":null}',
+    ),
+    (
+        {
+            "Filter": "1=1",
+            "OrderBy": "/s DESC",
+            "Options": "projection=[/s],grouping=[/s],skip_n=1",
+        },
+        '{"s":"b"}',
+    ),
 ]
 
 

@@ -17,12 +17,20 @@ TOPICS = ("events", "orders", "quotes")
 NUMBERS = [*range(1, 21), 5, 6, *range(21, 31), 21, *range(40, 60)]
 """With some that come twice."""
 NEW = [*range(1, 31), *range(40, 60)]
+COPY = """
+  <ConflatedTopic>
+    <Name>copy</Name><MessageType>json</MessageType><UnderlyingTopic>orders</UnderlyingTopic>
+    <Interval>100ms</Interval>
+  </ConflatedTopic>
+</SOW>
+"""
 
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningServer]:
     """One server for all tests."""
-    with running_server(tmp_path_factory.mktemp("server"), elements=ELEMENTS) as running:
+    elements = ELEMENTS.replace("</SOW>", COPY)
+    with running_server(tmp_path_factory.mktemp("server"), elements=elements) as running:
         yield running
 
 
@@ -127,3 +135,28 @@ def test_a_run_over_topics_is_acknowledged_up_to_its_last(server: RunningServer)
             assert (ack["a"], ack["status"]) == ("persisted", "success")
             assert ack["s"] > last
             last = ack["s"]
+
+
+@pytest.mark.parametrize(
+    ("topic", "keys"),
+    [
+        ("orders", {"o": "bookmark,conflation=100ms"}),
+        ("orders", {"c": "delta_subscribe", "o": "bookmark,conflation=100ms"}),
+        ("copy", {"o": "bookmark"}),
+        ("copy", {"o": "bookmark,conflation=100ms"}),
+        ("events", {"o": "bookmark,conflation=100ms,conflation_key=[/id]"}),
+    ],
+)
+def test_conflated_messages_of_a_run_keep_their_bookmarks(
+    server: RunningServer, topic: str, keys: dict[str, str]
+) -> None:
+    """Each has that of its own message, not that of the run's last."""
+    with server.log_on("conflated") as subscriber, server.log_on("conflating") as peer:
+        subscriber.subscribe(topic, "s", f="/id > 1000", **keys)
+        command = {"c": "publish", "t": "orders" if topic == "copy" else topic}
+        bodies = [b'{"id":%d}' % (1001 + position) for position in range(4)]
+        peer.socket.sendall(b"".join(frame(command, body) for body in bodies))
+        got = [subscriber.receive() for _ in bodies]
+        assert [content for _, content in got] == bodies
+        numbers = [int(header["bm"].split("|")[1]) for header, _ in got]
+        assert [number - numbers[0] for number in numbers] == [0, 1, 2, 3]

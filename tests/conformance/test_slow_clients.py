@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.server import RunningServer, running_server
+from tests.support.server import RunningServer, ServerEnded, running_server
 
 LIMITS = """
 <MessageMemoryLimit>2MB</MessageMemoryLimit>
@@ -39,7 +39,8 @@ BODY = b"x" * 100_000
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningServer]:
     """A server with small limits."""
     directory = tmp_path_factory.mktemp("server")
-    with running_server(directory, elements=LIMITS.format(directory=directory)) as running:
+    slow = directory / "data" / "slow"  # not there yet
+    with running_server(directory, elements=LIMITS.format(directory=slow)) as running:
         yield running
 
 
@@ -150,3 +151,67 @@ def test_a_client_that_aggregates_too_much_is_disconnected(server: RunningServer
                 assert greedy.is_disconnected()
             assert server.logs(f"client[{name}] is not consuming messages")
         publisher.flush()
+
+
+@pytest.mark.parametrize(
+    ("topic", "keys"),
+    [
+        ("calm", {"o": "conflation={},conflation_key=[/id]"}),
+        ("many", {"o": "conflation={}"}),
+        ("many", {"o": "conflation={}", "c": "delta_subscribe"}),
+    ],
+)
+def test_what_waits_to_be_conflated_counts(
+    server: RunningServer, topic: str, keys: dict[str, str]
+) -> None:
+    """As long as it waits: a short interval keeps little."""
+    name = f"patient-{topic}-{keys.get('c')}"
+    with (
+        server.log_on("publisher") as publisher,
+        server.log_on(f"brisk-{topic}") as brisk,
+        server.log_on(name) as patient,
+    ):
+        brisk.subscribe(topic, "1", **keys | {"o": keys["o"].format("10ms")})
+        patient.subscribe(topic, "1", **keys | {"o": keys["o"].format("1h")})
+        for number in range(30):
+            id_ = f"{name}-{number}".encode()
+            publisher.publish(topic, b'{"id":"%s","n":"%s"}' % (id_, BODY))
+            brisk.receive()
+        assert patient.is_disconnected()
+        assert server.logs(f"client[{name}] is not consuming messages")
+        assert brisk.subscribe(topic, "2", f="/id = 'none'")["status"] == "success"
+
+
+def test_what_a_client_has_counts_if_it_is_to_hear_what_goes_out_of_focus(
+    server: RunningServer,
+) -> None:
+    """With conflation; as long as the subscription lasts, or one that takes its place."""
+    options = "oof,conflation=1ms"
+    with server.log_on("publisher") as publisher, server.log_on("tracking") as tracking:
+
+        def publish_and_receive(count: int) -> None:
+            for number in range(count):
+                publisher.publish("many", b'{"id":"track-%d","n":"%s"}' % (number, BODY))
+                assert tracking.receive()[0]["c"] == "p"
+
+        command = {"c": "sow_and_subscribe", "f": "/id LIKE '^track-'", "a": "completed"}
+        for _ in range(4):  # one at a time they fit
+            for more in ("", ",replace"):
+                tracking.send(command | {"t": "many", "sub_id": "1", "o": options + more})
+                while tracking.receive()[0]["c"] != "ack":
+                    pass
+            publish_and_receive(5)
+            tracking.send({"c": "unsubscribe", "sub_id": "1"})
+        tracking.subscribe("many", "2", o=options, f="/id LIKE '^track-'")
+        with pytest.raises((EOFError, ConnectionError)):
+            publish_and_receive(20)
+        assert server.logs("client[tracking] is not consuming messages")
+
+
+def test_a_directory_for_slow_clients_that_cannot_be_made_is_said_at_the_start(
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "file").touch()
+    limits = "<MessageDiskPath>file/slow</MessageDiskPath>"
+    with pytest.raises(ServerEnded, match="MessageDiskPath file/slow cannot be made: Not a dir"):
+        running_server(tmp_path, elements=limits).__enter__()
