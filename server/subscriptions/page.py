@@ -80,6 +80,7 @@ class Page:
         "_differ",
         "_find",
         "_former",
+        "_held",
         "_messages",
         "_stale",
         "_states",
@@ -115,6 +116,7 @@ class Page:
         self._messages: Final[dict[str, RecordMessage]] = {}  # about records that have changed
         self._suspects: Final[set[str]] = set()  # keys that may have come or gone
         self._stale: Final[set[str]] = set()  # keys of what its client may have as it is no more
+        self._held = 0
         self._former: Final[dict[str, Record]] = {}  # as they were before it was cut
 
     def results_in(self, order_by: tuple[OrderTerm, ...]) -> ResultSet | None:
@@ -123,8 +125,9 @@ class Page:
         return self.results if same else None
 
     def hold(self, size: int) -> None:
-        """Take note of bytes that are kept for its client from now on, or no more."""
-        self._subscription.session.hold(size)
+        """Let bytes count as memory of its client, instead of those that have counted so far."""
+        self._subscription.session.hold(size - self._held)
+        self._held = size
 
     # ---- its first records
 

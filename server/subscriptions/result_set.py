@@ -11,8 +11,8 @@ page has been cut; then it is caught up with, again in slices. Once it is comple
 serves any number of pages, and another page costs no query (AMPS User Guide, Paginated SOW and
 Subscribe).
 
-What it takes is reckoned up, by rule of thumb, and counts as memory of the client whose page is the
-oldest (AMPS User Guide, Slow Client Management).
+What it takes is reckoned up, by rule of thumb, and counts as memory of its pages' clients, in equal
+parts (AMPS User Guide, Slow Client Management).
 """
 
 from __future__ import annotations
@@ -39,6 +39,8 @@ _Entry: TypeAlias = tuple[SortKey, int, str]
 
 _SIZE: Final = 400
 """Bytes that an entry takes."""
+_SHARED_LATE: Final = 1000
+"""Entries that may come or go before what they take is shared out anew."""
 
 
 class Move(NamedTuple):
@@ -92,17 +94,17 @@ class ResultSet:
     __slots__ = (
         "_entries",
         "_extract",
-        "_held",
         "_order",
         "_ordering",
         "_pages",
+        "_shared",
         "_stage",
         "_waiting",
     )
 
     def __init__(self, message_type: MessageType, order_by: Sequence[OrderTerm]) -> None:
         self._pages: Final[list[Page]] = []
-        self._held = 0
+        self._shared = 0  # entries that have been shared out
         self._ordering: Final = Ordering(order_by)
         self._extract: Final = message_type.extractor(self._ordering.fields)
         self._entries: Final[dict[str, _Entry]] = {}
@@ -128,20 +130,18 @@ class ResultSet:
     def attach(self, page: Page) -> None:
         """Let a page know of changes from now on."""
         self._pages.append(page)
+        self._share()
 
     def detach(self, page: Page) -> None:
         """Let a page know of nothing more."""
-        if page is self._pages[0]:
-            page.hold(-self._held)
-            if len(self._pages) > 1:
-                self._pages[1].hold(self._held)
         self._pages.remove(page)
+        page.hold(0)
+        self._share()
 
-    def _reckon(self, size: int) -> None:
-        """Take note of bytes that are kept from now on, or no more."""
-        self._held += size
-        if self._pages:
-            self._pages[0].hold(size)
+    def _share(self) -> None:
+        self._shared = len(self._entries)
+        for page in self._pages:
+            page.hold(_SIZE * self._shared // len(self._pages))
 
     # ---- reading
 
@@ -167,7 +167,7 @@ class ResultSet:
         entries = {record.key: self._entry(record) for record in records}
         self._entries.update(entries)
         self._order.update(entries.values())
-        self._reckon(_SIZE * len(entries))
+        self._share()
 
     def filled(self) -> None:
         """Take note that all records have been found."""
@@ -216,12 +216,12 @@ class ResultSet:
                 before = self._order.bisect_left(known)
                 del self._order[before]
                 del self._entries[key]
-                self._reckon(-_SIZE)
             if entry is not None:
                 now = self._order.bisect_left(entry)
                 self._order.add(entry)
                 self._entries[key] = entry
-                self._reckon(_SIZE)
+        if abs(len(self._entries) - self._shared) >= _SHARED_LATE:
+            self._share()
         move = Move(before, now)
         for page in self._pages:
             page.take(key, message, move)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
@@ -128,6 +130,27 @@ def test_a_client_that_pages_through_too_much_is_disconnected(server: RunningSer
             assert browser.is_disconnected()
         assert server.logs("client[browser] is not consuming messages")
         modest.flush()
+
+
+def test_a_list_that_pages_share_counts_in_equal_parts(server: RunningServer) -> None:
+    """Any number of clients can have pages of one list, but not each one of a list of its own."""
+    command = {"c": "sow_and_subscribe", "t": "many", "f": "/id LIKE '^p'", "sub_id": "1"}
+    orders = ("/n", "/n DESC", "/id", "/id DESC")
+    with server.log_on("publisher") as publisher, ExitStack() as stack:
+        for number in range(2000):
+            publisher.publish("many", b'{"id":"p%d","n":%d}' % (number, number))
+        publisher.flush()
+        peers = [stack.enter_context(server.log_on(f"pager{number}")) for number in range(4)]
+        for peer in peers:
+            peer.send(command | {"orderby": "/n", "o": "top_n=2,skip_n=1", "a": "completed"})
+            while peer.receive()[0]["c"] != "ack":
+                pass
+        assert all(peer.hears_nothing() for peer in peers)
+        for peer, order in zip(peers, orders, strict=True):
+            peer.send(command | {"orderby": order, "o": "top_n=2,skip_n=1,replace"})
+        assert server.waits_for(
+            lambda log: re.search(r"client\[pager\d] is not consuming", log) is not None
+        )
 
 
 def test_a_client_that_aggregates_too_much_is_disconnected(server: RunningServer) -> None:
