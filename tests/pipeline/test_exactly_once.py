@@ -125,7 +125,7 @@ ROWS = 4_000
 """Eight batches of the stream above."""
 
 
-@pytest.mark.timeout(400)
+@pytest.mark.timeout(600)
 def test_a_driver_that_is_killed_and_goes_on_as_a_cluster(
     server: RunningServer, tmp_path: Path
 ) -> None:
@@ -147,5 +147,5 @@ def test_a_driver_that_is_killed_and_goes_on_as_a_cluster(
         assert first.poll() is None, (tmp_path / "log").read_text()[-3000:]
         first.kill()
     with run("local-cluster[2,1,512]") as second:
-        assert second.wait(300) == 0, (tmp_path / "log").read_text()[-3000:]
+        assert second.wait(500) == 0, (tmp_path / "log").read_text()[-3000:]
     assert_once(server, "log-cluster", ROWS)

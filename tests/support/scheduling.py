@@ -10,8 +10,18 @@ from xdist.scheduler import LoadScopeScheduling
 _TOGETHER: Final = "tests/pipeline/"
 """A second Spark would need another Java and another 1.5 GB."""
 
-_EACH_ALONE: Final = "tests/recovery/test_kills.py"
-"""These take half a minute each and share nothing."""
+_WITHOUT_SPARK: Final = (
+    "tests/pipeline/test_java.py",
+    "tests/pipeline/test_journal_damage.py",
+    "tests/pipeline/test_journal_read.py",
+    "tests/pipeline/test_view_stages.py",
+)
+
+_EACH_ALONE: Final = (
+    "tests/pipeline/test_exactly_once.py::test_a_driver_that_is_killed",
+    "tests/recovery/test_kills.py",
+)
+"""These take half a minute and more, and share nothing; the first has Sparks of its own."""
 
 _FIRST: Final = (_TOGETHER, "tests/recovery/", "tests/soak/")
 """What takes longest begins first, so that no process is left with it in the end."""
@@ -21,9 +31,11 @@ class Scheduling(LoadScopeScheduling):  # type: ignore[misc]  # it has no types
     """A file's tests stay together: they share a server."""
 
     def _split_scope(self, nodeid: str) -> str:
-        if nodeid.startswith(_TOGETHER):
+        if nodeid.startswith(_EACH_ALONE):
+            return nodeid
+        if nodeid.startswith(_TOGETHER) and not nodeid.startswith(_WITHOUT_SPARK):
             return _TOGETHER
-        return nodeid if nodeid.startswith(_EACH_ALONE) else nodeid.partition("::")[0]
+        return nodeid.partition("::")[0]
 
 
 def longest_first(items: list[pytest.Item]) -> None:
