@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import logging
 import os
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -22,6 +23,10 @@ if TYPE_CHECKING:
     from watchdog.observers.api import BaseObserver
 
     from server.engine import Log
+
+# An observer that is stopped while it hands on an event complains, and nobody can do anything about
+# it: without a handler, that would go to standard error.
+logging.getLogger("watchdog").addHandler(logging.NullHandler())
 
 _QUIET_SECONDS: Final = 0.2
 

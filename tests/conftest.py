@@ -42,7 +42,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--crash-runs",
         type=int,
-        default=60,
+        default=50,
         help="how often servers are killed, and as often the journal alone; thousands take an hour",
     )
     parser.addoption(
