@@ -26,7 +26,7 @@ COMPACT: Final = "compact"
 _KEYS: Final = 20
 _SIZES: Final = (1, 1, 30, 300, 1500)
 _LARGE: Final = 40_000
-_PATIENCE: Final = 20.0
+_PATIENCE: Final = 60.0
 """Seconds that something which has to come may take on a busy machine."""
 
 

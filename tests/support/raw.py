@@ -11,7 +11,7 @@ import struct
 from types import TracebackType
 from typing import Any, Self
 
-WAIT_SECONDS = 5.0
+WAIT_SECONDS = 20.0
 """How long a test waits for something that must come."""
 
 SILENCE_SECONDS = 0.2
