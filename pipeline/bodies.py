@@ -7,6 +7,9 @@ bodies    `body` is the message. `topic`, `sow_key`, `correlation_id` and `expir
           that what was read can be written.
 fields    the columns become a JSON object, without those that are NULL. Those named `_topic` and so
           on go into the header.
+
+A deletion needs no message where there are keys: columns that are `sow_key` and others that stand
+beside a body are of the first form, without one.
 """
 
 from __future__ import annotations
@@ -46,6 +49,7 @@ class MessageFormat:
     Args:
         schema: the columns.
         message_type: of the messages, None if it is not known.
+        deletes: whether they are to delete records.
 
     Attributes:
         headers: the names of the headers that rows bring with them.
@@ -55,10 +59,14 @@ class MessageFormat:
         PipelineError: such columns make no messages of that type.
     """
 
-    def __init__(self, schema: StructType, message_type: str | None) -> None:
+    def __init__(
+        self, schema: StructType, message_type: str | None, *, deletes: bool = False
+    ) -> None:
+        known = dict.fromkeys((*METADATA, *_HEADERS))
         is_whole = BODY in schema.names
-        prefix = "" if is_whole else "_"
-        special = {f"{prefix}{name}": name for name in dict.fromkeys((*METADATA, *_HEADERS))}
+        is_keys = deletes and "sow_key" in schema.names and set(schema.names) <= known.keys()
+        prefix = "" if is_whole or is_keys else "_"
+        special = {f"{prefix}{name}": name for name in known}
         self._columns = {
             special[name]: name for name in schema.names if special.get(name) in _HEADERS
         }
@@ -90,11 +98,16 @@ class MessageFormat:
         """The messages of a batch of rows, in their order.
 
         Raises:
-            PipelineError: a row has no body.
+            PipelineError: a row has no body, or no topic.
         """
         headers = {
             header: batch.column(column).to_pylist() for header, column in self._columns.items()
         }
+        if not all(headers.get("topic", [True])):
+            raise PipelineError(
+                f"schema: column {self._columns['topic']!r} is NULL or empty in some row; it says"
+                " where the row goes"
+            )
         return Outgoing(self._bodies(batch), headers)
 
     def _objects(self, batch: pa.RecordBatch) -> list[bytes]:

@@ -37,6 +37,7 @@ from pyspark.sql.types import (
 )
 
 from pipeline.errors import PipelineError
+from server.message_types.base import Value
 from server.message_types.registry import MessageTypes
 
 Body: TypeAlias = bytes | memoryview
@@ -160,18 +161,14 @@ def field_type(kind: DataType, column: str) -> Any:
 
 
 def _value_reader(schema: StructType, message_type: str) -> FieldReader:
-    for field in schema:
-        if isinstance(field.dataType, (MapType, StructType)):
-            raise PipelineError(
-                f"schema: column {field.name!r}: of messages of type {message_type}, only single"
-                " values and arrays of them can be read"
-            )
-    extract = MessageTypes().get(message_type).extractor([(name,) for name in schema.names])
-    kinds = [(field_type(field.dataType, field.name), field.name) for field in schema]
+    """Single values by their paths; columns that are structs are put together from them."""
+    paths: list[tuple[str, ...]] = []
+    columns = [_value_of(one.dataType, (one.name,), paths, message_type) for one in schema]
+    extract = MessageTypes().get(message_type).extractor(paths)
 
     def row(body: Body) -> tuple[Any, ...]:
-        values = zip(extract(bytes(body)), kinds, strict=True)
-        return tuple(_converted(value, kind, name) for value, (kind, name) in values)
+        values = extract(bytes(body))
+        return tuple(column(values) for column in columns)
 
     return FieldReader(
         lambda bodies: list(map(row, bodies)),
@@ -179,7 +176,53 @@ def _value_reader(schema: StructType, message_type: str) -> FieldReader:
     )
 
 
-def _converted(value: object, kind: Any, column: str) -> Any:
+def _value_of(
+    kind: DataType, path: tuple[str, ...], paths: list[tuple[str, ...]], message_type: str
+) -> Callable[[Sequence[Value]], Any]:
+    """What gives a column, or a member of one, of the values that `paths` lead to.
+
+    Args:
+        kind: its type.
+        path: where it is.
+        paths: the paths to extract; those that it needs are added.
+        message_type: of the bodies.
+    """
+    if isinstance(kind, StructType):
+        members = {
+            one.name: _value_of(one.dataType, (*path, one.name), paths, message_type)
+            for one in kind
+        }
+
+        def struct(values: Sequence[Value]) -> dict[str, Any] | None:
+            found = {name: member(values) for name, member in members.items()}
+            return None if all(value is None for value in found.values()) else found
+
+        return struct
+    name = ".".join(path)
+    innermost = kind
+    while isinstance(innermost, ArrayType):
+        innermost = innermost.elementType
+    if isinstance(innermost, (MapType, StructType)):
+        raise PipelineError(
+            f"schema: column {name!r}: of messages of type {message_type}, only single values,"
+            " arrays of them and structs with them can be read"
+        )
+    slot = len(paths)
+    paths.append(path)
+    if isinstance(innermost, BinaryType):
+        return lambda values: _as_bytes(values[slot])
+    wanted = field_type(kind, name)
+    return lambda values: _converted(values[slot], wanted, name)
+
+
+def _as_bytes(value: Value) -> Any:
+    """What stands in the message, which may be no text."""
+    if isinstance(value, list):
+        return [_as_bytes(one) for one in value]
+    return None if value is None else str(value).encode("utf-8", "surrogateescape")
+
+
+def _converted(value: Value, kind: Any, column: str) -> Any:
     if value is None:
         return None
     try:

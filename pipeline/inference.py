@@ -18,6 +18,7 @@ from pyspark.sql.types import (
 )
 
 from pipeline.errors import PipelineError
+from pipeline.rows import BODY, METADATA
 
 _MOST = 2**63
 
@@ -32,7 +33,8 @@ def infer_schema(bodies: Iterable[bytes]) -> StructType:
         The fields in the order in which they first occur. One that is NULL throughout is a text.
 
     Raises:
-        PipelineError: there is nothing to infer from, or a field has values of several types.
+        PipelineError: there is nothing to infer from, or a field has values of several types or
+            the name of another column.
     """
     found: DataType = NullType()
     for body in bodies:
@@ -48,6 +50,12 @@ def infer_schema(bodies: Iterable[bytes]) -> StructType:
             "option sample: the topic has no messages with fields to infer a schema from;"
             " give one with .schema()"
         )
+    for name in found.names:
+        if name == BODY or (name.startswith("_") and name[1:] in METADATA):
+            raise PipelineError(
+                f"option sample: the messages have a field {name!r}, and a column of that name is"
+                " not read of the fields; give a schema without it with .schema()"
+            )
     return _settled(found)
 
 

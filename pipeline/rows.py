@@ -29,6 +29,7 @@ from pyspark.sql.types import (
 )
 
 from client import Message
+from pipeline.arrow import check_names, column_of, require_values
 from pipeline.errors import PipelineError
 from pipeline.fields import FieldReader, read_fields
 
@@ -71,6 +72,7 @@ class RowFormat:
     """
 
     def __init__(self, schema: StructType, message_type: str | None) -> None:
+        check_names(schema)
         self._schema = to_arrow_schema(schema, timezone="UTC")
         self.has_bodies = BODY in schema.names
         prefix = "" if self.has_bodies else "_"
@@ -91,13 +93,15 @@ class RowFormat:
         """Make a batch of rows.
 
         Raises:
-            PipelineError: a body has no such fields.
+            PipelineError: a body has no such fields, or none that must not be NULL.
         """
         fields: dict[str, list[Any]] = {}
         if self._reader is not None:
             rows = self._reader.rows([message.body for message in messages])
             fields = self._reader.columns(rows)
         columns = [self._column(field, messages, fields) for field in self._schema]
+        for column, field in zip(columns, self._schema, strict=True):
+            require_values(column, field)
         return pa.RecordBatch.from_arrays(columns, schema=self._schema)
 
     def _column(
@@ -108,12 +112,7 @@ class RowFormat:
         read = self._known.get(field.name)
         if read is not None:
             return pa.array([read(message) for message in messages], field.type)
-        try:
-            return pa.array(fields[field.name], field.type)
-        except (pa.ArrowException, OverflowError, ValueError, TypeError) as error:
-            raise PipelineError(
-                f"schema: column {field.name!r} of type {field.type}: {error}"
-            ) from None
+        return column_of(fields[field.name], field)
 
 
 def name_is_field(name: str, has_bodies: bool) -> bool:

@@ -122,7 +122,9 @@ def log_on(
             time.sleep(_PAUSE)
 
 
-def require_log(client: BlockingCommands, topic: str, hint: str = "") -> None:
+def require_log(
+    client: BlockingCommands, topic: str, hint: str = "", *, literal: bool = False
+) -> None:
     """Make sure that a topic is in the transaction log.
 
     A server takes the option `bookmark_not_found` for replays only. For a regular expression it is
@@ -132,13 +134,15 @@ def require_log(client: BlockingCommands, topic: str, hint: str = "") -> None:
         client: a session.
         topic: the topic.
         hint: what to do about it.
+        literal: whether the topic is a name, whatever its characters.
 
     Raises:
         PipelineError: it is not.
         ClientError: it cannot be subscribed to.
     """
+    options = "bookmark_not_found=fail" + (",non_regex_topic" if literal else "")
     try:
-        stream = client.subscribe(topic, bookmark=NOW, options="bookmark_not_found=fail")
+        stream = client.subscribe(topic, bookmark=NOW, options=options)
     except CommandError as error:
         if error.reason != "invalid option":
             raise

@@ -122,5 +122,5 @@ class Sink(ABC):
         """Make sure that the server can tell what it has already."""
         if self._options.exactly_once:
             for topic in topics - self._checked:
-                require_log(client, topic, NOT_ONCE)
+                require_log(client, topic, NOT_ONCE, literal=True)
         self._checked |= topics

@@ -77,7 +77,7 @@ class AmpsWriter(DataSourceArrowWriter):
         self._id = uuid.uuid4().hex
         if options.topic is not None and options.exactly_once:
             with connected(options, "plan") as client:
-                require_log(client, options.topic, NOT_ONCE)
+                require_log(client, options.topic, NOT_ONCE, literal=True)
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
         """Send the rows of one partition."""
@@ -133,7 +133,7 @@ def check(options: AmpsOptions, schema: StructType) -> None:
     Raises:
         PipelineError: they cannot.
     """
-    rows = MessageFormat(schema, options.message_type)
+    rows = _format(options, schema)
     if options.topic is None and "topic" not in rows.headers:
         raise PipelineError("option topic: missing; expected a topic, or a column that has it")
     if options.topic is not None and "topic" in rows.headers:
@@ -151,7 +151,7 @@ def send(
         PipelineError: the server has been away for too long, or does not know such topics.
     """
     settle()
-    rows = MessageFormat(schema, options.message_type)
+    rows = _format(options, schema)
     count = 0
     sink: Sink = (Deleter if options.command == "sow_delete" else Publisher)(options, identity)
     with sink:
@@ -160,6 +160,11 @@ def send(
             count += batch.num_rows
         sink.finish()
     return Written(count, sink.refusals)
+
+
+def _format(options: AmpsOptions, schema: StructType) -> MessageFormat:
+    deletes = options.command == "sow_delete"
+    return MessageFormat(schema, options.message_type, deletes=deletes)
 
 
 def raise_refusals(options: AmpsOptions, messages: Sequence[WriterCommitMessage | None]) -> None:

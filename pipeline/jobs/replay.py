@@ -1,24 +1,28 @@
 """`amps-pipeline replay`: journals, or an export of them, published to a server again.
 
 Messages go in the order in which they were recorded, instance by instance, with the numbers of
-their entries for sequence numbers and a client name that belongs to the state file. A replay that
-is interrupted and goes on sends a few messages again, which the server takes for duplicates, if the
-topic is in its transaction log.
+their entries for sequence numbers; `replay_sender` says as whom. A replay that is interrupted and
+goes on sends a few messages again, which the server takes for duplicates, if the topic is in its
+transaction log.
 """
 
 from __future__ import annotations
 
-import contextlib
 import time
 import uuid
+from collections.abc import Sequence
+from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
-from client import Client, ClientError, DuplicateMessageError
+from client import ClientError
+from client.uri import ServerUri, parse_uri
 from pipeline.errors import PipelineError
 from pipeline.jobs.files import State, read_state, store
+from pipeline.jobs.replay_sender import ReplaySender
 from pipeline.jobs.sources import Source, add_source, source_of
 
 if TYPE_CHECKING:
@@ -32,6 +36,7 @@ HELP: Final = "publish journals, or an export of them, to a server again"
 
 _COLUMNS: Final = (
     "body",
+    "message_type",
     "topic",
     "command",
     "instance",
@@ -63,40 +68,104 @@ def run(options: argparse.Namespace, run: Run) -> None:
     Raises:
         PipelineError: it cannot be done, or not completely.
     """
+    if options.rate < 0:
+        raise PipelineError(f"--rate={options.rate:g}: expected messages a second, 0 for any")
     source = source_of(options, bookmark=options.bookmark, filter=options.filter)
     state = _state(options)
-    frame = _entries(source, state, run)
-    total = frame.count()
+    try:
+        uri = parse_uri(options.server)
+    except ClientError as problem:
+        raise PipelineError(f"server: {problem}") from None
+    total = _count(source, state, run, uri)
     if run.is_dry:
         run.say(f"{total} entries to {options.server}")
         return
     progress = run.progress("replay", total)
-    publisher = _Publisher(options, state, progress)
     try:
-        with Client(f"amps-pipeline-{state.id}") as client:
-            client.connect(options.server)
-            client.logon()
-            publisher.publish(client, frame)
+        with _Senders(uri, f"amps-pipeline-{state.id}") as senders:
+            frame = _entries(source, state, run, _COLUMNS)
+            _Replay(options, state, progress).publish(senders, frame)
+            refused, first_refusal = senders.refusals()
     except ClientError as problem:
         raise PipelineError(
             f"{options.server}: after {progress.done} of {total} messages: {problem}"
         ) from problem
     finally:
         progress.end()
+    if refused:
+        raise PipelineError(
+            f"{options.server}: the server refused {refused} of {progress.done} messages and took"
+            f" all others; the first: {first_refusal}"
+        )
     run.say(f"{progress.done} entries replayed")
 
 
-def _entries(source: Source, state: State, run: Run) -> DataFrame:
+def _count(source: Source, state: State, run: Run, uri: ServerUri) -> int:
+    """How many entries there are to send.
+
+    Raises:
+        PipelineError: some are of another message type than the server is to be sent.
+    """
+    names = ("message_type", "topic", "command", "instance", "txid")
+    groups = _entries(source, state, run, names).groupBy("message_type", "topic").count().collect()
+    for group in groups:
+        if uri.message_type not in (None, group.message_type):
+            raise PipelineError(
+                f"{uri}: is for messages of the type {uri.message_type}, and those of"
+                f" {group.topic!r} are {group.message_type}: choose a --topic, or leave the type"
+                " out of the URI, for all types"
+            )
+    return sum(int(group["count"]) for group in groups)
+
+
+def _entries(source: Source, state: State, run: Run, names: Sequence[str]) -> DataFrame:
     """What is still to be sent, in order."""
     from pyspark.sql import functions as F
 
-    frame = source.entries(run.spark(), *_COLUMNS)
+    frame = source.entries(run.spark(), *names)
     for instance, txid in state.reached.items():
         frame = frame.where((F.col("instance") != instance) | (F.col("txid") > txid))
     return frame.orderBy("instance", "txid") if source.is_export else frame
 
 
-class _Publisher:
+class _Senders(ExitStack):
+    """A sender for each instance that entries are from, and for each type of messages.
+
+    Args:
+        uri: the server; its message type is not looked at.
+        name: what client names begin with.
+    """
+
+    def __init__(self, uri: ServerUri, name: str) -> None:
+        super().__init__()
+        self._uri = uri
+        self._name = name
+        self._senders: dict[tuple[str, str], ReplaySender] = {}
+
+    def refusals(self) -> tuple[int, str]:
+        """How many entries the server would not take; and which the first was, and why."""
+        senders = [sender for sender in self._senders.values() if sender.refused]
+        if not senders:
+            return 0, ""
+        return sum(sender.refused for sender in senders), senders[0].first_refusal
+
+    def of(self, row: Any) -> ReplaySender:
+        """The one for an entry."""
+        key = row.instance, row.message_type
+        sender = self._senders.get(key)
+        if sender is None:
+            uri = replace(self._uri, message_type=row.message_type)
+            sender = self.enter_context(ReplaySender(uri, "-".join((self._name, *key))))
+            self._senders[key] = sender
+        return sender
+
+    def flush(self) -> None:
+        """Wait until everything is on stable storage."""
+        for sender in self._senders.values():
+            sender.flush()
+
+
+class _Replay:
     """Publishes entries at a rate, and remembers how far it has got."""
 
     def __init__(self, options: argparse.Namespace, state: State, progress: Progress) -> None:
@@ -106,45 +175,28 @@ class _Publisher:
         self._progress = progress
         self._began = time.monotonic()
 
-    def publish(self, client: Client, frame: DataFrame) -> None:
+    def publish(self, senders: _Senders, frame: DataFrame) -> None:
         waiting: list[Any] = []
         step = min(_TOGETHER, max(int(self._rate * _SLICE), 1)) if self._rate else _TOGETHER
         for row in frame.toLocalIterator(prefetchPartitions=True):
             waiting.append(row)
             if len(waiting) >= step:
-                self._send(client, waiting)
+                self._send(senders, waiting)
                 waiting = []
         if waiting:
-            self._send(client, waiting)
+            self._send(senders, waiting)
 
-    def _send(self, client: Client, rows: list[Any]) -> None:
+    def _send(self, senders: _Senders, rows: list[Any]) -> None:
         if self._rate:
             due = self._began + self._progress.done / self._rate
             time.sleep(max(due - time.monotonic(), 0))
-        for row in rows[:-1]:
-            _repeat(client, row, is_last=False)
-        _repeat(client, rows[-1], is_last=True)
-        self._state.reached[rows[-1].instance] = rows[-1].txid
+        for row in rows:
+            senders.of(row).send(row)
+        senders.flush()
+        self._state.reached |= {row.instance: row.txid for row in rows}
         if self._path is not None:
             store(self._path, msgspec.json.encode(self._state))
         self._progress.add(len(rows))
-
-
-def _repeat(client: Client, row: Any, *, is_last: bool) -> None:
-    """Do again what a client once did."""
-    body = bytes(row.body)
-    if row.command == "sow_delete":
-        client.sow_delete(row.topic, sow_keys=msgspec.json.decode(body, type=list[str]))
-        return
-    publish = client.confirmed_publish if is_last else client.publish
-    with contextlib.suppress(DuplicateMessageError):  # it came before the replay was interrupted
-        publish(
-            row.topic,
-            body,
-            sequence=row.txid,
-            correlation_id=row.correlation_id,
-            expiration=row.expiration,
-        )
 
 
 def _state(options: argparse.Namespace) -> State:

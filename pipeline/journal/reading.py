@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from pipeline.arrow import column_of, require_values
 from pipeline.errors import PipelineError
 from pipeline.fields import FieldReader, read_fields
 from pipeline.journal.blocks import Choose, Request, read_blocks
@@ -92,7 +93,12 @@ class PieceReader:
         values: Values = {}
         if self._schema.fields and len(block.records):
             block, values = self._decoded(block)
-        columns = [self._column(field, block, values) for field in self._schema.arrow]
+        try:
+            columns = [self._column(field, block, values) for field in self._schema.arrow]
+            for column, field in zip(columns, self._schema.arrow, strict=True):
+                require_values(column, field)
+        except PipelineError as problem:
+            raise PipelineError(f"{block.path}: {problem}") from None
         return pa.RecordBatch.from_arrays(columns, schema=self._schema.arrow)
 
     def _decoded(self, block: Block) -> tuple[Block, Values]:
@@ -120,12 +126,7 @@ class PieceReader:
         if self._schema.has_bodies:
             body = body_column(block)
             return body if field.type == pa.binary() else body.view(pa.string())
-        try:
-            return pa.array(values.get(field.name, ()), field.type)
-        except (pa.ArrowException, OverflowError, ValueError, TypeError) as problem:
-            raise PipelineError(
-                f"{block.path}: schema: column {field.name!r} of type {field.type}: {problem}"
-            ) from None
+        return column_of(values.get(field.name, ()), field)
 
 
 def _rows(reader: FieldReader, block: Block) -> list[Any]:

@@ -15,6 +15,7 @@ from pyspark.sql.datasource import Filter
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import BinaryType, DataType, StringType, StructField, StructType
 
+from pipeline.arrow import check_names
 from pipeline.errors import PipelineError
 from pipeline.journal.columns import METADATA
 from pipeline.journal.predicates import Predicate, accept, without_implied
@@ -49,6 +50,7 @@ class JournalSchema:
     """
 
     def __init__(self, schema: StructType) -> None:
+        check_names(schema)
         self._schema = schema
         self.arrow: pa.Schema = to_arrow_schema(schema, timezone="UTC")
         self.has_bodies = BODY in schema.names

@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any, get_args
 
 import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
-from pyspark.sql.types import StructType
+from pyspark.sql.types import ArrayType, LongType, MapType, StringType, StructType
 
+from client import Message
 from pipeline.amps.options import Use, read_options
 from pipeline.amps.sink import Identity
 from pipeline.amps.source import AmpsDataSource
 from pipeline.errors import PipelineError
 from pipeline.inference import infer_schema
+from pipeline.rows import RowFormat
+from server.wire.header import Header
 from tests.pipeline.topics import logged, publish, reading, records, streaming, uri, writing
 from tests.support.server import RunningServer, free_port
 
@@ -75,12 +79,34 @@ def test_schemas_for_reading(schema: dict[str, str], message_type: str, message:
     assert str(caught.value).startswith(message)
 
 
+def test_columns_that_must_not_be_null() -> None:
+    """Spark would not look, and fail or pass over rows; the same goes for two of one name."""
+    some = StructType().add("a", "long", nullable=False).add("l", ArrayType(LongType(), False))
+    inner = StructType().add("s", some)
+    for schema, body, message in (
+        (some, b'{"a":1,"l":[1]}', ""),
+        (some, b"{}", "column 'a' is NOT NULL"),
+        (some, b'{"a":1,"l":[null]}', "column 'l.element' is NOT NULL"),
+        (inner, b'{"s":{"a":1}}', ""),
+        (inner, b'{"s":null}', ""),
+        (inner, b'{"s":{}}', "column 's.a' is NOT NULL"),
+        (StructType().add("m", MapType(StringType(), some)), b'{"m":{"k":{}}}', "'m.value.a'"),
+        (StructType().add("_bookmark", "string", nullable=False), b"{}", "'_bookmark' is NOT"),
+        (StructType().add("a", "long").add("a", "string"), b"{}", "'a': there are 2 of that name"),
+    ):
+        messages = [Message(Header(command="sow"), one) for one in (b'{"a":1,"l":[]}', body)]
+        with pytest.raises(PipelineError, match=message) if message else nullcontext():
+            RowFormat(schema, "json").batch(messages[1:] if "s" in schema.names else messages)
+
+
 def test_samples_that_disagree() -> None:
     """A field of two types, none at all, and what is no JSON."""
     for bodies, message in {
         (b'{"a":1}', b'{"a":"x"}'): "field 'a' is bigint in one message and string in another",
         (): "no messages with fields",
         (b"{",): "a message is no JSON",
+        (b'{"body":1}',): "the messages have a field 'body', and a column of that name",
+        (b'{"_topic":1}',): "the messages have a field '_topic', and a column of that name",
     }.items():
         with pytest.raises(PipelineError, match=message):
             infer_schema(bodies)
@@ -150,6 +176,11 @@ def test_writes_that_cannot_be(spark: SparkSession, server: RunningServer) -> No
             "mode overwrite: messages",
         ),
         (writing(frame.selectExpr("id AS _topic"), server), "column '_topic' is int, expected str"),
+        (writing(frame, server, topic="^log-"), "option topic='^log-': it is not in the server's"),
+        (
+            writing(frame.selectExpr("id", "'' AS _topic"), server),
+            "column '_topic' is NULL or empty in some row",
+        ),
     ]
     for writer, message in cases:
         with pytest.raises(PySparkException) as caught:

@@ -6,10 +6,14 @@ import time
 from datetime import UTC, datetime
 from decimal import Decimal
 
+import msgspec
+import pytest
 from pyspark.sql import Row, SparkSession
-from pyspark.sql.types import StructType
+from pyspark.sql.types import ArrayType, StructType
 
 from client import Client
+from pipeline.errors import PipelineError
+from pipeline.fields import read_fields
 from tests.pipeline.topics import publish, reading, uri
 from tests.support.server import RunningServer
 
@@ -107,3 +111,22 @@ def test_fields_of_other_types_than_json(spark: SparkSession, server: RunningSer
     reader = reading(spark, server, "nv").option("server", uri(server, "nvfix"))
     schema = StructType().add("id", "integer").add("px", "double").add("s", "string")
     assert [tuple(row) for row in reader.schema(schema).load().collect()] == [(1, 1.5, "007")]
+
+
+def test_structs_of_other_types_than_json() -> None:
+    """Are put together from the values that their members lead to; bytes are taken as they are."""
+    inner = StructType().add("q", "integer").add("z", "string")
+    schema = StructType().add("n", inner).add("b", "binary").add("none", inner)
+    body = msgspec.msgpack.encode({"n": {"q": 1}, "b": b"\xff"})
+    reader = read_fields(schema, "msgpack")
+    assert reader.columns(reader.rows([body])) == {
+        "n": [{"q": 1, "z": None}],
+        "b": [b"\xff"],
+        "none": [None],
+    }
+    reader = read_fields(StructType().add("a", inner.add("@x", "integer")), "xml")
+    rows = reader.rows([b"<a x='7'><q>1</q><z>t</z></a>"])
+    assert reader.columns(rows) == {"a": [{"q": 1, "z": "t", "@x": 7}]}
+    nested = StructType().add("n", ArrayType(inner))
+    with pytest.raises(PipelineError, match="column 'n': of messages of type msgpack, only single"):
+        read_fields(nested, "msgpack")

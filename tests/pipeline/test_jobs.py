@@ -15,7 +15,8 @@ from client import Client
 from pipeline.cli import main
 from server.journal.entry import Kind
 from tests.pipeline.journals import journal, message
-from tests.pipeline.topics import uri
+from tests.pipeline.topics import logged, publish, uri
+from tests.pipeline.topics import records as state_records
 from tests.support.server import RunningServer
 
 pytestmark = pytest.mark.usefixtures("spark")
@@ -170,6 +171,16 @@ def replayed(server: RunningServer, topic: str) -> list[int]:
         return found
 
 
+def sow_key(server: RunningServer, topic: str, record: dict[str, int]) -> str:
+    """The key that a server gives a record."""
+    publish(server, topic, [record])
+    with Client() as client:
+        client.connect(uri(server))
+        client.logon()
+        (found,) = client.sow(topic)
+        return str(found.header.sow_key)
+
+
 def test_a_replay_publishes_again_what_a_journal_or_its_export_has(
     tmp_path: Path, server: RunningServer, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -192,6 +203,46 @@ def test_a_replay_publishes_again_what_a_journal_or_its_export_has(
     assert main(["export", str(source), str(export)]) == 0
     assert main(["replay", str(export), uri(server), "--topic", "log-replayed"]) == 0
     assert replayed(server, "log-replayed") == [*range(2500), *range(2500)]
+
+
+def test_a_replay_takes_each_instance_and_message_type_for_itself(
+    tmp_path: Path, server: RunningServer, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Entries of two instances have the same numbers, and are no duplicates of one another."""
+    for instance in ("A", "B"):
+        with journal(tmp_path, instance=instance) as writer:
+            for number in range(50):
+                writer.publish("log-of-two", message(number))
+            writer.publish("log-of-two", b"id=1\x01", message_type="nvfix")
+    assert main(["replay", str(tmp_path), uri(server)]) == 1
+    assert "those of 'log-of-two' are nvfix" in capsys.readouterr().err
+    assert replayed(server, "log-of-two") == []
+    assert main(["replay", str(tmp_path), uri(server, "").rstrip("/")]) == 0
+    assert replayed(server, "log-of-two") == [*range(50), *range(50)]
+    assert logged(server, "log-of-two", "nvfix") == [b"id=1\x01"] * 2
+
+
+def test_a_replay_that_goes_on_takes_no_record_away(
+    tmp_path: Path, server: RunningServer, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """What it sends again are duplicates, deletions too; what the server will not have is told."""
+    source, state = tmp_path / "journal", tmp_path / "state.json"
+    with journal(source) as writer:
+        for number in (1, 2):
+            writer.publish("both-replayed", b'{"id":%d,"n":1}' % number, key=number)
+        key = sow_key(server, "both-replayed", {"id": 1})
+        writer.publish("both-replayed", b'["%b"]' % key.encode(), kind=Kind.SOW_DELETE)
+        writer.publish("both-replayed", b'{"id":1,"n":2}', key=1)
+        writer.publish("/AMPS/no", b"{}")
+    replay = ["replay", str(source), uri(server), "--state", str(state)]
+    assert main(replay) == 1
+    assert "the server refused 1 of 5 messages and took all others" in capsys.readouterr().err
+    wanted = [{"id": 1, "n": 2}, {"id": 2, "n": 1}]
+    assert state_records(server, "both-replayed") == wanted
+    remembered = json.loads(state.read_text())
+    state.write_text(json.dumps(remembered | {"reached": {}}))  # killed before it took note
+    assert main(replay) == 1
+    assert state_records(server, "both-replayed") == wanted
 
 
 def test_a_replay_says_how_far_it_came(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -83,7 +83,7 @@ class Publication:
         options = self._options
         topic = options.topic or ""
         with connected(options, "plan") as client:
-            require_log(client, topic, NOT_ONCE.partition(";")[0])
+            require_log(client, topic, NOT_ONCE.partition(";")[0], literal=True)
             for _ in client.sow(topic, filter="1=0"):
                 pass  # a topic that keeps no records refuses
 

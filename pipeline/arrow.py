@@ -1,0 +1,78 @@
+"""Values as Arrow columns, by what a schema says of them.
+
+Spark takes a column of a source at its word: a NULL where the schema says NOT NULL is an exception
+deep in its Java code, or a row that a filter has passed over. So it is looked for here.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql.types import StructType
+
+from pipeline.errors import PipelineError
+
+
+def check_names(schema: StructType) -> None:
+    """Refuse a schema with two columns of one name.
+
+    Raises:
+        PipelineError: there are.
+    """
+    name, times = Counter(schema.names).most_common(1)[0] if schema.names else ("", 1)
+    if times > 1:
+        raise PipelineError(f"schema: column {name!r}: there are {times} of that name")
+
+
+def column_of(values: Sequence[Any], field: pa.Field) -> pa.Array:
+    """Make a column.
+
+    Args:
+        values: its values; None is NULL.
+        field: its name and type.
+
+    Raises:
+        PipelineError: a value is out of the type's range.
+    """
+    try:
+        return pa.array(values, field.type)
+    except (pa.ArrowException, OverflowError, ValueError, TypeError) as error:
+        raise PipelineError(
+            f"schema: column {field.name!r} of type {field.type}: {error}"
+        ) from None
+
+
+def require_values(column: pa.Array, field: pa.Field) -> None:
+    """Refuse a NULL where the schema says NOT NULL.
+
+    Args:
+        column: the values.
+        field: the column's name and type, with those of what is in it.
+
+    Raises:
+        PipelineError: there is one.
+    """
+    missing = _missing(column, field, field.name)
+    if missing is not None:
+        raise PipelineError(
+            f"schema: column {missing!r} is NOT NULL, and a message has no value for it; leave out"
+            " NOT NULL"
+        )
+
+
+def _missing(column: pa.Array, field: pa.Field, path: str) -> str | None:
+    """Where a value is missing; None if nowhere."""
+    if column.null_count and not field.nullable:
+        return path
+    if pa.types.is_struct(field.type):
+        members = zip(column.drop_null().flatten(), field.type, strict=True)
+        found = (_missing(one, member, f"{path}.{member.name}") for one, member in members)
+        return next((place for place in found if place is not None), None)
+    if pa.types.is_map(field.type):
+        return _missing(column.drop_null().items, field.type.item_field, f"{path}.value")
+    if pa.types.is_list(field.type):
+        return _missing(column.flatten(), field.type.value_field, f"{path}.element")
+    return None

@@ -1,0 +1,129 @@
+"""Sends the entries of one journal to a server again, each once.
+
+The number of an entry in its journal is the sequence number of its message, and the client names
+are the same whenever the replay runs: the server drops what it has already. Deletions are numbered
+as well. Sent again without a number, one would take away a record whose later publishes are then
+dropped. They have a connection and a client name of their own, and wait for what was published
+before them, as that waits for them.
+"""
+
+from __future__ import annotations
+
+from contextlib import ExitStack, suppress
+from typing import Any, Final, Self
+
+import msgspec
+
+from client import (
+    Backoff,
+    Client,
+    CommandError,
+    ConnectionLostError,
+    DuplicateMessageError,
+    HAClient,
+    PublishStore,
+    StoredMessage,
+)
+from client.uri import ServerUri
+from pipeline.amps.sink import LOGON_OPTIONS
+
+_PATIENCE: Final = 30.0
+"""Seconds to wait for an answer, and for a server that has gone away to come back."""
+
+
+class _EntryStore(PublishStore):
+    """Keeps messages under the numbers of their entries."""
+
+    def number_next(self, txid: int) -> None:
+        """Say which entry the next message is."""
+        self._last = txid - 1
+
+
+class ReplaySender(ExitStack):
+    """Sends entries, and stays connected while the server restarts.
+
+    Args:
+        uri: the server, with the message type of the entries.
+        name: the client name.
+
+    Attributes:
+        refused: how many entries the server would not take.
+        first_refusal: which the first of them was, and why.
+
+    Raises:
+        ClientError: the server cannot be reached.
+    """
+
+    def __init__(self, uri: ServerUri, name: str) -> None:
+        super().__init__()
+        self.refused = 0
+        self.first_refusal = ""
+        self._uri = uri
+        self._deleter = Client(f"{name}-deletions", timeout=_PATIENCE)
+        self._store = _EntryStore()
+        self._publisher = HAClient(
+            [uri],
+            name,
+            backoff=Backoff(longest=1.0, seconds=_PATIENCE),
+            publish_store=self._store,
+            on_refused=self._on_refused,
+            timeout=_PATIENCE,
+            logon_options={"options": LOGON_OPTIONS},
+        )
+
+    def __enter__(self) -> Self:
+        self.enter_context(self._deleter)
+        self._log_on()  # first, for it says at once if there is no server
+        self.enter_context(self._publisher)
+        self._publisher.connect()
+        return self
+
+    def send(self, entry: Any) -> None:
+        """Do again what a client once did.
+
+        Args:
+            entry: a row with the columns body, topic, command, txid, sow_key, correlation_id and
+                expiration.
+        """
+        if entry.command == "sow_delete":
+            self.flush()
+            self._delete(entry)
+            return
+        self._store.number_next(entry.txid)
+        self._publisher.publish(
+            entry.topic,
+            bytes(entry.body),
+            sow_key=entry.sow_key,  # topics with a Key take no notice
+            correlation_id=entry.correlation_id,
+            expiration=entry.expiration,
+        )
+
+    def flush(self) -> None:
+        """Wait until everything is on stable storage."""
+        self._publisher.flush()
+
+    def _delete(self, entry: Any) -> None:
+        keys = msgspec.json.decode(bytes(entry.body), type=list[str])
+        try:
+            self._number_deletion(entry.topic, keys, entry.txid)
+        except ConnectionLostError:  # the server is back: the publisher has just had its answer
+            self._log_on()
+            self._number_deletion(entry.topic, keys, entry.txid)
+        except CommandError as problem:
+            self._refuse(f"{problem}; it is the deletion of {', '.join(keys):.200}")
+
+    def _number_deletion(self, topic: str, keys: list[str], txid: int) -> None:
+        with suppress(DuplicateMessageError):  # it came before the replay was interrupted
+            self._deleter.sow_delete(topic, sow_keys=keys, sequence=txid, persisted=True)
+
+    def _log_on(self) -> None:
+        self._deleter.connect(self._uri)
+        self._deleter.logon(options=LOGON_OPTIONS)
+
+    def _on_refused(self, message: StoredMessage, error: CommandError) -> None:
+        topic = msgspec.json.decode(message.header)["t"]
+        self._refuse(f"{error}; it is to {topic}: {message.body[:200]!r}")
+
+    def _refuse(self, text: str) -> None:
+        self.refused += 1
+        self.first_refusal = self.first_refusal or text
