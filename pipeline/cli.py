@@ -1,15 +1,20 @@
 """`amps-pipeline`: jobs over journals and topics, at the command line.
 
-Exit status: 0 done, 1 it could not be done, 2 the command line is wrong, 130 interrupted.
+Exit status: 0 done, 1 it could not be done, 2 the command line is wrong, 130 interrupted, 143
+terminated.
 """
 
 from __future__ import annotations
 
 import argparse
 import os
+import signal
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from importlib import import_module
+from threading import current_thread, main_thread
+from types import FrameType
 from typing import Final, Protocol, cast
 
 from config_schema.version import AMPS_VERSION, VERSION
@@ -23,6 +28,7 @@ JOBS: Final[Mapping[str, str]] = {
 """The jobs, by name, and their modules."""
 
 _INTERRUPTED: Final = 130
+_TERMINATED: Final = 143
 
 
 class Job(Protocol):
@@ -43,9 +49,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         The exit status.
     """
     options = _parser().parse_args(arguments)
-    run = Run(options.master, dict(options.conf), options.dry_run, options.quiet)
+    run = Run(options.master, dict(options.conf + options.more), options.dry_run, options.quiet)
     try:
-        _job(options.job).run(options, run)
+        with _termination():
+            _job(options.job).run(options, run)
     except PipelineError as problem:
         return _failed(str(problem))
     except BrokenPipeError:
@@ -54,9 +61,33 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         print("amps-pipeline: interrupted", file=sys.stderr)
         return _INTERRUPTED
+    except _TerminatedError:
+        print("amps-pipeline: terminated", file=sys.stderr)
+        return _TERMINATED
     except Exception as error:  # Spark wraps what goes wrong in a task in errors of its own
         return _failed(_cause(error))
     return 0
+
+
+class _TerminatedError(BaseException):
+    """The process is to end. Like an interrupt, it is nobody's to deal with but `main`'s."""
+
+
+@contextmanager
+def _termination() -> Iterator[None]:
+    """Has a termination clear away what an interrupt does: half-made files, and Spark's."""
+    if current_thread() is not main_thread():  # only that one is told
+        yield
+        return
+
+    def terminate(number: int, frame: FrameType | None) -> None:  # noqa: ARG001 - signal's
+        raise _TerminatedError
+
+    before = signal.signal(signal.SIGTERM, terminate)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 def _failed(text: str) -> int:
@@ -80,25 +111,48 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="amps-pipeline", description="Jobs over the journals and topics of AMPS servers."
     )
-    parser.add_argument("--master", default="local[*]", help="where Spark runs (local[*])")
-    parser.add_argument(
-        "--conf",
-        metavar="NAME=VALUE",
-        type=_setting,
-        action="append",
-        default=[],
-        help="a setting of Spark's",
-    )
-    parser.add_argument("--dry-run", action="store_true", help="only say what would be done")
-    parser.add_argument("--quiet", action="store_true", help="show no progress")
+    _add_general(parser)
+    parser.set_defaults(master="local[*]", dry_run=False, quiet=False)
     parser.add_argument(
         "--version", action="version", version=f"amps-pipeline {VERSION} (AMPS {AMPS_VERSION})"
     )
     jobs = parser.add_subparsers(dest="job", metavar="JOB", required=True)
     for name in JOBS:
         job = _job(name)
-        job.add_arguments(jobs.add_parser(name, help=job.HELP, description=job.HELP.capitalize()))
+        its_own = jobs.add_parser(name, help=job.HELP, description=job.HELP.capitalize())
+        job.add_arguments(its_own)
+        _add_general(its_own.add_argument_group("of all jobs"), conf="more")
     return parser
+
+
+def _add_general(to: argparse._ActionsContainer, conf: str = "conf") -> None:
+    """Add what all jobs take, which may stand before the job's name and behind it.
+
+    Args:
+        to: the parser.
+        conf: where to put settings; a list that is given in both places would lose one of them.
+    """
+    to.add_argument(
+        "--master", default=argparse.SUPPRESS, help="where Spark runs; local[*] if left out"
+    )
+    to.add_argument(
+        "--conf",
+        metavar="NAME=VALUE",
+        type=_setting,
+        action="append",
+        default=[],
+        dest=conf,
+        help="a setting of Spark's",
+    )
+    to.add_argument(
+        "--dry-run",
+        action="store_true",
+        default=argparse.SUPPRESS,
+        help="only say what would be done",
+    )
+    to.add_argument(
+        "--quiet", action="store_true", default=argparse.SUPPRESS, help="show no progress"
+    )
 
 
 def _setting(text: str) -> tuple[str, str]:

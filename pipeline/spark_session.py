@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import atexit
 import os
-import shutil
 import sys
-import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
@@ -15,6 +13,7 @@ from pyspark.sql import SparkSession
 
 from pipeline.formats import PUSH_DOWN, register_formats
 from pipeline.java import java_home
+from pipeline.scratch import scratch_directory
 
 _PACKAGES: Final = Path(__file__).parents[1]
 """Where executors find the pipeline and what it imports."""
@@ -22,6 +21,9 @@ _PACKAGES: Final = Path(__file__).parents[1]
 _CHECKPOINTS: Final = (
     "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
 )
+
+_LONGEST: Final = 60
+"""Bytes of a directory in which the path of a socket, at most 107, has room for its name."""
 
 
 def settings(directory: Path) -> dict[str, str]:
@@ -48,10 +50,19 @@ def settings(directory: Path) -> dict[str, str]:
     }
 
 
+def _temporary_files(directory: Path) -> dict[str, str]:
+    """Have Java and its sockets leave nothing behind in the system's directory for such files."""
+    directory.joinpath("java-tmp").mkdir()
+    return {
+        "spark.driver.extraJavaOptions": f'-Djava.io.tmpdir="{directory}/java-tmp"',
+        "spark.python.unix.domain.socket.dir": str(directory),
+        "spark.python.unix.domain.socket.enabled": str(len(str(directory)) < _LONGEST).lower(),
+    }
+
+
 def start(name: str, *, master: str, conf: Mapping[str, str], ui: bool) -> SparkSession:
     """Start a session; see `pipeline.session`."""
-    directory = Path(tempfile.mkdtemp(prefix="amperage-spark-"))
-    atexit.register(shutil.rmtree, directory, ignore_errors=True)
+    directory = scratch_directory()
     home = java_home(directory)
     if home is not None:
         os.environ["JAVA_HOME"] = str(home)
@@ -60,6 +71,7 @@ def start(name: str, *, master: str, conf: Mapping[str, str], ui: bool) -> Spark
     if master.startswith("local"):
         os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
         chosen |= {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
+        chosen |= _temporary_files(directory)
     builder = SparkSession.builder.appName(name).master(master)
     for key, value in (chosen | dict(conf)).items():
         builder = builder.config(key, value)
