@@ -82,12 +82,13 @@ class FieldReader:
         return {name: list(map(value, rows)) for name, value in self.values.items()}
 
 
-def read_fields(schema: StructType, message_type: str | None) -> FieldReader:
+def read_fields(schema: StructType, message_type: str | None, advice: str = "") -> FieldReader:
     """Make a reader of fields.
 
     Args:
         schema: the fields.
         message_type: of the bodies, None if it is not known.
+        advice: what else to do if they cannot be read of such bodies.
 
     Raises:
         PipelineError: there is no way to read such fields of such bodies.
@@ -98,8 +99,7 @@ def read_fields(schema: StructType, message_type: str | None) -> FieldReader:
         return _value_reader(schema, message_type)
     raise PipelineError(
         f"schema: the fields {', '.join(schema.names)} cannot be read of messages of type"
-        f" {message_type or 'unknown'}; read the column body instead, or end the option server with"
-        f" a message type: {', '.join(f'/amps/{name}' for name in READABLE)}"
+        f" {message_type or 'unknown'}; read the column body instead{advice}"
     )
 
 

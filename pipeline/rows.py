@@ -31,7 +31,7 @@ from pyspark.sql.types import (
 from client import Message
 from pipeline.arrow import check_names, column_of, require_values
 from pipeline.errors import PipelineError
-from pipeline.fields import FieldReader, read_fields
+from pipeline.fields import READABLE, FieldReader, read_fields
 
 TEXT_TYPES: Final = ("json", "fix", "nvfix", "xml")
 """Message types whose bodies are texts."""
@@ -45,6 +45,10 @@ _METADATA: Final[dict[str, tuple[DataType, Callable[[Message], Any]]]] = {
     "correlation_id": (StringType(), lambda message: message.header.correlation_id),
 }
 METADATA: Final = tuple(_METADATA)
+_ADVICE: Final = (
+    ", or end the option server with a message type:"
+    f" {', '.join(f'/amps/{name}' for name in READABLE)}"
+)
 
 _Column: TypeAlias = tuple[pa.Field, Callable[[Message], Any]]
 
@@ -86,7 +90,7 @@ class RowFormat:
         rest = [field for field in schema if name_is_field(field.name, self.has_bodies)]
         self.fields = StructType(rest)
         self._reader: FieldReader | None = (
-            None if not rest else read_fields(self.fields, message_type)
+            None if not rest else read_fields(self.fields, message_type, _ADVICE)
         )
 
     def batch(self, messages: Sequence[Message]) -> pa.RecordBatch:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import signal
 from contextlib import contextmanager
 from threading import Event, current_thread, main_thread
@@ -14,7 +13,6 @@ if TYPE_CHECKING:
     import argparse
     from collections.abc import Callable, Iterator
 
-    from pyspark.sql import SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
 
     from config_schema.spec import InstanceSpec, TopicRef
@@ -54,7 +52,6 @@ def follow(options: argparse.Namespace, run: Run, spec: InstanceSpec, view: Topi
         run.say(f"{view} over {below} from {source.name} to {target.name}")
         return
     spark = run.spark()
-    _without_chatter(spark)
     progress = run.progress("follow", 0)
     query = stream_view(
         spark,
@@ -119,16 +116,3 @@ def _target(options: argparse.Namespace, run: Run, view: TopicRef) -> Target:
     if options.output is not None:
         return ParquetFiles(options.output)
     return Lines(run.say)
-
-
-def _without_chatter(spark: SparkSession) -> None:
-    """Keep Spark from telling its life on standard error.
-
-    What goes wrong comes as an exception. Each stage that keeps state has a process print how it
-    begins and ends, and there is no setting for that.
-    """
-    spark.sparkContext.setLogLevel("OFF")
-    logging.getLogger("py4j").setLevel(logging.CRITICAL)
-    java = spark.sparkContext._jvm.java  # type: ignore[union-attr]  # noqa: SLF001 - the only way
-    nowhere = java.io.PrintStream(java.io.OutputStream.nullOutputStream())
-    java.lang.System.setErr(nowhere)

@@ -45,8 +45,11 @@ def run(options: argparse.Namespace, run: Run) -> None:
         raise PipelineError("--topic: missing: whose records")
     if options.output is not None:
         refuse_existing(options.output)
-    bookmark = range_up_to(options.at)
-    source = source_of(options, bookmark=bookmark)
+    source = source_of(options)
+    if options.at and source.is_export:
+        raise PipelineError(f"--at={options.at}: is for journals; {options.source} is an export")
+    bookmark = range_up_to(options.at, source)
+    source = replace(source, bookmark=bookmark)
     if run.is_dry:
         run.say(f"{options.source}: the records of {options.topic} {bookmark or 'at the end'}")
         return
@@ -69,14 +72,16 @@ def state_of(spark: SparkSession, source: Source, moment: datetime | None = None
         moment: at which lifetimes have ended or not; that of the last entry of any topic if None.
 
     Returns:
-        Columns topic, sow_key, body, bookmark, txid, timestamp, correlation_id, expiration.
+        Columns topic, message_type, sow_key, body, bookmark, txid, timestamp, correlation_id,
+        expiration.
     """
     from pyspark.sql import functions as F
 
-    names = ("topic", "sow_key", "body", "bookmark", "txid", "timestamp", "correlation_id")
+    keys_of = ("topic", "message_type", "sow_key")
+    others = ("body", "bookmark", "txid", "timestamp", "correlation_id", "expiration")
 
     def entries() -> DataFrame:  # anew for each use: each has filters of its own
-        return source.entries(spark, *names, "expiration", "command")
+        return source.entries(spark, *keys_of, *others, "command")
 
     is_delete = F.col("command") == "sow_delete"
     keys = F.from_json(F.col("body").cast("string"), "array<string>")
@@ -84,14 +89,12 @@ def state_of(spark: SparkSession, source: Source, moment: datetime | None = None
     published = entries().where(~is_delete & F.col("sow_key").isNotNull())
     last = (
         published.unionByName(deletes)
-        .groupBy("topic", "sow_key")
+        .groupBy(*keys_of)
         .agg(F.max_by(F.struct(*published.columns), "txid").alias("last"))
-        .select(
-            "topic", "sow_key", *(f"last.{one}" for one in (*names[2:], "expiration", "command"))
-        )
+        .select(*keys_of, *(f"last.{one}" for one in (*others, "command")))
         .where(F.col("command") != "sow_delete")
     )
-    everything = replace(source, topic="", filter="")
+    everything = replace(source, topic="", filter="", message_type="")
     end = everything.entries(spark, "timestamp").agg(
         (F.max("timestamp") if moment is None else F.lit(moment)).alias("end")
     )
@@ -107,11 +110,15 @@ def end_of(bookmark: str) -> datetime | None:
     return datetime.fromtimestamp(max(times) / 1e6, UTC) if times else None
 
 
-def range_up_to(at: str) -> str:
+def range_up_to(at: str, source: Source | None) -> str:
     """The bookmark range from the beginning to a point.
 
+    Args:
+        at: the point; empty for the end.
+        source: the journals that have to have it, if it is a bookmark.
+
     Raises:
-        PipelineError: it is no point.
+        PipelineError: it is no point, or none of these journals.
     """
     if not at:
         return ""
@@ -120,4 +127,6 @@ def range_up_to(at: str) -> str:
         parse_bookmark(bookmark)
     except BookmarkError as problem:
         raise PipelineError(f"--at={at}: {problem}") from problem
+    if source is not None:
+        source.require(at)
     return bookmark

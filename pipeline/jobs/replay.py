@@ -176,6 +176,7 @@ class _Replay:
         self._began = time.monotonic()
 
     def publish(self, senders: _Senders, frame: DataFrame) -> None:
+        self._remember()  # before anything is sent: the client names are made of it
         waiting: list[Any] = []
         step = min(_TOGETHER, max(int(self._rate * _SLICE), 1)) if self._rate else _TOGETHER
         for row in frame.toLocalIterator(prefetchPartitions=True):
@@ -194,9 +195,16 @@ class _Replay:
             senders.of(row).send(row)
         senders.flush()
         self._state.reached |= {row.instance: row.txid for row in rows}
-        if self._path is not None:
-            store(self._path, msgspec.json.encode(self._state))
+        self._remember()
         self._progress.add(len(rows))
+
+    def _remember(self) -> None:
+        if self._path is None:
+            return
+        try:
+            store(self._path, msgspec.json.encode(self._state))
+        except OSError as problem:
+            raise PipelineError(f"--state={self._path}: {problem.strerror or problem}") from None
 
 
 def _state(options: argparse.Namespace) -> State:

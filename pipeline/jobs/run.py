@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import sys
 import time
 from collections.abc import Mapping
@@ -41,7 +42,7 @@ class Run:
         shows = not self.is_quiet and sys.stderr.isatty()
         conf = {"spark.ui.showConsoleProgress": str(shows).lower(), **self.conf}
         spark = session("amps-pipeline", master=self.master, conf=conf)
-        spark.sparkContext.setLogLevel("ERROR")
+        _silence(spark)
         return spark
 
     def say(self, text: str) -> None:
@@ -92,3 +93,16 @@ class Progress:
             bar = f"[{'#' * filled}{'.' * (_WIDTH - filled)}] "
         sys.stderr.write(f"\r{self._what} {bar}{text}, {rate:,.0f}/s\x1b[K")
         sys.stderr.flush()
+
+
+def _silence(spark: SparkSession) -> None:
+    """Keep Spark from telling its life on standard error, and whatever fails with all its traces.
+
+    What goes wrong comes as an exception, of which the job tells the cause. Processes that Java
+    starts have theirs printed by Java, and there is no setting for that.
+    """
+    spark.sparkContext.setLogLevel("OFF")
+    logging.getLogger("py4j").setLevel(logging.CRITICAL)
+    java = spark.sparkContext._jvm.java  # type: ignore[union-attr]  # noqa: SLF001 - the only way
+    nowhere = java.io.PrintStream(java.io.OutputStream.nullOutputStream())
+    java.lang.System.setErr(nowhere)

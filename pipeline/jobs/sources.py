@@ -12,6 +12,8 @@ from pyspark.sql.types import BinaryType, StringType, StructField, StructType
 from pipeline.errors import PipelineError
 from pipeline.jobs.files import FOLDER
 from pipeline.journal.columns import METADATA
+from pipeline.journal.log import snapshot
+from pipeline.journal.planning import PlannedLog
 from pipeline.rows import BODY
 from server.journal.naming import instances_with_journals
 from server.topics.names import has_regex_characters
@@ -35,6 +37,8 @@ class Source:
         topic: a topic or a regular expression; empty for all.
         bookmark: where to begin, or a range; empty for all.
         filter: a content filter; empty for none.
+        message_type: only topics of this type; empty for all.
+        instance: whose entries; empty for all.
     """
 
     path: Path
@@ -42,11 +46,30 @@ class Source:
     topic: str = ""
     bookmark: str = ""
     filter: str = ""
+    message_type: str = ""
+    instance: str = ""
 
     @property
     def is_export(self) -> bool:
         """Whether these are Parquet files."""
         return (self.path / FOLDER).is_dir() and not instances_with_journals(self.path)
+
+    def require(self, bookmark: str) -> None:
+        """Make sure that journals have a point.
+
+        Raises:
+            PipelineError: none of them has.
+        """
+        problem: PipelineError | None = None
+        for log in snapshot(self.path, self.archive):
+            try:
+                PlannedLog(log).span(bookmark)
+            except PipelineError as one:
+                problem = one
+            else:
+                return
+        if problem is not None:
+            raise problem
 
     def entries(self, spark: SparkSession, *names: str) -> DataFrame:
         """The entries, deletes included. For one use: filters are pushed down.
@@ -66,6 +89,8 @@ class Source:
             "topic": self.topic,
             "bookmark": self.bookmark,
             "filter": self.filter,
+            "message_type": self.message_type,
+            "instance": self.instance,
         }
         reader = spark.read.format("amps-journal").option("commands", "all")
         reader = reader.option("pushdown", "true")  # every call loads anew
@@ -87,7 +112,9 @@ class Source:
     def _export(self, spark: SparkSession, names: tuple[str, ...]) -> DataFrame:
         for option, text in (("bookmark", self.bookmark), ("filter", self.filter)):
             if text:
-                raise PipelineError(f"--{option} is for journals; {self.path} is an export")
+                raise PipelineError(
+                    f"option {option}={text!r}: is for journals; {self.path} is an export"
+                )
         fields = [StructField(name, kind) for name, kind in METADATA.items()]
         schema = StructType(
             [StructField(BODY, BinaryType()), *fields, StructField("date", StringType())]
@@ -97,6 +124,9 @@ class Source:
             is_regex = has_regex_characters(self.topic)
             topic = F.col("topic")
             frame = frame.where(topic.rlike(self.topic) if is_regex else topic == self.topic)
+        for name, text in (("message_type", self.message_type), ("instance", self.instance)):
+            if text:
+                frame = frame.where(F.col(name) == text)
         return frame.select(*names) if names else frame.drop("date")
 
 

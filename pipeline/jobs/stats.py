@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from pipeline.errors import PipelineError
 from pipeline.jobs.sources import Source, add_source, source_of
 
 if TYPE_CHECKING:
@@ -32,13 +33,17 @@ def run(options: argparse.Namespace, run: Run) -> None:
     Raises:
         PipelineError: it cannot be done.
     """
+    if options.top < 0:
+        raise PipelineError(f"--top={options.top}: expected a number of keys")
     source = source_of(options, bookmark=options.bookmark)
     if run.is_dry:
         run.say(f"{options.source}: statistics of {options.topic or 'all topics'}")
         return
     table = statistics(run.spark(), source, options.top)
     if options.json:
-        for line in table.toJSON().toLocalIterator():
+        from pyspark.sql import functions as F
+
+        for (line,) in table.select(F.to_json(F.struct("*"))).toLocalIterator():
             run.say(str(line))
         return
     run.say(f"{'topic':<32} {'hour':<17} {'messages':>12} {'bytes':>16}  top keys")

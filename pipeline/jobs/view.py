@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
     from pipeline.jobs.run import Run
+    from pipeline.jobs.sources import Source
 
 HELP: Final = "compute a view, as of any time or bookmark, or keep one up"
 
@@ -91,7 +92,7 @@ def run(options: argparse.Namespace, run: Run) -> None:
         raise PipelineError("--at: needs --journals: a server is asked for the present")
     if options.output is not None:
         refuse_existing(options.output)
-    bookmark = range_up_to(options.at)
+    bookmark = range_up_to(options.at, _journals(options))
     if run.is_dry:
         run.say(f"{view} from {options.journals or options.server} {bookmark or 'at the end'}")
         return
@@ -103,6 +104,15 @@ def run(options: argparse.Namespace, run: Run) -> None:
     else:
         records = from_journals(run, spec, view, options.journals, options.archive, bookmark)
     deliver(records, run, options.output, options.publish, options.topic or view.name)
+
+
+def _journals(options: argparse.Namespace) -> Source | None:
+    """What the view is computed from, if that are journals."""
+    if not options.journals:
+        return None
+    from pipeline.jobs.sources import Source
+
+    return Source(options.journals, options.archive)
 
 
 def find_view(spec: InstanceSpec, name: str) -> TopicRef:

@@ -28,6 +28,8 @@ from pipeline.journal.predicates import Predicate
 from pipeline.journal.schema import JournalSchema
 from pipeline.workers import settle
 
+_ADVICE = ", or say with the options topic and message_type which messages are wanted"
+
 Values = Mapping[str, Sequence[Any]]
 """Decoded fields, column by column."""
 
@@ -116,7 +118,8 @@ class PieceReader:
     def _reader(self, message_type: str) -> FieldReader:
         reader = self._readers.get(message_type)
         if reader is None:
-            reader = self._readers[message_type] = read_fields(self._schema.fields, message_type)
+            reader = read_fields(self._schema.fields, message_type, _ADVICE)
+            self._readers[message_type] = reader
         return reader
 
     def _column(self, field: pa.Field, block: Block, values: Values) -> pa.Array:

@@ -8,6 +8,9 @@ from typing import TYPE_CHECKING, Final
 from pyspark.sql import functions as F
 
 from config_schema.spec import InstanceSpec, TopicRef, TopicSpec
+from pipeline.amps.uri import with_message_type
+from pipeline.configuration import is_logged
+from pipeline.errors import PipelineError
 from pipeline.jobs.history import state_of
 from pipeline.jobs.sources import Source
 
@@ -28,11 +31,11 @@ def server_records(spark: SparkSession, server: str, ref: TopicRef) -> DataFrame
 
     Args:
         spark: the session.
-        server: the server's URI without the message type: `tcp://host:port/amps`.
+        server: the server's URI: `tcp://host:port/amps`; its message type does not matter.
         ref: the topic.
     """
     reader = spark.read.format("amps").schema(_SERVER_COLUMNS)
-    records = reader.load(server=f"{server}/{ref.message_type}", topic=ref.name)
+    records = reader.load(server=with_message_type(server, ref.message_type), topic=ref.name)
     return _as_records(records, F.unix_micros("timestamp"))
 
 
@@ -55,8 +58,20 @@ def journal_records(
         archive: where other journals have been moved to.
         bookmark: the part of the log that counts, from its beginning; all of it if empty.
         moment: at which lifetimes have ended or not, see `state_of`.
+
+    Raises:
+        PipelineError: they have none, by the configuration.
     """
-    records = state_of(spark, Source(path, archive, names_of(spec, ref), bookmark), moment)
+    if spec.transaction_log is not None and not is_logged(spec, ref):
+        raise PipelineError(
+            f"{path}: topic {ref} is not in the TransactionLog of the configuration, so that"
+            " journals have nothing of it"
+        )
+    topic = names_of(spec, ref)
+    source = Source(
+        path, archive, topic, bookmark, message_type=ref.message_type, instance=spec.name
+    )
+    records = state_of(spark, source, moment)
     return _as_records(records, F.col("txid"))
 
 

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
 import subprocess
 import sys
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +18,7 @@ from client import Client
 from pipeline.cli import main
 from server.journal.entry import Kind
 from tests.pipeline.journals import journal, message
+from tests.pipeline.test_stream_read import until
 from tests.pipeline.topics import logged, publish, uri
 from tests.pipeline.topics import records as state_records
 from tests.support.server import RunningServer
@@ -39,7 +43,7 @@ def test_an_export_adds_what_has_come_since_the_one_before(
         for number in range(300):
             writer.publish("a/b" if number % 2 else "orders", message(number))
     export = ["export", str(source), str(target)]
-    assert main(["--dry-run", *export]) == 0
+    assert main([*export, "--dry-run"]) == 0
     assert "TEST: 302 entries to export" in capsys.readouterr().out
     assert not target.exists()
     assert main(export) == 0
@@ -134,6 +138,17 @@ def test_history_tells_the_records_of_a_moment(
     assert state_at(records, capsys) == latest | {"4": 1000, "mine": 1002}
 
 
+def test_topics_of_one_name_and_two_message_types_have_records_of_their_own(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with journal(tmp_path) as writer:
+        writer.publish("state", b'{"id":1}', key=1)
+        writer.publish("state", b"id=1\x01", key=1, message_type="nvfix")
+    assert main(["history", str(tmp_path), "--topic", "state"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert sorted(lines) == ["state\t1\tid=1\x01", 'state\t1\t{"id":1}']
+
+
 def test_history_writes_a_whole_directory_or_none(
     records: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -146,6 +161,8 @@ def test_history_writes_a_whole_directory_or_none(
     assert "is there already" in capsys.readouterr().err
     assert main([*history[:-1], str(tmp_path / "none"), "--at", "yesterday"]) == 1
     assert "--at=yesterday" in capsys.readouterr().err
+    assert main([*history[:-1], str(tmp_path / "none"), "--at", "7|9999|"]) == 1
+    assert "option bookmark='7|9999|': bookmark not found" in capsys.readouterr().err
 
 
 def test_stats_count_by_topic_and_hour(records: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -245,6 +262,29 @@ def test_a_replay_that_goes_on_takes_no_record_away(
     assert state_records(server, "both-replayed") == wanted
 
 
+@pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_a_replay_that_is_interrupted_goes_on(
+    number: int, status: int, tmp_path: Path, server: RunningServer
+) -> None:
+    topic = f"log-interrupted-{status}"
+    with journal(tmp_path / "journal") as writer:
+        for one in range(60):
+            writer.publish(topic, message(one))
+    replay = ["replay", str(tmp_path / "journal"), uri(server), "--state", str(tmp_path / "state")]
+
+    def interrupt() -> None:
+        until(lambda: replayed(server, topic) != [])
+        os.kill(os.getpid(), number)
+
+    interrupting = threading.Thread(target=interrupt)
+    interrupting.start()
+    assert main([*replay, "--rate", "20"]) == status
+    interrupting.join()
+    assert 0 < len(replayed(server, topic)) < 60
+    assert main(replay) == 0
+    assert replayed(server, topic) == list(range(60))
+
+
 def test_a_replay_says_how_far_it_came(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     with journal(tmp_path) as writer:
         writer.publish("t", message(0))
@@ -300,6 +340,8 @@ def test_a_sow_file_is_made_anew_from_journals(
         (["stats", "/nowhere"], 1, "/nowhere: there is no such directory"),
         (["export", "/nowhere", "/tmp/x"], 1, "/nowhere: there is no such directory"),
         (["history", "."], 1, "--topic: missing"),
+        (["stats", ".", "--top", "-1"], 1, "--top=-1: expected a number of keys"),
+        (["replay", ".", "tcp://x", "--rate", "-1"], 1, "--rate=-1: expected messages a second"),
         (["rebuild", "/none.xml", "--topic", "t", "--output", "/tmp/x"], 1, "/none.xml"),
         (["export", "tcp://127.0.0.1:1/amps/json", "/tmp/x"], 1, "--topic: missing"),
     ],

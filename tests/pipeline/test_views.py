@@ -136,7 +136,7 @@ def test_a_check_finds_what_differs(
     running, path = server
     changed = tmp_path / "config.xml"
     changed.write_text(path.read_text().replace("SUM(/double) AS", "SUM(/double + 1) AS"))
-    assert main(["--quiet", "check", str(changed), "--server", uri(running)]) == 1
+    assert main(["--quiet", "check", str(changed), "--server", f"{uri(running)}/nvfix"]) == 1
     out, err = capsys.readouterr()
     assert err == f"amps-pipeline: 1 of {VIEWS} views differ\n"
     verdicts = dict(line.split(": ") for line in out.splitlines() if line.startswith("["))
@@ -155,6 +155,8 @@ def test_a_view_is_computed_from_journals(
     job = ["--quiet", "view", str(path), "filtered"]
     assert main([*job, "--journals", str(path.parent / "journal")]) == 0
     lines = capsys.readouterr().out.splitlines()
+    assert main(["view", str(path), "joined", "--journals", str(path.parent / "journal")]) == 1
+    assert "[nvfix].[customers] is not in the TransactionLog" in capsys.readouterr().err
     target = ["--publish", f"{uri(running)}/json", "--topic", "copies"]
     assert main([*job, "--server", uri(running), *target]) == 0
     with running.log_on("reader") as peer:

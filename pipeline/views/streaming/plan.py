@@ -11,8 +11,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, TypeAlias
 
-from config_schema.regex import matches
 from config_schema.spec import ConflatedTopicSpec, InstanceSpec, TopicRef, TopicSpec, ViewSpec
+from pipeline.configuration import is_logged
 from pipeline.errors import PipelineError
 from pipeline.expressions import Environment
 from pipeline.views.definition import ViewDefinition
@@ -59,11 +59,7 @@ def topics_below(spec: InstanceSpec, view: TopicRef) -> list[TopicSpec]:
 
 
 def _require_log(spec: InstanceSpec, view: TopicRef, topic: TopicSpec) -> None:
-    log = spec.transaction_log
-    if log is None or not any(
-        one.message_type == topic.message_type and matches(one.name, topic.name)
-        for one in log.topics
-    ):
+    if not is_logged(spec, topic.ref):
         raise PipelineError(
             f"view {view}: its topic {topic.ref} is not in the TransactionLog of the configuration,"
             " so that there is nothing to follow; compute the view as a whole, without --follow"

@@ -18,6 +18,7 @@ from pyspark.sql import functions as F
 from config_schema.spec import InstanceSpec, TopicSpec
 from pipeline.amps.connection import connected, require_log
 from pipeline.amps.options import read_options
+from pipeline.amps.uri import with_message_type
 from pipeline.errors import PipelineError
 from pipeline.journal.log import snapshot
 from pipeline.views.sources import names_of
@@ -172,7 +173,7 @@ class Server:
 
     def _options(self, spec: InstanceSpec, topic: TopicSpec) -> dict[str, str]:
         return {
-            "server": f"{self.uri}/{topic.message_type}",
+            "server": with_message_type(self.uri, topic.message_type),
             "topic": topic.name if topic.pattern is None else names_of(spec, topic.ref),
             "max_rows_per_trigger": str(self.max_rows),
         }
