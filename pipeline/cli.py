@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import re
 import signal
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -27,8 +28,11 @@ JOBS: Final[Mapping[str, str]] = {
 }
 """The jobs, by name, and their modules."""
 
-_INTERRUPTED: Final = 130
-_TERMINATED: Final = 143
+_ENDINGS: Final = {signal.SIGINT: "interrupted", signal.SIGTERM: "terminated"}
+
+
+_OF_JAVA: Final = re.compile(r": (?:[a-z]\w*\.)+\w+: ")
+"""How Py4J goes on below its first line, before what the exception says."""
 
 
 class Job(Protocol):
@@ -48,10 +52,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     Returns:
         The exit status.
     """
-    options = _parser().parse_args(arguments)
-    run = Run(options.master, dict(options.conf + options.more), options.dry_run, options.quiet)
     try:
-        with _termination():
+        with _ending():
+            options = _parser().parse_args(arguments)
+            conf = dict(options.conf + options.more)
+            run = Run(options.master, conf, options.dry_run, options.quiet)
             _job(options.job).run(options, run)
     except PipelineError as problem:
         return _failed(str(problem))
@@ -59,35 +64,47 @@ def main(arguments: Sequence[str] | None = None) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
     except KeyboardInterrupt:
-        print("amps-pipeline: interrupted", file=sys.stderr)
-        return _INTERRUPTED
-    except _TerminatedError:
-        print("amps-pipeline: terminated", file=sys.stderr)
-        return _TERMINATED
+        return _ended(signal.SIGINT)
+    except _EndedError as ending:
+        return _ended(ending.number)
     except Exception as error:  # Spark wraps what goes wrong in a task in errors of its own
         return _failed(_cause(error))
     return 0
 
 
-class _TerminatedError(BaseException):
-    """The process is to end. Like an interrupt, it is nobody's to deal with but `main`'s."""
+class _EndedError(BaseException):
+    """The process is to end. It is nobody's to deal with but `main`'s.
+
+    A KeyboardInterrupt would be one too, but for the libraries between Spark and Python, which
+    print where it reached them.
+    """
+
+    def __init__(self, number: int) -> None:
+        super().__init__(number)
+        self.number = number
 
 
 @contextmanager
-def _termination() -> Iterator[None]:
-    """Has a termination clear away what an interrupt does: half-made files, and Spark's."""
+def _ending() -> Iterator[None]:
+    """Has what ends the process clear away half-made files, and Spark's."""
     if current_thread() is not main_thread():  # only that one is told
         yield
         return
 
-    def terminate(number: int, frame: FrameType | None) -> None:  # noqa: ARG001 - signal's
-        raise _TerminatedError
+    def end(number: int, frame: FrameType | None) -> None:  # noqa: ARG001 - signal's
+        raise _EndedError(number)
 
-    before = signal.signal(signal.SIGTERM, terminate)
+    before = {number: signal.signal(number, end) for number in _ENDINGS}
     try:
         yield
     finally:
-        signal.signal(signal.SIGTERM, before)
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def _ended(number: int) -> int:
+    print(f"amps-pipeline: {_ENDINGS[signal.Signals(number)]}", file=sys.stderr)
+    return 128 + number
 
 
 def _failed(text: str) -> int:
@@ -100,6 +117,7 @@ def _cause(error: Exception) -> str:
     lines = str(error).splitlines() or [type(error).__name__]
     mark = f"{PipelineError.__module__}.{PipelineError.__name__}: "
     told = [line.partition(mark)[2] for line in lines if mark in line]
+    told += [_OF_JAVA.sub("", line) for line in lines[1:2] if _OF_JAVA.match(line)]
     return told[0] if told else f"{type(error).__name__}: {lines[0]}"
 
 

@@ -54,7 +54,7 @@ def _temporary_files(directory: Path) -> dict[str, str]:
     """Have Java and its sockets leave nothing behind in the system's directory for such files."""
     directory.joinpath("java-tmp").mkdir()
     return {
-        "spark.driver.extraJavaOptions": f'-Djava.io.tmpdir="{directory}/java-tmp"',
+        "spark.driver.defaultJavaOptions": f'-Djava.io.tmpdir="{directory}/java-tmp"',
         "spark.python.unix.domain.socket.dir": str(directory),
         "spark.python.unix.domain.socket.enabled": str(len(str(directory)) < _LONGEST).lower(),
     }

@@ -37,11 +37,11 @@ class Run:
 
     def spark(self) -> SparkSession:
         """Spark, started when a job first needs it."""
-        from pipeline import session
+        from pipeline.jobs.starting import started
 
         shows = not self.is_quiet and sys.stderr.isatty()
         conf = {"spark.ui.showConsoleProgress": str(shows).lower(), **self.conf}
-        spark = session("amps-pipeline", master=self.master, conf=conf)
+        spark = started("amps-pipeline", self.master, conf)
         _silence(spark)
         return spark
 

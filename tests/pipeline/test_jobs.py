@@ -357,6 +357,24 @@ def test_what_cannot_be_done_is_said_in_a_line(
     assert text in capsys.readouterr().err
 
 
+def test_a_spark_that_cannot_start_is_said_in_a_line(tmp_path: Path) -> None:
+    """In a process of its own, which has no Spark yet."""
+    for setting, text in (
+        (["--master", "nonsense"], "Spark cannot start: Master must either be yarn or start with"),
+        (["--conf", "spark.driver.memory=x"], "Spark cannot start: Invalid maximum heap size"),
+    ):
+        job = subprocess.run(
+            [sys.executable, "-m", "pipeline.cli", *setting, "stats", str(tmp_path)],
+            cwd=Path(__file__).parents[2],
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert job.returncode == 1
+        (line,) = job.stderr.splitlines()
+        assert line.startswith(f"amps-pipeline: {text}")
+
+
 def test_damage_found_in_a_task_is_said_in_a_line(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
