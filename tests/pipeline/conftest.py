@@ -9,7 +9,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 import pipeline
-from tests.pipeline.topics import TOPICS
+from tests.pipeline.topics import QUICK_JAVA, TOPICS
 from tests.support.server import RunningServer, running_server
 
 _HERE = Path(__file__).parent
@@ -25,7 +25,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 @pytest.fixture(scope="session")
 def spark() -> Iterator[SparkSession]:
     """Two cores; tasks that fail are tried up to four times."""
-    session = pipeline.session("tests", master="local[2,4]")
+    conf = {"spark.driver.extraJavaOptions": QUICK_JAVA}
+    session = pipeline.session("tests", master="local[2,4]", conf=conf)
     session.sparkContext.setLogLevel("OFF")
     yield session
     session.stop()

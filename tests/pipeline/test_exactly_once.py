@@ -20,7 +20,7 @@ from pipeline.amps.sink import Identity
 from pipeline.bodies import Outgoing
 from tests.pipeline.killing import killing
 from tests.pipeline.test_stream_read import until
-from tests.pipeline.topics import TOPICS, logged, publish, streaming, uri, writing
+from tests.pipeline.topics import QUICK_JAVA, TOPICS, logged, publish, streaming, uri, writing
 from tests.support.server import CONFIGURATION, RunningServer, free_port, running_configuration
 
 
@@ -111,8 +111,10 @@ COPY = """
 import sys
 import pipeline
 
-server, checkpoint, master = sys.argv[1:]
-spark = pipeline.session(master=master, conf={"spark.executor.memory": "512m"})
+server, checkpoint, master, java = sys.argv[1:]
+kinds = ("driver", "executor")
+conf = {f"spark.{kind}.extraJavaOptions": java for kind in kinds} | {"spark.executor.memory": "512m"}
+spark = pipeline.session(master=master, conf=conf)
 reader = spark.readStream.format("amps").option("max_rows_per_trigger", 500)
 frame = reader.option("server", server).option("topic", "log-cluster-in").schema("id INT").load()
 writer = frame.writeStream.format("amps").option("checkpointLocation", checkpoint)
@@ -136,6 +138,7 @@ def test_a_driver_that_is_killed_and_goes_on_as_a_cluster(
 
     def run(master: str) -> subprocess.Popen[bytes]:
         command = [sys.executable, str(script), uri(server), str(tmp_path / "checkpoint"), master]
+        command.append(QUICK_JAVA)
         root = Path(__file__).parents[2]
         with (tmp_path / "log").open("ab") as log:
             return subprocess.Popen(

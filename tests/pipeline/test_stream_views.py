@@ -26,7 +26,7 @@ from pipeline.views.streaming.checkpoint import Identity, note, possession
 from pipeline.views.streaming.sources import Journals
 from pipeline.views.streaming.targets import ParquetFiles
 from tests.pipeline.test_stream_read import until
-from tests.pipeline.topics import logged, publish
+from tests.pipeline.topics import QUICK_JAVA, logged, publish
 from tests.support.server import RunningServer, running_server
 from tests.support.sow import query
 
@@ -212,10 +212,10 @@ def test_a_driver_that_is_killed(
     job = place.view("sides", "--journals", place.journal, "--follow")
     job += ["--checkpoint", str(tmp_path / "state"), "--publish", f"{place.uri}/json"]
     job += ["--topic", "copy-sides"]
-    root = Path(__file__).parents[2]
+    root, quick = Path(__file__).parents[2], f"spark.driver.extraJavaOptions={QUICK_JAVA}"
     with (tmp_path / "log").open("wb") as log:
         process = subprocess.Popen(
-            [sys.executable, "-m", "pipeline.cli", "--master", "local[2]", *job],
+            [sys.executable, "-m", "pipeline.cli", *job, "--master=local[2]", f"--conf={quick}"],
             env=os.environ | {"PYTHONPATH": str(root)},
             stdout=log,
             stderr=log,
