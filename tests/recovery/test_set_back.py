@@ -63,3 +63,16 @@ def test_all_stores_are_set_back_to_the_log(tmp_path: Path) -> None:
             assert peer.log_on("p")["s"] == 6, "what is lost may be sent again"
             publish(peer, "orders", 7, "changed", 3)
         assert records(server)["orders"]["changed"] == 3
+
+
+def test_a_log_that_lost_its_first_commit(tmp_path: Path) -> None:
+    """Where the log began is not forgotten with it, so that the records are known to be ahead."""
+    elements = ELEMENTS.format(flush="10us")
+    with quick_server(tmp_path, elements=elements) as server, server.log_on("p") as peer:
+        (journal,) = (path for path in tmp_path.glob("journal/*0.journal"))
+        safe = journal.read_bytes()
+        publish(peer, "orders", 1, "made", 1)
+        server.stop(signal.SIGKILL)
+    journal.write_bytes(safe)
+    with quick_server(tmp_path, elements=elements) as server:
+        assert records(server) == {"orders": {}, "shared": {}}
