@@ -112,9 +112,7 @@ class Writer:
         self._appended = 0  # bytes, as the pipe counts what it has taken; without self._credit
         self._credit = 0  # bytes that may be appended before anything has to be looked at
         self._granted = 0
-        self.pipe = Pipe(
-            Stream(file, position.next_txid, position.count, position.bodies_end)
-        )
+        self.pipe = Pipe(Stream(file, position.next_txid, position.count, position.bodies_end))
         self._append_body = self.pipe.stream.bodies.append
         self._append_record = self.pipe.stream.records.append
 
