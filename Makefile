@@ -11,7 +11,8 @@ run: install
 	$(BIN)/ampServer $(CONFIG)
 
 test: install lint
-	$(BIN)/pytest -n auto
+	@# Hundreds of processes are started: each would compile all modules if none kept the bytecode.
+	env -u PYTHONDONTWRITEBYTECODE $(BIN)/pytest -n auto
 
 lint: install
 	$(BIN)/ruff check .
