@@ -63,9 +63,8 @@ def test_an_interrupt_ends_a_command_without_a_word(environment: dict[str, str])
         assert running.stdin is not None
         assert running.stdout is not None
         assert running.stderr is not None
-        running.stdin.write(b"2026-01-01T00:00:00 a\n" * 1000)  # more than a buffer, less than a pipe
-            b"2026-01-01T00:00:00 a\n" * 1000
-        )  # more than a buffer holds, less than a pipe
+        # More than a buffer holds, less than a pipe.
+        running.stdin.write(b"2026-01-01T00:00:00 a\n" * 1000)
         running.stdin.flush()
         running.stdout.read(1)
         running.send_signal(signal.SIGINT)
