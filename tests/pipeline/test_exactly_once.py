@@ -113,7 +113,8 @@ import pipeline
 
 server, checkpoint, master, java = sys.argv[1:]
 kinds = ("driver", "executor")
-conf = {f"spark.{kind}.extraJavaOptions": java for kind in kinds} | {"spark.executor.memory": "512m"}
+conf = {f"spark.{kind}.extraJavaOptions": java for kind in kinds}
+conf["spark.executor.memory"] = "512m"
 spark = pipeline.session(master=master, conf=conf)
 reader = spark.readStream.format("amps").option("max_rows_per_trigger", 500)
 frame = reader.option("server", server).option("topic", "log-cluster-in").schema("id INT").load()
