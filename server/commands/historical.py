@@ -17,6 +17,7 @@ from server.commands.acks import acknowledge
 from server.commands.bookmark_subscribe import make_subscription, read_bookmark, read_not_found
 from server.commands.options import option_refusal
 from server.commands.paging import check_replacement, read_page
+from server.commands.past_moment import moment_of
 from server.commands.query import QueryCommand
 from server.commands.query_terms import read_query_terms
 from server.commands.refusal import CommandRefused
@@ -30,11 +31,10 @@ if TYPE_CHECKING:
     from server.journal import Span
     from server.session import Session
     from server.topics.stores import Selected
-    from server.topics.transaction_log import Place, TransactionLog
+    from server.topics.transaction_log import Place
     from server.wire.header import Header
 
 _DELTA: Final = "sow_and_delta_subscribe"
-_NANOSECONDS: Final = 1000  # in a microsecond
 
 
 def is_asked_for(session: Session, header: Header, options: Mapping[str, str]) -> bool:
@@ -87,7 +87,7 @@ def handle(session: Session, header: Header, options: Mapping[str, str]) -> None
             session.end_subscription(sub_id)
             session.refuse(header, "bookmark not found", str(place))
             return
-        moment = _moment(log, place)
+        moment = moment_of(log, place)
         command = QueryCommand(
             session, header, replace(terms, as_of=moment), subscription.presentation, sub_id
         )
@@ -98,15 +98,6 @@ def handle(session: Session, header: Header, options: Mapping[str, str]) -> None
         command.begin(command.queries(topics), then=lambda: replay.begin(subscription, span))
 
     log.look_up(read_bookmark(header), read_not_found(options), found)
-
-
-def _moment(log: TransactionLog, place: Span) -> int:
-    """The moment whose state is asked for, in nanoseconds since 1970."""
-    if place.not_before:
-        return place.not_before * _NANOSECONDS
-    recorded = log.moment_of(place.after)
-    # A message was received before it was recorded, which is known to the microsecond.
-    return 0 if recorded is None else (recorded + 1) * _NANOSECONDS - 1
 
 
 def _gapless(topics: Sequence[Selected], moment: int, place: Span) -> int:

@@ -121,6 +121,12 @@ REFUSED_BY_REPLAYS: Final[Mapping[str, str]] = {
 }
 """Options that a replay cannot honour, and why."""
 
+REFUSED_BY_DELETES: Final[Mapping[str, str]] = {
+    "cancel": "only messages of queues go back to where they came from",
+    "expire": "only messages of queues are acknowledged",
+}
+"""Options that a deletion of records cannot honour, and why."""
+
 
 @dataclass(frozen=True, slots=True)
 class LogonOptions:
@@ -206,6 +212,15 @@ def check_query_options(header: Header, options: Mapping[str, str]) -> None:
         CommandRefused: an option is unknown or cannot be honoured.
     """
     _check(header, options, HONOURED_BY_QUERIES, WITHOUT_EFFECT_ON_QUERIES, REFUSED)
+
+
+def check_delete_options(header: Header, options: Mapping[str, str]) -> None:
+    """Check the options of a sow_delete that is not about messages of a queue.
+
+    Raises:
+        CommandRefused: an option is unknown or cannot be honoured.
+    """
+    _check(header, options, {"non_regex_topic"}, {"none"}, REFUSED_BY_DELETES)
 
 
 def check_replay_options(header: Header, options: Mapping[str, str]) -> None:

@@ -13,7 +13,6 @@ from server.commands.options import option_refusal
 from server.commands.refusal import CommandRefused
 from server.commands.selection import read_filter
 from server.expressions import ExpressionError, parse_order_by
-from server.wire.bookmarks import EPOCH, NOW, parse_moment
 
 if TYPE_CHECKING:
     from server.expressions.tree import Expr, OrderTerm
@@ -81,25 +80,6 @@ def read_keys(header: Header) -> tuple[str, ...] | None:
     if not header.sow_keys:
         return None
     return tuple(key for text in header.sow_keys.split(",") if (key := text.strip()))
-
-
-def read_moment(header: Header) -> int | None:
-    """The moment whose state a query asks for, in nanoseconds since 1970; None for now.
-
-    Raises:
-        CommandRefused: the bookmark is none that tells a moment.
-    """
-    text = header.bookmark
-    if text is None or text == NOW:
-        return None
-    moment = 0 if text == EPOCH else parse_moment(text)
-    if moment is None:
-        raise CommandRefused(
-            "invalid bookmark",
-            f"{text!r}: expected a moment like 20260102T123500Z; without a transaction log no "
-            "message is found by its bookmark",
-        )
-    return moment
 
 
 def _count(name: str, options: Mapping[str, str], given: int | None) -> int | None:
