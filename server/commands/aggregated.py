@@ -23,7 +23,7 @@ from server.commands.options import (
     unbracketed,
 )
 from server.commands.paging import page_of, read_page
-from server.commands.past_moment import with_moment
+from server.commands.past_point import with_point
 from server.commands.query import QueryCommand
 from server.commands.query_terms import read_query_terms
 from server.commands.refusal import CommandRefused
@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from server.queries.page import Scan
     from server.queries.run import Findings
     from server.session import Session
+    from server.sow.history import PastPoint
     from server.sow.query import Query
     from server.subscriptions.aggregate import Aggregate
     from server.subscriptions.subscription import Subscription
@@ -66,16 +67,16 @@ def query(session: Session, header: Header, options: Mapping[str, str]) -> None:
         CommandRefused: the topic cannot be aggregated, or a part of the command cannot be used.
     """
 
-    def begin(moment: int | None) -> None:
-        command, found = open_query(session, header, options, moment)
+    def begin(as_of: PastPoint | None) -> None:
+        command, found = open_query(session, header, options, as_of)
         acknowledge(session, header, "processed", query_id=command.query_id)
         command.begin([found])
 
-    with_moment(session, header, [_topic(session, header, options)], begin)
+    with_point(session, header, [_topic(session, header, options)], begin)
 
 
 def open_query(
-    session: Session, header: Header, options: Mapping[str, str], as_of: int | None = None
+    session: Session, header: Header, options: Mapping[str, str], as_of: PastPoint | None = None
 ) -> tuple[QueryCommand, AggregateQuery]:
     """A query for groups of a topic's records; nothing is sent yet.
 
@@ -83,7 +84,7 @@ def open_query(
         session: the connection that sent it.
         header: the command's header.
         options: its options, split.
-        as_of: the moment whose state is asked for, in nanoseconds since 1970; None for now.
+        as_of: the point in the past whose state is asked for; None for now.
 
     Raises:
         CommandRefused: the topic cannot be aggregated, or a part of the command cannot be used.

@@ -17,7 +17,7 @@ from server.commands.acks import acknowledge
 from server.commands.bookmark_subscribe import make_subscription, read_bookmark, read_not_found
 from server.commands.options import option_refusal
 from server.commands.paging import check_replacement, read_page
-from server.commands.past_moment import moment_of
+from server.commands.past_point import point_of
 from server.commands.query import QueryCommand
 from server.commands.query_terms import read_query_terms
 from server.commands.refusal import CommandRefused
@@ -30,6 +30,7 @@ from server.wire.bookmarks import NOW
 if TYPE_CHECKING:
     from server.journal import Span
     from server.session import Session
+    from server.sow.history import PastPoint
     from server.topics.stores import Selected
     from server.topics.transaction_log import Place
     from server.wire.header import Header
@@ -87,12 +88,12 @@ def handle(session: Session, header: Header, options: Mapping[str, str]) -> None
             session.end_subscription(sub_id)
             session.refuse(header, "bookmark not found", str(place))
             return
-        moment = moment_of(log, place)
+        point = point_of(log, place)
         command = QueryCommand(
-            session, header, replace(terms, as_of=moment), subscription.presentation, sub_id
+            session, header, replace(terms, as_of=point), subscription.presentation, sub_id
         )
         acknowledge(session, header, "processed", sub_id=sub_id, query_id=command.query_id)
-        span = replace(place, after=_gapless(topics, moment, place), not_before=0)
+        span = replace(place, after=_gapless(topics, point, place), not_before=0)
         replay = subscription.replay
         assert replay is not None  # noqa: S101 - see make_subscription
         command.begin(command.queries(topics), then=lambda: replay.begin(subscription, span))
@@ -100,12 +101,12 @@ def handle(session: Session, header: Header, options: Mapping[str, str]) -> None
     log.look_up(read_bookmark(header), read_not_found(options), found)
 
 
-def _gapless(topics: Sequence[Selected], moment: int, place: Span) -> int:
+def _gapless(topics: Sequence[Selected], point: PastPoint, place: Span) -> int:
     """The txid behind which everything has to be replayed."""
     after = place.after
     for selected in topics:
         table = selected.keeper.table
-        row = None if table.history is None else table.history.oldest_doubtful(moment)
+        row = None if table.history is None else table.history.oldest_doubtful(point)
         if row is not None:
             after = min(after, table.store.record(row).sequence)
     return after

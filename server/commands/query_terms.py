@@ -17,6 +17,7 @@ from server.expressions import ExpressionError, parse_order_by
 if TYPE_CHECKING:
     from server.expressions.tree import Expr, OrderTerm
     from server.session import Session
+    from server.sow.history import PastPoint
     from server.wire.header import Header
 
 _LARGEST_BATCH: Final = 10_000
@@ -33,7 +34,7 @@ class QueryTerms:
         top_n: how many records at most, None for all.
         skip_n: how many of the first to leave out, None if that was not said.
         batch_size: how many records to send in one frame.
-        as_of: the moment whose state is asked for, in nanoseconds since 1970; None for now.
+        as_of: the point in the past whose state is asked for; None for now.
     """
 
     filter: Expr | None
@@ -42,7 +43,7 @@ class QueryTerms:
     top_n: int | None
     skip_n: int | None
     batch_size: int
-    as_of: int | None = None
+    as_of: PastPoint | None = None
 
 
 def read_query_terms(session: Session, header: Header, options: Mapping[str, str]) -> QueryTerms:

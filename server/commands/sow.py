@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from server.commands import aggregated
 from server.commands.acks import acknowledge
 from server.commands.options import check_query_options, read_options, read_presentation
-from server.commands.past_moment import with_moment
+from server.commands.past_point import with_point
 from server.commands.query import QueryCommand
 from server.commands.query_terms import read_query_terms
 from server.commands.refusal import CommandRefused
@@ -18,6 +18,7 @@ from server.wire.header import Header
 
 if TYPE_CHECKING:
     from server.session import Session
+    from server.sow.history import PastPoint
 
 
 def handle(session: Session, header: Header, _body: bytes) -> None:
@@ -43,9 +44,9 @@ def handle(session: Session, header: Header, _body: bytes) -> None:
     terms = read_query_terms(session, header, options)
     presentation = read_presentation(options, session)
 
-    def begin(moment: int | None) -> None:
-        command = QueryCommand(session, header, replace(terms, as_of=moment), presentation)
+    def begin(as_of: PastPoint | None) -> None:
+        command = QueryCommand(session, header, replace(terms, as_of=as_of), presentation)
         acknowledge(session, header, "processed", query_id=command.query_id)
         command.begin(command.queries(topics))
 
-    with_moment(session, header, topics, begin)
+    with_point(session, header, topics, begin)

@@ -10,8 +10,9 @@ from typing import Any
 
 import pytest
 
-from tests.support.raw import RawPeer
+from tests.support.raw import RawPeer, frame
 from tests.support.server import RunningServer, running_server
+from tests.support.sow import query
 
 ELEMENTS = """
 <SOW>
@@ -148,6 +149,10 @@ def test_what_cannot_be_given_is_refused(server: RunningServer, moments: list[st
         ("past", "sow_and_subscribe", "yesterday", "", "invalid bookmark"),
         ("past", "sow_and_subscribe", "1|1|", "bookmark_not_found=fail", "bookmark not found"),
         ("past", "sow_and_subscribe", "0", "skip_n=1", "invalid option"),
+        ("past", "sow", "1|1|", "", "bookmark not found"),
+        ("past", "sow", "yesterday", "", "invalid bookmark"),
+        ("past", "sow", "[0:0|1|]", "", "invalid bookmark"),
+        ("unlogged", "sow", "1|1|", "", "invalid bookmark"),
     ):
         with server.log_on(f"refused-{command}-{reason}") as peer:
             header = {"c": command, "cid": "h", "t": topic, "bm": bookmark, "o": options}
@@ -157,3 +162,29 @@ def test_what_cannot_be_given_is_refused(server: RunningServer, moments: list[st
         peer.send({"c": "sow_and_subscribe", "cid": "h", "t": "present", "bm": moments[1]})
         assert peer.receive_header()["c"] == "group_begin"
         assert [peer.receive()[0]["c"] for _ in range(3)] == ["sow", "sow", "group_end"]
+
+
+def test_messages_that_came_together_are_told_apart_by_their_bookmarks(
+    server: RunningServer, moments: list[str]
+) -> None:
+    """A query gives the state that one of them left, whether a subscription follows or not."""
+    with server.log_on("burst") as peer:
+        peer.socket.sendall(
+            b"".join(
+                frame({"c": "p", "t": "past"}, b'{"id":8,"v":%d}' % value) for value in range(4)
+            )
+        )
+        peer.flush()
+        peer.subscribe("past", "marks", bm=moments[-1], f="/id = 8")
+        marks = [peer.receive()[0]["bm"] for _ in range(4)]
+        peer.send({"c": "unsubscribe", "sub_id": "marks"})
+        peer.flush()
+        for value, mark in enumerate(marks):
+            found = query(peer, "past", bm=mark, f="/id = 8")
+            assert found.messages == [{"id": 8, "v": value}]
+            options = "projection=[SUM(/v) AS /s],grouping=[/id]"
+            assert query(peer, "past", bm=mark, f="/id = 8", o=options).messages == [{"s": value}]
+            later = list(range(value + 1, 4))
+            assert historical(server, "past", mark, 3 - value, f="/id = 8") == ([value], later)
+        peer.send({"c": "sow_delete", "t": "past", "f": "/id = 8"})
+        peer.flush()

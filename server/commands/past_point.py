@@ -1,7 +1,7 @@
-"""The moment whose state a query of a topic with History asks for.
+"""The point in the past whose state a query of a topic with History asks for.
 
-It is given as such, or as the bookmark of a message, which has to be looked up in the transaction
-log; then it is the moment at which that message was recorded.
+It is a moment, or the bookmark of a message, which has to be looked up in the transaction log: the
+state is the one that this message left.
 
 Source: AMPS Command Reference, Historical SOW Query.
 """
@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final
 
 from server.commands.refusal import CommandRefused
 from server.journal import BookmarkError, parse_bookmark
+from server.sow.history import PastPoint
 from server.wire.bookmarks import EPOCH, NOW, parse_moment
 
 if TYPE_CHECKING:
@@ -25,20 +26,20 @@ if TYPE_CHECKING:
 _NANOSECONDS: Final = 1000  # in a microsecond
 
 
-def with_moment(
+def with_point(
     session: Session,
     header: Header,
     topics: Sequence[Selected],
-    query: Callable[[int | None], None],
+    query: Callable[[PastPoint | None], None],
 ) -> None:
-    """Go on with a query when the moment is known that it asks for.
+    """Go on with a query when the point is known that it asks for.
 
     Args:
         session: the connection that sent it.
         header: its header.
         topics: what it is about; if none of them has History, the bookmark is passed over.
-        query: given the moment, in nanoseconds since 1970, or None for now; called at once if
-            nothing has to be looked up. It may refuse the command.
+        query: given the point, or None for now; called at once if nothing has to be looked up. It
+            may refuse the command.
 
     Raises:
         CommandRefused: the bookmark is none, or cannot be looked up.
@@ -50,7 +51,7 @@ def with_moment(
     assert text is not None  # noqa: S101 - see above
     moment = 0 if text == EPOCH else parse_moment(text)
     if moment is not None:
-        query(moment)
+        query(PastPoint(moment))
         return
     _look_up(session, header, text, topics, query)
 
@@ -60,7 +61,7 @@ def _look_up(
     header: Header,
     text: str,
     topics: Sequence[Selected],
-    query: Callable[[int | None], None],
+    query: Callable[[PastPoint | None], None],
 ) -> None:
     log = session.engine.transaction_log
     journaled = all(session.find_topic(topic.keeper.name).is_journaled for topic in topics)
@@ -84,17 +85,16 @@ def _look_up(
             session.refuse(header, "bookmark not found", str(place))
             return
         try:
-            query(moment_of(log, place))
+            query(point_of(log, place))
         except CommandRefused as refusal:
             session.refuse(header, refusal.reason, refusal.detail)
 
     log.look_up(request, "fail", found)
 
 
-def moment_of(log: TransactionLog, place: Span) -> int:
-    """The moment that a part of the log begins with, in nanoseconds since 1970."""
+def point_of(log: TransactionLog, place: Span) -> PastPoint:
+    """The point that a part of the log begins behind."""
     if place.not_before:
-        return place.not_before * _NANOSECONDS
+        return PastPoint(place.not_before * _NANOSECONDS)
     recorded = log.moment_of(place.after)
-    # A message was received before it was recorded, which is known to the microsecond.
-    return 0 if recorded is None else (recorded + 1) * _NANOSECONDS - 1
+    return PastPoint(0 if recorded is None else recorded * _NANOSECONDS, place.after)
