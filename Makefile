@@ -11,7 +11,8 @@ run: install
 	$(BIN)/ampServer $(CONFIG)
 
 test: install lint
-	$(BIN)/pytest -n auto
+	@# Hundreds of processes are started: each would compile all modules if none kept the bytecode.
+	env -u PYTHONDONTWRITEBYTECODE $(BIN)/pytest -n auto
 
 lint: install
 	$(BIN)/ruff check .
@@ -20,7 +21,7 @@ lint: install
 
 install: $(STAMP)
 
-$(STAMP): pyproject.toml
+$(STAMP): pyproject.toml setup.py $(shell find server -name '*.pyx')
 	$(PYTHON) -m venv .venv
 	$(BIN)/pip install --quiet --disable-pip-version-check --editable '.[dev]'
 	@touch $@
@@ -30,3 +31,4 @@ bench: install
 
 clean:
 	rm -rf .venv build *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	find server -name '*.so' -delete

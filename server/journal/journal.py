@@ -130,11 +130,10 @@ class Journal:
             self._notice,
             found.clients_stored_to,
         )
-        live, header, position = self._place_to_write(found, clock, size)
+        live, position = self._place_to_write(found, clock, size, disk)
         self._writer = Writer(
             settings.instance,
             live,
-            header,
             position,
             sequences,
             self._table,
@@ -159,9 +158,9 @@ class Journal:
         self.append_run = self._writer.append_run
 
     def _place_to_write(
-        self, found: Found, clock: Callable[[], int], size: int
-    ) -> tuple[LiveFile, bytes, Position]:
-        """The file to go on in, its header if it has none yet, and where in it."""
+        self, found: Found, clock: Callable[[], int], size: int, disk: Disk
+    ) -> tuple[LiveFile, Position]:
+        """The file to go on in, and where in it."""
         seals = [file.seal for file in found.files if file.seal is not None]
         last_timestamp = max((seal.last_timestamp for seal in seals), default=0)
         if found.live is not None:
@@ -172,7 +171,7 @@ class Journal:
             position.with_extras = extent.with_extras
             position.first_timestamp = extent.first_timestamp or found.files[-1].created
             position.last_timestamp = max(extent.last_timestamp, last_timestamp)
-            return found.live, b"", position
+            return found.live, position
         now = max(clock(), last_timestamp)
         # Numbers of a log that was thrown away are not used again: its bookmarks may be remembered.
         first = found.last_txid or now // _MICROSECONDS * 1_000_000_000
@@ -182,10 +181,14 @@ class Journal:
             self._upkeep.prepare()
         live = self._upkeep.take()
         header = FileHeader(live.number, live.size, first + 1, now, self._settings.instance)
+        # Where a new log begins must be known before anybody can be ahead of it: were it lost with
+        # the first commit, the next start would choose a later beginning.
+        disk.write(live.descriptor, pack_header(header), 0)
+        disk.sync(live.descriptor)
         self._table.add(
             JournalFile(live.number, live.path, live.size, first + 1, now, None, live.names)
         )
-        return live, pack_header(header), position
+        return live, position
 
     def _reuse_names(self, live: LiveFile) -> None:
         for number, topic in live.names.topics.items():

@@ -67,7 +67,6 @@ class Writer:
     Args:
         instance: name of the instance.
         file: the file to write to.
-        header: of that file, if it has none yet; else empty.
         position: where its contents end.
         sequences: the table of publishers, kept up to date here.
         table: all files; a new one is added when it is taken into use.
@@ -86,7 +85,6 @@ class Writer:
         self,
         instance: str,
         file: LiveFile,
-        header: bytes,
         position: Position,
         sequences: Sequences,
         table: FileTable,
@@ -114,9 +112,7 @@ class Writer:
         self._appended = 0  # bytes, as the pipe counts what it has taken; without self._credit
         self._credit = 0  # bytes that may be appended before anything has to be looked at
         self._granted = 0
-        self.pipe = Pipe(
-            Stream(file, position.next_txid, position.count, position.bodies_end, header)
-        )
+        self.pipe = Pipe(Stream(file, position.next_txid, position.count, position.bodies_end))
         self._append_body = self.pipe.stream.bodies.append
         self._append_record = self.pipe.stream.records.append
 

@@ -3,31 +3,30 @@
 With the early termination optimization the first of equal keys counts, without it the last (AMPS
 User Guide, Configuring Message Types: EarlyTerminationOptimization). Each has its parser:
 
-first   pysimdjson indexes a body at the speed of reading it, and a look-up by key finds the first
-        occurrence. A key that is missing costs an exception, after which the body is read again by
-        asking msgspec first, which passes over a body without building anything, whether a key is
-        there at all. A path that was missing a few times is *doubtful* from then on and always
-        asked about.
+first   `json_fields`, compiled, stops when it has found all of them. What is in an array is taken
+        out of it by pysimdjson, which finds the first of equal keys, too.
 last    msgspec decodes a Struct type made for exactly the wanted fields; a later key overwrites.
 
-Both refuse some bodies that still hold readable fields: broken ones above all, also numbers of
-more than 64 bits, text that is not UTF-8, or sub-documents where a value is expected. `json_scan`
-reads those, more slowly, with the same meaning.
+Both refuse some bodies that still hold readable fields: broken ones above all, or sub-documents
+where a value is expected. `json_scan` reads those, more slowly, with the same meaning.
 
 An extractor keeps a parser with its buffers: use one per thread.
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from math import inf
-from typing import TYPE_CHECKING, Any, TypeAlias, cast
+from typing import TYPE_CHECKING, TypeAlias, cast
 
 import msgspec
 import simdjson
 
-from server.message_types.json_scan import scan
+from server.message_types.json_fields import FieldReader
+from server.message_types.json_scan import read_scalar, read_text, scan
+from server.message_types.text import encode_text
 from server.message_types.trees import read_path
-from server.message_types.typed_fields import NotTypedError, presence, typed_fields
+from server.message_types.typed_fields import NotTypedError, typed_fields
 from server.message_types.wanted import MAX_DEPTH
 
 if TYPE_CHECKING:
@@ -37,10 +36,8 @@ if TYPE_CHECKING:
     from server.message_types.json_scan import Names
     from server.message_types.trees import Tree
 
-    _Reader: TypeAlias = Callable[[bytes], tuple[Value, ...]]
-
-SCALARS = frozenset({bool, int, float, str, type(None)})
-"""Types of what simdjson gives for anything but objects and arrays."""
+    _Rest: TypeAlias = tuple[int, Path]
+    # A path's slot, and what is left of the path.
 
 _PLAIN = frozenset({bool, float, str, type(None)})
 """Types of values that msgspec reads as they should be, see `_bounded` for the others."""
@@ -49,9 +46,6 @@ REFUSED = (ValueError, TypeError, KeyError, RuntimeError)
 """What the parsers raise: ValueError for bad JSON and bad UTF-8 (msgspec's errors are ValueErrors),
 RuntimeError for limits (also RecursionError), TypeError for a step into something that is no
 object, KeyError for a missing key."""
-
-_MISSES = 16
-"""Bodies without an expected path after which the path becomes doubtful."""
 
 KEPT_BUFFERS = 1 << 20
 """Longest body, in bytes, for which a parser is used again: its buffers stay as they are."""
@@ -115,102 +109,62 @@ def _bounded(value: Value) -> Value:
     return value
 
 
-def first_wins_extractor(paths: Sequence[Path]) -> Extractor:
-    """Make an extractor for which the first of equal keys counts."""
+def first_wins_reader(paths: Sequence[Path]) -> FieldReader:
+    """Make a reader for which the first of equal keys counts."""
+    members = _want(list(enumerate(paths)), 1)
+    read_part = _part_reader(paths)
     scanning = scanning_extractor(paths, first_wins=True)
-    indirect = frozenset(slot for slot, path in enumerate(paths) if not is_direct(path))
-    misses = [0] * len(paths)
-    try:
-        read = _compile(paths, indirect)
-        read_any = _compile(paths, frozenset(range(len(paths))))
-    except NotTypedError:
-        return scanning
+    return FieldReader(members, len(paths), read_text, read_scalar, read_part, scanning)
 
-    def extract(body: bytes) -> tuple[Value, ...]:
+
+@dataclass(frozen=True)
+class _Wanted:
+    """See `WantedMember`."""
+
+    name: bytes
+    slot: int
+    below: Sequence[_Rest]
+    members: Sequence[_Wanted]
+    by_parts: bool
+
+
+def _want(paths: Sequence[_Rest], depth: int) -> Sequence[_Wanted]:
+    """What is wanted of the members of an object at a depth, from what is left of paths there."""
+    if depth > MAX_DEPTH:
+        return ()
+    by_name: dict[str, list[_Rest]] = {}
+    for slot, path in paths:
+        if path:
+            by_name.setdefault(cast("str", path[0]), []).append((slot, path[1:]))
+    return [_member(encode_text(name), below, depth) for name, below in by_name.items()]
+
+
+def _member(name: bytes, below: Sequence[_Rest], depth: int) -> _Wanted:
+    ends = [slot for slot, rest in below if not rest]
+    by_parts = len(ends) > 1 or any(rest and isinstance(rest[0], int) for _, rest in below)
+    members = () if by_parts else _want(below, depth + 1)
+    return _Wanted(name, ends[0] if ends else -1, below, members, by_parts)
+
+
+def _part_reader(
+    paths: Sequence[Path],
+) -> Callable[[bytes, Sequence[_Rest]], Sequence[Value] | None]:
+    """Make a reader of parts of a body; it cannot read what simdjson refuses."""
+    parse = simdjson.Parser().parse
+
+    def read_part(text: bytes, below: Sequence[_Rest]) -> Sequence[Value] | None:
         try:
-            return read(body)
+            node = parse(text) if len(text) <= KEPT_BUFFERS else simdjson.Parser().parse(text)
+            return [_value_below(node, rest, len(paths[slot]) - len(rest)) for slot, rest in below]
         except REFUSED:
-            return reread(body)
+            return None
 
-    def reread(body: bytes) -> tuple[Value, ...]:
-        nonlocal indirect, read
-        try:
-            values = read_any(body)
-        except REFUSED:
-            values = scanning(body)
-        for slot, value in enumerate(values):
-            if (value is None or value.__class__ is list) and misses[slot] < _MISSES:
-                misses[slot] += 1  # missing, or perhaps reached through an array
-        doubtful = indirect | {slot for slot, count in enumerate(misses) if count == _MISSES}
-        if doubtful != indirect:
-            indirect = doubtful
-            read = _compile(paths, doubtful)
-        return values
-
-    return extract
+    return read_part
 
 
-def is_direct(path: Path) -> bool:
-    """Whether a path leads through members of objects alone."""
-    return len(path) <= MAX_DEPTH and all(isinstance(step, str) for step in path)
-
-
-def _compile(paths: Sequence[Path], doubtful: frozenset[int]) -> _Reader:
-    """Generate a reader of first occurrences; it raises one of `REFUSED` where it cannot read.
-
-    For /id, /order/px and a doubtful /note it is:
-
-        def read(body):
-            document = parse(body) if len(body) <= kept else Parser().parse(body)
-            there = decode(body)
-            v0 = document["id"]
-            v1 = document["order"]["px"]
-            v2 = None if there.field_0 is UNSET else value_below(document["note"], ())
-            return (v0 if v0.__class__ in scalars else value_of(v0), ..., v2)
-
-    Raises:
-        NotTypedError: a name that msgspec cannot look for.
-    """
-    names = list(dict.fromkeys(str(paths[slot][0]) for slot in sorted(doubtful)))
-    scope: dict[str, Any] = {
-        "Parser": simdjson.Parser,
-        "UNSET": msgspec.UNSET,
-        "decode": msgspec.json.Decoder(presence(names)).decode,
-        "kept": KEPT_BUFFERS,
-        "parse": simdjson.Parser().parse,
-        "scalars": SCALARS,
-        "value_below": _value_below,
-        "value_of": _value_of,
-    }
-    lines = ["document = parse(body) if len(body) <= kept else Parser().parse(body)"]
-    if names:
-        lines.append("there = decode(body)")
-    for slot, path in enumerate(paths):
-        first, *rest = path
-        if slot in doubtful:
-            attribute = f"there.field_{names.index(str(first))}"
-            read = f"value_below(document[{first!r}], {tuple(rest)!r})"
-            lines.append(f"v{slot} = None if {attribute} is UNSET else {read}")
-        else:
-            lines.append(f"v{slot} = document" + "".join(f"[{step!r}]" for step in path))
-    values = [
-        f"v{slot}"
-        if slot in doubtful
-        else f"v{slot} if v{slot}.__class__ in scalars else value_of(v{slot})"
-        for slot in range(len(paths))
-    ]
-    lines.append(f"return ({''.join(value + ', ' for value in values)})")
-    exec("def read(body):\n " + "\n ".join(lines), scope)  # noqa: S102 - names only as literals
-    return cast("_Reader", scope["read"])
-
-
-def _value_of(node: simdjson.Object | simdjson.Array) -> Value:
-    return read_path(node.as_list(), ()) if isinstance(node, simdjson.Array) else None
-
-
-def _value_below(node: object, path: Path) -> Value:
+def _value_below(node: object, path: Path, depth: int) -> Value:
     names = [step for step in path if isinstance(step, str)]
-    return read_path(_prune(node, names, 1), path)
+    return read_path(_prune(node, names, depth), path)
 
 
 def _prune(node: object, names: Sequence[str], depth: int) -> Tree:

@@ -109,7 +109,7 @@ class _Scanner:
         token = self._token()
         while token != b"}":
             self._token()
-            name = _text(token)
+            name = read_text(token)
             token = self._token()
             start = self._position - len(token)
             self._skip(token)
@@ -140,14 +140,14 @@ class _Scanner:
             else:
                 self._skip(token)
         else:
-            put(_scalar(token))
+            put(read_scalar(token))
 
     def _members(self, members: dict[str, Tree], names: Names, depth: int) -> None:
         token = self._token()
         while token != b"}":
             if not token.startswith(b'"') or self._token() != b":":
                 raise _MalformedError
-            name = _text(token)
+            name = read_text(token)
             token = self._token()
             if name in names and not (self._first_wins and name in members):
                 self._member(members, name, token, names, depth)
@@ -215,9 +215,10 @@ def _check_scalar(token: bytes) -> None:
         raise _MalformedError
 
 
-def _scalar(token: bytes) -> bool | int | float | str | None:
+def read_scalar(token: bytes) -> bool | int | float | str | None:
+    """Read a text, a number or a word."""
     if token.startswith(b'"'):
-        return _text(token)
+        return read_text(token)
     if token in _WORDS:
         return _WORDS[token]
     if _INTEGER.fullmatch(token) and _LEAST_INTEGER <= int(token) <= _GREATEST_INTEGER:
@@ -227,7 +228,8 @@ def _scalar(token: bytes) -> bool | int | float | str | None:
     raise _MalformedError
 
 
-def _text(token: bytes) -> str:
+def read_text(token: bytes) -> str:
+    """Read a text, which stands in its quotes."""
     text = decode_text(token[1:-1])
     return _ESCAPE.sub(_unescape, text) if "\\" in text else text
 

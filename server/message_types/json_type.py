@@ -14,8 +14,7 @@ import msgspec
 import simdjson
 
 from server.message_types.base import BodyError, Capabilities
-from server.message_types.json_bulk import first_wins_bulk_extractor
-from server.message_types.json_read import KEPT_BUFFERS, first_wins_extractor, last_wins_extractor
+from server.message_types.json_read import KEPT_BUFFERS, first_wins_reader, last_wins_extractor
 from server.message_types.json_scan import split_members
 from server.message_types.raw_trees import RawTreeType
 from server.message_types.text import encode_text
@@ -53,12 +52,12 @@ class JsonType(RawTreeType):
 
     def extractor(self, paths: Sequence[Path]) -> Extractor:
         """Compile a reader of `paths`, see `MessageType.extractor`."""
-        return first_wins_extractor(paths) if self._first_wins else last_wins_extractor(paths)
+        return first_wins_reader(paths).read if self._first_wins else last_wins_extractor(paths)
 
     def bulk_extractor(self, paths: Sequence[Path]) -> BulkExtractor:
         """Compile a reader of `paths` in many bodies, see `ReadsInBulk.bulk_extractor`."""
         if self._first_wins:
-            return first_wins_bulk_extractor(paths)
+            return first_wins_reader(paths).read_all
         extract = last_wins_extractor(paths)
         return lambda bodies: list(zip(*map(extract, bodies), strict=True))
 

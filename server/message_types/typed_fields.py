@@ -45,19 +45,6 @@ def typed_fields(
     return _struct(fields), values_of
 
 
-def presence(names: Sequence[str]) -> type[msgspec.Struct]:
-    """Make a Struct type whose attribute `field_<n>` is UNSET if the name number n is missing.
-
-    Raises:
-        NotTypedError: a name that msgspec cannot look for.
-    """
-    members = [(f"field_{n}", msgspec.Raw | msgspec.UnsetType) for n in range(len(names))]
-    return _define(
-        [(attribute, kind, msgspec.UNSET) for attribute, kind in members],
-        {attribute: name for (attribute, _), name in zip(members, names, strict=True)},
-    )
-
-
 def _attribute(fields: dict[str, _Fields], path: Path) -> str:
     """Add a path to the fields, and return the dotted attributes that lead to it."""
     attributes = []

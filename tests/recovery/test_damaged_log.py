@@ -20,8 +20,7 @@ from tests.recovery.test_full_disk import (
     replay,
     why_no_start,
 )
-from tests.support.quick import quick_server
-from tests.support.server import RunningServer
+from tests.support.server import RunningServer, running_server
 
 JOURNAL: Final = ELEMENTS.format(sow=".", journal="journal")
 OF_ONE_FILE: Final = 10 * 1024 * 1024 // SIZE
@@ -30,7 +29,7 @@ OF_ONE_FILE: Final = 10 * 1024 * 1024 // SIZE
 @contextmanager
 def server_with(directory: Path, messages: int) -> Iterator[RunningServer]:
     """A server that has got some messages on the topic `events`."""
-    with quick_server(directory, elements=JOURNAL) as server:
+    with running_server(directory, elements=JOURNAL) as server:
         with log_on(server) as peer:
             publisher = Publisher(peer, "events")
             for _ in range(messages):
@@ -56,13 +55,13 @@ def test_a_torn_tail_is_cut_and_said_to_be(tmp_path: Path) -> None:
     shown = tool("amps_journal_dump", str(journal))
     assert shown.count("events") >= 4
     assert "|5|" not in shown
-    with quick_server(tmp_path, elements=JOURNAL) as server:
+    with running_server(tmp_path, elements=JOURNAL) as server:
         assert "was cut off" in server.log()
         assert "1D-0003" in server.log()
         assert replay(server, "events") == [1, 2, 3, 4]
         with server.connect() as peer:
             assert peer.log_on("publisher")["s"] == 4
-    with quick_server(tmp_path, elements=JOURNAL) as server:
+    with running_server(tmp_path, elements=JOURNAL) as server:
         assert "was cut off" not in server.log()
 
 
@@ -82,7 +81,7 @@ def test_a_gap_is_refused_until_it_is_closed(tmp_path: Path) -> None:
     assert "files are missing at the end" in why_no_start(tmp_path, JOURNAL)
     for path in moved:
         path.rename(path.with_suffix(".journal"))
-    with quick_server(tmp_path, elements=JOURNAL) as server:
+    with running_server(tmp_path, elements=JOURNAL) as server:
         assert replay(server, "events") == list(range(1, count + 1))
 
 

@@ -14,9 +14,8 @@ from typing import Any, Final
 
 import pytest
 
-from tests.support.quick import quick_server
 from tests.support.raw import RawPeer
-from tests.support.server import RunningServer, ServerEnded
+from tests.support.server import RunningServer, ServerEnded, running_server
 from tests.support.small_disk import SmallDisk, small_disk
 from tests.support.sow import query
 
@@ -125,7 +124,7 @@ def test_the_journal_s_disk_is_full(tmp_path: Path) -> None:
     (tmp_path / "small").mkdir()
     elements = ELEMENTS.format(sow=".", journal="small")
     with small_disk(tmp_path / "small", 45) as disk:
-        with quick_server(tmp_path, elements=elements, prepare=disk) as server:
+        with running_server(tmp_path, elements=elements, prepare=disk) as server:
             with log_on(server) as peer:
                 publisher = Publisher(peer, "events")
                 publisher.publish()
@@ -140,7 +139,7 @@ def test_the_journal_s_disk_is_full(tmp_path: Path) -> None:
                     assert publisher.publish()["status"] == "success"
             assert replay(server, "events") == publisher.safe
             kill(server)
-        with quick_server(tmp_path, elements=elements, prepare=disk) as server:
+        with running_server(tmp_path, elements=elements, prepare=disk) as server:
             assert replay(server, "events") == publisher.safe
 
 
@@ -150,7 +149,7 @@ def test_the_records_disk_is_full(tmp_path: Path, topic: str) -> None:
     (tmp_path / "small").mkdir()
     elements = ELEMENTS.format(sow="small", journal="journal")
     with small_disk(tmp_path / "small", 15) as disk:
-        with quick_server(tmp_path, elements=elements, prepare=disk) as server:
+        with running_server(tmp_path, elements=elements, prepare=disk) as server:
             with log_on(server) as peer:
                 publisher = Publisher(peer, topic)
                 publisher.publish()
@@ -167,7 +166,7 @@ def test_the_records_disk_is_full(tmp_path: Path, topic: str) -> None:
                 peer.send({"c": "sow_delete", "t": topic, "sow_keys": "none", "cid": "d"})
             assert records(server, topic) == publisher.safe
             kill(server)
-        with quick_server(tmp_path, elements=elements, prepare=disk) as server:
+        with running_server(tmp_path, elements=elements, prepare=disk) as server:
             assert records(server, topic) == publisher.safe
             if topic == "orders":
                 assert replay(server, topic) == publisher.safe
@@ -175,7 +174,7 @@ def test_the_records_disk_is_full(tmp_path: Path, topic: str) -> None:
 
 def test_the_journal_cannot_be_written(tmp_path: Path) -> None:
     """Writing fails within a file: what was accepted is kept and becomes safe when it can."""
-    with quick_server(tmp_path, elements=ELEMENTS.format(sow=".", journal="journal")) as server:
+    with running_server(tmp_path, elements=ELEMENTS.format(sow=".", journal="journal")) as server:
         with log_on(server) as peer:
             publisher = Publisher(peer, "events")
             publisher.publish()
@@ -198,13 +197,13 @@ def test_the_journal_cannot_be_written(tmp_path: Path) -> None:
             assert publisher.publish()["status"] == "success"
         assert replay(server, "events") == [1, 2, 4]
         kill(server)
-    with quick_server(tmp_path, elements=ELEMENTS.format(sow=".", journal="journal")) as server:
+    with running_server(tmp_path, elements=ELEMENTS.format(sow=".", journal="journal")) as server:
         assert replay(server, "events") == [1, 2, 4]
 
 
 def test_the_journal_s_directory_vanishes(tmp_path: Path) -> None:
     """What would be written to files without a name is not acknowledged."""
-    with quick_server(tmp_path, elements=ELEMENTS.format(sow=".", journal="journal")) as server:
+    with running_server(tmp_path, elements=ELEMENTS.format(sow=".", journal="journal")) as server:
         with log_on(server) as peer:
             publisher = Publisher(peer, "events")
             assert publisher.publish()["status"] == "success"
@@ -222,7 +221,7 @@ def why_no_start(directory: Path, elements: str, disk: SmallDisk | None = None) 
     """What a server says that cannot start."""
     with (
         pytest.raises(ServerEnded) as ended,
-        quick_server(directory, elements=elements, prepare=disk),
+        running_server(directory, elements=elements, prepare=disk),
     ):
         pass
     assert ended.value.code == 1
@@ -255,7 +254,7 @@ def test_a_directory_that_cannot_be_written_to_is_named(tmp_path: Path) -> None:
 def test_a_damaged_table_of_publishers_is_made_again(tmp_path: Path) -> None:
     """`clients.ack` can be had from the journals."""
     elements = ELEMENTS.format(sow=".", journal="journal")
-    with quick_server(tmp_path, elements=elements) as server:
+    with running_server(tmp_path, elements=elements) as server:
         with log_on(server) as peer:
             assert Publisher(peer, "events", 41).publish()["status"] == "success"
         assert server.stop() == 0
@@ -263,7 +262,7 @@ def test_a_damaged_table_of_publishers_is_made_again(tmp_path: Path) -> None:
     content = table.read_bytes()
     for spoiled in (content[:-9], b"", bytes(len(content)), content[:30] + b"?" + content[31:]):
         table.write_bytes(spoiled)
-        with quick_server(tmp_path, elements=elements) as server:
+        with running_server(tmp_path, elements=elements) as server:
             assert f"{table.name}: " in server.log()
             assert "it is rebuilt from the journals" in server.log()
             with server.connect() as peer:

@@ -21,8 +21,7 @@ import pytest
 from tests.recovery.audit import Audit
 from tests.recovery.publishers import COMPACT, Follower, Publisher, work
 from tests.recovery.stable_storage import Watch, fail_power
-from tests.support.quick import quick_server
-from tests.support.server import ServerEnded
+from tests.support.server import ServerEnded, running_server
 
 ELEMENTS: Final = f"""
 <SOW>
@@ -88,13 +87,13 @@ def test_nothing_acknowledged_is_lost(tmp_path: Path, log: int) -> None:
         run_and_kill(tmp_path, audit, shadows if power_fails else None)
         if power_fails and chance.random() < 0.7:
             fail_power(tmp_path, shadows, chance)
-    with quick_server(tmp_path, elements=ELEMENTS.format(flush="2ms")) as server:
+    with running_server(tmp_path, elements=ELEMENTS.format(flush="2ms")) as server:
         audit.check(server)
         work(server, publishers, audit.follower, 0.1, kill=False)
         audit.check(server)
         audit.follower.catch_up(server, len(audit.known))
         assert server.stop() == 0
-    with quick_server(tmp_path, elements=ELEMENTS.format(flush="2ms")) as server:
+    with running_server(tmp_path, elements=ELEMENTS.format(flush="2ms")) as server:
         audit.check(server)
     assert all(one.acknowledged == len(one.commands) for one in publishers)
     assert len(audit.follower.seen) == len(audit.known)
@@ -112,7 +111,7 @@ def run_and_kill(directory: Path, audit: Audit, shadows: Path | None) -> None:
     calls = chance.randrange(300) if chance.random() < 0.5 else None
     elements = ELEMENTS.format(flush=chance.choice(("10us", "2ms")))
     try:
-        with quick_server(directory, elements=elements, prepare=Watch(shadows, calls)) as server:
+        with running_server(directory, elements=elements, prepare=Watch(shadows, calls)) as server:
             try:
                 audit.check(server)
             except (OSError, EOFError):

@@ -7,9 +7,8 @@ import signal
 from pathlib import Path
 
 from tests.recovery.test_kills import ELEMENTS
-from tests.support.quick import quick_server
 from tests.support.raw import RawPeer
-from tests.support.server import RunningServer
+from tests.support.server import RunningServer, running_server
 from tests.support.sow import query
 
 TOPICS = ("orders", "shared")
@@ -35,7 +34,7 @@ def test_all_stores_are_set_back_to_the_log(tmp_path: Path) -> None:
     """What lost entries made, changed and deleted is undone in every topic, and stays so."""
     elements = ELEMENTS.format(flush="10us")
     (tmp_path / "shadows").mkdir()
-    with quick_server(tmp_path, elements=elements) as server, server.log_on("p") as peer:
+    with running_server(tmp_path, elements=elements) as server, server.log_on("p") as peer:
         sequence = 0
         for topic in TOPICS:
             for key in ("kept", "changed", "deleted"):
@@ -55,11 +54,24 @@ def test_all_stores_are_set_back_to_the_log(tmp_path: Path) -> None:
         server.stop(signal.SIGKILL)
     journal.write_bytes(safe)
     for _ in range(2):
-        with quick_server(tmp_path, elements=elements) as server:
+        with running_server(tmp_path, elements=elements) as server:
             assert records(server) == before
             server.stop(signal.SIGKILL)
-    with quick_server(tmp_path, elements=elements) as server:
+    with running_server(tmp_path, elements=elements) as server:
         with server.connect() as peer:
             assert peer.log_on("p")["s"] == 6, "what is lost may be sent again"
             publish(peer, "orders", 7, "changed", 3)
         assert records(server)["orders"]["changed"] == 3
+
+
+def test_a_log_that_lost_its_first_commit(tmp_path: Path) -> None:
+    """Where the log began is not forgotten with it, so that the records are known to be ahead."""
+    elements = ELEMENTS.format(flush="10us")
+    with running_server(tmp_path, elements=elements) as server, server.log_on("p") as peer:
+        (journal,) = (path for path in tmp_path.glob("journal/*0.journal"))
+        safe = journal.read_bytes()
+        publish(peer, "orders", 1, "made", 1)
+        server.stop(signal.SIGKILL)
+    journal.write_bytes(safe)
+    with running_server(tmp_path, elements=elements) as server:
+        assert records(server) == {"orders": {}, "shared": {}}

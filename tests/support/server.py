@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import os
 import signal
 import socket
-import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -14,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
+from tests.support.forked import ForkedProcess, Prepare
 from tests.support.raw import RawPeer
 
 START_SECONDS = 30.0
@@ -138,7 +137,12 @@ class RunningServer:
 
 @contextmanager
 def running_server(
-    directory: Path, *, elements: str = "", transports: str = "", level: str = "info"
+    directory: Path,
+    *,
+    elements: str = "",
+    transports: str = "",
+    level: str = "info",
+    prepare: Prepare | None = None,
 ) -> Iterator[RunningServer]:
     """A server on a free port, stopped in the end.
 
@@ -147,28 +151,23 @@ def running_server(
         elements: further elements of the configuration.
         transports: further transports.
         level: the lowest level that it logs.
+        prepare: called in its process first.
     """
     port = free_port()
     text = CONFIGURATION.format(port=port, elements=elements, transports=transports, level=level)
-    with running_configuration(directory, text, port) as server:
+    with running_configuration(directory, text, port, prepare) as server:
         yield server
 
 
 @contextmanager
-def running_configuration(directory: Path, text: str, port: int) -> Iterator[RunningServer]:
+def running_configuration(
+    directory: Path, text: str, port: int, prepare: Prepare | None = None
+) -> Iterator[RunningServer]:
     """A server that runs a configuration, stopped in the end."""
     configuration = directory / "config.xml"
     configuration.write_text(text)
     log_file = directory / "stdout.log"
-    root = Path(__file__).parents[2]
-    with log_file.open("wb") as log:
-        process = subprocess.Popen(
-            [*COMMAND, str(configuration)],
-            cwd=directory,
-            stdout=log,
-            stderr=subprocess.STDOUT,
-            env=os.environ | {"PYTHONPATH": str(root)},
-        )
+    process = ForkedProcess(directory, configuration, log_file, prepare)
     server = RunningServer(port, process, log_file)
     try:
         wait_until_started(server)

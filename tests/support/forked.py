@@ -1,8 +1,8 @@
-"""Starts servers quickly, for tests that start many.
+"""Processes that start quickly.
 
-Most of a start is Python reading modules and the schema. A process that has done so stands by, and
-every server is a fork of it: a process of its own, which runs the same `main` as the command does
-and can be killed like any other.
+Most of a server's start is Python reading modules and the schema. A process that has done so stands
+by, and every server is a fork of it: a process of its own, which runs the same `main` as the
+command does and can be killed like any other.
 """
 
 from __future__ import annotations
@@ -11,20 +11,12 @@ import multiprocessing
 import os
 import signal
 import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from multiprocessing.context import ForkServerContext, ForkServerProcess
 from pathlib import Path
 
 from config_schema import schema
 from server import cli
-from tests.support.server import (
-    CONFIGURATION,
-    START_SECONDS,
-    RunningServer,
-    free_port,
-    wait_until_started,
-)
 
 schema.elements()  # a configuration is checked at every start; what that needs is made once
 
@@ -33,11 +25,23 @@ Prepare = Callable[[], None]
 
 
 class ForkedProcess:
-    """A process, with the methods of `subprocess.Popen` that tests use."""
+    """A process, with the methods of `subprocess.Popen` that tests use.
 
-    def __init__(self, process: ForkServerProcess) -> None:
-        self._process = process
-        self.pid = process.pid or 0
+    Args:
+        directory: where it runs.
+        configuration: what it is given on its command line.
+        log_file: where its standard output and error go.
+        prepare: called in the process first.
+    """
+
+    def __init__(
+        self, directory: Path, configuration: Path, log_file: Path, prepare: Prepare | None
+    ) -> None:
+        log_file.write_bytes(b"")
+        arguments = (directory, configuration, log_file, prepare)
+        self._process: ForkServerProcess = _context().Process(target=_serve, args=arguments)
+        self._process.start()
+        self.pid = self._process.pid or 0
 
     def poll(self) -> int | None:
         """The exit code; None while the process runs."""
@@ -58,35 +62,6 @@ class ForkedProcess:
     def kill(self) -> None:
         """End the process at once."""
         self._process.kill()
-
-
-@contextmanager
-def quick_server(
-    directory: Path, *, elements: str, prepare: Prepare | None = None
-) -> Iterator[RunningServer]:
-    """A server on a free port, killed in the end. See `running_server`.
-
-    Args:
-        directory: where it runs and finds its configuration.
-        elements: further elements of the configuration.
-        prepare: called in the process first.
-    """
-    port = free_port()
-    configuration = directory / "config.xml"
-    configuration.write_text(
-        CONFIGURATION.format(port=port, elements=elements, transports="", level="info")
-    )
-    log_file = directory / "stdout.log"
-    log_file.write_bytes(b"")
-    process = _context().Process(target=_serve, args=(directory, configuration, log_file, prepare))
-    process.start()
-    server = RunningServer(port, ForkedProcess(process), log_file)
-    try:
-        wait_until_started(server)
-        yield server
-    finally:
-        process.kill()
-        process.join(START_SECONDS)
 
 
 def _context() -> ForkServerContext:

@@ -1,0 +1,478 @@
+# cython: language_level=3, boundscheck=False, wraparound=False, initializedcheck=False, cdivision=True
+"""Reading a few fields of a JSON body, in C: where the first of equal keys counts.
+
+A body is gone through once, from the front, until all wanted members have been found. What is not
+wanted is passed over by its quotes and brackets; only what is wanted becomes an object. The meaning
+is that of `json_scan.scan`, which reads any body, however odd. This reader knows the plain ones, and
+gives up, so that the scan can have them, at whatever is not plain: something malformed on the way, a
+name with an escape, NaN. Texts, numbers and arrays that are not plain are handed to Python one by one.
+
+Memory: `end` is where the NUL byte stands that closes every bytes object. No step accepts a NUL, so
+what looks at one byte at a time needs no other bound; what takes strides is given `end`.
+
+The names of one level are in a hash table, by their length and the bytes at both ends, so that a body
+costs the same whether one field is wanted or a thousand.
+"""
+
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
+from cpython.exc cimport PyErr_Clear
+from cpython.float cimport PyFloat_FromDouble
+from cpython.long cimport PyLong_FromLongLong
+from cpython.mem cimport PyMem_Calloc, PyMem_Free
+from cpython.ref cimport Py_DECREF, Py_INCREF, PyObject
+from cpython.tuple cimport PyTuple_New
+from libc.string cimport memcmp, memset
+
+
+cdef extern from "Python.h":
+    PyObject *PyUnicode_DecodeUTF8(const char *text, Py_ssize_t size, const char *errors)
+    void PyTuple_SET_ITEM(object values, Py_ssize_t position, PyObject *value)  # takes it over
+
+
+cdef struct Member:
+    const char *name      # encoded, borrowed from FieldReader._names
+    Py_ssize_t length
+    int slot              # of the value, -1 if no path ends here
+    int level             # of the members below it, -1 if there are none
+    int by_parts          # Python reads whatever its value is
+    int following         # the next member in its place of the table, -1 if it is the last
+
+
+cdef struct Level:
+    int *table            # the first member of each place, -1 if there is none
+    int mask              # places less one
+
+
+cdef struct Text:
+    const char *position  # the next byte
+    const char *end
+    int missing           # members of the outermost level that have not been found
+
+
+cdef enum Outcome:
+    FAILED = -1           # a Python exception is set
+    ODD = 0               # this is for the scan
+    READ = 1
+    COMPLETE = 2          # all that was wanted has been found
+
+cdef int MOST_DIGITS = 18           # of an integer that certainly fits into 64 bits
+cdef long long MOST_EXACT = 1LL << 53
+cdef double[23] POWERS              # of ten, all that are exact
+POWERS[:] = [10.0**exponent for exponent in range(23)]
+
+cdef char[256] ENDS_TOKEN           # bytes at which a word or number ends
+memset(ENDS_TOKEN, 0, 256)
+for _byte in bytearray(b' \t\r\n{}[],:"'):
+    ENDS_TOKEN[_byte] = 1
+
+
+cdef inline const char *skip_space(const char *at) noexcept nogil:
+    while at[0] == c' ' or at[0] == c'\n' or at[0] == c'\r' or at[0] == c'\t':
+        at += 1
+    return at
+
+
+cdef extern from *:
+    """
+    #include <stdint.h>
+    #include <string.h>
+
+    #define EACH_BYTE(byte) (UINT64_C(0x0101010101010101) * (byte))
+
+    static inline uint64_t zero_bytes(uint64_t word) {
+        return (word - EACH_BYTE(0x01)) & ~word & EACH_BYTE(0x80);
+    }
+
+    /* The first quote or backslash from `at` on; `end`, or beyond, if there is none. */
+    static inline const char *quote_or_escape(const char *at, const char *end) {
+    #if defined(__GNUC__) && __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__
+        for (; end - at >= 8; at += 8) {
+            uint64_t word, found;
+            memcpy(&word, at, 8);
+            found = zero_bytes(word ^ EACH_BYTE('"')) | zero_bytes(word ^ EACH_BYTE('\\\\'));
+            if (found)
+                return at + __builtin_ctzll(found) / 8;
+        }
+    #endif
+        while (at < end && *at != '"' && *at != '\\\\')
+            at++;
+        return at;
+    }
+    """
+    const char *quote_or_escape(const char *at, const char *end) noexcept nogil
+
+
+cdef inline const char *closing_quote(const char *at, const char *end, bint *escapes) noexcept nogil:
+    """The quote that closes a text, NULL if none does; and whether something in it is escaped."""
+    escapes[0] = False
+    while True:
+        at = quote_or_escape(at, end)
+        if at >= end:
+            return NULL
+        if at[0] == c'"':
+            return at
+        escapes[0] = True
+        at += 2
+
+
+cdef inline const char *skip_digits(const char *at) noexcept nogil:
+    while c'0' <= at[0] <= c'9':
+        at += 1
+    return at
+
+
+cdef const char *skip_number(const char *at) noexcept nogil:
+    """What follows the number at `at`; NULL if that is none."""
+    cdef const char *start
+    if at[0] == c'-':
+        at += 1
+    start = at
+    at = skip_digits(at)
+    if at == start:
+        return NULL
+    if at[0] == c'.':
+        start = at + 1
+        at = skip_digits(start)
+        if at == start:
+            return NULL
+    if at[0] == c'e' or at[0] == c'E':
+        at += 1
+        if at[0] == c'+' or at[0] == c'-':
+            at += 1
+        start = at
+        at = skip_digits(at)
+        if at == start:
+            return NULL
+    return at
+
+
+cdef inline const char *skip_word(const char *at) noexcept nogil:
+    """What follows the word at `at`; NULL if that is none. Stops at a NUL, as && does."""
+    if at[0] == c't' and at[1] == c'r' and at[2] == c'u' and at[3] == c'e':
+        return at + 4
+    if at[0] == c'n' and at[1] == c'u' and at[2] == c'l' and at[3] == c'l':
+        return at + 4
+    if at[0] == c'f' and at[1] == c'a' and at[2] == c'l' and at[3] == c's' and at[4] == c'e':
+        return at + 5
+    return NULL
+
+
+cdef const char *skip_container(const char *at, const char *end) noexcept nogil:
+    """What follows the object or array at `at`; NULL if it has no end."""
+    cdef Py_ssize_t depth = 0
+    cdef bint escapes
+    while at < end:
+        if at[0] == c'"':
+            at = closing_quote(at + 1, end, &escapes)
+            if at == NULL:
+                return NULL
+        elif at[0] == c'{' or at[0] == c'[':
+            depth += 1
+        elif at[0] == c'}' or at[0] == c']':
+            depth -= 1
+            if depth == 0:
+                return at + 1
+        at += 1
+    return NULL
+
+
+cdef const char *skip_value(const char *at, const char *end, bint *escapes) noexcept nogil:
+    """What follows the value at `at`, NULL if that is none; and if it is a text with escapes."""
+    escapes[0] = False
+    if at[0] == c'"':
+        at = closing_quote(at + 1, end, escapes)
+        if at != NULL:
+            at += 1
+        return at
+    if at[0] == c'{' or at[0] == c'[':
+        return skip_container(at, end)
+    at = skip_word(at) if at[0] >= c'a' else skip_number(at)
+    if at != NULL and (ENDS_TOKEN[<unsigned char> at[0]] or at == end):
+        return at
+    return NULL
+
+
+cdef inline unsigned int place_of(const char *name, Py_ssize_t length) noexcept nogil:
+    if length == 0:
+        return 0
+    return (
+        <unsigned int> length * 31
+        + <unsigned char> name[0] * 7
+        + <unsigned char> name[length - 1] * 13
+        + <unsigned char> name[length // 2]
+    )
+
+
+cdef class FieldReader:
+    """See json_fields.pyi."""
+
+    cdef Member *_members
+    cdef char *_seen        # by member
+    cdef Level *_levels
+    cdef PyObject **_values  # by slot, while a body is read
+    cdef int _member_count, _level_count, _slots, _outermost
+    cdef list _names        # of the members, encoded: `Member.name` points there
+    cdef list _below        # of the members: `WantedMember.below`
+    cdef object _text, _number, _part, _scan
+
+    def __cinit__(self, tree, int slots, text, number, part, scan):
+        cdef int size, place, member
+        self._text, self._number, self._part, self._scan = text, number, part, scan
+        self._slots = slots
+        self._names, self._below = [], []
+        levels = [tree]  # breadth first; the list grows while it is gone through
+        plan = []
+        for level in levels:
+            for wanted in level:
+                self._names.append(wanted.name)
+                self._below.append(wanted.below)
+                plan.append((len(levels) if wanted.members else -1, wanted.slot, wanted.by_parts))
+                if wanted.members:
+                    levels.append(wanted.members)
+        self._member_count, self._level_count = len(plan), len(levels)
+        self._outermost = len(tree)
+        self._members = <Member *> PyMem_Calloc(max(1, len(plan)), sizeof(Member))
+        self._seen = <char *> PyMem_Calloc(max(1, len(plan)), 1)
+        self._levels = <Level *> PyMem_Calloc(len(levels), sizeof(Level))
+        self._values = <PyObject **> PyMem_Calloc(max(1, slots), sizeof(PyObject *))
+        if not self._members or not self._seen or not self._levels or not self._values:
+            raise MemoryError
+        member = 0
+        for number_of_level, level in enumerate(levels):
+            size = 4
+            while size < 2 * len(level):
+                size *= 2
+            self._levels[number_of_level].mask = size - 1
+            self._levels[number_of_level].table = <int *> PyMem_Calloc(size, sizeof(int))
+            if not self._levels[number_of_level].table:
+                raise MemoryError
+            for place in range(size):
+                self._levels[number_of_level].table[place] = -1
+            for _ in level:
+                self._set_member(member, plan[member])
+                place = place_of(self._members[member].name, self._members[member].length)
+                place &= size - 1
+                self._members[member].following = self._levels[number_of_level].table[place]
+                self._levels[number_of_level].table[place] = member
+                member += 1
+
+    cdef void _set_member(self, int number, tuple planned) except *:
+        name = self._names[number]
+        self._members[number].name = PyBytes_AS_STRING(name)
+        self._members[number].length = PyBytes_GET_SIZE(name)
+        self._members[number].level, self._members[number].slot = planned[0], planned[1]
+        self._members[number].by_parts = planned[2]
+
+    def __dealloc__(self):
+        cdef int number
+        if self._levels:
+            for number in range(self._level_count):
+                PyMem_Free(self._levels[number].table)
+        PyMem_Free(self._levels)
+        PyMem_Free(self._members)
+        PyMem_Free(self._seen)
+        PyMem_Free(self._values)
+
+    def read(self, bytes body not None):
+        cdef int slot
+        if not self._read(body):
+            return self._scan(body)
+        values = PyTuple_New(self._slots)
+        for slot in range(self._slots):
+            PyTuple_SET_ITEM(values, slot, self._take(slot))
+        return values
+
+    def read_all(self, bodies):
+        cdef Py_ssize_t row
+        cdef int slot
+        bodies = list(bodies)
+        columns = [PyTuple_New(len(bodies)) for _ in range(self._slots)]
+        for row in range(len(bodies)):
+            if not self._read(bodies[row]):
+                self._keep_all(self._scan(bodies[row]))
+            for slot in range(self._slots):
+                PyTuple_SET_ITEM(columns[slot], row, self._take(slot))
+        return columns
+
+    cdef void _keep(self, int slot, object value) noexcept:
+        Py_INCREF(value)
+        self._values[slot] = <PyObject *> value
+
+    cdef void _keep_all(self, tuple values) except *:
+        cdef int slot
+        for slot in range(self._slots):
+            self._keep(slot, values[slot])
+
+    cdef PyObject *_take(self, int slot) noexcept:
+        """The value of a slot, whose reference goes to whoever asks."""
+        cdef PyObject *value = self._values[slot]
+        if value == NULL:
+            Py_INCREF(None)
+            return <PyObject *> None
+        self._values[slot] = NULL
+        return value
+
+    cdef bint _read(self, bytes body) except -1:
+        """Read a body; whether it was plain. If not, there are no values."""
+        cdef Text text
+        cdef int slot, outcome
+        text.position = skip_space(PyBytes_AS_STRING(body))
+        text.end = PyBytes_AS_STRING(body) + PyBytes_GET_SIZE(body)
+        text.missing = self._outermost
+        memset(self._seen, 0, self._member_count)
+        outcome = ODD
+        try:
+            if text.missing == 0:
+                outcome = COMPLETE
+            elif text.position[0] == c'{':
+                outcome = self._read_members(&text, 0)
+        finally:
+            if outcome <= ODD:
+                for slot in range(self._slots):
+                    if self._values[slot] != NULL:
+                        Py_DECREF(<object> self._values[slot])
+                        self._values[slot] = NULL
+        return outcome > ODD
+
+    cdef int _find(self, int level, const char *name, Py_ssize_t length) noexcept nogil:
+        cdef int number = self._levels[level].table[
+            place_of(name, length) & self._levels[level].mask
+        ]
+        while number >= 0:
+            if self._members[number].length == length and (
+                memcmp(self._members[number].name, name, length) == 0
+            ):
+                return number
+            number = self._members[number].following
+        return -1
+
+    cdef int _read_members(self, Text *text, int level) except -1:
+        """Read an object from its brace on."""
+        cdef const char *at = skip_space(text.position + 1)
+        cdef const char *end = text.end
+        cdef const char *name
+        cdef int number, outcome
+        cdef bint escapes
+        if at[0] == c'}':
+            text.position = at + 1
+            return READ
+        while at[0] == c'"':
+            name = at + 1
+            at = closing_quote(name, end, &escapes)
+            if at == NULL or escapes:
+                return ODD
+            number = self._find(level, name, at - name)
+            at = skip_space(at + 1)
+            if at[0] != c':':
+                return ODD
+            at = skip_space(at + 1)
+            if number < 0 or self._seen[number]:
+                at = skip_value(at, end, &escapes)
+                if at == NULL:
+                    return ODD
+            else:
+                self._seen[number] = 1
+                text.position = at
+                outcome = self._read_member(text, &self._members[number], number)
+                if outcome != READ:
+                    return outcome
+                at = text.position
+                if level == 0:
+                    text.missing -= 1
+                    if text.missing == 0:
+                        return COMPLETE
+            at = skip_space(at)
+            if at[0] == c'}':
+                text.position = at + 1
+                return READ
+            if at[0] != c',':
+                return ODD
+            at = skip_space(at + 1)
+        return ODD
+
+    cdef int _read_member(self, Text *text, Member *member, int number) except -1:
+        """Read the value of a wanted member."""
+        cdef const char *start = text.position
+        cdef const char *stop
+        cdef bint escapes
+        if start[0] == c'{' and member.level >= 0:
+            return self._read_members(text, member.level)
+        stop = text.position = skip_value(start, text.end, &escapes)
+        if stop == NULL:
+            return ODD
+        if start[0] == c'[' or member.by_parts:
+            return self._read_part(start, stop, number)
+        if member.slot >= 0 and start[0] != c'{':
+            self._keep(member.slot, self._scalar(start, stop, escapes))
+        return READ
+
+    cdef int _read_part(self, const char *start, const char *stop, int number) except -1:
+        """Let Python read what is an array, or where a subscript leads into."""
+        values = self._part(PyBytes_FromStringAndSize(start, stop - start), self._below[number])
+        if values is None:
+            return ODD
+        for (slot, _), value in zip(self._below[number], values):
+            self._keep(slot, value)
+        return READ
+
+    cdef object _scalar(self, const char *start, const char *stop, bint escapes):
+        """A text, word or number."""
+        cdef PyObject *text
+        if start[0] == c'"':
+            if not escapes:
+                text = PyUnicode_DecodeUTF8(start + 1, stop - start - 2, NULL)
+                if text != NULL:
+                    value = <object> text
+                    Py_DECREF(value)
+                    return value
+                PyErr_Clear()
+            return self._text(PyBytes_FromStringAndSize(start, stop - start))
+        if start[0] == c't':
+            return True
+        if start[0] == c'f':
+            return False
+        if start[0] == c'n':
+            return None
+        return self._plain_number(start, stop)
+
+    cdef object _plain_number(self, const char *start, const char *stop):
+        """A number, which is known to be well-formed."""
+        cdef const char *at = start
+        cdef long long digits = 0
+        cdef int count = 0, decimals = 0, exponent = 0, exponent_digits = 0
+        cdef bint negative = start[0] == c'-', is_integer = True, lowers = False
+        cdef double value
+        if negative:
+            at += 1
+        while c'0' <= at[0] <= c'9' and count <= MOST_DIGITS:
+            digits = digits * 10 + (at[0] - c'0')
+            count += 1
+            at += 1
+        if at[0] == c'.':
+            is_integer = False
+            at += 1
+            while c'0' <= at[0] <= c'9' and count <= MOST_DIGITS:
+                digits = digits * 10 + (at[0] - c'0')
+                count += 1
+                decimals += 1
+                at += 1
+        if at[0] == c'e' or at[0] == c'E':
+            is_integer = False
+            at += 1
+            if at[0] == c'+' or at[0] == c'-':
+                lowers = at[0] == c'-'
+                at += 1
+            while c'0' <= at[0] <= c'9' and exponent_digits < 4:
+                exponent = exponent * 10 + (at[0] - c'0')
+                exponent_digits += 1
+                at += 1
+        if at != stop or count > MOST_DIGITS:
+            return self._number(PyBytes_FromStringAndSize(start, stop - start))
+        if is_integer:
+            return PyLong_FromLongLong(-digits if negative else digits)
+        exponent = (-exponent if lowers else exponent) - decimals
+        if digits > MOST_EXACT or not -22 <= exponent <= 22:
+            return self._number(PyBytes_FromStringAndSize(start, stop - start))
+        # Both are exact, so that there is one rounding only (Clinger).
+        value = digits / POWERS[-exponent] if exponent < 0 else digits * POWERS[exponent]
+        return PyFloat_FromDouble(-value if negative else value)
