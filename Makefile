@@ -21,7 +21,7 @@ lint: install
 
 install: $(STAMP)
 
-$(STAMP): pyproject.toml setup.py $(shell find server -name '*.pyx')
+$(STAMP): pyproject.toml setup.py $(shell find server -name '*.pyx' -o -name '*.pxd')
 	$(PYTHON) -m venv .venv
 	$(BIN)/pip install --quiet --disable-pip-version-check --editable '.[dev]'
 	@touch $@

@@ -22,7 +22,7 @@ from lxml import etree
 from config_schema import xml_file
 from config_schema.problems import Location, Problems
 from config_schema.units import UnitError, parse_bool, parse_size, quoted
-from config_schema.variables import VariableError, Variables
+from config_schema.variables import VariableError, Variables, has_reference
 from config_schema.xml_file import FileError
 
 MAX_DEPTH: Final = 100
@@ -63,6 +63,8 @@ class Node:
         children: its elements in file order; comments are not among them.
         location: where it was written, in whichever file that was.
         synonym: the name it was written under, where that is an old name for `tag`.
+        incomplete: whether some of it is missing, because a variable of its text or attributes, or
+            an Include in it, could not be expanded.
     """
 
     tag: str
@@ -71,6 +73,7 @@ class Node:
     children: tuple["Node", ...]
     location: Location
     synonym: str | None = None
+    incomplete: bool = False
 
     @property
     def written(self) -> str:
@@ -99,11 +102,13 @@ class Document:
         root: its outermost element.
         path: the file it was read from, as given.
         expanded: the whole text with Include and ${VARIABLE} replaced; it loads to the same tree.
+        complete: whether all of it could be expanded; if not, it serves to find further mistakes.
     """
 
     root: Node
     path: str
     expanded: str
+    complete: bool = True
 
     @property
     def files(self) -> tuple[str, ...]:
@@ -129,7 +134,8 @@ def load(
         problems: takes what is wrong.
 
     Returns:
-        The expanded configuration; None if it cannot be put together, which `problems` then says.
+        The expanded configuration; None if a file is not XML or too large. Whether that, or a part
+        could not be expanded (`complete` is false then): `problems` says so.
     """
     reader = _Reader(Variables(path, defines=defines, environ=environ), problems)
     problems.reading(path)
@@ -140,7 +146,7 @@ def load(
     except (FileError, _LimitReachedError) as error:
         problems.error(error.location, "", str(error))
         return None
-    return None if reader.failed else Document(root, path, _to_text(file.element))
+    return Document(root, path, _to_text(file.element), complete=not reader.failed)
 
 
 @dataclass(frozen=True, slots=True)
@@ -217,18 +223,27 @@ class _Reader:
             expanded = self._expand(value, location, f"{_name(element)}/@{name}")
             if expanded != value:
                 element.set(name, expanded)
-        children, text = self._walk_content(element, file, depth)
-        return Node(_name(element), text, _attributes(element), tuple(children), location)
+        children, text, whole = self._walk_content(element, file, depth)
+        attributes = _attributes(element)
+        whole = whole and not any(map(has_reference, (text, *attributes.values())))
+        return Node(
+            _name(element), text, attributes, tuple(children), location, incomplete=not whole
+        )
 
     def _walk_content(
         self, element: etree._Element, file: _File, depth: int
-    ) -> tuple[list[Node], str]:
-        """Expand what is inside an element; return its child nodes and its own text, stripped."""
+    ) -> tuple[list[Node], str, bool]:
+        """Expand what is inside an element.
+
+        Returns:
+            Its child nodes; its own text, stripped; and whether all that it includes was there.
+        """
         location, label = file.at(element), _label(element)
         texts = [self._expand(element.text, location, label)]
         if texts[0] != (element.text or ""):
             element.text = texts[0]
         nodes: list[Node] = []
+        whole = True
         for child in list(element):
             tail = self._expand(child.tail, location, label)
             if tail != (child.tail or ""):
@@ -237,31 +252,40 @@ class _Reader:
             if not isinstance(child.tag, str):  # a comment or a processing instruction
                 continue
             if _name(child) == _INCLUDE:
-                nodes += self._include(child, file, depth + 1)
+                included, all_there = self._include(child, file, depth + 1)
+                nodes += included
+                whole = whole and all_there
             else:
                 nodes.append(self._walk(child, file, depth + 1))
         text = "".join(text for text in texts if not text.isspace()).strip()
         if len(text) > MAX_TEXT:
             found = f"its text has {len(text):,} characters"
             self._error(location, label, f"{found}, and no more than {MAX_TEXT:,} are read")
-        return nodes, text[:MAX_TEXT]
+            whole = False
+        return nodes, text[:MAX_TEXT], whole
 
-    def _include(self, directive: etree._Element, file: _File, depth: int) -> list[Node]:
-        """Put the content of the named file in the place of the directive; return its nodes."""
+    def _include(
+        self, directive: etree._Element, file: _File, depth: int
+    ) -> tuple[list[Node], bool]:
+        """Put the content of the named file in the place of the directive.
+
+        Returns:
+            Its nodes, and whether it and all that it includes was there.
+        """
         location, label = file.at(directive), _label(directive)
         name = self._expand(directive.text, location, label).strip()
         wants_comment = self._wants_comment(directive, location, label)
         if not name or any(isinstance(child.tag, str) for child in directive):
             self._error(location, label, "expected the name of a file to include, and nothing else")
-            return []
-        included = self._open(name, location, label, file)
+            return [], False
+        included = None if has_reference(name) else self._open(name, location, label, file)
         if included is None:
-            return []
+            return [], False
         if depth > MAX_DEPTH:
             raise _LimitReachedError(location, f"files are included more than {MAX_DEPTH} deep")
-        nodes, _ = self._walk_content(included.element, included, depth)
+        nodes, _, whole = self._walk_content(included.element, included, depth)
         _splice(directive, included.element, name if wants_comment else None)
-        return nodes
+        return nodes, whole
 
     def _wants_comment(self, directive: etree._Element, location: Location, label: str) -> bool:
         wanted = self._comment_default

@@ -50,7 +50,7 @@ _PARSERS: Final[Mapping[str, Callable[[str], object]]] = {
 
 
 def validate(document: Document, problems: Problems) -> Node:
-    """Check the structure of a configuration.
+    """Check the structure of a configuration, or of what there is of it.
 
     ConfigValidation `disabled` skips the schema; the compiler still refuses what it cannot use.
 
@@ -124,7 +124,7 @@ def _check_versions(root: Node, problems: Problems) -> None:
         ("SuggestedMinimumVersion", problems.warning),
     ):
         for node in root.all(name):
-            if _version(node.text) > _version(AMPS_VERSION):
+            if not node.incomplete and _version(node.text) > _version(AMPS_VERSION):
                 found = f"this server implements {AMPS_VERSION}"
                 report(node, _label(root, node), f"asks for AMPS {node.text} or later; {found}")
 
@@ -173,7 +173,7 @@ def _explain(element: _Element, error: XMLSchemaValidationError) -> Iterator[_Vi
         yield _violation(element, f"unexpected text {quoted(element.node.text)}: {expected}")
     elif isinstance(error.validator, XsdElement) and len(element):
         yield _violation(element, f"expected text, found the element {element[0].tag}")
-    else:
+    elif not element.node.incomplete:
         yield _bad_value(element)
 
 
@@ -193,7 +193,7 @@ def _wrong_children(element: _Element) -> Iterator[_Violation]:
             found = f"it is already at {earlier.location}{name}"
             yield _Violation(child, label, f"given twice: {found}")
     for name, doc in listed.items():
-        if doc.required and name not in first:
+        if doc.required and name not in first and not element.node.incomplete:
             expected = f": expected {_content(doc)}"
             label = f"{element.node.written}/{name}"
             yield _Violation(element.node, label, f"is missing but required{expected}")

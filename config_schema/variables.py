@@ -9,7 +9,7 @@ Variables. What happens to an undefined variable is our choice, see docs/compati
 
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Final
 
 from config_schema.units import quoted
@@ -20,6 +20,11 @@ MAX_EXPANSION: Final = 1 << 20
 
 _REFERENCE: Final = re.compile(r"\$\{([^{}]*)\}")
 _NOT_IN_XML: Final = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+
+
+def has_reference(text: str) -> bool:
+    """Whether a text names a variable; one that has been expanded does not."""
+    return _REFERENCE.search(text) is not None
 
 
 class VariableError(ValueError):
@@ -55,24 +60,31 @@ class Variables:
         """
         if "${" not in text:
             return text
+        self._require(dict.fromkeys(_REFERENCE.findall(text)))
         added = sum(len(self._value(reference[1])) for reference in _REFERENCE.finditer(text))
         if added > MAX_EXPANSION:
             raise VariableError(f"the variables in {quoted(text)} stand for too long a text")
         expanded = _REFERENCE.sub(lambda reference: self._value(reference[1]), text)
-        if _REFERENCE.search(expanded):
+        if has_reference(expanded):
             raise VariableError(
                 f"{quoted(text)} still holds a ${{VARIABLE}} after its variables were replaced; "
                 "the value of a variable is not expanded again"
             )
         return expanded
 
+    def _require(self, names: Iterable[str]) -> None:
+        missing = [quoted(name) for name in names if name not in self._values]
+        if not missing:
+            return
+        what, them = f"variable {missing[0]} is", "it"
+        if len(missing) > 1:
+            what, them = f"variables {' and '.join(missing)} are", "them"
+        raise VariableError(
+            f"{what} not defined; set {them} in the environment or start with -DNAME=value"
+        )
+
     def _value(self, name: str) -> str:
-        value = self._values.get(name)
-        if value is None:
-            raise VariableError(
-                f"variable {quoted(name)} is not defined; "
-                "set it in the environment or start with -DNAME=value"
-            )
+        value = self._values[name]
         if _NOT_IN_XML.search(value):
             raise VariableError(
                 f"the value of variable {quoted(name)} holds a character that XML does not allow"

@@ -136,7 +136,7 @@ def _with_configuration(options: argparse.Namespace) -> int:
     os.environ.update(defines)
     problems = Problems()
     document = load(options.config, defines=defines, environ=os.environ, problems=problems)
-    if document is not None and options.dump_config:
+    if document is not None and document.complete and options.dump_config:
         put(document.expanded, encoding="utf-8")  # which is what its first line says
         return 0
     spec = None if document is None else _compile(document, problems)

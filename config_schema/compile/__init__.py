@@ -56,13 +56,17 @@ def compile_config(root: Node, catalogue: Catalogue, problems: Problems) -> Inst
     Returns:
         The description of the instance; None if there are errors, of this or an earlier stage.
     """
-    if root.tag != ROOT:
-        return None  # which `validate` has said; nothing in it is where it is looked for
+    if root.tag != ROOT or _incomplete(root):
+        return None  # which has been said; what is looked for is somewhere else, or unknown
     report = Report(problems)
     reader = Reader(root, root.tag, report, catalogue)
     spec = _instance(reader)
     warn_of_unbuilt(root, catalogue, report)
     return None if problems.has_errors else spec
+
+
+def _incomplete(node: Node) -> bool:
+    return node.incomplete or any(map(_incomplete, node.children))
 
 
 def _instance(root: Reader) -> InstanceSpec:

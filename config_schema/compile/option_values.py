@@ -84,6 +84,14 @@ def _parsed_by(parse: Callable[[str], object]) -> Callable[[Given], None]:
     return check_quantity
 
 
+def _check_percentage(given: Given) -> None:
+    try:
+        if PERCENTAGE(given.text) > 100:  # which nothing ever is
+            given.refuse("a percentage: expected 0% to 100%")
+    except UnitError as error:
+        given.option.error(str(error))
+
+
 def _check_choice(given: Given) -> None:
     _check_words(given, [given.text])
 
@@ -180,7 +188,12 @@ def _check_transport(given: Given) -> None:
     if given.text not in names:
         given.option.error(
             f"there is no transport named {quoted(given.text)}",
-            did_you_mean(given.text, names) or f"the transports are {', '.join(names)}",
+            did_you_mean(given.text, names)
+            or (
+                f"the transports are {', '.join(names)}"
+                if names
+                else "there is no transport at all"
+            ),
         )
 
 
@@ -296,7 +309,7 @@ _CHECKS: Final[Mapping[ValueKind, Callable[[Given], None]]] = {
     ValueKind.INTERVAL: _parsed_by(parse_interval),
     ValueKind.COUNT: _parsed_by(parse_count),
     ValueKind.BOOLEAN: _parsed_by(parse_bool),
-    ValueKind.PERCENTAGE: _parsed_by(PERCENTAGE),
+    ValueKind.PERCENTAGE: _check_percentage,
     ValueKind.CHOICE: _check_choice,
     ValueKind.CHOICES: _check_choices,
     ValueKind.SIGNAL: _check_signal,

@@ -49,10 +49,18 @@ def check(text: str, kind: Kind, functions: Functions = BUILTINS) -> str | None:
             _without_variables(text) if rules.variables else text, kind, functions
         )
     except ExpressionError as error:
-        return str(ExpressionError(error.message, error.position, text))
+        message = error.message
+        variable = _VARIABLE.match(text, error.position) if rules.variables else None
+        if variable is not None:
+            message = message.replace(_stand_in(variable), variable[0])
+        return str(ExpressionError(message, error.position, text))
     return None
 
 
 def _without_variables(text: str) -> str:
     """The text with a number of the same length for every variable, so that positions hold."""
-    return _VARIABLE.sub(lambda match: "0" * len(match[0]), text)
+    return _VARIABLE.sub(_stand_in, text)
+
+
+def _stand_in(variable: re.Match[str]) -> str:
+    return "0" * len(variable[0])

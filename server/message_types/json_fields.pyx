@@ -3,12 +3,10 @@
 
 A body is gone through once, from the front, until all wanted members have been found. What is not
 wanted is passed over by its quotes and brackets; only what is wanted becomes an object. The meaning
-is that of `json_scan.scan`, which reads any body, however odd. This reader knows the plain ones, and
-gives up, so that the scan can have them, at whatever is not plain: something malformed on the way, a
-name with an escape, NaN. Texts, numbers and arrays that are not plain are handed to Python one by one.
-
-Memory: `end` is where the NUL byte stands that closes every bytes object. No step accepts a NUL, so
-what looks at one byte at a time needs no other bound; what takes strides is given `end`.
+is that of `json_scan.scan`, which reads any body, however odd: where a body is malformed, reading
+stops with what has been found. Texts and numbers that are not plain are handed to Python one by one,
+and so are arrays. What this reader gives up at, so that the scan can have it, is an array in place of
+the body, and a malformed one that is wanted, of which the scan finds the part that can be read.
 
 The names of one level are in a hash table, by their length and the bytes at both ends, so that a body
 costs the same whether one field is wanted or a thousand.
@@ -21,7 +19,9 @@ from cpython.long cimport PyLong_FromLongLong
 from cpython.mem cimport PyMem_Calloc, PyMem_Free
 from cpython.ref cimport Py_DECREF, Py_INCREF, PyObject
 from cpython.tuple cimport PyTuple_New
-from libc.string cimport memcmp, memset
+from libc.string cimport memcmp, memset, strncmp
+
+from server.message_types.json_tokens cimport closing_quote, skip_space, skip_value, unescape
 
 
 cdef extern from "Python.h":
@@ -53,143 +53,14 @@ cdef enum Outcome:
     FAILED = -1           # a Python exception is set
     ODD = 0               # this is for the scan
     READ = 1
-    COMPLETE = 2          # all that was wanted has been found
+    STOPPED = 2           # all that was wanted has been found, or no more can be
 
+cdef const char *BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+cdef int MOST_ESCAPED = 6           # bytes that stand for one of a name
 cdef int MOST_DIGITS = 18           # of an integer that certainly fits into 64 bits
 cdef long long MOST_EXACT = 1LL << 53
 cdef double[23] POWERS              # of ten, all that are exact
 POWERS[:] = [10.0**exponent for exponent in range(23)]
-
-cdef char[256] ENDS_TOKEN           # bytes at which a word or number ends
-memset(ENDS_TOKEN, 0, 256)
-for _byte in bytearray(b' \t\r\n{}[],:"'):
-    ENDS_TOKEN[_byte] = 1
-
-
-cdef inline const char *skip_space(const char *at) noexcept nogil:
-    while at[0] == c' ' or at[0] == c'\n' or at[0] == c'\r' or at[0] == c'\t':
-        at += 1
-    return at
-
-
-cdef extern from *:
-    """
-    #include <stdint.h>
-    #include <string.h>
-
-    #define EACH_BYTE(byte) (UINT64_C(0x0101010101010101) * (byte))
-
-    static inline uint64_t zero_bytes(uint64_t word) {
-        return (word - EACH_BYTE(0x01)) & ~word & EACH_BYTE(0x80);
-    }
-
-    /* The first quote or backslash from `at` on; `end`, or beyond, if there is none. */
-    static inline const char *quote_or_escape(const char *at, const char *end) {
-    #if defined(__GNUC__) && __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__
-        for (; end - at >= 8; at += 8) {
-            uint64_t word, found;
-            memcpy(&word, at, 8);
-            found = zero_bytes(word ^ EACH_BYTE('"')) | zero_bytes(word ^ EACH_BYTE('\\\\'));
-            if (found)
-                return at + __builtin_ctzll(found) / 8;
-        }
-    #endif
-        while (at < end && *at != '"' && *at != '\\\\')
-            at++;
-        return at;
-    }
-    """
-    const char *quote_or_escape(const char *at, const char *end) noexcept nogil
-
-
-cdef inline const char *closing_quote(const char *at, const char *end, bint *escapes) noexcept nogil:
-    """The quote that closes a text, NULL if none does; and whether something in it is escaped."""
-    escapes[0] = False
-    while True:
-        at = quote_or_escape(at, end)
-        if at >= end:
-            return NULL
-        if at[0] == c'"':
-            return at
-        escapes[0] = True
-        at += 2
-
-
-cdef inline const char *skip_digits(const char *at) noexcept nogil:
-    while c'0' <= at[0] <= c'9':
-        at += 1
-    return at
-
-
-cdef const char *skip_number(const char *at) noexcept nogil:
-    """What follows the number at `at`; NULL if that is none."""
-    cdef const char *start
-    if at[0] == c'-':
-        at += 1
-    start = at
-    at = skip_digits(at)
-    if at == start:
-        return NULL
-    if at[0] == c'.':
-        start = at + 1
-        at = skip_digits(start)
-        if at == start:
-            return NULL
-    if at[0] == c'e' or at[0] == c'E':
-        at += 1
-        if at[0] == c'+' or at[0] == c'-':
-            at += 1
-        start = at
-        at = skip_digits(at)
-        if at == start:
-            return NULL
-    return at
-
-
-cdef inline const char *skip_word(const char *at) noexcept nogil:
-    """What follows the word at `at`; NULL if that is none. Stops at a NUL, as && does."""
-    if at[0] == c't' and at[1] == c'r' and at[2] == c'u' and at[3] == c'e':
-        return at + 4
-    if at[0] == c'n' and at[1] == c'u' and at[2] == c'l' and at[3] == c'l':
-        return at + 4
-    if at[0] == c'f' and at[1] == c'a' and at[2] == c'l' and at[3] == c's' and at[4] == c'e':
-        return at + 5
-    return NULL
-
-
-cdef const char *skip_container(const char *at, const char *end) noexcept nogil:
-    """What follows the object or array at `at`; NULL if it has no end."""
-    cdef Py_ssize_t depth = 0
-    cdef bint escapes
-    while at < end:
-        if at[0] == c'"':
-            at = closing_quote(at + 1, end, &escapes)
-            if at == NULL:
-                return NULL
-        elif at[0] == c'{' or at[0] == c'[':
-            depth += 1
-        elif at[0] == c'}' or at[0] == c']':
-            depth -= 1
-            if depth == 0:
-                return at + 1
-        at += 1
-    return NULL
-
-
-cdef const char *skip_value(const char *at, const char *end, bint *escapes) noexcept nogil:
-    """What follows the value at `at`, NULL if that is none; and if it is a text with escapes."""
-    escapes[0] = False
-    if at[0] == c'"':
-        at = closing_quote(at + 1, end, escapes)
-        if at != NULL:
-            at += 1
-        return at
-    if at[0] == c'{' or at[0] == c'[':
-        return skip_container(at, end)
-    at = skip_word(at) if at[0] >= c'a' else skip_number(at)
-    if at != NULL and (ENDS_TOKEN[<unsigned char> at[0]] or at == end):
-        return at
-    return NULL
 
 
 cdef inline unsigned int place_of(const char *name, Py_ssize_t length) noexcept nogil:
@@ -208,6 +79,8 @@ cdef class FieldReader:
 
     cdef Member *_members
     cdef char *_seen        # by member
+    cdef char *_name        # room for a name without its escapes
+    cdef Py_ssize_t _longest_name
     cdef Level *_levels
     cdef PyObject **_values  # by slot, while a body is read
     cdef int _member_count, _level_count, _slots, _outermost
@@ -233,9 +106,11 @@ cdef class FieldReader:
         self._outermost = len(tree)
         self._members = <Member *> PyMem_Calloc(max(1, len(plan)), sizeof(Member))
         self._seen = <char *> PyMem_Calloc(max(1, len(plan)), 1)
+        self._longest_name = max([1] + [len(name) for name in self._names])
+        self._name = <char *> PyMem_Calloc(MOST_ESCAPED * self._longest_name, 1)
         self._levels = <Level *> PyMem_Calloc(len(levels), sizeof(Level))
         self._values = <PyObject **> PyMem_Calloc(max(1, slots), sizeof(PyObject *))
-        if not self._members or not self._seen or not self._levels or not self._values:
+        if not (self._members and self._seen and self._name and self._levels and self._values):
             raise MemoryError
         member = 0
         for number_of_level, level in enumerate(levels):
@@ -271,6 +146,7 @@ cdef class FieldReader:
         PyMem_Free(self._levels)
         PyMem_Free(self._members)
         PyMem_Free(self._seen)
+        PyMem_Free(self._name)
         PyMem_Free(self._values)
 
     def read(self, bytes body not None):
@@ -316,16 +192,19 @@ cdef class FieldReader:
         """Read a body; whether it was plain. If not, there are no values."""
         cdef Text text
         cdef int slot, outcome
-        text.position = skip_space(PyBytes_AS_STRING(body))
-        text.end = PyBytes_AS_STRING(body) + PyBytes_GET_SIZE(body)
+        text.position = PyBytes_AS_STRING(body)
+        text.end = text.position + PyBytes_GET_SIZE(body)
+        if strncmp(text.position, BYTE_ORDER_MARK, 3) == 0:
+            text.position += 3
+        text.position = skip_space(text.position)
         text.missing = self._outermost
         memset(self._seen, 0, self._member_count)
         outcome = ODD
         try:
-            if text.missing == 0:
-                outcome = COMPLETE
-            elif text.position[0] == c'{':
+            if text.missing and text.position[0] == c'{':
                 outcome = self._read_members(&text, 0)
+            elif not text.missing or text.position[0] != c'[':
+                outcome = STOPPED
         finally:
             if outcome <= ODD:
                 for slot in range(self._slots):
@@ -346,6 +225,11 @@ cdef class FieldReader:
             number = self._members[number].following
         return -1
 
+    cdef int _find_escaped(self, int level, const char *name, Py_ssize_t length) noexcept nogil:
+        if length > MOST_ESCAPED * self._longest_name:
+            return -1
+        return self._find(level, self._name, unescape(name, name + length, self._name))
+
     cdef int _read_members(self, Text *text, int level) except -1:
         """Read an object from its brace on."""
         cdef const char *at = skip_space(text.position + 1)
@@ -359,17 +243,20 @@ cdef class FieldReader:
         while at[0] == c'"':
             name = at + 1
             at = closing_quote(name, end, &escapes)
-            if at == NULL or escapes:
-                return ODD
-            number = self._find(level, name, at - name)
+            if at == NULL:
+                return STOPPED
+            if escapes:
+                number = self._find_escaped(level, name, at - name)
+            else:
+                number = self._find(level, name, at - name)
             at = skip_space(at + 1)
             if at[0] != c':':
-                return ODD
+                return STOPPED
             at = skip_space(at + 1)
             if number < 0 or self._seen[number]:
                 at = skip_value(at, end, &escapes)
                 if at == NULL:
-                    return ODD
+                    return STOPPED
             else:
                 self._seen[number] = 1
                 text.position = at
@@ -380,15 +267,15 @@ cdef class FieldReader:
                 if level == 0:
                     text.missing -= 1
                     if text.missing == 0:
-                        return COMPLETE
+                        return STOPPED
             at = skip_space(at)
             if at[0] == c'}':
                 text.position = at + 1
                 return READ
             if at[0] != c',':
-                return ODD
+                return STOPPED
             at = skip_space(at + 1)
-        return ODD
+        return STOPPED
 
     cdef int _read_member(self, Text *text, Member *member, int number) except -1:
         """Read the value of a wanted member."""
@@ -399,7 +286,7 @@ cdef class FieldReader:
             return self._read_members(text, member.level)
         stop = text.position = skip_value(start, text.end, &escapes)
         if stop == NULL:
-            return ODD
+            return ODD if start[0] == c'[' or member.by_parts else STOPPED
         if start[0] == c'[' or member.by_parts:
             return self._read_part(start, stop, number)
         if member.slot >= 0 and start[0] != c'{':
@@ -436,7 +323,7 @@ cdef class FieldReader:
         return self._plain_number(start, stop)
 
     cdef object _plain_number(self, const char *start, const char *stop):
-        """A number, which is known to be well-formed."""
+        """A number, which is known to be well-formed; or NaN, or an infinity."""
         cdef const char *at = start
         cdef long long digits = 0
         cdef int count = 0, decimals = 0, exponent = 0, exponent_digits = 0

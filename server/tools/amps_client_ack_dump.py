@@ -16,9 +16,11 @@ from server.journal.clients import VERSION as FORMAT_VERSION
 from server.journal.clients import ClientsCache, unpack_clients
 from server.journal.layout import FormatError
 from server.journal.times import iso_timestamp
+from server.tools.command import command
 from server.tools.journal_text import write_out
 
 
+@command("amps_clients_ack_dump")
 def main(arguments: Sequence[str] | None = None) -> int:
     """Dump clients.ack files.
 

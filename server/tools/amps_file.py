@@ -17,6 +17,7 @@ from config_schema.version import AMPS_VERSION, VERSION
 from server.journal import clients, index, layout
 from server.journal.naming import COMPRESSED, JOURNAL
 from server.sow import chain_file, slab_format
+from server.tools.command import command
 
 KINDS: Final = {
     layout.MAGIC: "journal",
@@ -57,6 +58,7 @@ def identify(path: Path) -> str:
     return "not an AMPS file"
 
 
+@command("amps_file")
 def main(arguments: Sequence[str] | None = None) -> int:
     """Identify files.
 
@@ -71,10 +73,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     for pattern in options.file_name:
         for name in sorted(glob.glob(pattern)) or [pattern]:
             try:
-                print(f"{Path(name).name}: {identify(Path(name))}")
+                kind = identify(Path(name))
             except OSError as problem:
                 print(f"amps_file: {name}: {problem.strerror or problem}", file=sys.stderr)
                 status = 1
+            else:
+                print(f"{Path(name).name}: {kind}")
     return status
 
 

@@ -21,6 +21,7 @@ from server.journal.clients import server_made_identity
 from server.journal.inspection import Slot
 from server.journal.layout import MAGIC, encode_name
 from server.journal.naming import COMPRESSED, JOURNAL
+from server.tools.command import command
 from server.tools.journal_text import entry_text, header_text, is_noop, open_reader, write_out
 from server.wire.bookmarks import client_hash
 
@@ -44,6 +45,7 @@ class _Search:
     problem: bool = False
 
 
+@command("amps-grep", failed=PROBLEM)
 def main(arguments: Sequence[str] | None = None) -> int:
     """Search logs and journals.
 
@@ -62,8 +64,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
         options.terms, files = [files[0]], files[1:]
     try:
         matches = _matcher(options)
-    except (re.error, OSError) as problem:
+    except re.error as problem:
         print(f"amps-grep: {problem}", file=sys.stderr)
+        return PROBLEM
+    except OSError as problem:
+        print(f"amps-grep: {problem.filename}: {problem.strerror}", file=sys.stderr)
         return PROBLEM
     with_names = len(files) > 1 if options.with_filename is None else options.with_filename
     search = _Search(options, matches, with_names)
@@ -160,17 +165,18 @@ def _log_entries(lines: Iterable[bytes]) -> Iterator[tuple[int, bytes]]:
 
 
 def _matcher(options: argparse.Namespace) -> Match:
-    """Whether a text contains any of the terms; everything does if there are none."""
+    """Whether a text contains any of the terms; everything does where none are asked for."""
     terms = [encode_name(one) for one in options.terms]
     for path in options.term_files:
         terms += [line for line in Path(path).read_bytes().splitlines() if line]
-    flags = re.IGNORECASE if options.ignore_case else 0
-    patterns = [re.escape(term) for term in terms]
-    patterns += [encode_name(one) for one in options.regexes]
-    if not patterns:
+    if not (terms or options.term_files or options.regexes):
         return lambda _: not options.invert_match
-    expression = re.compile(b"|".join(b"(?:%b)" % one for one in patterns), flags)
-    return lambda text: expression.search(text) is not None
+    flags = re.IGNORECASE if options.ignore_case else 0
+    patterns = [encode_name(one) for one in options.regexes]  # each with flags of its own
+    if terms:
+        patterns.append(b"|".join(map(re.escape, terms)))
+    searches = [re.compile(one, flags).search for one in patterns]
+    return lambda text: any(search(text) for search in searches)
 
 
 def _parser() -> argparse.ArgumentParser:

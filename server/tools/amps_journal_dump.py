@@ -12,6 +12,7 @@ from pathlib import Path
 
 from config_schema.version import AMPS_VERSION, VERSION
 from server.journal.inspection import JournalReader
+from server.tools.command import command
 from server.tools.journal_text import (
     entry_text,
     footer_text,
@@ -22,6 +23,7 @@ from server.tools.journal_text import (
 )
 
 
+@command("amps_journal_dump")
 def main(arguments: Sequence[str] | None = None) -> int:
     """Dump journal files.
 

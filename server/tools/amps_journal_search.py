@@ -16,6 +16,7 @@ from server.journal.bookmarks import BookmarkError, Named, parse_bookmark
 from server.journal.entry import Entry
 from server.journal.inspection import JournalReader
 from server.journal.layout import encode_name
+from server.tools.command import command
 from server.tools.journal_text import entry_text, header_text, is_noop, open_reader, write_out
 
 FOUND: Final = 0
@@ -25,6 +26,7 @@ UNREADABLE: Final = 2
 Test = Callable[[Entry], bool]
 
 
+@command("amps_journal_search", failed=UNREADABLE)
 def main(arguments: Sequence[str] | None = None) -> int:
     """Search a journal file.
 

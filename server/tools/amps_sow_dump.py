@@ -11,6 +11,7 @@ import sys
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from errno import EISDIR
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -21,6 +22,7 @@ from server.sow.records import NANOSECONDS, Record
 from server.sow.slab_file import DamagedFileError, SlabFile
 from server.sow.slab_format import Kind
 from server.sow.slab_scan import scan
+from server.tools.command import command
 
 GOOD: Final = 0
 DAMAGED: Final = 1
@@ -66,6 +68,7 @@ class Contents:
     damage: str | None = None
 
 
+@command("amps_sow_dump", failed=UNREADABLE)
 def main(arguments: Sequence[str] | None = None) -> int:
     """Print what the command line asks for.
 
@@ -77,12 +80,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """
     options = _parser().parse_args(arguments)
     status = GOOD
-    try:
-        for name in options.filename:
-            status = max(status, _dump(Path(name), options))
-        sys.stdout.flush()
-    except BrokenPipeError:  # the reader (head, less) has seen enough
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    for name in options.filename:
+        status = max(status, _dump(Path(name), options))
     return status
 
 
@@ -103,8 +102,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "-d",
         dest="delimiter",
-        type=int,
-        choices=range(256),
+        type=_ascii_value,
         default=10,
         metavar="DELIMITER",
         help="the ASCII value of the character after each record (10, a new line)",
@@ -112,17 +110,27 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--version",
         action="version",
-        version=f"amps_sow_dump: Amperage {VERSION} for AMPS {AMPS_VERSION}",
+        version=f"amps_sow_dump {VERSION} (AMPS {AMPS_VERSION})",
     )
     return parser
 
 
+def _ascii_value(text: str) -> int:
+    if text.isascii() and text.isdigit() and int(text) < 256:
+        return int(text)
+    raise argparse.ArgumentTypeError(f"{text!r} is no ASCII value: expected a number from 0 to 255")
+
+
 def _dump(path: Path, options: argparse.Namespace) -> int:
     try:
+        if path.is_dir():
+            raise IsADirectoryError(EISDIR, os.strerror(EISDIR))
         file = SlabFile(path, writable=False)
-    except (OSError, DamagedFileError) as error:
-        reason = error.strerror if isinstance(error, OSError) else str(error)
-        print(f"amps_sow_dump: {path} cannot be read: {reason}", file=sys.stderr)
+    except OSError as error:
+        print(f"amps_sow_dump: {path}: {error.strerror}", file=sys.stderr)
+        return UNREADABLE
+    except DamagedFileError as error:
+        print(f"amps_sow_dump: {error}", file=sys.stderr)
         return UNREADABLE
     try:
         contents = _read(file)

@@ -4,7 +4,6 @@ Source: AMPS User Guide, ampserr.
 """
 
 import argparse
-import os
 import re
 import sys
 import textwrap
@@ -13,6 +12,7 @@ from typing import Final
 
 from config_schema.version import AMPS_VERSION, VERSION
 from server.events.catalogue import Message, matching
+from server.tools.command import command
 
 FOUND: Final = 0
 NOTHING_FOUND: Final = 1
@@ -21,6 +21,7 @@ BAD_EXPRESSION: Final = 2
 _WIDTH: Final = 76
 
 
+@command("ampserr", failed=BAD_EXPRESSION)
 def main(arguments: Sequence[str] | None = None) -> int:
     """Print what is known about the messages whose ids match.
 
@@ -39,7 +40,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return BAD_EXPRESSION
     noun = "error" if len(messages) == 1 else "errors"
     blocks = "".join(f"{describe(message)}\n" for message in messages)
-    _print(f"{blocks}Found {len(messages)} {noun} matching '{pattern}'.")
+    print(f"{blocks}Found {len(messages)} {noun} matching '{pattern}'.")
     return FOUND if messages else NOTHING_FOUND
 
 
@@ -72,14 +73,6 @@ def _wrap(line: str, indent: int) -> str:
         subsequent_indent=" " * 8,
         break_on_hyphens=False,
     )
-
-
-def _print(text: str) -> None:
-    """Print, unless the reader (head, less) has seen enough and gone."""
-    try:
-        print(text, flush=True)
-    except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _parser() -> argparse.ArgumentParser:

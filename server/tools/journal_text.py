@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from collections.abc import Iterable
 from pathlib import Path
@@ -134,13 +133,10 @@ def entry_text(slot: Slot, *, local: bool = False, with_data: bool = True) -> by
 
 
 def write_out(pieces: Iterable[bytes]) -> None:
-    """Print pieces of text, until the reader (head, less) has seen enough and gone."""
-    try:
-        for piece in pieces:
-            sys.stdout.buffer.write(piece)
-        sys.stdout.buffer.flush()
-    except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    """Print pieces of text."""
+    for piece in pieces:
+        sys.stdout.buffer.write(piece)
+    sys.stdout.buffer.flush()
 
 
 def _line(name: str, value: object) -> str:

@@ -196,7 +196,8 @@ def test_what_is_wrong_with_an_include(
     tmp_path: Path, main: str, included: str, problem: str
 ) -> None:
     document, problems = assemble(tmp_path, {"main.xml": f"<A>\n{main}</A>", "b.xml": included})
-    assert document is None
+    assert document is not None
+    assert not document.complete
     assert len(problems) == 1
     assert problems[0].startswith(problem)
 

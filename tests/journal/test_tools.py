@@ -174,6 +174,7 @@ GREPS: list[tuple[list[str], list[int]]] = [
     (["client[A]"], [1]),
     (["-E", r"client\[[AB]\]"], [1, 5]),
     (["-E", "info|error"], [2, 5]),
+    (["-E", "(?i)PUBBER", "-e", "disconnected"], [1, 2, 5]),
     (["--client", "pubber"], [1, 2]),
 ]
 
@@ -216,6 +217,9 @@ def test_terms_may_come_from_a_file(
     (tmp_path / "log").write_bytes(LOG)
     amps_grep.main(["-f", str(tmp_path / "terms"), str(tmp_path / "log")])
     assert output(capsysbinary).count(b"2017-") == 2
+    (tmp_path / "terms").write_text("")
+    assert amps_grep.main(["-f", str(tmp_path / "terms"), str(tmp_path / "log")]) == 1
+    assert output(capsysbinary) == b""
 
 
 def test_standard_input_is_searched(

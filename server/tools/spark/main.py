@@ -6,13 +6,14 @@ our standard output has seen enough: that is 0.
 
 from __future__ import annotations
 
-import os
 import sys
 from collections.abc import Sequence
 from difflib import get_close_matches
-from typing import BinaryIO, Final
+from typing import Final
 
 from client import ClientError, CommandError, ConnectError
+from config_schema.version import AMPS_VERSION, VERSION
+from server.tools.command import command
 from server.tools.spark.connection import RefusedLogonError, explain
 from server.tools.spark.help import command_help, overview
 from server.tools.spark.options import COMMANDS, UsageError, parse
@@ -20,8 +21,10 @@ from server.tools.spark.run import RUN
 from server.tools.spark.sources import SourceError
 
 _STANDARD_OUTPUT: Final = 1
+_HELP: Final = ("help", "--help", "-h")
 
 
+@command("spark")
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run spark.
 
@@ -34,8 +37,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     words = list(sys.argv[1:] if arguments is None else arguments)
     name = words[0] if words else "help"
     try:
-        with _standard_output() as output:
-            if name == "help":
+        with open(_STANDARD_OUTPUT, "wb", closefd=False) as output:
+            if name == "--version":
+                output.write(f"spark {VERSION} (AMPS {AMPS_VERSION})\n".encode())
+            elif name in _HELP:
                 output.write(_help(words[1:]).encode())
             else:
                 settings = parse(_known(name), words[1:])
@@ -48,19 +53,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return _fail(f"spark {name}: {explain(error)}", 1)
     except (ClientError, SourceError) as error:
         return _fail(f"spark {name}: {error}", 1)
-    except KeyboardInterrupt:
-        return 130
-    except BrokenPipeError:
-        return 0
     return 0
-
-
-def _standard_output() -> BinaryIO:
-    """Standard output for bytes; a process started without one prints to nowhere."""
-    try:
-        return open(_STANDARD_OUTPUT, "wb", closefd=False)
-    except OSError:
-        return open(os.devnull, "wb")
 
 
 def _help(topics: Sequence[str]) -> str:

@@ -1,0 +1,74 @@
+"""How commands end when nobody reads on, when a disk is full, and when somebody has had enough.
+
+What a command reads is its own business. What it prints to is not: a pipe whose reader has gone
+(head, less) is a good end, anything else that keeps it from printing is one line of complaint.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Sequence
+from functools import wraps
+from typing import Final, Protocol
+
+from server.console import occupy_standard_streams, say
+
+INTERRUPTED: Final = 130
+_STANDARD_OUTPUT: Final = 1
+
+
+class Main(Protocol):
+    """What a command starts with."""
+
+    def __call__(self, arguments: Sequence[str] | None = None) -> int:
+        """Obey the words after the command's name, those of the process if None."""
+        ...
+
+
+def command(name: str, *, failed: int = 1) -> Callable[[Main], Main]:
+    """Make the main function of a command end well.
+
+    Args:
+        name: of the command.
+        failed: its exit status when it cannot print.
+    """
+
+    def decorate(main: Main) -> Main:
+        @wraps(main)
+        def run(arguments: Sequence[str] | None = None) -> int:
+            _open_missing_streams()
+            try:
+                status = main(arguments)
+                sys.stdout.flush()
+            except BrokenPipeError:
+                _print_to_nowhere()
+                return 0
+            except OSError as error:
+                say(f"{name}: {_what(error)}: {error.strerror or error}")
+                _print_to_nowhere()
+                return failed
+            except KeyboardInterrupt:
+                _print_to_nowhere()
+                return INTERRUPTED
+            return status
+
+        return run
+
+    return decorate
+
+
+def _what(error: OSError) -> str:
+    return "standard output" if error.filename is None else str(error.filename)
+
+
+def _open_missing_streams() -> None:
+    """Let a command that was started without output or errors print them to nowhere."""
+    occupy_standard_streams()
+    sys.stdout = sys.stdout or open(os.devnull, "w")  # noqa: SIM115 - lives as long as we do
+    sys.stderr = sys.stderr or open(os.devnull, "w")  # noqa: SIM115
+
+
+def _print_to_nowhere() -> None:
+    """Keep what is still in a buffer from failing once more at the exit."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), _STANDARD_OUTPUT)

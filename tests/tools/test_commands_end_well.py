@@ -1,0 +1,72 @@
+"""Commands whose output cannot be written, that nobody reads, or that are interrupted."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+TOOLS = {
+    "ampserr": "ampserr .",
+    "amps-grep": "amps_grep -n a $FILE",
+    "amps_file": "amps_file $FILE",
+    "spark": "spark help",
+}
+"""What each is called, and how it is run on a file with a line in it."""
+
+
+@pytest.fixture
+def environment(tmp_path: Path) -> dict[str, str]:
+    file = tmp_path / "a.log"
+    file.write_text("a\n")
+    return os.environ | {"PYTHONPATH": str(ROOT), "FILE": str(file)}
+
+
+def shell(line: str, environment: dict[str, str]) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        ["bash", "-c", f"exec {sys.executable} -m server.tools.{line}"],
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+
+
+@pytest.mark.parametrize("name", TOOLS)
+def test_a_full_disk_is_one_line(name: str, environment: dict[str, str]) -> None:
+    run = shell(f"{TOOLS[name]} >/dev/full", environment)
+    assert run.returncode in (1, 2)
+    assert run.stderr == f"{name}: standard output: No space left on device\n"
+
+
+@pytest.mark.parametrize("name", TOOLS)
+def test_a_command_without_streams_does_its_work(name: str, environment: dict[str, str]) -> None:
+    run = shell(f"{TOOLS[name]} <&- >&- 2>&-", environment)
+    assert run.returncode == 0
+
+
+def test_an_interrupt_ends_a_command_without_a_word(environment: dict[str, str]) -> None:
+    """Here of one that has answered, and waits for more input."""
+    with subprocess.Popen(
+        [sys.executable, "-m", "server.tools.amps_grep", "a"],
+        env=environment,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    ) as running:
+        assert running.stdin is not None
+        assert running.stdout is not None
+        assert running.stderr is not None
+        # More than a buffer holds, less than a pipe.
+        running.stdin.write(b"2026-01-01T00:00:00 a\n" * 1000)
+        running.stdin.flush()
+        running.stdout.read(1)
+        running.send_signal(signal.SIGINT)
+        assert running.wait(60) == 130
+        assert running.stderr.read() == b""
