@@ -79,6 +79,12 @@ def _topic_format(reader: Reader, source: StoredTopic | None) -> str | None:
             f"{quoted(text)} does not contain %n, which stands for the name of the topic",
             tag="TopicFormat",
         )
+    elif text == _NAME_PLACE:
+        reader.error(
+            f"{quoted(text)} names the copy of a topic like the topic itself",
+            "write more beside it, such as %n-C",
+            tag="TopicFormat",
+        )
     elif has_regex_characters(text.replace(_NAME_PLACE, "")):
         reader.error(
             f"{quoted(text)} contains characters of regular expressions, such as . or ^",

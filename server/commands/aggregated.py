@@ -23,8 +23,9 @@ from server.commands.options import (
     unbracketed,
 )
 from server.commands.paging import page_of, read_page
+from server.commands.past_point import with_point
 from server.commands.query import QueryCommand
-from server.commands.query_terms import read_moment, read_query_terms
+from server.commands.query_terms import read_query_terms
 from server.commands.refusal import CommandRefused
 from server.commands.selection import read_topic, records_of, require_topic, restricted_to
 from server.expressions import ExpressionError, Kind, parse_fields, parse_identifiers, references
@@ -43,6 +44,7 @@ if TYPE_CHECKING:
     from server.queries.page import Scan
     from server.queries.run import Findings
     from server.session import Session
+    from server.sow.history import PastPoint
     from server.sow.query import Query
     from server.subscriptions.aggregate import Aggregate
     from server.subscriptions.subscription import Subscription
@@ -64,24 +66,32 @@ def query(session: Session, header: Header, options: Mapping[str, str]) -> None:
     Raises:
         CommandRefused: the topic cannot be aggregated, or a part of the command cannot be used.
     """
-    command, found = open_query(session, header, options)
-    acknowledge(session, header, "processed", query_id=command.query_id)
-    command.begin([found])
+
+    def begin(as_of: PastPoint | None) -> None:
+        command, found = open_query(session, header, options, as_of)
+        acknowledge(session, header, "processed", query_id=command.query_id)
+        command.begin([found])
+
+    with_point(session, header, [_topic(session, header, options)], begin)
 
 
 def open_query(
-    session: Session, header: Header, options: Mapping[str, str]
+    session: Session, header: Header, options: Mapping[str, str], as_of: PastPoint | None = None
 ) -> tuple[QueryCommand, AggregateQuery]:
-    """A query for groups of a topic's records, of this moment; nothing is sent yet.
+    """A query for groups of a topic's records; nothing is sent yet.
+
+    Args:
+        session: the connection that sent it.
+        header: the command's header.
+        options: its options, split.
+        as_of: the point in the past whose state is asked for; None for now.
 
     Raises:
         CommandRefused: the topic cannot be aggregated, or a part of the command cannot be used.
     """
     topic, aggregation, options = _read(session, header, options)
     check_query_options(header, options)
-    terms = read_query_terms(session, header, options)
-    if topic.keeper.table.history is not None:
-        terms = replace(terms, as_of=read_moment(header))
+    terms = replace(read_query_terms(session, header, options), as_of=as_of)
     presentation = read_presentation(options, session)
     groups = aggregation.groups(None, session.hold)
     command = QueryCommand(session, header, terms, presentation)

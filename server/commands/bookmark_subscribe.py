@@ -33,6 +33,7 @@ from server.wire.header import Header
 if TYPE_CHECKING:
     from server.journal import BookmarkRequest
     from server.session import Session
+    from server.subscriptions.page import PageTerms
     from server.topics.names import TopicSelector
     from server.topics.transaction_log import Place
 
@@ -58,6 +59,7 @@ def make_subscription(
     selector: TopicSelector,
     sub_id: str,
     keys: tuple[str, ...] | None = None,
+    page: PageTerms | None = None,
 ) -> Subscription:
     """Make the subscription that a command with a bookmark asks for.
 
@@ -71,6 +73,7 @@ def make_subscription(
         selector: its topics.
         sub_id: the subscription's id.
         keys: the SOW keys of the records that it is for, None for all.
+        page: which of the records it is for, None for all messages.
 
     Raises:
         CommandRefused: the bookmark or an option cannot be used, or the user may not read.
@@ -121,10 +124,12 @@ def make_subscription(
         session,
         sub_id,
         selector,
-        restricted_to(read_filter(session, header), keys),
+        restricted_to(read_filter(session, header, stable=page is not None), keys),
         replace(read_presentation(options, session), bookmark=True),
         conflater,
+        tracks_focus=page is not None and "oof" in options,
         options=header.options,
+        page=page,
         replay=Replay(log, terms, engine.settled_tail if is_durable else engine.tail, timeline),
     )
 

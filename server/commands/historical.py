@@ -1,6 +1,8 @@
 """sow_and_subscribe with a bookmark: the records of a moment that is past, and all changes since.
 
 The query gives the state of that moment, as far as it was kept, and the log is replayed from there.
+With top_n and skip_n, it is a page of these records that is sent and followed.
+
 A topic whose History has a granularity may have kept an older state of a record for the one that
 held at the moment; then the replay begins behind the oldest of these, so that no change is missed.
 
@@ -16,25 +18,32 @@ from typing import TYPE_CHECKING, Final
 from server.commands.acks import acknowledge
 from server.commands.bookmark_subscribe import make_subscription, read_bookmark, read_not_found
 from server.commands.options import option_refusal
-from server.commands.paging import check_replacement, read_page
+from server.commands.paging import check_replacement, read_page, single_topic
+from server.commands.past_point import point_of
 from server.commands.query import QueryCommand
 from server.commands.query_terms import read_query_terms
 from server.commands.refusal import CommandRefused
 from server.commands.selection import read_topic, records_of
-from server.commands.subscribe import put_in_place, read_sub_id
+from server.commands.subscribe import put_in_place, read_sub_id, remember
 from server.journal import BookmarkError
+from server.queries.page import PageQuery
+from server.replays.paged import PagedRecords
 from server.security.entitlement import Permission
+from server.sow.topic import SowTopic
 from server.wire.bookmarks import NOW
 
 if TYPE_CHECKING:
     from server.journal import Span
+    from server.queries.run import Findings
+    from server.replays.replay import Replay
     from server.session import Session
+    from server.sow.history import PastPoint
+    from server.subscriptions.subscription import Subscription
     from server.topics.stores import Selected
-    from server.topics.transaction_log import Place, TransactionLog
+    from server.topics.transaction_log import Place
     from server.wire.header import Header
 
 _DELTA: Final = "sow_and_delta_subscribe"
-_NANOSECONDS: Final = 1000  # in a microsecond
 
 
 def is_asked_for(session: Session, header: Header, options: Mapping[str, str]) -> bool:
@@ -73,11 +82,13 @@ def handle(session: Session, header: Header, options: Mapping[str, str]) -> None
         raise CommandRefused(
             "invalid command", "a replay from a bookmark sends whole messages, not deltas"
         )
-    if read_page(terms) is not None:
-        raise option_refusal("skip_n", "what begins in the past is not paginated")
+    page = read_page(terms)
     sub_id = read_sub_id(session, header, options)
-    check_replacement(selector, None, None, session.subscriptions.get(sub_id))
-    subscription = make_subscription(session, header, options, selector, sub_id, terms.keys)
+    if page is not None:
+        _check_page(options, session.subscriptions.get(sub_id))
+        selector = single_topic(session, selector)
+    check_replacement(selector, page, None, session.subscriptions.get(sub_id))
+    subscription = make_subscription(session, header, options, selector, sub_id, terms.keys, page)
     put_in_place(session, header, subscription)
 
     def found(place: Place) -> None:
@@ -87,34 +98,56 @@ def handle(session: Session, header: Header, options: Mapping[str, str]) -> None
             session.end_subscription(sub_id)
             session.refuse(header, "bookmark not found", str(place))
             return
-        moment = _moment(log, place)
+        point = point_of(log, place)
         command = QueryCommand(
-            session, header, replace(terms, as_of=moment), subscription.presentation, sub_id
+            session, header, replace(terms, as_of=point), subscription.presentation, sub_id
         )
         acknowledge(session, header, "processed", sub_id=sub_id, query_id=command.query_id)
-        span = replace(place, after=_gapless(topics, moment, place), not_before=0)
+        span = replace(place, after=_gapless(topics, point, place), not_before=0)
         replay = subscription.replay
         assert replay is not None  # noqa: S101 - see make_subscription
-        command.begin(command.queries(topics), then=lambda: replay.begin(subscription, span))
+        queries: Sequence[Findings] = command.queries(topics)
+        if page is not None:
+            queries = [_page_query(command, subscription, replay, topics[0])]
+        command.begin(
+            queries, sent=remember(subscription), then=lambda: replay.begin(subscription, span)
+        )
 
     log.look_up(read_bookmark(header), read_not_found(options), found)
 
 
-def _moment(log: TransactionLog, place: Span) -> int:
-    """The moment whose state is asked for, in nanoseconds since 1970."""
-    if place.not_before:
-        return place.not_before * _NANOSECONDS
-    recorded = log.moment_of(place.after)
-    # A message was received before it was recorded, which is known to the microsecond.
-    return 0 if recorded is None else (recorded + 1) * _NANOSECONDS - 1
+def _check_page(options: Mapping[str, str], before: Subscription | None) -> None:
+    """Check what is asked of a page of the past.
+
+    Raises:
+        CommandRefused: an option does not go with it.
+    """
+    if before is not None:
+        raise option_refusal(
+            "replace", "a page of the past does not take the place of another subscription"
+        )
+    for name in ("live", "conflation_key"):
+        if name in options:
+            raise option_refusal(name, "it does not go with a page of the past")
 
 
-def _gapless(topics: Sequence[Selected], moment: int, place: Span) -> int:
+def _page_query(
+    command: QueryCommand, subscription: Subscription, replay: Replay, topic: Selected
+) -> PageQuery:
+    """A query for the first records of a page, which the replay goes on from."""
+    sow = topic.keeper
+    assert isinstance(sow, SowTopic)  # noqa: S101 - it has a history
+    replay.records = PagedRecords(subscription, sow)
+    scan = replay.records.found_by(command.matching(topic, subscription.filter))
+    return PageQuery(replay.records.page, scan, None, None, len(sow.table))
+
+
+def _gapless(topics: Sequence[Selected], point: PastPoint, place: Span) -> int:
     """The txid behind which everything has to be replayed."""
     after = place.after
     for selected in topics:
         table = selected.keeper.table
-        row = None if table.history is None else table.history.oldest_doubtful(moment)
+        row = None if table.history is None else table.history.oldest_doubtful(point)
         if row is not None:
             after = min(after, table.store.record(row).sequence)
     return after

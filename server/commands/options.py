@@ -28,12 +28,18 @@ if TYPE_CHECKING:
     from server.message_types.base import MessageType, Path
     from server.session import Session
 
-_STRINGS: Final = r"""'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*\""""
-_NESTED: Final = rf"""\[(?:[^\[\]'"]|{_STRINGS}|\[(?:[^\[\]'"]|{_STRINGS})*\])*\]"""
+_STRINGS: Final = r"""'(?:[^'\\]|\\.)*+'|"(?:[^"\\]|\\.)*+\""""
+_NESTED: Final = rf"""\[(?:[^\[\]'"]|{_STRINGS}|\[(?:[^\[\]'"]|{_STRINGS})*+\])*+\]"""
 """Expressions in brackets, with strings and with identifiers like `[topic].[/field]`."""
 _OPTION: Final = re.compile(
-    rf"\s*(?P<name>[^,=\[\]]+?)\s*(?:=\s*(?P<value>{_NESTED}|\[[^\]]*\]|[^,]*))?\s*(?:,|$)"
+    rf"(?P<name>[^,=\[\]]++)(?:=\s*+(?P<value>{_NESTED}|\[[^\]]*+\]|[^,]*+)\s*+)?(?:,[\s,]*+|$)"
 )
+"""One option, and what comes before the next; libraries put a comma behind each to join them.
+
+Nothing is tried in two ways (`*+`): a hostile text would take for ever.
+"""
+_MOST_OPTIONS: Final = 100
+"""More than there are; each may have to be read to the end of the text."""
 _NANOSECONDS: Final = 1e9
 
 HONOURED: Final = frozenset(
@@ -121,6 +127,12 @@ REFUSED_BY_REPLAYS: Final[Mapping[str, str]] = {
 }
 """Options that a replay cannot honour, and why."""
 
+REFUSED_BY_DELETES: Final[Mapping[str, str]] = {
+    "cancel": "only messages of queues go back to where they came from",
+    "expire": "only messages of queues are acknowledged",
+}
+"""Options that a deletion of records cannot honour, and why."""
+
 
 @dataclass(frozen=True, slots=True)
 class LogonOptions:
@@ -206,6 +218,15 @@ def check_query_options(header: Header, options: Mapping[str, str]) -> None:
         CommandRefused: an option is unknown or cannot be honoured.
     """
     _check(header, options, HONOURED_BY_QUERIES, WITHOUT_EFFECT_ON_QUERIES, REFUSED)
+
+
+def check_delete_options(header: Header, options: Mapping[str, str]) -> None:
+    """Check the options of a sow_delete that is not about messages of a queue.
+
+    Raises:
+        CommandRefused: an option is unknown or cannot be honoured.
+    """
+    _check(header, options, {"non_regex_topic"}, {"none"}, REFUSED_BY_DELETES)
 
 
 def check_replay_options(header: Header, options: Mapping[str, str]) -> None:
@@ -298,14 +319,17 @@ def split_options(text: str) -> Mapping[str, str]:
         CommandRefused: the text is no list of options.
     """
     options: dict[str, str] = {}
-    position = 0
+    text = text.lstrip(", ")
+    position = number = 0
     while position < len(text):
-        match = _OPTION.match(text, position)
-        if match is None:
+        number += 1
+        match = _OPTION.match(text, position) if number <= _MOST_OPTIONS else None
+        name = "" if match is None else match["name"].strip().lower()
+        if match is None or not name:
             raise CommandRefused(
-                "invalid option", f"expected an option at position {position} of {text!r}"
+                "invalid option", f"expected an option at position {position} of {text[:200]!r}"
             )
-        options[match["name"].lower()] = (match["value"] or "").strip()
+        options[name] = (match["value"] or "").strip()
         position = match.end()
     return options
 

@@ -70,6 +70,10 @@ def check_replacement(
         raise _not_another_page()
     if before.page is None:
         return
+    if before.replay is not None:
+        raise option_refusal(
+            "replace", f"subscription {before.sub_id!r} is for a page of the past, and stays so"
+        )
     if page is None:
         raise CommandRefused(
             "invalid option",

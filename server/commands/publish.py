@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 _RESERVED_TOPICS: Final = "/AMPS"
 _TOPIC_FOR_NOBODY: Final = "/AMPS/devnull"
+_LONGEST_LIFE: Final = (1 << 32) - 1  # seconds, some 136 years
 
 ACKS: Final = ("processed", "completed", "persisted")
 """The acks of a publish, in the order in which they are sent."""
@@ -47,7 +48,7 @@ def handle(session: Session, header: Header, body: bytes) -> None:
         session.last_heard,
         header.correlation_id,
         header.sow_key,
-        header.expiration,
+        None if header.expiration is None else min(header.expiration, _LONGEST_LIFE),
         delta=header.command == "delta_publish",
         sequence=header.sequence or 0,
     )

@@ -13,11 +13,11 @@ from server.commands.options import option_refusal
 from server.commands.refusal import CommandRefused
 from server.commands.selection import read_filter
 from server.expressions import ExpressionError, parse_order_by
-from server.wire.bookmarks import EPOCH, NOW, parse_moment
 
 if TYPE_CHECKING:
     from server.expressions.tree import Expr, OrderTerm
     from server.session import Session
+    from server.sow.history import PastPoint
     from server.wire.header import Header
 
 _LARGEST_BATCH: Final = 10_000
@@ -34,7 +34,7 @@ class QueryTerms:
         top_n: how many records at most, None for all.
         skip_n: how many of the first to leave out, None if that was not said.
         batch_size: how many records to send in one frame.
-        as_of: the moment whose state is asked for, in nanoseconds since 1970; None for now.
+        as_of: the point in the past whose state is asked for; None for now.
     """
 
     filter: Expr | None
@@ -43,7 +43,7 @@ class QueryTerms:
     top_n: int | None
     skip_n: int | None
     batch_size: int
-    as_of: int | None = None
+    as_of: PastPoint | None = None
 
 
 def read_query_terms(session: Session, header: Header, options: Mapping[str, str]) -> QueryTerms:
@@ -81,25 +81,6 @@ def read_keys(header: Header) -> tuple[str, ...] | None:
     if not header.sow_keys:
         return None
     return tuple(key for text in header.sow_keys.split(",") if (key := text.strip()))
-
-
-def read_moment(header: Header) -> int | None:
-    """The moment whose state a query asks for, in nanoseconds since 1970; None for now.
-
-    Raises:
-        CommandRefused: the bookmark is none that tells a moment.
-    """
-    text = header.bookmark
-    if text is None or text == NOW:
-        return None
-    moment = 0 if text == EPOCH else parse_moment(text)
-    if moment is None:
-        raise CommandRefused(
-            "invalid bookmark",
-            f"{text!r}: expected a moment like 20260102T123500Z; without a transaction log no "
-            "message is found by its bookmark",
-        )
-    return moment
 
 
 def _count(name: str, options: Mapping[str, str], given: int | None) -> int | None:

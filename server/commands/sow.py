@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING
 from server.commands import aggregated
 from server.commands.acks import acknowledge
 from server.commands.options import check_query_options, read_options, read_presentation
+from server.commands.past_point import with_point
 from server.commands.query import QueryCommand
-from server.commands.query_terms import read_moment, read_query_terms
+from server.commands.query_terms import read_query_terms
 from server.commands.refusal import CommandRefused
 from server.commands.selection import read_topic, records_of, require_topic
 from server.security.entitlement import Permission
@@ -17,6 +18,7 @@ from server.wire.header import Header
 
 if TYPE_CHECKING:
     from server.session import Session
+    from server.sow.history import PastPoint
 
 
 def handle(session: Session, header: Header, _body: bytes) -> None:
@@ -40,8 +42,11 @@ def handle(session: Session, header: Header, _body: bytes) -> None:
         )
     check_query_options(header, options)
     terms = read_query_terms(session, header, options)
-    if any(selected.keeper.table.history is not None for selected in topics):
-        terms = replace(terms, as_of=read_moment(header))
-    command = QueryCommand(session, header, terms, read_presentation(options, session))
-    acknowledge(session, header, "processed", query_id=command.query_id)
-    command.begin(command.queries(topics))
+    presentation = read_presentation(options, session)
+
+    def begin(as_of: PastPoint | None) -> None:
+        command = QueryCommand(session, header, replace(terms, as_of=as_of), presentation)
+        acknowledge(session, header, "processed", query_id=command.query_id)
+        command.begin(command.queries(topics))
+
+    with_point(session, header, topics, begin)

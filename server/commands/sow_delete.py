@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from server.commands.acks import acknowledge, wants
+from server.commands.options import check_delete_options, split_options
 from server.commands.publish import acknowledge_stored
 from server.commands.query_terms import read_keys
 from server.commands.refusal import CommandRefused
@@ -29,7 +30,6 @@ if TYPE_CHECKING:
     from server.topics.names import TopicSelector
     from server.topics.stores import Selected
 
-_NO_OPTIONS: Final[Mapping[str, str]] = {}
 _MOST_IN_ENTRY: Final = 10_000
 """Records that one entry of the log deletes; their keys take a few hundred kilobytes."""
 
@@ -59,7 +59,9 @@ def handle(session: Session, header: Header, body: bytes) -> None:
         raise CommandRefused(
             "invalid topic", "messages are acknowledged by bookmark on queues only"
         )
-    selector = read_topic(session, header, _NO_OPTIONS)
+    options = split_options(header.options or "")
+    check_delete_options(header, options)
+    selector = read_topic(session, header, options)
     require_topic(session, Permission.WRITE_TOPIC, selector)
     which = _Which(read_filter(session, header), read_keys(header), body)
     if which.filter is None and which.keys is None and not which.body:

@@ -13,7 +13,8 @@ back. The one exception is the option `live`, for those who ask for it.
 
     Replay    one subscription: which of these it is in, paused, or still looking for its bookmark
 
-What is read goes through topics of its own (`logged_topics`), which match, frame and conflate as
+A paginated replay has records of its own, which its page is cut from (`paged`). Else, what is read
+goes through topics of its own (`logged_topics`), which match, frame and conflate as
 the topics of publishers do.
 
 Source: AMPS User Guide, Replaying Messages with Bookmark Subscription.

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
 from server.expressions.context import NO_CONTEXT
+from server.journal import MESSAGES
 from server.replays.logged import LoggedEnvelope, LoggedRun
 from server.security.entitlement import Permission
 from server.subscriptions.delivery import DirectDelivery
@@ -59,7 +60,12 @@ class LoggedTopics:
 
     Args:
         settings: how bodies are read, and what filters may call.
+
+    Attributes:
+        kinds: what kinds of entries matter.
     """
+
+    kinds: Final = MESSAGES
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings

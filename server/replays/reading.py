@@ -44,13 +44,16 @@ class Reading:
         self._replays = list(replays)
         self._span = span
         self._rate = None if first.rate is None else Rate(first.rate)
-        # Whether each message has to be looked at before it is sent.
-        self._is_measured = first.needs_care
-        self._topics = LoggedTopics(self._engine.settings)
+        topics = self._topics = first.recipients()
+        # None if each message has to be looked at before it is sent.
+        plain = topics if isinstance(topics, LoggedTopics) and not first.needs_care else None
+        self._plain: LoggedTopics | None = plain
         for replay in replays:
             self._topics.attach(replay.subscription)
         self._horizon = first.tail.horizon
-        self._cursor = self._log.journal.replay(span, self._topics.wants, horizon=self._horizon)
+        self._cursor = self._log.journal.replay(
+            span, self._topics.wants, self._topics.kinds, self._horizon
+        )
         self._unsent: deque[Entry] = deque()
         self._is_running = False  # a step is due, or something will make it so
         self._cancel_timer: Callable[[], None] = _nothing
@@ -93,8 +96,8 @@ class Reading:
         if not self._unsent and self._cursor.must_decompress:
             self._log.do_aside(self._cursor.decompress, self.run)
             return False
-        if not self._is_measured:
-            self._topics.deliver(self._cursor.read_on(_SLICE))
+        if self._plain is not None:
+            self._plain.deliver(self._cursor.read_on(_SLICE))
         elif not self._send():
             return False
         if self._cursor.is_finished or self._replays[0].has_had_enough:

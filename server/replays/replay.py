@@ -18,9 +18,11 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from server.journal import Span
 from server.replays.live import Live
+from server.replays.logged_topics import LoggedTopics
 from server.replays.reading import Reading, read_for
 
 if TYPE_CHECKING:
+    from server.replays.paged import PagedRecords
     from server.replays.rate import RateTerms
     from server.replays.tail import Tail
     from server.replays.timeline import Timeline
@@ -85,6 +87,7 @@ class Replay:
         subscription: the subscription, once it has begun.
         reading: what reads for it, unless the tail does, or nothing.
         left: how many messages may still be sent, None for any number.
+        records: what its page is cut from, None if it is not paginated.
     """
 
     subscription: Subscription
@@ -101,6 +104,7 @@ class Replay:
         self.left = terms.most
         self.tail = tail
         self.timeline = timeline
+        self.records: PagedRecords | None = None
         self._terms = terms
         self._span: Span | None = None  # what is left to be read, as of the last change of state
         self._is_open = True
@@ -126,7 +130,12 @@ class Replay:
     @property
     def needs_care(self) -> bool:
         """Whether messages have to be counted, or their moments matter."""
-        return self.left is not None or self.rate is not None or self.timeline is not None
+        asked_for = (self.left, self.rate, self.timeline, self.records)
+        return any(one is not None for one in asked_for)
+
+    def recipients(self) -> LoggedTopics | PagedRecords:
+        """Who gets what is read for it."""
+        return self.records or LoggedTopics(self._session.engine.settings)
 
     @property
     def _session(self) -> Session:
@@ -164,7 +173,7 @@ class Replay:
         was_paused, self._is_paused = self._is_paused, False
         if not was_paused or not self._is_open or self._span is None:
             return None
-        alone = self.left is not None or self.timeline is not None
+        alone = any(one is not None for one in (self.left, self.timeline, self.records))
         return Company(self._span, self.rate, self.tail, self if alone else None)
 
     def cancel(self) -> None:
@@ -173,6 +182,8 @@ class Replay:
         self._stop()
         self._end_live()
         self._release()
+        if self.records is not None:
+            self.records.close()
 
     def _needed_from(self) -> int:
         """The first txid that it still has to read, which the log must keep for it."""

@@ -7,6 +7,9 @@ perhaps not the very last before that moment. A deletion is kept as a state that
 
 A state is dropped when it has not been current for longer than the window.
 
+Messages that come together share a moment. Where it is known which change was the last one that
+counts (`PastPoint.sequence`), the places of changes in the instance's order decide instead.
+
 Source: AMPS User Guide, Historical SOW Topic Queries.
 """
 
@@ -14,7 +17,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterator
-from typing import Final
+from typing import Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,6 +27,69 @@ from server.sow.store import RecordStore, Superseded
 
 FOREVER: Final = np.iinfo(np.int64).max
 NEVER: Final = np.iinfo(np.int64).min
+
+
+class PastPoint(NamedTuple):
+    """A point in the past whose state is asked for.
+
+    Attributes:
+        moment: nanoseconds since 1970.
+        sequence: the place of the last change that counts, in the instance's order of changes;
+            None if only the moment is known.
+    """
+
+    moment: int
+    sequence: int | None = None
+
+
+class _Span(NamedTuple):
+    """From where to where a state is current: moments, and places in the order of changes."""
+
+    begin: int
+    end: int
+    first: int
+    until: int
+
+
+_NOWHERE: Final = _Span(FOREVER, NEVER, FOREVER, NEVER)
+
+
+def _current(record: Record) -> _Span:
+    return _Span(record.timestamp, FOREVER, record.sequence, FOREVER)
+
+
+class _Spans:
+    """The spans of rows."""
+
+    __slots__ = ("begins", "ends", "firsts", "untils")
+
+    def __init__(self) -> None:
+        self.begins = np.empty(0, np.int64)
+        self.ends = np.empty(0, np.int64)
+        self.firsts = np.empty(0, np.int64)
+        self.untils = np.empty(0, np.int64)
+
+    def put(self, row: int, span: _Span) -> None:
+        """Let a row's state have a span."""
+        if row >= len(self.begins):
+            more = max(1024, len(self.begins), row + 1 - len(self.begins))
+            for name, value in zip(self.__slots__, _NOWHERE, strict=True):
+                rest = np.full(more, value, np.int64)
+                setattr(self, name, np.concatenate([getattr(self, name), rest]))
+        self.begins[row], self.ends[row], self.firsts[row], self.untils[row] = span
+
+    def finish(self, row: int, end: int, until: int) -> None:
+        """Let a row's state end."""
+        self.ends[row], self.untils[row] = end, until
+
+    def at(self, point: PastPoint, rows: int) -> NDArray[np.bool_]:
+        """Which of the first rows have states that were current at a point."""
+        if point.sequence is None:
+            begins, ends, here = self.begins, self.ends, point.moment
+        else:
+            begins, ends, here = self.firsts, self.untils, point.sequence
+        found: NDArray[np.bool_] = (begins[:rows] <= here) & (here < ends[:rows])
+        return found
 
 
 class History:
@@ -39,8 +105,7 @@ class History:
         self._store = store
         self._window = window
         self._granularity = granularity
-        self._begins = np.full(1024, FOREVER, np.int64)
-        self._ends = np.full(1024, NEVER, np.int64)
+        self._spans = _Spans()
         self._states: dict[str, deque[int]] = {}
         self._deletions: set[int] = set()
         self._kept: deque[tuple[str, int]] = deque()
@@ -49,12 +114,12 @@ class History:
     def _recover(self) -> None:
         found = sorted(self._store.past(), key=_chronological)
         for row, past in found:
-            self._end_last(past.identity, past.record.timestamp)
+            self._end_last(past.identity, past.record)
             self._file(row, past)
         for identity, row in self._store.identities():
-            timestamp = self._store.record(row).timestamp
-            self._end_last(identity, timestamp)
-            self._lasts(row, timestamp, FOREVER)
+            record = self._store.record(row)
+            self._end_last(identity, record)
+            self._spans.put(row, _current(record))
 
     def __len__(self) -> int:
         """How many past states there are, deletions included."""
@@ -68,32 +133,34 @@ class History:
         Returns:
             Rows that past states now have.
         """
-        kept = self._keep_state(identity, previous, record.timestamp) if previous else []
-        self._lasts(row, record.timestamp, FOREVER)
+        kept = self._keep_state(identity, previous, record) if previous else []
+        self._spans.put(row, _current(record))
         return kept
 
-    def deleted(self, identity: str, row: int, previous: Record, moment: int) -> list[int]:
-        """A record was deleted.
+    def deleted(self, identity: str, row: int, previous: Record, deletion: PastPoint) -> list[int]:
+        """A record was deleted, at a point.
 
         Returns:
             Rows that past states now have.
         """
-        kept = self._keep_state(identity, previous, moment)
-        marker = previous._replace(body=b"", timestamp=moment, expires=0, bookmark="")
+        marker = previous._replace(body=b"", timestamp=deletion.moment, expires=0, bookmark="")
+        if deletion.sequence is not None:
+            marker = marker._replace(sequence=deletion.sequence)
+        kept = self._keep_state(identity, previous, marker)
         if row not in kept:
-            self._lasts(row, FOREVER, NEVER)
+            self._spans.put(row, _NOWHERE)
         return [*kept, self._keep(Superseded(identity, marker, deleted=True))]
 
-    def _keep_state(self, identity: str, state: Record, end: int) -> list[int]:
+    def _keep_state(self, identity: str, state: Record, successor: Record) -> list[int]:
         """Keep a state that ends, or let the one before it stand for its time."""
         states = self._states.get(identity)
         if states and states[-1] not in self._deletions:
-            since = state.timestamp - int(self._begins[states[-1]])
+            since = state.timestamp - int(self._spans.begins[states[-1]])
             if since < self._granularity:
-                self._ends[states[-1]] = end
+                self._spans.finish(states[-1], successor.timestamp, successor.sequence)
                 return []
         row = self._keep(Superseded(identity, state, deleted=False))
-        self._ends[row] = end
+        self._spans.finish(row, successor.timestamp, successor.sequence)
         return [row]
 
     def _keep(self, past: Superseded) -> int:
@@ -104,27 +171,20 @@ class History:
     def _file(self, row: int, past: Superseded) -> None:
         self._states.setdefault(past.identity, deque()).append(row)
         self._kept.append((past.identity, row))
-        self._lasts(row, past.record.timestamp, past.record.timestamp)
+        timestamp, sequence = past.record.timestamp, past.record.sequence
+        self._spans.put(row, _Span(timestamp, timestamp, sequence, sequence))
         if past.deleted:
             self._deletions.add(row)
 
-    def _end_last(self, identity: str, moment: int) -> None:
+    def _end_last(self, identity: str, successor: Record) -> None:
         states = self._states.get(identity)
         if states and states[-1] not in self._deletions:
-            self._ends[states[-1]] = moment
-
-    def _lasts(self, row: int, begin: int, end: int) -> None:
-        if row >= len(self._begins):
-            more = max(len(self._begins), row + 1 - len(self._begins))
-            self._begins = np.concatenate([self._begins, np.full(more, FOREVER, np.int64)])
-            self._ends = np.concatenate([self._ends, np.full(more, NEVER, np.int64)])
-        self._begins[row] = begin
-        self._ends[row] = end
+            self._spans.finish(states[-1], successor.timestamp, successor.sequence)
 
     def trim(self, now: int) -> Iterator[int]:
         """Drop states that are older than the window; gives their rows before they are dropped."""
         horizon = now - self._window
-        while self._kept and self._ends[self._kept[0][1]] < horizon:
+        while self._kept and self._spans.ends[self._kept[0][1]] < horizon:
             identity, row = self._kept[0]
             yield row
             self._kept.popleft()
@@ -133,37 +193,37 @@ class History:
             if not states:
                 del self._states[identity]
             self._deletions.discard(row)
-            self._lasts(row, FOREVER, NEVER)
+            self._spans.put(row, _NOWHERE)
             self._store.drop(row)
 
     def next_trim(self) -> int | None:
         """The moment after which a state has to be dropped, None if there is none."""
-        return int(self._ends[self._kept[0][1]]) + self._window + 1 if self._kept else None
-
-    def standing(self, moment: int, now: int) -> NDArray[np.bool_] | None:
-        """For each row whether its state was the current one at a moment.
-
-        Returns:
-            None if the moment lies before the window, of which nothing is known.
-        """
-        if moment < now - self._window:
+        if not self._kept:
             return None
-        rows = self._store.rows
-        found: NDArray[np.bool_] = (self._begins[:rows] <= moment) & (moment < self._ends[:rows])
-        return found
+        return int(self._spans.ends[self._kept[0][1]]) + self._window + 1
 
-    def oldest_doubtful(self, moment: int) -> int | None:
-        """The row of the oldest past state of a moment that may stand for later ones not kept.
+    def standing(self, point: PastPoint, now: int) -> NDArray[np.bool_] | None:
+        """For each row whether its state was the current one at a point.
 
         Returns:
-            None if all states of that moment are known to be exactly those.
+            None if the point lies before the window, of which nothing is known.
+        """
+        if point.moment < now - self._window:
+            return None
+        return self._spans.at(point, self._store.rows)
+
+    def oldest_doubtful(self, point: PastPoint) -> int | None:
+        """The row of the oldest past state of a point that may stand for later ones not kept.
+
+        Returns:
+            None if all states of that point are known to be exactly those.
         """
         if not self._granularity:
             return None
         rows = self._store.rows
-        begins, ends = self._begins[:rows], self._ends[:rows]
-        found = np.flatnonzero((begins <= moment) & (moment < ends) & (ends != FOREVER))
-        return int(found[np.argmin(begins[found])]) if len(found) else None
+        standing = self._spans.at(point, rows) & (self._spans.ends[:rows] != FOREVER)
+        found = np.flatnonzero(standing)
+        return int(found[np.argmin(self._spans.begins[found])]) if len(found) else None
 
     def rows(self, identity: str) -> list[int]:
         """The rows of a record's past states."""

@@ -23,6 +23,7 @@ from server.expressions.compile_columns import ColumnFilter, Rows
 from server.expressions.tree import Expr, OrderTerm
 from server.sow.candidates import candidates
 from server.sow.hash_index import texts_by_field
+from server.sow.history import PastPoint
 from server.sow.memo_index import BLOCK
 from server.sow.ordering import Ordering, Placed, Ranking
 from server.sow.record_context import Contexts
@@ -49,8 +50,8 @@ class QuerySpec(NamedTuple):
         top_n: how many records are returned at most, None for all.
         skip_n: how many matching records are passed over first.
         topics: whether a logical topic is asked for, of a topic with a Pattern; None for all.
-        as_of: the moment whose state is asked for, in nanoseconds since 1970; None for now. Without
-            history it is ignored.
+        as_of: the point in the past whose state is asked for; None for now. Without history it is
+            ignored.
     """
 
     filter: Expr | None = None
@@ -59,7 +60,7 @@ class QuerySpec(NamedTuple):
     top_n: int | None = None
     skip_n: int = 0
     topics: Callable[[str], bool] | None = None
-    as_of: int | None = None
+    as_of: PastPoint | None = None
 
 
 class _Piece(NamedTuple):

@@ -85,16 +85,18 @@ def apply_entry(sow: SowTopic, entry: Entry) -> None:
     Raises:
         StoreError: a record cannot be stored.
     """
-    moment = entry.timestamp * _NANOSECONDS_IN_MICROSECOND
     if entry.kind == Kind.SOW_DELETE:
+        moment = entry.timestamp * _NANOSECONDS_IN_MICROSECOND
         keys = msgspec.json.decode(entry.body, type=list[str])
         for record in sow.find_keys(keys, lambda name: name == entry.topic.name):
             sow.remove(record, entry.txid, moment)
     elif entry.kind in (Kind.PUBLISH, Kind.DELTA_PUBLISH):
-        sow.apply(_record(sow, entry, moment))
+        sow.apply(record_of(sow, entry))
 
 
-def _record(sow: SowTopic, entry: Entry, moment: int) -> Record:
+def record_of(sow: SowTopic, entry: Entry) -> Record:
+    """What a record was after the message that an entry holds."""
+    moment = entry.timestamp * _NANOSECONDS_IN_MICROSECOND
     correlation_id = entry.correlation_id.decode("utf-8", "surrogateescape")
     if not entry.sow_key and not entry.given_key:  # recorded before the topic had records
         return sow.draft(
@@ -162,7 +164,7 @@ def _states(sow: SowTopic, entry: Entry) -> Iterable[tuple[str, Record | None]]:
         for key in msgspec.json.decode(entry.body, type=list[str]):
             yield sow.table.identity(key, entry.topic.name), None
     elif entry.kind in EVENTS:
-        record = _record(sow, entry, entry.timestamp * _NANOSECONDS_IN_MICROSECOND)
+        record = record_of(sow, entry)
         yield sow.table.identity(record.key, record.topic), record
 
 

@@ -17,7 +17,7 @@ from server.expressions.functions.registry import Functions
 from server.message_types.base import Extractor, MessageType, Path
 from server.sow.expiry import ExpiryQueue
 from server.sow.hash_index import HashIndex
-from server.sow.history import History
+from server.sow.history import History, PastPoint
 from server.sow.keys import KeyHash
 from server.sow.memo_index import BLOCK, MemoIndexes
 from server.sow.records import Change, Record
@@ -227,7 +227,7 @@ class RecordTable:
         if self._expiry is not None:
             self._expiry.set(row, 0)
         if self.history is not None:
-            for past in self.history.deleted(identity, row, previous, moment):
+            for past in self.history.deleted(identity, row, previous, PastPoint(moment, sequence)):
                 self._occupy(past, PAST)
                 self._changed(past, None)
             self.trim(moment)
@@ -299,20 +299,20 @@ class RecordTable:
             self._snapshots.remove(snapshot)
 
     def mask(
-        self, chosen: Callable[[str], bool] | None, moment: int | None, now: int
+        self, chosen: Callable[[str], bool] | None, point: PastPoint | None, now: int
     ) -> NDArray[np.bool_]:
-        """For each row whether it is a record of some topics, now or as of a moment.
+        """For each row whether it is a record of some topics, now or as of a past point.
 
         Args:
             chosen: whether a logical topic is asked for; None for all.
-            moment: the moment, in nanoseconds since 1970; None for now.
+            point: the past point; None for now.
             now: the time of the query, in nanoseconds since 1970.
         """
         states = np.frombuffer(bytes(self.states), np.uint8)
-        if moment is None or self.history is None:
+        if point is None or self.history is None:
             mask: NDArray[np.bool_] = states == CURRENT
         else:
-            standing = self.history.standing(moment, now)
+            standing = self.history.standing(point, now)
             mask = np.zeros(len(states), np.bool_) if standing is None else standing
         if chosen is not None and self.options.pattern:
             wanted = [number for number, topic in enumerate(self.topics) if chosen(topic)]

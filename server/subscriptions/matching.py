@@ -197,6 +197,8 @@ class FilterSet:
             self._scanned[filter_.text] = filter_, self._test(filter_.expr)
             return
         self._indexed_terms[filter_.text] = term
+        if term.is_void:
+            return
         index = self._indexes.setdefault(self._layout[term.field], _FieldIndex())
         index.add(term.values, (filter_, None if term.rest is None else self._test(term.rest)))
 
@@ -209,6 +211,8 @@ class FilterSet:
         term = self._indexed_terms.pop(filter_.text, None)
         if term is None:
             del self._scanned[filter_.text]
+            return
+        if term.is_void:
             return
         position = self._layout[term.field]
         self._indexes[position].remove(term.values, filter_)
@@ -272,6 +276,11 @@ class _Term(NamedTuple):
     field: Reference
     values: Membership
     rest: Expr | None
+
+    @property
+    def is_void(self) -> bool:
+        """Whether no message can have what it demands, as with `/a = ''`."""
+        return not (self.values.texts or self.values.numbers)
 
 
 def _indexable_terms(expr: Expr) -> Iterator[_Term]:

@@ -185,7 +185,9 @@ class Page:
             message: what subscribers are told about it.
             move: where it stands.
         """
-        if key in self.keys or (move.now is not None and self._covers(move.now)):
+        # What a page that is held back will inherit is not known before its turn comes.
+        has_come = move.now is not None and self._covers(move.now)
+        if not self.is_live or key in self.keys or has_come:
             earlier = self._messages.get(key)
             self._messages[key] = message if earlier is None else message.since(earlier)
         for boundary in (self._terms.start, self._terms.stop):

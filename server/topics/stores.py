@@ -144,11 +144,24 @@ class Stores:
         return self._followers.setdefault(keeper, [])
 
     def find(self, message_type: str, name: str) -> Keeper | None:
-        """The topic that has the records of a name; None if none are kept."""
+        """The topic that has the records of a name; None if none are kept.
+
+        The first of the configuration counts. But the copy of a container has the names that it
+        makes, also where the container's pattern covers them: it could not be reached otherwise,
+        and its changes would be taken for changes of what it copies.
+        """
         for keeper in self._keepers:
             if keeper.type_name == message_type and keeper.keeps(name):
-                return keeper
+                return self._copy_with(keeper, name) if keeper.is_container else keeper
         return None
+
+    def _copy_with(self, container: Keeper, name: str) -> Keeper:
+        """The topic that has the records of a name, of a container and what is made from it."""
+        found = container
+        for topic in self._derived:
+            if topic.keeps(name) and any(source is found for source, _ in topic.inputs):
+                found = topic
+        return found
 
     def resource(self, message_type: str, name: str) -> str:
         """What an entitlement module is asked about when somebody wants to use a topic.

@@ -7,7 +7,7 @@ may be quoted. One type serves both directions and both ends; keys that are not 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Final
+from typing import Annotated, Final
 
 import msgspec
 
@@ -39,6 +39,14 @@ _WIRE_KEYS: Final = {
 }
 
 
+_LARGEST: Final = (1 << 63) - 1
+
+Number = Annotated[int, msgspec.Meta(ge=-_LARGEST, le=_LARGEST)]
+"""A number in a header; larger ones mean nothing that could be stored or counted."""
+Natural = Annotated[int, msgspec.Meta(ge=0, le=_LARGEST)]
+"""A number that is stored with a message."""
+
+
 class Header(msgspec.Struct, omit_defaults=True, rename=_WIRE_KEYS):
     """The header of one frame (AMPS Command Reference, AMPS Protocol).
 
@@ -48,7 +56,7 @@ class Header(msgspec.Struct, omit_defaults=True, rename=_WIRE_KEYS):
 
     command: str = ""
     command_id: str | None = None
-    sequence: int | None = None
+    sequence: Natural | None = None
     bookmark: str | None = None
     client_name: str | None = None
     topic: str | None = None
@@ -66,11 +74,11 @@ class Header(msgspec.Struct, omit_defaults=True, rename=_WIRE_KEYS):
     short_options: str | None = None
     long_options: str | None = None
     correlation_id: str | None = None
-    expiration: int | None = None
+    expiration: Natural | None = None
     order_by: str | None = None
-    batch_size: int | None = None
-    top_n: int | None = None
-    skip_n: int | None = None
+    batch_size: Number | None = None
+    top_n: Number | None = None
+    skip_n: Number | None = None
     timestamp: str | None = None
     lease_period: str | None = None
     message_type: str | None = None
@@ -78,13 +86,13 @@ class Header(msgspec.Struct, omit_defaults=True, rename=_WIRE_KEYS):
     password: str | None = None
     short_version: str | None = None
     long_version: str | None = None
-    matches: int | None = None
-    topic_matches: int | None = None
-    records_returned: int | None = None
-    records_inserted: int | None = None
-    records_updated: int | None = None
-    records_deleted: int | None = None
-    length: int | None = None
+    matches: Number | None = None
+    topic_matches: Number | None = None
+    records_returned: Number | None = None
+    records_inserted: Number | None = None
+    records_updated: Number | None = None
+    records_deleted: Number | None = None
+    length: Number | None = None
     data_only: bool | None = None
     send_empty: bool | None = None
     send_keys: bool | None = None
@@ -204,9 +212,19 @@ def _unreadable(header: bytes, error: Exception) -> FrameError:
 
 
 def _as_number(value: object) -> int:
-    if isinstance(value, str | int | float):
-        return int(value)
-    raise TypeError
+    number = int(value) if isinstance(value, str | int | float) else None
+    if number is None or (isinstance(value, float) and number != value):
+        raise TypeError
+    if not -_LARGEST <= number <= _LARGEST:
+        raise ValueError
+    return number
+
+
+def _as_natural(value: object) -> int:
+    number = _as_number(value)
+    if number < 0:
+        raise ValueError
+    return number
 
 
 def _as_text(value: object) -> str:
@@ -225,7 +243,8 @@ def _as_flag(value: object) -> bool:
 
 
 _READERS: Final[Mapping[object, tuple[Callable[[object], object], str]]] = {
-    int | None: (_as_number, "a number"),
+    Number | None: (_as_number, "a number of 64 bits"),
+    Natural | None: (_as_natural, f"a number from 0 to {_LARGEST}"),
     bool | None: (_as_flag, "true or false"),
 }
 """How a value of a type is read, and what to call it."""

@@ -59,14 +59,18 @@ def test_a_connection_that_ends_within_a_frame_is_logged(server: RunningServer) 
     assert server.logs("client[truncated] sent a frame that cannot be read")
 
 
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [("s", "seven"), ("s", -1), ("s", 1 << 64), ("e", -1), ("e", 1 << 63), ("e", 0.5), ("e", "")],
+)
 def test_a_key_with_an_impossible_value_is_refused_and_the_connection_goes_on(
-    server: RunningServer,
+    server: RunningServer, key: str, value: object
 ) -> None:
     """The frame is well-formed, so the next one can be trusted."""
     with server.log_on() as peer:
-        ack = peer.ask({"c": "publish", "cid": "1", "t": "t", "s": "seven", "a": "processed"})
+        ack = peer.ask({"c": "publish", "cid": "1", "t": "t", key: value, "a": "processed"})
         assert (ack["status"], ack["reason"]) == ("failure", "bad header")
-        assert "'seven'" in ack["detail"]
+        assert repr(value) in ack["detail"]
         peer.flush()
 
 

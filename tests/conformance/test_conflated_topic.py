@@ -58,6 +58,13 @@ TOPICS = """
     <TopicFormat>slow%n-C</TopicFormat>
     <Interval>100ms</Interval>
   </ConflatedTopic>
+  <ConflatedTopic>
+    <Name>desks-D</Name>
+    <MessageType>json</MessageType>
+    <UnderlyingTopic>desks</UnderlyingTopic>
+    <TopicFormat>%n-D</TopicFormat>
+    <Interval>100ms</Interval>
+  </ConflatedTopic>
 </SOW>
 """
 
@@ -171,6 +178,19 @@ def test_a_copy_of_many_logical_topics(server: RunningServer) -> None:
         assert [peer.receive()[0]["t"] for _ in range(2)] == ["slow/desk/a-C", "slow/desk/b-C"]
         assert query(peer, "slow/desk/b-C").messages == [{"id": 1, "n": 2}]
         assert len(query(peer, "^slow/").records) == 2
+
+
+def test_a_copy_whose_names_the_pattern_covers_is_not_copied_again(server: RunningServer) -> None:
+    """The names that the format makes are the copy's, for queries, subscribers and publishers."""
+    with server.log_on() as peer:
+        peer.subscribe("^/desk/c", "s")
+        publish(peer, {"id": 1, "n": 1}, "/desk/c")
+        assert [peer.receive()[0]["t"] for _ in range(2)] == ["/desk/c", "/desk/c-D"]
+        assert peer.hears_nothing()
+        assert query(peer, "/desk/c-D").messages == [{"id": 1, "n": 1}]
+        assert len(query(peer, "^/desk/c").records) == 2
+        ack = peer.ask({"c": "publish", "cid": "1", "t": "/desk/c-D", "a": "processed"}, b"{}")
+        assert (ack["status"], ack["reason"]) == ("failure", "invalid topic")
 
 
 def test_nobody_writes_to_it(server: RunningServer) -> None:

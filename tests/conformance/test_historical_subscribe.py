@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import random
 import time
 from collections.abc import Iterator
 from datetime import UTC, datetime
@@ -10,8 +11,9 @@ from typing import Any
 
 import pytest
 
-from tests.support.raw import RawPeer
+from tests.support.raw import RawPeer, frame
 from tests.support.server import RunningServer, running_server
+from tests.support.sow import query
 
 ELEMENTS = """
 <SOW>
@@ -148,6 +150,13 @@ def test_what_cannot_be_given_is_refused(server: RunningServer, moments: list[st
         ("past", "sow_and_subscribe", "yesterday", "", "invalid bookmark"),
         ("past", "sow_and_subscribe", "1|1|", "bookmark_not_found=fail", "bookmark not found"),
         ("past", "sow_and_subscribe", "0", "skip_n=1", "invalid option"),
+        ("past", "sow_and_subscribe", "0", "top_n=1,skip_n=1,live", "invalid option"),
+        ("past", "sow_and_subscribe", "0", "top_n=1,skip_n=1,conflation_key=[]", "invalid option"),
+        ("^past$", "sow_and_subscribe", "0", "top_n=1,skip_n=1", "invalid option"),
+        ("past", "sow", "1|1|", "", "bookmark not found"),
+        ("past", "sow", "yesterday", "", "invalid bookmark"),
+        ("past", "sow", "[0:0|1|]", "", "invalid bookmark"),
+        ("unlogged", "sow", "1|1|", "", "invalid bookmark"),
     ):
         with server.log_on(f"refused-{command}-{reason}") as peer:
             header = {"c": command, "cid": "h", "t": topic, "bm": bookmark, "o": options}
@@ -157,3 +166,112 @@ def test_what_cannot_be_given_is_refused(server: RunningServer, moments: list[st
         peer.send({"c": "sow_and_subscribe", "cid": "h", "t": "present", "bm": moments[1]})
         assert peer.receive_header()["c"] == "group_begin"
         assert [peer.receive()[0]["c"] for _ in range(3)] == ["sow", "sow", "group_end"]
+
+
+def test_messages_that_came_together_are_told_apart_by_their_bookmarks(
+    server: RunningServer, moments: list[str]
+) -> None:
+    """A query gives the state that one of them left, whether a subscription follows or not."""
+    with server.log_on("burst") as peer:
+        peer.socket.sendall(
+            b"".join(
+                frame({"c": "p", "t": "past"}, b'{"id":8,"v":%d}' % value) for value in range(4)
+            )
+        )
+        peer.flush()
+        peer.subscribe("past", "marks", bm=moments[-1], f="/id = 8")
+        marks = [peer.receive()[0]["bm"] for _ in range(4)]
+        peer.send({"c": "unsubscribe", "sub_id": "marks"})
+        peer.flush()
+        for value, mark in enumerate(marks):
+            found = query(peer, "past", bm=mark, f="/id = 8")
+            assert found.messages == [{"id": 8, "v": value}]
+            options = "projection=[SUM(/v) AS /s],grouping=[/id]"
+            assert query(peer, "past", bm=mark, f="/id = 8", o=options).messages == [{"s": value}]
+            later = list(range(value + 1, 4))
+            assert historical(server, "past", mark, 3 - value, f="/id = 8") == ([value], later)
+        peer.send({"c": "sow_delete", "t": "past", "f": "/id = 8"})
+        peer.flush()
+
+
+@pytest.fixture(scope="module")
+def pages(server: RunningServer, moments: list[str]) -> tuple[str, random.Random]:
+    """A moment at which there were some records of their own value 0, and many changes since."""
+    source = random.Random(3)
+    with server.log_on("pages") as peer:
+        for step in range(200):
+            if step == 40:
+                peer.flush()
+                middle = now()
+            number = 100 + source.randrange(30)
+            if source.random() < 0.2:
+                peer.send({"c": "sow_delete", "t": "past", "f": f"/id = {number}"})
+            elif source.random() < 0.3:
+                peer.send({"c": "delta_publish", "t": "past"}, b'{"id":%d,"w":%d}' % (number, step))
+            else:
+                body = b'{"id":%d,"v":%d}' % (number, source.randrange(20))
+                peer.send({"c": "publish", "t": "past"}, body)
+        peer.ask({"c": "flush", "cid": "f", "a": "persisted"})
+    return middle, source
+
+
+@pytest.mark.parametrize(
+    ("filter_", "order", "top_n", "skip_n", "more"),
+    [
+        ("/id >= 100", "/v,/id", 5, 0, ""),
+        ("/id >= 100", "/v DESC", 4, 3, ""),
+        ("/id >= 100 AND /v > 9", "/id", 3, 2, ""),
+        ("/id >= 100 AND /v IS NULL", "", 100, 0, ""),
+        ("/id >= 100", "/w,/id DESC", 7, 5, ",conflation=100ms"),
+        ("/id >= 100", "/v,/id", 0, 0, ""),
+    ],
+)
+def test_a_page_of_the_past_becomes_that_of_the_present(
+    server: RunningServer,
+    pages: tuple[str, random.Random],
+    filter_: str,
+    order: str,
+    top_n: int,
+    skip_n: int,
+    more: str,
+) -> None:
+    """It begins with the records of then; what comes and goes since leads to those of now."""
+    middle, source = pages
+    options = f"top_n={top_n},skip_n={skip_n}"
+    terms = {"f": filter_, "orderby": order}
+    asked = {"t": "past", "cid": "h", "bm": middle, "o": f"oof,{options}{more}", "bs": 1} | terms
+    with server.log_on("reader") as peer, server.log_on("changer") as changer:
+        then = query(changer, "past", bm=middle, o=options if order else None, **terms)
+        peer.send({"c": "sow_and_subscribe"} | asked)
+        page: dict[str, bytes] = {}
+        assert peer.receive()[0]["c"] == "group_begin"
+        while (message := peer.receive())[0]["c"] == "sow":
+            keys, _, record = message[1].partition(b"}")
+            page[json.loads(keys + b"}")["k"]] = record
+        assert sorted(page.values()) == sorted(then.bodies)
+        for _ in range(3):
+            body = b'{"id":%d,"v":%d}' % (100 + source.randrange(30), source.randrange(20))
+            changer.send({"c": "publish", "t": "past"}, body)
+        changer.flush()
+        present = query(changer, "past", o=options if order else None, **terms).bodies
+        while sorted(page.values()) != sorted(present):
+            header, body = peer.receive()
+            if header["c"] == "oof":
+                assert page.pop(header["k"]) is not None
+            else:
+                page[header["k"]] = body
+
+
+def test_a_page_of_the_past_stays_one(server: RunningServer, moments: list[str]) -> None:
+    """Nothing takes its place, nor does it take that of anything else; its end ends it."""
+    with server.log_on() as peer:
+        asked = {"c": "sow_and_subscribe", "t": "past", "a": "processed", "o": "top_n=0,skip_n=0"}
+        past = asked | {"bm": moments[1]}
+        assert peer.ask(past | {"cid": "h"})["status"] == "success"
+        assert [peer.receive()[0]["c"] for _ in range(2)] == ["group_begin", "group_end"]
+        replacing = {"cid": "h", "o": "replace,top_n=0,skip_n=0"}
+        for command in (past, asked, asked | {"c": "subscribe"}):
+            assert peer.ask(command | replacing)["reason"] == "invalid option"
+        peer.send({"c": "unsubscribe", "sub_id": "h"})
+        peer.flush()
+        assert peer.ask(past | {"cid": "h"})["status"] == "success"

@@ -104,6 +104,8 @@ def test_a_deleted_record_can_be_published_again(peer: RawPeer) -> None:
         ({}, "invalid command"),
         ({"f": "/id ="}, "bad filter"),
         ({"bm": "1|1|"}, "invalid topic"),
+        ({"f": "1=1", "o": "top_n=1"}, "invalid option"),
+        ({"f": "1=1", "o": "cancel"}, "invalid option"),
     ],
 )
 def test_what_cannot_be_deleted_is_refused(

@@ -159,6 +159,22 @@ def test_options_that_cannot_be_honoured_are_refused(
         peer.flush()
 
 
+@pytest.mark.parametrize("options", ["oof" + " " * 4000 + "]", "x=[," * 5000, "timestamp," * 101])
+def test_hostile_options_are_refused_at_once(server: RunningServer, options: str) -> None:
+    """Nobody waits for the end of a search that tries everything."""
+    with server.log_on() as peer:
+        ack = peer.subscribe("refused", "1", o=options)
+        assert (ack["status"], ack["reason"]) == ("failure", "invalid option")
+
+
+def test_superfluous_commas_are_passed_over(server: RunningServer) -> None:
+    """Libraries put one behind each option, to join them."""
+    with server.log_on() as peer:
+        assert peer.subscribe("commas", "1", o=",timestamp,,bookmark, ,")["status"] == "success"
+        peer.publish("commas", b"{}")
+        assert "ts" in peer.receive()[0]
+
+
 def test_a_bookmark_on_a_topic_without_journal_completes_at_once(server: RunningServer) -> None:
     """There is nothing to replay; the subscription is live from the start."""
     with server.log_on() as peer:

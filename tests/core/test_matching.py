@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from server.expressions import BUILTINS, Kind, parse
@@ -76,6 +76,9 @@ def test_filters_match_together_as_they_do_alone(
 @given(
     st.lists(st.tuples(st.booleans(), FILTERS, st.integers(0, 100)), max_size=40),
     st.lists(BODIES, min_size=2, max_size=2),
+)
+@example(
+    [(False, "/a = ''", 0), (True, "/a = 1", 0), (False, "/b = 1", 1), (False, "/b = 1", 0)], []
 )
 def test_filters_come_and_go(
     steps: list[tuple[bool, str, int]], bodies: list[dict[str, Any]]

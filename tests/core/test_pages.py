@@ -8,7 +8,7 @@ from __future__ import annotations
 from random import Random
 from typing import Any
 
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from tests.core.mirrors import Mirror, World, call, query
@@ -122,8 +122,21 @@ STEP = st.one_of(
 )
 
 
+TURNED_WHILE_BUSY: list[
+    Any
+] = [  # record 2 changes before the new page has taken over what its client has
+    ("follow", (1, False, "/n >= 2", "/m DESC, /n", 5, 0), {}),
+    ("follow", (1, True, "/n >= 2", "", 2, 4), {}),
+    ("publish", (5, 3, 1), {}),
+    ("change", (2, 4), {}),
+    ("publish", (0, 5, 2), {}),
+    ("publish", (1, 2, 4), {}),
+]
+
+
 @settings(max_examples=70, deadline=None)
 @given(st.lists(STEP, min_size=20, max_size=50))
+@example(TURNED_WHILE_BUSY)
 def test_a_mirror_is_the_page(steps: list[Any]) -> None:
     """After every step, for readers whose query has ended."""
     world = PagedWorld()

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from server.expressions import parse
+from server.sow.history import PastPoint
 from server.sow.query import QuerySpec
 from server.sow.records import Record
 from server.sow.store import RecordStore
@@ -23,7 +24,7 @@ def clerk(window: int, granularity: int, store: RecordStore | None = None) -> Cl
 
 
 def as_of(catalog: Clerk, moment: int, text: str = "1=1") -> list[object]:
-    found = catalog.bodies(QuerySpec(filter=parse(text), as_of=moment))
+    found = catalog.bodies(QuerySpec(filter=parse(text), as_of=PastPoint(moment)))
     return sorted(found, key=json.dumps)
 
 
@@ -109,7 +110,7 @@ def test_sow_keys_and_filters_apply_to_past_states() -> None:
         catalog.now += SECOND
     key = catalog.topic.find_body(b'{"id":3}')[0].key
     moment = START + 4 * SECOND
-    assert catalog.bodies(QuerySpec(keys=(key,), as_of=moment)) == [{"id": 3, "v": 4}]
+    assert catalog.bodies(QuerySpec(keys=(key,), as_of=PastPoint(moment))) == [{"id": 3, "v": 4}]
     assert as_of(catalog, moment, "/id = '2'") == [{"id": 2, "v": 4}]
     assert as_of(catalog, moment, "/v = 5") == []
 
@@ -180,6 +181,35 @@ def test_history_is_what_a_full_record_of_states_says_even_after_opening_again(
     disk.close()
 
 
+def test_changes_of_one_moment_are_told_apart_by_their_order(tmp_path: Path) -> None:
+    source = random.Random(5)
+    disk = Disk(tmp_path)
+    store, _ = disk.open(slab_size=1 << 14)
+    catalog = clerk(FOREVER, 0, store)
+    states: dict[int, list[object]] = {}
+    records: dict[int, object] = {}
+    for v in range(60):
+        number = source.randrange(4)
+        found = catalog.topic.find_body(b'{"id":%d}' % number)
+        if found and source.random() < 0.3:
+            catalog.delete(*found)
+            del records[number]
+        else:
+            records[number] = {"id": number, "v": v}
+            catalog.publish(records[number])
+        states[catalog.sequence] = sorted(records.values(), key=json.dumps)
+    for again in range(2):
+        for sequence, expected in states.items():
+            point = PastPoint(catalog.now, sequence)
+            bodies = catalog.bodies(QuerySpec(as_of=point))
+            assert sorted(bodies, key=json.dumps) == expected
+        store.close()
+        if not again:
+            store, _ = disk.open()
+            catalog = clerk(FOREVER, 0, store)
+    disk.close()
+
+
 def test_a_historical_query_is_not_disturbed_by_changes() -> None:
     source = random.Random(8)
     catalog = clerk(FOREVER, 2 * SECOND)
@@ -188,7 +218,7 @@ def test_a_historical_query_is_not_disturbed_by_changes() -> None:
         catalog.now += SECOND // 100
     moment = catalog.now - SECOND
     expected = as_of(catalog, moment)
-    query = catalog.query(QuerySpec(filter=parse("/v >= 0"), as_of=moment))
+    query = catalog.query(QuerySpec(filter=parse("/v >= 0"), as_of=PastPoint(moment)))
     found: list[Record] = []
     for piece in query:
         found += piece

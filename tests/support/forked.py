@@ -14,11 +14,13 @@ import sys
 from collections.abc import Callable
 from multiprocessing.context import ForkServerContext, ForkServerProcess
 from pathlib import Path
+from typing import Final
 
 from config_schema import schema
-from server import cli
+from server import cli, launch
 
-schema.elements()  # a configuration is checked at every start; what that needs is made once
+STANDS_BY: Final = (launch, schema.elements())
+"""What takes long and is the same for all: the modules of a server, and the schema."""
 
 Prepare = Callable[[], None]
 """What the process does before it becomes a server; has to be importable by its name."""

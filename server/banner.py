@@ -1,0 +1,9 @@
+"""How the server introduces itself."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from config_schema.version import AMPS_VERSION, VERSION
+
+BANNER: Final = f"Amperage {VERSION} - runs configurations written for AMPS {AMPS_VERSION}"

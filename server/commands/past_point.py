@@ -1,0 +1,100 @@
+"""The point in the past whose state a query of a topic with History asks for.
+
+It is a moment, or the bookmark of a message, which has to be looked up in the transaction log: the
+state is the one that this message left.
+
+Source: AMPS Command Reference, Historical SOW Query.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Final
+
+from server.commands.refusal import CommandRefused
+from server.journal import BookmarkError, parse_bookmark
+from server.sow.history import PastPoint
+from server.wire.bookmarks import EPOCH, NOW, parse_moment
+
+if TYPE_CHECKING:
+    from server.journal import Span
+    from server.session import Session
+    from server.topics.stores import Selected
+    from server.topics.transaction_log import Place, TransactionLog
+    from server.wire.header import Header
+
+_NANOSECONDS: Final = 1000  # in a microsecond
+
+
+def with_point(
+    session: Session,
+    header: Header,
+    topics: Sequence[Selected],
+    query: Callable[[PastPoint | None], None],
+) -> None:
+    """Go on with a query when the point is known that it asks for.
+
+    Args:
+        session: the connection that sent it.
+        header: its header.
+        topics: what it is about; if none of them has History, the bookmark is passed over.
+        query: given the point, or None for now; called at once if nothing has to be looked up. It
+            may refuse the command.
+
+    Raises:
+        CommandRefused: the bookmark is none, or cannot be looked up.
+    """
+    text = header.bookmark
+    if text in (None, NOW) or not any(topic.keeper.table.history is not None for topic in topics):
+        query(None)
+        return
+    assert text is not None  # noqa: S101 - see above
+    moment = 0 if text == EPOCH else parse_moment(text)
+    if moment is not None:
+        query(PastPoint(moment))
+        return
+    _look_up(session, header, text, topics, query)
+
+
+def _look_up(
+    session: Session,
+    header: Header,
+    text: str,
+    topics: Sequence[Selected],
+    query: Callable[[PastPoint | None], None],
+) -> None:
+    log = session.engine.transaction_log
+    journaled = all(session.find_topic(topic.keeper.name).is_journaled for topic in topics)
+    if log is None or not journaled:
+        raise CommandRefused(
+            "invalid bookmark",
+            f"{text!r}: expected a moment like 20260102T123500Z; the messages of the topic are not "
+            "in a transaction log, where they could be found by their bookmarks",
+        )
+    try:
+        request = parse_bookmark(text)
+    except BookmarkError as error:
+        raise CommandRefused("invalid bookmark", str(error)) from None
+    if request.ends:
+        raise CommandRefused("invalid bookmark", f"{text!r}: expected one point in time, no range")
+
+    def found(place: Place) -> None:
+        if not session.is_open:
+            return
+        if isinstance(place, BookmarkError):
+            session.refuse(header, "bookmark not found", str(place))
+            return
+        try:
+            query(point_of(log, place))
+        except CommandRefused as refusal:
+            session.refuse(header, refusal.reason, refusal.detail)
+
+    log.look_up(request, "fail", found)
+
+
+def point_of(log: TransactionLog, place: Span) -> PastPoint:
+    """The point that a part of the log begins behind."""
+    if place.not_before:
+        return PastPoint(place.not_before * _NANOSECONDS)
+    recorded = log.moment_of(place.after)
+    return PastPoint(0 if recorded is None else recorded * _NANOSECONDS, place.after)

@@ -1,0 +1,170 @@
+"""A page of the past: the records of a topic as of the place that a replay has got to.
+
+A page needs more than the messages of the log: which records there are, in which order, and what
+those are that come instead of others. So a paginated replay has records of its own, those that its
+filter finds. They begin as the state that the query gave, and follow the log, deletions included;
+the page is cut from them as from those of the topic (server/subscriptions/page.py). What they take
+counts as memory of the client.
+
+Source: AMPS User Guide, Pagination with Historical SOW Queries.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+import msgspec
+
+from server.journal import MESSAGES, Kind
+from server.replays.logged import LoggedEnvelope
+from server.sow.records import Change
+from server.sow.recovery import record_of
+from server.subscriptions.record_audience import RecordAudience
+from server.subscriptions.record_delivery import DELETED, MATCH
+
+if TYPE_CHECKING:
+    from server.journal import Entry
+    from server.journal import Topic as TopicName
+    from server.queries.page import Scan
+    from server.sow.records import Record
+    from server.sow.topic import SowTopic
+    from server.subscriptions.envelope import Envelope
+    from server.subscriptions.page import Page
+    from server.subscriptions.subscription import Subscription
+
+_OVERHEAD: Final = 500
+"""Bytes that a record takes beside its body, by rule of thumb."""
+
+
+class PagedRecords:
+    """The records that one paginated replay is for, and its page.
+
+    Args:
+        subscription: the subscription, which has a page and a replay.
+        sow: the topic.
+
+    Attributes:
+        kinds: what kinds of entries matter.
+        page: the page, held back until its first records have been sent.
+    """
+
+    kinds: Final = MESSAGES | {Kind.SOW_DELETE}
+
+    def __init__(self, subscription: Subscription, sow: SowTopic) -> None:
+        engine = subscription.session.engine
+        self._sow: Final = sow
+        self._subscription: Final = subscription
+        self._records: Final[dict[str, Record]] = {}
+        self._size = 0
+        self._audience: Final = RecordAudience(
+            sow.table.message_type,
+            sow.name,
+            engine.settings.functions,
+            engine.stores.differ(sow),
+            self._records.get,
+        )
+        self._audience.attach(subscription)
+        page = self._audience.page(subscription)
+        assert page is not None  # noqa: S101 - the subscription has one
+        self.page: Final[Page] = page
+
+    def close(self) -> None:
+        """Let go of all records; harmless if that has been done."""
+        if not self.page.has_ended:
+            self._audience.detach(self._subscription)
+            self._records.clear()
+            self._hold(-self._size)
+
+    # ---- the state that it begins with
+
+    def found_by(self, scan: Scan) -> Scan:
+        """What a query finds, of which these records are to be made."""
+        return _Kept(self, scan)
+
+    def fill(self, records: Sequence[Record]) -> None:
+        """Begin with some records."""
+        for record in records:
+            self._put(record)
+
+    # ---- what reads the log tells
+
+    def attach(self, subscription: Subscription) -> None:
+        """Somebody begins to read for the subscription. The records are there already."""
+
+    def detach(self, subscription: Subscription) -> None:
+        """Nobody reads for the subscription. The records stay, somebody may go on later."""
+
+    def wants(self, name: TopicName) -> bool:
+        """Whether entries of a topic matter."""
+        return (name.message_type, name.name) == (self._sow.type_name, self._sow.name)
+
+    def deliveries(self, entry: Entry) -> tuple[Sequence[_Step], LoggedEnvelope]:
+        """How an entry gets to the page."""
+        return (_Step(self, entry),), LoggedEnvelope(entry)
+
+    def follow(self, entry: Entry, envelope: Envelope) -> None:
+        """Do to the records what an entry says, and tell the subscriber."""
+        if entry.kind == Kind.SOW_DELETE:
+            for key in msgspec.json.decode(entry.body, type=list[str]):
+                gone = self._take(key)
+                if gone is not None:
+                    change = Change(key, gone.topic, gone, None)
+                    self._audience.announce(change, envelope, DELETED)
+            return
+        record = record_of(self._sow, entry)
+        previous = self._records.get(record.key)
+        if previous is not None and previous.sequence >= entry.txid:
+            return  # the state that the query gave has it already
+        self._put(record)
+        self._audience.announce(Change(record.key, record.topic, previous, record), envelope, MATCH)
+        if self.page.results.position(record.key) is None:
+            self._take(record.key)
+
+    def _put(self, record: Record) -> None:
+        self._take(record.key)
+        self._records[record.key] = record
+        self._hold(_size(record))
+
+    def _take(self, key: str) -> Record | None:
+        record = self._records.pop(key, None)
+        if record is not None:
+            self._hold(-_size(record))
+        return record
+
+    def _hold(self, size: int) -> None:
+        self._size += size
+        self._subscription.session.hold(size)
+
+
+class _Step(NamedTuple):
+    """An entry on its way to the page."""
+
+    records: PagedRecords
+    entry: Entry
+
+    def deliver(self, _bodies: Sequence[bytes], envelope: Envelope) -> None:
+        """See `Delivery.deliver`."""
+        self.records.follow(self.entry, envelope)
+
+
+class _Kept:
+    """A query whose results are kept."""
+
+    def __init__(self, records: PagedRecords, scan: Scan) -> None:
+        self._records = records
+        self._scan = scan
+
+    def __iter__(self) -> Iterator[Sequence[Record]]:
+        """See `Scan`."""
+        for found in self._scan:
+            self._records.fill(found)
+            yield found
+
+    def close(self) -> None:
+        """See `Scan`."""
+        self._scan.close()
+
+
+def _size(record: Record) -> int:
+    return len(record.body) + _OVERHEAD
