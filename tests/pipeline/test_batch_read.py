@@ -14,7 +14,7 @@ from pyspark.sql.types import ArrayType, StructType
 from client import Client
 from pipeline.errors import PipelineError
 from pipeline.fields import read_fields
-from tests.pipeline.topics import publish, reading, uri
+from tests.pipeline.topics import bookmarks, publish, reading, uri
 from tests.support.server import RunningServer
 
 
@@ -95,14 +95,16 @@ def test_a_read_is_divided_without_loss(spark: SparkSession, server: RunningServ
 
 
 def test_time_travel(spark: SparkSession, server: RunningServer) -> None:
-    """The state of a moment, of a topic that keeps its history."""
+    """The state of a moment, or after a message, of a topic that keeps its history."""
     publish(server, "past", [{"id": 1, "n": 1}])
+    (message,) = bookmarks(server, "past")
     time.sleep(0.005)
     moment = datetime.now(UTC).strftime("%Y%m%dT%H%M%S.%fZ")
     time.sleep(0.005)
     publish(server, "past", [{"id": 1, "n": 2}, {"id": 2, "n": 2}])
-    then = reading(spark, server, "past", bookmark=moment).schema("id INT, n INT").load()
-    assert then.collect() == [Row(id=1, n=1)]
+    for point in (moment, message):
+        then = reading(spark, server, "past", bookmark=point).schema("id INT, n INT").load()
+        assert then.collect() == [Row(id=1, n=1)]
 
 
 def test_fields_of_other_types_than_json(spark: SparkSession, server: RunningServer) -> None:

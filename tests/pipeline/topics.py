@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from pyspark.sql import DataFrame, DataFrameReader, DataFrameWriter, SparkSession
 from pyspark.sql.streaming.readwriter import DataStreamReader
 
-from client import Client
+from client import Client, Message
 from tests.support.server import RunningServer
 
 QUICK_JAVA = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
@@ -36,7 +36,7 @@ TOPICS = """
 </SOW>
 <TransactionLog>
   <JournalDirectory>journal</JournalDirectory><JournalSize>10MB</JournalSize>
-  <Topic><Name>^(log-.*|logged-records)$</Name><MessageType>json</MessageType></Topic>
+  <Topic><Name>^(log-.*|logged-records|past)$</Name><MessageType>json</MessageType></Topic>
   <Topic><Name>^log-.*$</Name><MessageType>nvfix</MessageType></Topic>
   <Topic><Name>^log-.*$</Name><MessageType>binary</MessageType></Topic>
 </TransactionLog>
@@ -69,15 +69,22 @@ def publish(
 
 def logged(server: RunningServer, topic: str, message_type: str = "json") -> list[bytes]:
     """What the transaction log has of a topic."""
+    return [message.body for message in _replayed(server, topic, message_type)]
+
+
+def bookmarks(server: RunningServer, topic: str) -> list[str | None]:
+    """The bookmarks of the messages that the transaction log has of a topic."""
+    return [message.bookmark for message in _replayed(server, topic, "json")]
+
+
+def _replayed(server: RunningServer, topic: str, message_type: str) -> Iterator[Message]:
     with Client() as client:
         client.connect(uri(server, message_type))
         client.logon()
-        bodies = []
         for message in client.subscribe(topic, bookmark="[0:0|1|]", acks=("completed",)):
             if message.command == "ack":
                 break
-            bodies.append(message.body)
-        return bodies
+            yield message
 
 
 def records(server: RunningServer, topic: str) -> list[Any]:
