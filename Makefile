@@ -31,4 +31,4 @@ bench: install
 
 clean:
 	rm -rf .venv build *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis
-	find server -name '*.so' -delete
+	find server -name '*.so' -delete -o -name '*.c' -delete

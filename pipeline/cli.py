@@ -91,7 +91,7 @@ def _ending() -> Iterator[None]:
         yield
         return
 
-    def end(number: int, frame: FrameType | None) -> None:  # noqa: ARG001 - signal's
+    def end(number: int, frame: FrameType | None) -> None:  # noqa: ARG001 - handlers get it
         raise _EndedError(number)
 
     before = {number: signal.signal(number, end) for number in _ENDINGS}

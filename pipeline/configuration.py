@@ -7,20 +7,10 @@ import os
 from config_schema.compile import compile_config
 from config_schema.document import load
 from config_schema.problems import Problems, Severity
-from config_schema.regex import matches
-from config_schema.spec import InstanceSpec, TopicRef
+from config_schema.spec import InstanceSpec
 from config_schema.validate import validate
 from pipeline.errors import PipelineError
 from server.catalogue import ProgramCatalogue
-
-
-def is_logged(spec: InstanceSpec, topic: TopicRef) -> bool:
-    """Whether a topic of a configuration is in its transaction log."""
-    log = spec.transaction_log
-    return log is not None and any(
-        one.message_type == topic.message_type and matches(one.name, topic.name)
-        for one in log.topics
-    )
 
 
 def read_configuration(path: str) -> InstanceSpec:

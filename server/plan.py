@@ -14,7 +14,6 @@ from enum import Enum
 from typing import Final
 
 from config_schema.problems import Location
-from config_schema.regex import matches
 from config_schema.spec import (
     ConflatedTopicSpec,
     InstanceSpec,
@@ -202,7 +201,7 @@ def _edges(spec: InstanceSpec, nodes: Sequence[Node]) -> Iterator[Edge]:
         for source in _underlying(store):
             if (underlying := find.get((True, str(source)))) is not None:
                 yield Edge(underlying, target, "fed by")
-        if spec.transaction_log is not None and _is_journaled(spec, store.ref):
+        if spec.transaction_log is not None and spec.is_journaled(store.message_type, store.name):
             yield Edge(
                 find[Kind.JOURNAL, spec.transaction_log.journal_directory], target, "kept in"
             )
@@ -225,11 +224,3 @@ def _underlying(store: SowSpec) -> Iterable[TopicRef]:
             return (TopicRef(store.underlying_topic, store.message_type),)
         case TopicSpec():
             return ()
-
-
-def _is_journaled(spec: InstanceSpec, ref: TopicRef) -> bool:
-    journal = spec.transaction_log
-    return journal is not None and any(
-        topic.message_type == ref.message_type and matches(topic.name, ref.name)
-        for topic in journal.topics
-    )

@@ -92,3 +92,8 @@ class InstanceSpec:
     tuning: TuningSpec
     externals: ExternalsSpec
     location: Location
+
+    def is_journaled(self, message_type: str, name: str) -> bool:
+        """Whether what is published to a topic is in the transaction log."""
+        log = self.transaction_log
+        return log is not None and any(topic.covers(message_type, name) for topic in log.topics)

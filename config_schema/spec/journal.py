@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from config_schema.problems import Location
+from config_schema.regex import matches
 from config_schema.spec.common import InetAddr, ModuleUse, TlsSpec
 
 
@@ -14,6 +15,10 @@ class JournaledTopicSpec:
     name: str
     message_type: str
     location: Location
+
+    def covers(self, message_type: str, name: str) -> bool:
+        """Whether it has what is published to a topic recorded."""
+        return self.message_type == message_type and matches(self.name, name)
 
 
 @dataclass(frozen=True, slots=True)

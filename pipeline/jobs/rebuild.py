@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from config_schema.spec import InstanceSpec, TopicSpec, ViewSpec
-from pipeline.configuration import is_logged, read_configuration
+from pipeline.configuration import read_configuration
 from pipeline.errors import PipelineError
 from pipeline.jobs.files import new_path, refuse_existing
 from pipeline.jobs.view import deliver, find_view, from_journals
@@ -75,7 +75,7 @@ def run(options: argparse.Namespace, run: Run) -> None:
     if options.output is None:
         raise PipelineError("--publish: is for views; name the --output, or use the job replay")
     refuse_existing(options.output)
-    if spec.transaction_log is not None and not is_logged(spec, topic.ref):
+    if spec.transaction_log is not None and not spec.is_journaled(topic.message_type, topic.name):
         raise PipelineError(
             f"--topic={topic.name}: is not in the TransactionLog of the configuration, so that"
             " journals have nothing of it"

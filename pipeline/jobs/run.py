@@ -103,6 +103,7 @@ def _silence(spark: SparkSession) -> None:
     """
     spark.sparkContext.setLogLevel("OFF")
     logging.getLogger("py4j").setLevel(logging.CRITICAL)
-    java = spark.sparkContext._jvm.java  # type: ignore[union-attr]  # noqa: SLF001 - the only way
+    # PySpark offers no other way to Java than this, which is None only after the session's end.
+    java = spark.sparkContext._jvm.java  # type: ignore[union-attr]  # noqa: SLF001 - see above
     nowhere = java.io.PrintStream(java.io.OutputStream.nullOutputStream())
     java.lang.System.setErr(nowhere)

@@ -9,7 +9,6 @@ from pyspark.sql import functions as F
 
 from config_schema.spec import InstanceSpec, TopicRef, TopicSpec
 from pipeline.amps.uri import with_message_type
-from pipeline.configuration import is_logged
 from pipeline.errors import PipelineError
 from pipeline.jobs.history import state_of
 from pipeline.jobs.sources import Source
@@ -62,7 +61,7 @@ def journal_records(
     Raises:
         PipelineError: they have none, by the configuration.
     """
-    if spec.transaction_log is not None and not is_logged(spec, ref):
+    if spec.transaction_log is not None and not spec.is_journaled(ref.message_type, ref.name):
         raise PipelineError(
             f"{path}: topic {ref} is not in the TransactionLog of the configuration, so that"
             " journals have nothing of it"

@@ -136,7 +136,7 @@ def _page_query(
 ) -> PageQuery:
     """A query for the first records of a page, which the replay goes on from."""
     sow = topic.keeper
-    assert isinstance(sow, SowTopic)  # noqa: S101 - it has a history
+    assert isinstance(sow, SowTopic)  # noqa: S101 - no other kind of topic has a history
     replay.records = PagedRecords(subscription, sow)
     scan = replay.records.found_by(command.matching(topic, subscription.filter))
     return PageQuery(replay.records.page, scan, None, None, len(sow.table))

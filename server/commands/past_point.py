@@ -45,10 +45,10 @@ def with_point(
         CommandRefused: the bookmark is none, or cannot be looked up.
     """
     text = header.bookmark
-    if text in (None, NOW) or not any(topic.keeper.table.history is not None for topic in topics):
+    has_history = any(topic.keeper.table.history is not None for topic in topics)
+    if text is None or text == NOW or not has_history:
         query(None)
         return
-    assert text is not None  # noqa: S101 - see above
     moment = 0 if text == EPOCH else parse_moment(text)
     if moment is not None:
         query(PastPoint(moment))

@@ -88,12 +88,12 @@ cdef class FieldReader:
     cdef list _below        # of the members: `WantedMember.below`
     cdef object _text, _number, _part, _scan
 
-    def __cinit__(self, tree, int slots, text, number, part, scan):
+    def __cinit__(self, members, int slots, text, number, part, scan):
         cdef int size, place, member
         self._text, self._number, self._part, self._scan = text, number, part, scan
         self._slots = slots
         self._names, self._below = [], []
-        levels = [tree]  # breadth first; the list grows while it is gone through
+        levels = [members]  # breadth first; the list grows while it is gone through
         plan = []
         for level in levels:
             for wanted in level:
@@ -103,7 +103,7 @@ cdef class FieldReader:
                 if wanted.members:
                     levels.append(wanted.members)
         self._member_count, self._level_count = len(plan), len(levels)
-        self._outermost = len(tree)
+        self._outermost = len(members)
         self._members = <Member *> PyMem_Calloc(max(1, len(plan)), sizeof(Member))
         self._seen = <char *> PyMem_Calloc(max(1, len(plan)), 1)
         self._longest_name = max([1] + [len(name) for name in self._names])

@@ -42,10 +42,9 @@ if TYPE_CHECKING:
 _PLAIN = frozenset({bool, float, str, type(None)})
 """Types of values that msgspec reads as they should be, see `_bounded` for the others."""
 
-REFUSED = (ValueError, TypeError, KeyError, RuntimeError)
+_REFUSED = (ValueError, RuntimeError)
 """What the parsers raise: ValueError for bad JSON and bad UTF-8 (msgspec's errors are ValueErrors),
-RuntimeError for limits (also RecursionError), TypeError for a step into something that is no
-object, KeyError for a missing key."""
+RuntimeError for limits (also RecursionError)."""
 
 KEPT_BUFFERS = 1 << 20
 """Longest body, in bytes, for which a parser is used again: its buffers stay as they are."""
@@ -81,7 +80,7 @@ def last_wins_extractor(paths: Sequence[Path]) -> Extractor:
     def read_any(body: bytes) -> tuple[Value, ...]:
         try:
             tree = msgspec.json.decode(body)
-        except REFUSED:
+        except _REFUSED:
             return scanning(body)
         return tuple([_bounded(read_path(tree, path)) for path in paths])
 
@@ -94,7 +93,7 @@ def last_wins_extractor(paths: Sequence[Path]) -> Extractor:
     def extract(body: bytes) -> tuple[Value, ...]:
         try:
             values = values_of(decode(body))
-        except REFUSED:
+        except _REFUSED:
             return read_any(body)
         return tuple([value if value.__class__ in _PLAIN else _bounded(value) for value in values])
 
@@ -164,7 +163,7 @@ def _part_reader(
         try:
             node = parse(text) if len(text) <= KEPT_BUFFERS else simdjson.Parser().parse(text)
             return [_value_below(node, rest, len(paths[slot]) - len(rest)) for slot, rest in below]
-        except REFUSED:
+        except _REFUSED:
             return None
 
     return read_part

@@ -66,7 +66,7 @@ class PagedRecords:
         )
         self._audience.attach(subscription)
         page = self._audience.page(subscription)
-        assert page is not None  # noqa: S101 - the subscription has one
+        assert page is not None  # noqa: S101 - see `subscription`: attaching it has made one
         self.page: Final[Page] = page
 
     def close(self) -> None:

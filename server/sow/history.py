@@ -137,15 +137,17 @@ class History:
         self._spans.put(row, _current(record))
         return kept
 
-    def deleted(self, identity: str, row: int, previous: Record, deletion: PastPoint) -> list[int]:
-        """A record was deleted, at a point.
+    def deleted(
+        self, identity: str, row: int, previous: Record, moment: int, sequence: int
+    ) -> list[int]:
+        """A record was deleted, at a moment and a place in the order of changes.
 
         Returns:
             Rows that past states now have.
         """
-        marker = previous._replace(body=b"", timestamp=deletion.moment, expires=0, bookmark="")
-        if deletion.sequence is not None:
-            marker = marker._replace(sequence=deletion.sequence)
+        marker = previous._replace(
+            body=b"", timestamp=moment, expires=0, sequence=sequence, bookmark=""
+        )
         kept = self._keep_state(identity, previous, marker)
         if row not in kept:
             self._spans.put(row, _NOWHERE)

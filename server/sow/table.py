@@ -227,7 +227,7 @@ class RecordTable:
         if self._expiry is not None:
             self._expiry.set(row, 0)
         if self.history is not None:
-            for past in self.history.deleted(identity, row, previous, PastPoint(moment, sequence)):
+            for past in self.history.deleted(identity, row, previous, moment, sequence):
                 self._occupy(past, PAST)
                 self._changed(past, None)
             self.trim(moment)

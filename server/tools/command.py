@@ -10,7 +10,7 @@ import os
 import sys
 from collections.abc import Callable, Sequence
 from functools import wraps
-from typing import Final, Protocol
+from typing import Final, Protocol, TextIO
 
 from server.console import occupy_standard_streams, say
 
@@ -65,8 +65,12 @@ def _what(error: OSError) -> str:
 def _open_missing_streams() -> None:
     """Let a command that was started without output or errors print them to nowhere."""
     occupy_standard_streams()
-    sys.stdout = sys.stdout or open(os.devnull, "w")  # noqa: SIM115 - lives as long as we do
-    sys.stderr = sys.stderr or open(os.devnull, "w")  # noqa: SIM115
+    sys.stdout = sys.stdout or _nowhere()
+    sys.stderr = sys.stderr or _nowhere()
+
+
+def _nowhere() -> TextIO:
+    return open(os.devnull, "w")
 
 
 def _print_to_nowhere() -> None:

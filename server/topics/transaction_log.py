@@ -16,7 +16,6 @@ from itertools import islice
 from operator import lt
 from typing import TYPE_CHECKING, Final, TypeAlias
 
-from config_schema.regex import matches
 from server.journal import EVENTS, BookmarkError, JournalUnavailable, Kind, Span
 from server.journal.clients import server_made_identity
 from server.wire.bookmarks import client_hash
@@ -83,7 +82,7 @@ class TransactionLog:
             name: its name; for the topics of a Pattern, that of the topic which has the Pattern.
         """
         return not name.startswith(_RESERVED) and any(
-            spec.message_type == message_type and matches(spec.name, name) for spec in self._topics
+            spec.covers(message_type, name) for spec in self._topics
         )
 
     @property

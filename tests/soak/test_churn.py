@@ -18,7 +18,7 @@ from tests.soak.process import open_files, resident_bytes
 from tests.support.server import RunningServer, running_server
 
 CONNECTIONS_A_SECOND = 1000
-SECONDS = 2
+SECONDS = 3
 SOAK_SECONDS = 60
 MOST_GROWTH = 4 * 1024 * 1024
 POLITE = 10

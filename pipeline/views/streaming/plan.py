@@ -12,7 +12,6 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, TypeAlias
 
 from config_schema.spec import ConflatedTopicSpec, InstanceSpec, TopicRef, TopicSpec, ViewSpec
-from pipeline.configuration import is_logged
 from pipeline.errors import PipelineError
 from pipeline.expressions import Environment
 from pipeline.views.definition import ViewDefinition
@@ -59,7 +58,7 @@ def topics_below(spec: InstanceSpec, view: TopicRef) -> list[TopicSpec]:
 
 
 def _require_log(spec: InstanceSpec, view: TopicRef, topic: TopicSpec) -> None:
-    if not is_logged(spec, topic.ref):
+    if not spec.is_journaled(topic.message_type, topic.name):
         raise PipelineError(
             f"view {view}: its topic {topic.ref} is not in the TransactionLog of the configuration,"
             " so that there is nothing to follow; compute the view as a whole, without --follow"
