@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -20,6 +21,11 @@ settings.register_profile(
     derandomize="CI" in os.environ,
 )
 settings.load_profile("default")
+
+# A shell starts what runs in the background with interrupts ignored, and every process that tests
+# start inherits that; those that are interrupted by a test would go on.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_xdist_auto_num_workers() -> int:
