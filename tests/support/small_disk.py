@@ -57,21 +57,40 @@ class SmallDisk:
         os.posix_fallocate = allocate_if_there_is_space
 
     def fill(self) -> None:
-        """Leave no space for anything new."""
-        room = os.statvfs(self._ballast.parent)
+        """Leave no space for anything new.
+
+        The server may be taking space at the same time, for a file that it makes in advance. What
+        was free a moment ago is then too much to ask for.
+        """
         with self._ballast.open("wb") as ballast:
-            if self.holder is not None:
-                os.posix_fallocate(ballast.fileno(), 0, room.f_bavail * room.f_frsize)
+            while self.holder is not None and (room := self._room()):
+                with suppress_full():
+                    os.posix_fallocate(ballast.fileno(), ballast.seek(0, os.SEEK_END), room)
 
     def make_space(self) -> None:
         """Undo `fill`."""
         self._ballast.unlink()
+
+    def _room(self) -> int:
+        """The bytes that are free."""
+        disk = os.statvfs(self._ballast.parent)
+        return disk.f_bavail * disk.f_frsize
 
     @property
     def _ballast(self) -> Path:
         """As tests see it."""
         root = Path("/" if self.holder is None else f"/proc/{self.holder}/root")
         return root / self.mount_point.relative_to("/") / "ballast"
+
+
+@contextmanager
+def suppress_full() -> Iterator[None]:
+    """Go on when there is no space left."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno != errno.ENOSPC:
+            raise
 
 
 @contextmanager
