@@ -90,6 +90,7 @@ class Bench:
             Settings("bench", {"json": self.json}, {"json": "json"}, frozenset(), BUILTINS, True),
             _Silence(),
             _Clock(),
+            time.perf_counter,
         )
         for name, key in ("trades", "/id"), ("companies", "/sym"):
             sow = SowTopic(_topic(name, key), self.json, MemoryStore(), BUILTINS)

@@ -6,7 +6,7 @@ settings. Transports feed sessions and, when a turn's input is used up, have the
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
@@ -15,18 +15,19 @@ from server.clock import Clock
 from server.expressions import Functions
 from server.expressions.prepared import FilterParser
 from server.hooks import Hooks
+from server.inbox import FrameSource
 from server.message_types.base import MessageType
-from server.queries.runner import SliceRunner
 from server.replays.tail import Tail
 from server.security.switches import Switches
-from server.session import Entrance, FrameSource, Link, Session
-from server.subscriptions.outbox import Outbox, flush_all
+from server.session import Entrance, Link, Session
+from server.subscriptions.outbox import MOST_FLUSHED, Outbox, flush_all, flush_part
 from server.topics.client_status import ClientStatus
 from server.topics.conflated import ConflatedTopic
 from server.topics.events import EventTypes
 from server.topics.sow_stats import SowStats
 from server.topics.stores import Stores
 from server.topics.table import TopicTable
+from server.turns import Turns
 from server.views.view import View
 from server.wire.runs import RunReader
 
@@ -73,6 +74,12 @@ class Settings:
 class Engine:
     """Sessions and topics of one instance.
 
+    Args:
+        settings: what of the configuration it decides by.
+        log: where it writes what happens.
+        clock: the time of day, and timers.
+        elapsed: seconds since some moment, never going back: measures how long work takes.
+
     Attributes:
         stores: the topics that have records.
         topics: the topics in use.
@@ -81,7 +88,7 @@ class Engine:
         switches: whether authentication and entitlement are on.
         client_status: publishes what clients do.
         sow_stats: publishes how many records topics have.
-        slices: runs queries between other work.
+        turns: shares the time among connections, queries and replays.
         transaction_log: records what is published; None if there is none. Then there are no tails
             either.
         tail: reads the end of the log for bookmark subscriptions.
@@ -92,7 +99,9 @@ class Engine:
     tail: Tail
     settled_tail: Tail
 
-    def __init__(self, settings: Settings, log: Log, clock: Clock) -> None:
+    def __init__(
+        self, settings: Settings, log: Log, clock: Clock, elapsed: Callable[[], float]
+    ) -> None:
         self.settings = settings
         self.log = log
         self.clock = clock
@@ -106,7 +115,7 @@ class Engine:
         )
         self.client_status = ClientStatus(self.topics, event_types, clock, self.hooks)
         self.sow_stats = SowStats(self.topics, event_types, self.stores, clock, self.flush)
-        self.slices = SliceRunner(clock, self.flush)
+        self.turns = Turns(clock, elapsed, self._flush_after_turn)
         self.waiting_outboxes: list[Outbox] = []
         self.transaction_log: TransactionLog | None = None
         self._sessions: dict[int, Session] = {}
@@ -203,3 +212,20 @@ class Engine:
     def flush(self) -> None:
         """Let everything leave that is waiting in outboxes."""
         flush_all(self.waiting_outboxes)
+
+    def flush_reply(self, first: int) -> None:
+        """Let leave what a short read has brought about; in a turn, no more than that.
+
+        Args:
+            first: how many outboxes were waiting before.
+        """
+        if self.turns.is_queue_empty:
+            self.flush()
+        else:
+            flush_part(self.waiting_outboxes, first, len(self.waiting_outboxes))
+
+    def _flush_after_turn(self) -> None:
+        if self.turns.is_queue_empty:
+            self.flush()
+        else:
+            flush_part(self.waiting_outboxes, 0, MOST_FLUSHED)

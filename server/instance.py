@@ -97,6 +97,7 @@ class Instance:
             ),
             log,
             LoopClock(),
+            time.perf_counter,
         )
         try:
             self._transports = TransportTable(spec, self._engine)

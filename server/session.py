@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from enum import Enum
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from server.commands import dispatch
 from server.commands.heartbeat import Pulse
@@ -30,13 +30,16 @@ from server.commands.plain_publish import (
 from server.commands.refusal import CommandRefused
 from server.expressions import to_text
 from server.filters.base import IncomingCommand, TransportFilter, Verdict
+from server.inbox import FrameSource, Inbox
 from server.security.entitlement import Permission
 from server.subscriptions.envelope import Envelope
 from server.subscriptions.outbox import Outbox
 from server.subscriptions.rejection import Rejection
 from server.subscriptions.subscription import Subscription
+from server.turns import Pace
 from server.wire.bookmarks import client_hash
-from server.wire.framing import Frame, FrameError, frame
+from server.wire.compression import CompressedReader, Compression
+from server.wire.framing import FrameError, frame
 from server.wire.header import (
     Header,
     HeaderError,
@@ -50,25 +53,6 @@ if TYPE_CHECKING:
     from server.security.authentication import Authenticator
     from server.security.entitlement import Entitlement
     from server.topics.table import AnyTopic
-    from server.wire.runs import NumberedRun
-
-
-class FrameSource(Protocol):
-    """Cuts what a peer sends into frames: `FrameReader` for streams, or one of another framing."""
-
-    @property
-    def error(self) -> FrameError | None:
-        """What was found instead of a frame; None while the bytes are good."""
-
-    @property
-    def has_partial_frame(self) -> bool:
-        """Whether the bytes stopped inside a frame."""
-
-    def feed(self, chunk: bytes) -> list[Frame]:
-        """Take bytes from the peer, and give the frames completed by them."""
-
-    def take_run(self) -> NumberedRun | None:
-        """See `FrameReader.take_run`."""
 
 
 class State(Enum):
@@ -110,6 +94,8 @@ class Link:
         is_behind: whether the peer has not read everything yet.
         hold: takes note of bytes that are kept in memory for the peer from now on, or of as many
             less than nothing that are kept no more. A peer for which too much is kept is cut off.
+        pause: has nothing more read from the peer, until `resume`.
+        resume: has the peer read again.
     """
 
     address: str
@@ -117,6 +103,8 @@ class Link:
     hang_up: Callable[[], None]
     is_behind: Callable[[], bool] = lambda: False
     hold: Callable[[int], None] = lambda _: None
+    pause: Callable[[], None] = lambda: None
+    resume: Callable[[], None] = lambda: None
 
 
 class Session:
@@ -174,7 +162,12 @@ class Session:
         self.last_heard = engine.clock.now()
         self.persisted_acks = PersistedAcks(self)
         self._hang_up = link.hang_up
-        self._reader = reader
+        self._pause = link.pause
+        self._resume = link.resume
+        self._inbox = Inbox(reader)
+        self._pace = Pace()
+        self._is_waiting = False  # for a turn, with something in the inbox
+        self._is_lost = False
         self._filters_keep_to_headers = all(one.header_only for one in entrance.filters)
         self._plain_publishes = PlainPublishes()
         self._topics_generation = 0
@@ -191,27 +184,50 @@ class Session:
         """Whether the client has said who it is."""
         return self.state is State.LOGGED_ON
 
+    @property
+    def is_waiting(self) -> bool:
+        """Whether something that the peer has sent waits for a turn. See server/turns.py."""
+        return self._is_waiting
+
+    def read_compressed(self, compression: Compression) -> None:
+        """Take what comes from now on for a compressed stream."""
+        self._inbox.reader = CompressedReader(compression, self._inbox.reader)
+
     def feed(self, chunk: bytes) -> None:
-        """Take bytes from the peer and do what they ask for."""
+        """Take bytes from the peer and do what they ask for, as far as there is time.
+
+        What is left is done in turns, and nothing is read from the peer meanwhile.
+        """
         if not self.is_open:
             return
+        self._inbox.put(chunk)
+        if self._is_waiting:
+            return
+        if self.engine.turns.serve(self, len(chunk)):
+            self._is_waiting = True
+            self._pause()
+
+    def step(self) -> bool:
+        """Do what the peer has asked for until the slice is over. See `Sliced.step`."""
         self.last_heard = self.engine.clock.now()
-        frames = self._reader.feed(chunk)
-        run = self._reader.take_run()
-        publishes, publish, obey = self._plain_publishes, self._publish, self._obey
-        self._begin_runs()
-        if run is None or publishes.take(run, publish, obey):
-            publishes.gather(frames, publish, obey)
-        if self._reader.error is not None and self.is_open:
-            self.give_up(self._reader.error)
+        has_more = self.is_open and self._obey_slice()
+        if self._is_waiting and not has_more:
+            self._is_waiting = False
+            if self._is_lost:
+                self._end_lost()
+            else:
+                self._resume()
+        return has_more
 
     def lost(self) -> None:
-        """Take note that the peer has closed the connection."""
-        if self._reader.has_partial_frame and self.is_open:
-            self.engine.log.emit(
-                "18-0001", client=self.client_name, problem="the connection ended within a frame"
-            )
-        self._end("connection closed")
+        """Take note that the peer has closed the connection.
+
+        The session ends when everything has been done that the peer had asked for by then.
+        """
+        if self._is_waiting:
+            self._is_lost = True
+        else:
+            self._end_lost()
 
     def close(self, reason: str) -> None:
         """Disconnect the peer, after everything that it has been sent.
@@ -342,11 +358,35 @@ class Session:
         publish = plain_publish(topic, acks, is_numbered=sequence is not None, has_log=has_log)
         self._plain_publishes.remember(header, sequence, publish)
 
+    def _obey_slice(self) -> bool:
+        """Obey what is in the inbox until the slice is over; whether there is more."""
+        inbox, turns, pace = self._inbox, self.engine.turns, self._pace
+        elapsed = turns.elapsed
+        now = elapsed()
+        while True:
+            if not inbox.has_frames:
+                if inbox.reader.error is not None:
+                    self.give_up(inbox.reader.error)
+                    return False
+                if not inbox.cut():
+                    return False
+                continue
+            self._begin_runs()
+            most = pace.messages_in(turns.left(now))
+            done = inbox.obey(most, self._plain_publishes, self._publish, self._obey)
+            if not self.is_open:
+                return False
+            begun, now = now, elapsed()
+            pace.took(done, now - begun)
+            if turns.left(now) <= 0:
+                return inbox.has_something
+
     def _obey(self, header: bytes, body: bytes) -> bool:
-        """Obey a command; whether the session is still open."""
+        """Obey a command; whether there is time for more."""
         self._obey_one(header, body)
         self._begin_runs()
-        return self.is_open
+        turns = self.engine.turns
+        return self.is_open and turns.left(turns.elapsed()) > 0
 
     def _begin_runs(self) -> None:
         self._drop_forgotten_topics()
@@ -432,10 +472,18 @@ class Session:
                 return False
         return True
 
+    def _end_lost(self) -> None:
+        if self._inbox.reader.has_partial_frame and self.is_open:
+            self.engine.log.emit(
+                "18-0001", client=self.client_name, problem="the connection ended within a frame"
+            )
+        self._end("connection closed")
+
     def _end(self, reason: str) -> None:
         if not self.is_open:
             return
         self.state = State.CLOSED
+        self._inbox.drop()
         self.pulse.stop()
         self.engine.forget(self)
         self.engine.log.emit("07-0013", client=self.client_name, reason=reason)

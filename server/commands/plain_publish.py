@@ -72,7 +72,7 @@ def plain_publish(
 Publish = Callable[[PlainPublish, Sequence[bytes], Sequence[bytes]], None]
 """Takes a run: what the headers ask for, the messages, and their numbers, if these matter."""
 Obey = Callable[[bytes, bytes], bool]
-"""Takes a header and its body; whether more is to be done."""
+"""Takes a header and its body; whether more are to be obeyed now."""
 
 
 class PlainPublishes:
@@ -107,7 +107,7 @@ class PlainPublishes:
         """Remember nothing any more."""
         self._known.clear()
 
-    def gather(self, frames: Iterable[Frame], publish: Publish, obey: Obey) -> bool:
+    def gather(self, frames: Iterable[Frame], publish: Publish, obey: Obey) -> int:
         """Publish what can be published in runs, and have everything else obeyed in its place.
 
         Args:
@@ -117,9 +117,10 @@ class PlainPublishes:
                 the frames behind them.
 
         Returns:
-            Whether all was dealt with: False if `obey` has said that nothing more is to be done.
+            How many were dealt with: not all if `obey` has said that no more are to be obeyed.
         """
         find = self._known.get
+        done = 0
         run: PlainPublish | None = None
         bodies: list[bytes] = []
         sequences: list[bytes] = []
@@ -131,23 +132,26 @@ class PlainPublishes:
             if known is not run:
                 if run is not None:
                     publish(run, bodies, sequences)
+                    done += len(bodies)
                     bodies, sequences = [], []
                 run = known
             if known is None:
+                done += 1
                 if not obey(header, body):
-                    return False
+                    return done
                 continue
             bodies.append(body)
             if known.is_numbered:
                 sequences.append(digits)
         if run is not None:
             publish(run, bodies, sequences)
-        return True
+            done += len(bodies)
+        return done
 
-    def take(self, run: NumberedRun, publish: Publish, obey: Obey) -> bool:
+    def take(self, run: NumberedRun, publish: Publish, obey: Obey) -> int:
         """The same for frames that the reader has gathered already. See `gather`."""
         known = self._known.get(run.shape)
         if known is None:
             return self.gather(run.frames(), publish, obey)
         publish(known, run.bodies, run.digits if known.is_numbered else [])
-        return True
+        return len(run.bodies)

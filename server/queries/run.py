@@ -129,7 +129,7 @@ class QueryRun:
         self._then = then
         self._slices = self._run()
         self._session.queries.append(self)
-        self._session.engine.slices.start(self)
+        self._session.engine.turns.start(self)
 
     def step(self) -> bool:
         """See `Sliced.step`. A query waits for those that its client sent before it."""

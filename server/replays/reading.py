@@ -76,7 +76,7 @@ class Reading:
         """Read on, if nothing is going to make that happen already."""
         if not self._is_running:
             self._is_running = True
-            self._engine.slices.start(self)
+            self._engine.turns.start(self)
 
     def step(self) -> bool:
         """See `Sliced.step`."""

@@ -84,7 +84,7 @@ class Tail:
         """Read on, if nothing is going to make that happen already."""
         if not self._is_running:
             self._is_running = True
-            self._engine.slices.start(self)
+            self._engine.turns.start(self)
 
     def _run_on(self) -> None:
         self._is_running = False

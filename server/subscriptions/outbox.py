@@ -11,10 +11,10 @@ filled before the next.
 
     leaving now | reservation, filling | behind it | next reservation | behind that
 
-A write is a system call, which costs more than everything else about a short message. While a
-publisher has more to say than one read can take, and what it says goes to many connections in
-crumbs, holding them back for the next read makes a write of several; `is_worth_flushing` tells.
-What is held is bounded by a few kilobytes a connection, and leaves when there is no more to read.
+A write is a system call, which costs more than everything else about a short message. Writes to
+very many connections would make a turn long, and while a publisher has more to say, each of them
+would carry little. Then a turn flushes only so many outboxes, those first that have waited longest,
+and what is added to the others meanwhile leaves with them.
 """
 
 from __future__ import annotations
@@ -23,9 +23,8 @@ from collections import deque
 from collections.abc import Callable, Iterable
 from typing import Final
 
-_FEW_OUTBOXES: Final = 64
-_FULL_WRITE: Final = 2048
-"""Bytes from which on a write costs more than the call."""
+MOST_FLUSHED: Final = 64
+"""Outboxes that are flushed at once while there is more to do."""
 
 
 class Outbox:
@@ -119,8 +118,15 @@ def flush_all(waiting: list[Outbox]) -> None:
     waiting.clear()
 
 
-def is_worth_flushing(waiting: list[Outbox]) -> bool:
-    """Whether the writes of a flush would be few, or mostly full, even though more is to come."""
-    if len(waiting) <= _FEW_OUTBOXES:
-        return True
-    return sum(outbox.size for outbox in waiting) >= _FULL_WRITE * len(waiting)
+def flush_part(waiting: list[Outbox], begin: int, end: int) -> None:
+    """Flush some outboxes of the list and take them off it.
+
+    Args:
+        waiting: the list.
+        begin: the position of the first of them.
+        end: the position behind the last.
+    """
+    part = waiting[begin:end]
+    del waiting[begin:end]
+    for outbox in part:
+        outbox.flush()

@@ -14,10 +14,12 @@ from typing import TYPE_CHECKING, Final, cast
 
 from server.session import Link
 from server.subscriptions.slow_clients import Backlog, Pool
+from server.turns import LONG_READ
 
 if TYPE_CHECKING:
     from server.engine import Engine
-    from server.session import Entrance, FrameSource, Session
+    from server.inbox import FrameSource
+    from server.session import Entrance, Session
 
 _LINGER_SECONDS: Final = 5.0
 HANDSHAKE_SECONDS: Final = 10.0
@@ -129,8 +131,32 @@ class Connection(asyncio.Protocol):
         self, entrance: Entrance, sink: Callable[[bytes], None], reader: FrameSource | None = None
     ) -> None:
         backlog = self._backlog
-        link = Link(self._address(), sink, self._hang_up, lambda: backlog.is_behind, backlog.hold)
+        link = Link(
+            self._address(),
+            sink,
+            self._hang_up,
+            lambda: backlog.is_behind,
+            backlog.hold,
+            self._pause_reading,
+            self._resume_reading,
+        )
         self._session = self._engine.connect(entrance, link, reader)
+
+    def _feed(self, session: Session, data: bytes) -> None:
+        """Let the session obey, and everybody concerned hear of it."""
+        engine = self._engine
+        first = len(engine.waiting_outboxes)
+        session.feed(data)
+        if len(data) < LONG_READ and not session.is_waiting:
+            engine.flush_reply(first)  # otherwise a turn follows, which does that
+
+    def _pause_reading(self) -> None:
+        if self._transport is not None and not self._transport.is_closing():
+            self._transport.pause_reading()
+
+    def _resume_reading(self) -> None:
+        if self._transport is not None and not self._transport.is_closing():
+            self._transport.resume_reading()
 
     def _address(self) -> str:
         """The peer's address, for the log."""

@@ -6,10 +6,8 @@ How a connection begins is the peer's choice: with frames, with an HTTP prefligh
 
 from __future__ import annotations
 
-import asyncio
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
-from server.subscriptions.outbox import is_worth_flushing
 from server.transports.connection import Connection, Reception
 from server.wire.compression import Compression
 from server.wire.framing import FrameError
@@ -17,9 +15,6 @@ from server.wire.opening import Opening
 
 if TYPE_CHECKING:
     from server.session import Session
-
-_LONG_READ: Final = 64 * 1024
-"""Bytes that a read gives only if the peer is ahead of us, and has more waiting."""
 
 
 class StreamConnection(Connection):
@@ -32,37 +27,28 @@ class StreamConnection(Connection):
         self._compression: Compression | None = None
 
     def data_received(self, data: bytes) -> None:
-        """Let the session obey, and everybody concerned hear of it."""
+        """See `Connection._feed`."""
         session = self._session
         if session is None:
             return
         if self._is_plain:
-            session.feed(data)
+            self._feed(session, data)
         else:
             self._receive(session, data)
-        if len(data) < _LONG_READ or is_worth_flushing(self._engine.waiting_outboxes):
-            self._engine.flush()
-        else:
-            asyncio.get_running_loop().call_soon(self._engine.flush)
 
     def _begin(self) -> None:
         self._begin_session(self._reception.entrance, self._send_frames)
 
     def _receive(self, session: Session, data: bytes) -> None:
+        """Take what may belong to the opening."""
         try:
             if not self._opening.is_complete:
-                data = self._open(data)
-            if self._compression is None:
-                session.feed(data)
-            else:
-                for piece in self._compression.decompress(data):
-                    session.feed(piece)
-                    if not session.is_open:
-                        break
+                data = self._open(session, data)
+            self._feed(session, data)
         except FrameError as error:
             session.give_up(error)
 
-    def _open(self, data: bytes) -> bytes:
+    def _open(self, session: Session, data: bytes) -> bytes:
         opening = self._opening
         try:
             data = opening.feed(data)
@@ -76,7 +62,8 @@ class StreamConnection(Connection):
             self._end_handshake()
         if opening.is_compressed:
             self._compression = Compression()
-        self._is_plain = opening.is_complete and not opening.is_compressed
+            session.read_compressed(self._compression)
+        self._is_plain = opening.is_complete
         return data
 
     def _send_frames(self, data: bytes) -> None:

@@ -44,8 +44,7 @@ class WebsocketConnection(Connection):
         if self._session is None:
             self._shake_hands(data)
         elif self._session.is_open:
-            self._session.feed(data)
-            self._engine.flush()
+            self._feed(self._session, data)
         else:
             self._peer.feed(data)  # the peer's goodbye may be among it
         self._send_pending()

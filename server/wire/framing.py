@@ -82,6 +82,15 @@ class FrameReader:
             self._partial.clear()
         return self._split(chunk)
 
+    @property
+    def has_more(self) -> bool:
+        """Whether bytes that it has taken may give more frames; all of them have been given."""
+        return False
+
+    def drop(self) -> None:
+        """Let go of a frame that is not complete; nothing more is fed."""
+        self._partial.clear()
+
     def take_run(self) -> NumberedRun | None:
         """Frames that came before those that `feed` gave; there are none without a `RunReader`."""
         return None

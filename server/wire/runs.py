@@ -58,6 +58,11 @@ class RunReader(FrameReader):
         run, self._run = self._run, None
         return run
 
+    def drop(self) -> None:
+        """See `FrameReader.drop`."""
+        super().drop()
+        self._run = None
+
     def _split(self, chunk: bytes) -> list[Frame]:
         if self._shape is not None:
             run, end = self._cut_run(chunk, self._shape)

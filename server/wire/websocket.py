@@ -118,6 +118,15 @@ class WebsocketPeer:
             response.headers[name] = value
         self._protocol.send_response(response)
 
+    @property
+    def has_more(self) -> bool:
+        """See `FrameReader.has_more`."""
+        return False
+
+    def drop(self) -> None:
+        """Let go of a message that is not complete; nothing more is fed."""
+        self._fragments = None
+
     def take_run(self) -> None:
         """Frames come one by one here. See `FrameReader.take_run`."""
 

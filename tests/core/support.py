@@ -47,12 +47,19 @@ class SimulatedClock:
 
     def __init__(self) -> None:
         self.time = 1_000_000.0
+        self.worked = 0.0
+        self.work_per_look = 0.0
         self._calls: list[tuple[float, int, Callable[[], None]]] = []
         self._made = 0
 
     def now(self) -> float:
         """The simulated time."""
         return self.time
+
+    def elapsed(self) -> float:
+        """How long the engine has worked: no time at all, unless each look at it takes some."""
+        self.worked += self.work_per_look
+        return self.worked
 
     def call_later(self, delay: float, callback: Callable[[], None]) -> Callable[[], None]:
         """Call back when the time has come."""
@@ -99,7 +106,7 @@ class Core:
             functions=BUILTINS,
             regex_topics=True,
         )
-        self.engine = Engine(settings, self.log, self.clock)
+        self.engine = Engine(settings, self.log, self.clock, self.clock.elapsed)
         self.entrance = Entrance(
             transport="test",
             message_type=message_type,

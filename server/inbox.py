@@ -1,0 +1,128 @@
+"""What a peer has sent and its session has not obeyed yet.
+
+    bytes of the socket  ->  chunks  ->  the frames of one chunk  ->  obeyed, a few at a time
+
+Chunks become frames one by one, when all frames before them have been obeyed: what one of these
+says may decide how the bytes behind it are read. An inbox holds little, for its session has the
+socket read no further while there is anything in it.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Protocol
+
+from server.wire.runs import NumberedRun
+
+if TYPE_CHECKING:
+    from server.commands.plain_publish import Obey, PlainPublishes, Publish
+    from server.wire.framing import Frame, FrameError
+
+
+class FrameSource(Protocol):
+    """Cuts what a peer sends into frames: `FrameReader` for streams, or one of another framing."""
+
+    @property
+    def error(self) -> FrameError | None:
+        """What was found instead of a frame; None while the bytes are good."""
+
+    @property
+    def has_partial_frame(self) -> bool:
+        """Whether the bytes stopped inside a frame."""
+
+    @property
+    def has_more(self) -> bool:
+        """Whether bytes that it has taken may give more frames when it is fed nothing."""
+
+    def feed(self, chunk: bytes) -> list[Frame]:
+        """Take bytes from the peer, and give the frames completed by them."""
+
+    def take_run(self) -> NumberedRun | None:
+        """See `FrameReader.take_run`."""
+
+    def drop(self) -> None:
+        """Let go of what has come of a frame that is not complete; nothing more is fed."""
+
+
+class Inbox:
+    """The unread bytes and frames of one connection.
+
+    Args:
+        reader: cuts the bytes into frames.
+
+    Attributes:
+        reader: see above.
+    """
+
+    __slots__ = ("_chunks", "_frames", "_position", "_run", "reader")
+
+    def __init__(self, reader: FrameSource) -> None:
+        self.reader = reader
+        self._chunks: deque[bytes] = deque()
+        self._run: NumberedRun | None = None  # comes before the frames
+        self._frames: Sequence[Frame] = ()
+        self._position = 0  # of the run, or if there is none of the frames, what comes next
+
+    @property
+    def has_frames(self) -> bool:
+        """Whether there are frames that have been cut."""
+        return self._run is not None or self._position < len(self._frames)
+
+    @property
+    def has_something(self) -> bool:
+        """Whether there is anything left to be done about what the peer has sent."""
+        reader = self.reader
+        return self.has_frames or bool(self._chunks) or reader.has_more or reader.error is not None
+
+    def put(self, chunk: bytes) -> None:
+        """Take bytes from the peer."""
+        self._chunks.append(chunk)
+
+    def cut(self) -> bool:
+        """Cut the next bytes into frames, when there are no frames left.
+
+        Returns:
+            Whether there was anything to be cut.
+        """
+        if self._chunks:
+            chunk = self._chunks.popleft()
+        elif self.reader.has_more:
+            chunk = b""
+        else:
+            return False
+        self._frames = self.reader.feed(chunk)
+        self._run = self.reader.take_run()
+        self._position = 0
+        return True
+
+    def drop(self) -> None:
+        """Let go of everything: the connection has ended."""
+        self._chunks.clear()
+        self._run, self._frames = None, ()
+        self.reader.drop()
+
+    def obey(self, most: int, known: PlainPublishes, publish: Publish, obey: Obey) -> int:
+        """Obey what has been cut.
+
+        Args:
+            most: how many frames at most.
+            known: the headers that the session remembers.
+            publish: takes runs.
+            obey: takes all other frames; see `PlainPublishes.gather`.
+
+        Returns:
+            How many frames it was.
+        """
+        begin = self._position
+        if self._run is None:
+            done = known.gather(self._frames[begin : begin + most], publish, obey)
+            self._position = begin + done
+            return done
+        shape, digits, bodies = self._run
+        part = slice(begin, begin + most)
+        done = known.take(NumberedRun(shape, digits[part], bodies[part]), publish, obey)
+        self._position = begin + done
+        if self._position == len(digits):
+            self._run, self._position = None, 0
+        return done
