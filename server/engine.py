@@ -20,6 +20,7 @@ from server.queries.runner import SliceRunner
 from server.replays.tail import Tail
 from server.security.switches import Switches
 from server.session import Entrance, FrameSource, Link, Session
+from server.subscriptions.failures import Failures
 from server.subscriptions.outbox import Outbox, flush_all
 from server.topics.client_status import ClientStatus
 from server.topics.conflated import ConflatedTopic
@@ -82,6 +83,7 @@ class Engine:
         client_status: publishes what clients do.
         sow_stats: publishes how many records topics have.
         slices: runs queries between other work.
+        failures: ends subscriptions on whose behalf something has failed.
         transaction_log: records what is published; None if there is none. Then there are no tails
             either.
         tail: reads the end of the log for bookmark subscriptions.
@@ -107,6 +109,7 @@ class Engine:
         self.client_status = ClientStatus(self.topics, event_types, clock, self.hooks)
         self.sow_stats = SowStats(self.topics, event_types, self.stores, clock, self.flush)
         self.slices = SliceRunner(clock, self.flush)
+        self.failures = Failures(clock, log, self.flush)
         self.waiting_outboxes: list[Outbox] = []
         self.transaction_log: TransactionLog | None = None
         self._sessions: dict[int, Session] = {}
