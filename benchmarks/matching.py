@@ -20,7 +20,7 @@ import msgspec
 from benchmarks.harness import print_table
 from server.expressions import BUILTINS, parse
 from server.message_types.registry import MessageTypes
-from server.subscriptions.matching import FilterSet
+from server.subscriptions.matching import Filter, FilterSet
 
 COUNTS = (1, 100, 1_000, 10_000, 100_000)
 KINDS = {
@@ -85,7 +85,7 @@ def body(number: int, *, hit: bool = True) -> bytes:
 
 def _curve(text: str) -> tuple[float, list[int]]:
     """Seconds to add all filters, and the rates with each number of them."""
-    filters = FilterSet(_JSON, BUILTINS)
+    filters = FilterSet(_JSON, BUILTINS, _unexpected)
     rates: list[int] = []
     seconds = 0.0
     added = 0
@@ -103,7 +103,7 @@ def _curve(text: str) -> tuple[float, list[int]]:
 
 
 def _five_terms() -> list[tuple[str, float]]:
-    filters = FilterSet(_JSON, BUILTINS)
+    filters = FilterSet(_JSON, BUILTINS, _unexpected)
     filters.add(parse(FIVE_TERMS))
     hits = [body(n) for n in range(BODIES)]
     misses = [body(n, hit=False) for n in range(BODIES)]
@@ -121,6 +121,10 @@ def _five_terms() -> list[tuple[str, float]]:
         rows.append(("parsing all: orjson", nanoseconds(orjson.loads, hits)))
     rows.append(("parsing all: json", nanoseconds(json.loads, hits)))
     return rows
+
+
+def _unexpected(filter_: Filter, error: Exception) -> None:
+    raise AssertionError(filter_.text) from error
 
 
 def nanoseconds(call: Callable[[bytes], object], bodies: Sequence[bytes]) -> float:

@@ -17,6 +17,20 @@ def has_regex_characters(name: str) -> bool:
     return _SPECIAL.search(name) is not None
 
 
+_OWN_LIMIT: Final = re.compile(r"(?:\(\*[A-Za-z0-9_=]*\))*\(\*(LIMIT_[A-Z]+)")
+"""What may stand at the start of a pattern, up to an item that limits its searches."""
+
+
+def limit_error(pattern: str) -> str | None:
+    """Return why `pattern` is refused although it compiles; None if it is not.
+
+    How long a search may take is for the program to say. A pattern that says so itself, as with
+    `(*LIMIT_MATCH=0)`, would be one that fails instead of matching or not.
+    """
+    limit = _OWN_LIMIT.match(pattern)
+    return None if limit is None else f"a pattern may not set limits of its own: (*{limit[1]})"
+
+
 def regex_error(pattern: str) -> str | None:
     """Return why `pattern` does not compile, with the position counted from 1; None if it does."""
     try:
@@ -26,7 +40,7 @@ def regex_error(pattern: str) -> str | None:
         return f"{reason} at character {max(error.pos, 1)}"
     except UnicodeEncodeError as error:
         return f"not text at character {error.start + 1}"
-    return None
+    return limit_error(pattern)
 
 
 def matches(pattern: str, topic: str) -> bool:

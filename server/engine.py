@@ -20,6 +20,7 @@ from server.message_types.base import MessageType
 from server.replays.tail import Tail
 from server.security.switches import Switches
 from server.session import Entrance, Link, Session
+from server.subscriptions.failures import Failures
 from server.subscriptions.outbox import MOST_FLUSHED, Outbox, flush_all, flush_part
 from server.topics.client_status import ClientStatus
 from server.topics.conflated import ConflatedTopic
@@ -89,6 +90,7 @@ class Engine:
         client_status: publishes what clients do.
         sow_stats: publishes how many records topics have.
         turns: shares the time among connections, queries and replays.
+        failures: ends subscriptions on whose behalf something has failed.
         transaction_log: records what is published; None if there is none. Then there are no tails
             either.
         tail: reads the end of the log for bookmark subscriptions.
@@ -116,6 +118,7 @@ class Engine:
         self.client_status = ClientStatus(self.topics, event_types, clock, self.hooks)
         self.sow_stats = SowStats(self.topics, event_types, self.stores, clock, self.flush)
         self.turns = Turns(clock, elapsed, self._flush_after_turn)
+        self.failures = Failures(clock, log, self.flush)
         self.waiting_outboxes: list[Outbox] = []
         self.transaction_log: TransactionLog | None = None
         self._sessions: dict[int, Session] = {}

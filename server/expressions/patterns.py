@@ -22,6 +22,7 @@ from typing import Final, TypeAlias
 
 import pcre2
 
+from config_schema.regex import limit_error
 from server.expressions.errors import ExpressionError
 from server.expressions.octets import LONGEST_TEXT, from_octets, to_octets
 from server.expressions.tree import Pattern
@@ -29,12 +30,13 @@ from server.expressions.tree import Pattern
 Matcher: TypeAlias = Callable[[str], bool]
 
 _DEPTH: Final = b"(*LIMIT_DEPTH=100000)"
-"""Items at the start of a pattern may lower the limits, never raise them."""
 
 _QUICK_STEPS: Final = 7
 """Decimal digits of the steps of a quick search, all positions together."""
 
 _THOROUGH_STEPS: Final = 2_000_000
+BRIEF_STEPS: Final = 100_000
+"""Enough for texts as short as names; what takes more is given up within some milliseconds."""
 _THOROUGH_SEARCHES: Final = 10
 """How many searches of one REGEXP_REPLACE may need the thorough form."""
 
@@ -47,13 +49,23 @@ _OF_THE_WHOLE: Final = re.compile(rb"\(\*|\(\?[R0]|\\g[<'{]?0|\\G")
 _LITERAL: Final = re.compile(r"(\^?)([^\\^$.\[\]|()?*+{}\ud800-\udfff]+)(\$?)")
 
 
+class PatternRefused(ValueError):
+    """A pattern cannot be used. The text says why."""
+
+
 class Regex:
-    """A compiled pattern."""
+    """A compiled pattern.
 
-    __slots__ = ("_quick", "_source", "_thorough")
+    Args:
+        source: the pattern.
+        steps: how many a search that is not quick may take.
+    """
 
-    def __init__(self, source: bytes) -> None:
+    __slots__ = ("_quick", "_source", "_steps", "_thorough")
+
+    def __init__(self, source: bytes, steps: int) -> None:
         self._source = source
+        self._steps = steps
         self._quick: dict[int, pcre2.Pattern] = {}
         self._thorough: pcre2.Pattern | None = None
         self._quick_for(b"")
@@ -66,6 +78,19 @@ class Regex:
     def found(self, text: str) -> bool:
         """Whether there is a match anywhere in a text."""
         return self._search(to_octets(text)) is not None
+
+    def decide(self, text: str) -> bool | None:
+        """Whether there is a match anywhere in a text; None if it takes too many steps to tell."""
+        octets = to_octets(text)
+        try:
+            return self._quick_for(octets).search(octets) is not None
+        except pcre2.LibraryError:
+            pass
+        thorough = self._thorough_form()
+        try:
+            return None if thorough is None else thorough.match(octets) is not None
+        except pcre2.LibraryError:
+            return None
 
     def replace(self, text: str, replacement: bytes) -> str | None:
         """A text with every match replaced, literally; None if it would be too long.
@@ -133,7 +158,7 @@ class Regex:
 
     def _thorough_form(self) -> pcre2.Pattern | None:
         if self._thorough is None and not _OF_THE_WHOLE.search(self._source):
-            limit = b"(*LIMIT_MATCH=%d)" % _THOROUGH_STEPS
+            limit = b"(*LIMIT_MATCH=%d)" % self._steps
             source = limit + _DEPTH + b"(?s:.*?)\\K(?:" + self._source + b")"
             try:
                 self._thorough = pcre2.compile(source, jit=False)
@@ -150,18 +175,41 @@ def compile_pattern(pattern: Pattern, text: str = "") -> Regex:
         text: the expression that it is part of, for the error.
 
     Raises:
-        ExpressionError: PCRE2 does not accept the pattern.
+        ExpressionError: PCRE2 does not accept the pattern, or it sets limits.
     """
-    source = to_octets(pattern.text)
-    if pattern.quoted:
-        source = re.sub(rb"[^A-Za-z0-9_\x80-\xff]", lambda m: b"\\x%02x" % m[0][0], source)
     try:
-        return Regex(source)
+        return _compile(_quoted(pattern.text)) if pattern.quoted else compile_regex(pattern.text)
+    except PatternRefused as refusal:
+        raise ExpressionError(str(refusal), pattern.position, text) from None
+
+
+def compile_regex(pattern: str, steps: int = _THOROUGH_STEPS) -> Regex:
+    """Compile a regular expression, whoever it comes from, so that its searches end.
+
+    Args:
+        pattern: the expression.
+        steps: how many a search may take.
+
+    Raises:
+        PatternRefused: PCRE2 does not accept it, or it sets limits.
+    """
+    problem = limit_error(pattern)
+    if problem is not None:
+        raise PatternRefused(problem)
+    return _compile(to_octets(pattern), steps)
+
+
+def _quoted(text: str) -> bytes:
+    """The source of a pattern that matches a text as it stands."""
+    return re.sub(rb"[^A-Za-z0-9_\x80-\xff]", lambda m: b"\\x%02x" % m[0][0], to_octets(text))
+
+
+def _compile(source: bytes, steps: int = _THOROUGH_STEPS) -> Regex:
+    try:
+        return Regex(source, steps)
     except pcre2.PatternError as error:
         reason = str(error).rpartition("; ")[2]
-        raise ExpressionError(
-            f"not a regular expression that PCRE2 accepts: {reason}", pattern.position, text
-        ) from None
+        raise PatternRefused(f"not a regular expression that PCRE2 accepts: {reason}") from None
 
 
 def matcher(pattern: Pattern) -> Matcher:

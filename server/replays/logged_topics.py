@@ -12,14 +12,15 @@ from server.expressions.context import NO_CONTEXT
 from server.journal import MESSAGES
 from server.replays.logged import LoggedEnvelope, LoggedRun
 from server.security.entitlement import Permission
-from server.subscriptions.delivery import DirectDelivery
+from server.subscriptions.delivery import DirectDelivery, hand_over
+from server.subscriptions.failures import give_up_on
 from server.topics.topic import Topic
 
 if TYPE_CHECKING:
     from server.engine import Settings
     from server.journal import Entry, Stretch
     from server.journal import Topic as TopicName
-    from server.subscriptions.delivery import Delivery
+    from server.subscriptions.delivery import Delivery, Recipient
     from server.subscriptions.subscription import Subscription
 
 _MOST_KEPT: Final = 16_384
@@ -32,25 +33,24 @@ class LoggedTopic(Topic):
 
     def send(self, run: LoggedRun) -> None:
         """Deliver messages to every subscription that they match. See `Topic.publish`."""
-        for delivery in self._prepare() if self._to_all is None else self._to_all:
-            _send(run, delivery)
+        _send(run, self._prepare() if self._to_all is None else self._to_all)
         if self._filters:
             self._send_filtered(run)
 
     def _send_filtered(self, run: LoggedRun) -> None:
         """Messages in a row that go to the same subscriptions go together."""
         match, context = self._filters.match, NO_CONTEXT
-        together: list[Delivery] = []
+        together: Sequence[Recipient] = ()
         positions: list[int] = []
         for position, body in enumerate(run.bodies):
             if self._filters.asks_for_context:
                 context = run.envelope(position).context(self.name, body)
-            deliveries = self._deliveries_to(match(body, context))
-            if not deliveries:
+            recipients = self._recipients_of(match(body, context))
+            if not recipients:
                 continue
-            if deliveries is not together:
+            if recipients is not together:
                 _send_some(run, positions, together)
-                together, positions = deliveries, []
+                together, positions = recipients, []
             positions.append(position)
         _send_some(run, positions, together)
 
@@ -69,12 +69,12 @@ class LoggedTopics:
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
-        self._subscriptions: list[Subscription] = []
+        self._subscriptions: dict[Subscription, None] = {}
         self._topics: dict[TopicName, LoggedTopic | None] = {}
 
     def attach(self, subscription: Subscription) -> None:
         """Deliver to a subscription from now on."""
-        self._subscriptions.append(subscription)
+        self._subscriptions[subscription] = None
         for name, topic in list(self._topics.items()):
             if _is_for(subscription, name):
                 if topic is None:
@@ -84,7 +84,7 @@ class LoggedTopics:
 
     def detach(self, subscription: Subscription) -> None:
         """Deliver to a subscription no more."""
-        self._subscriptions.remove(subscription)
+        del self._subscriptions[subscription]
         for topic in self._topics.values():
             if topic is not None:
                 topic.detach(subscription)
@@ -106,14 +106,15 @@ class LoggedTopics:
             for position in range(len(run.rows)):
                 entry = run.entry(position)
                 envelope = LoggedEnvelope(entry)
-                for delivery in topic.deliveries(entry.body, envelope):
-                    delivery.deliver((entry.body,), envelope)
+                hand_over(topic.recipients(entry.body, envelope), (entry.body,), envelope)
 
     def deliveries(self, entry: Entry) -> tuple[Sequence[Delivery], LoggedEnvelope]:
         """How a message gets to those who want it; there are none if nobody does."""
         envelope = LoggedEnvelope(entry)
         topic = self._find(entry.topic)
-        return () if topic is None else topic.deliveries(entry.body, envelope), envelope
+        if topic is None:
+            return (), envelope
+        return [delivery for delivery, _ in topic.recipients(entry.body, envelope)], envelope
 
     def _find(self, name: TopicName) -> LoggedTopic | None:
         try:
@@ -134,14 +135,21 @@ class LoggedTopics:
         return topic
 
 
-def _send_some(run: LoggedRun, positions: Sequence[int], deliveries: Sequence[Delivery]) -> None:
+def _send_some(run: LoggedRun, positions: Sequence[int], recipients: Sequence[Recipient]) -> None:
     if positions:
         chosen = run if len(positions) == len(run.bodies) else run.pick(positions)
-        for delivery in deliveries:
-            _send(chosen, delivery)
+        _send(chosen, recipients)
 
 
-def _send(run: LoggedRun, delivery: Delivery) -> None:
+def _send(run: LoggedRun, recipients: Sequence[Recipient]) -> None:
+    for delivery, subscriptions in recipients:
+        try:
+            _deliver(run, delivery)
+        except Exception as error:  # whatever it is, the others who are read for must not pay
+            give_up_on(subscriptions, error)
+
+
+def _deliver(run: LoggedRun, delivery: Delivery) -> None:
     if isinstance(delivery, DirectDelivery):
         delivery.deliver_run(run)
         return
@@ -157,7 +165,7 @@ def _is_for(subscription: Subscription, topic: TopicName) -> bool:
     session = subscription.session
     return (
         topic.message_type == session.message_type
-        and subscription.selector.matches(topic.name)
+        and subscription.is_for(topic.name)
         and session.find_topic(topic.name).is_journaled
         and session.may(Permission.READ_TOPIC, topic.name)
     )

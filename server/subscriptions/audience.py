@@ -4,12 +4,19 @@ What a topic does with its audience differs: an ad hoc topic hands on what is pu
 (server/topics/topic.py), a topic with records says what became of a record
 (server/subscriptions/record_audience.py). Both keep deliveries prepared as long as the audience
 stays the same.
+
+What it costs to find those whom a message is for follows their number, not that of all subscribers:
+subscriptions are kept by their filters. All have a place in the order in which they were made, in
+which a message names them.
 """
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
+from server.subscriptions.failures import give_up_on
 from server.subscriptions.matching import Filter, FilterSet
 from server.subscriptions.subscription import Subscription
 
@@ -27,13 +34,27 @@ class Audience:
         functions: what filters may call.
     """
 
-    __slots__ = ("_filters", "_subscriptions", "message_type", "name")
+    __slots__ = (
+        "_attached",
+        "_filtering",
+        "_filters",
+        "_subscriptions",
+        "_unfiltered",
+        "_users",
+        "message_type",
+        "name",
+    )
 
     def __init__(self, message_type: MessageType, name: str, functions: Functions) -> None:
         self.message_type = message_type
         self.name = name
         self._subscriptions: dict[Subscription, Filter | None] = {}
-        self._filters = FilterSet(message_type, functions)
+        self._attached = 0
+        # by filter, with their places in the order of all
+        self._users: dict[Filter, dict[Subscription, int]] = {}
+        self._unfiltered: dict[Subscription, int] = {}
+        self._filtering: Counter[int] = Counter()  # filters that connections have here
+        self._filters = FilterSet(message_type, functions, self._give_up_on)
 
     @property
     def has_subscriptions(self) -> bool:
@@ -47,8 +68,14 @@ class Audience:
 
     def attach(self, subscription: Subscription) -> None:
         """Deliver messages to a subscription from now on."""
-        expr = subscription.filter
-        self._subscriptions[subscription] = None if expr is None else self._filters.add(expr)
+        self._attached += 1
+        filter_ = None if subscription.filter is None else self._filters.add(subscription.filter)
+        if filter_ is None:
+            self._unfiltered[subscription] = self._attached
+        else:
+            self._users.setdefault(filter_, {})[subscription] = self._attached
+            self._filtering[subscription.session.number] += 1
+        self._subscriptions[subscription] = filter_
         self._changed()
 
     def detach(self, subscription: Subscription) -> None:
@@ -56,24 +83,48 @@ class Audience:
         if subscription not in self._subscriptions:
             return
         filter_ = self._subscriptions.pop(subscription)
-        if filter_ is not None:
+        if filter_ is None:
+            del self._unfiltered[subscription]
+        else:
             self._filters.remove(filter_)
+            users = self._users[filter_]
+            del users[subscription]
+            if not users:
+                del self._users[filter_]
+            number = subscription.session.number
+            self._filtering[number] -= 1
+            if not self._filtering[number]:
+                del self._filtering[number]
         self._changed()
 
     def _changed(self) -> None:
         """Drop what has been prepared for the subscriptions that there were."""
         raise NotImplementedError
 
-    def _by_connection(self) -> tuple[list[Subscription], list[Subscription]]:
-        """The subscriptions of connections without any filter here, and those of all others."""
-        filtering = {
-            subscription.session.number
-            for subscription, filter_ in self._subscriptions.items()
-            if filter_ is not None
-        }
-        unfiltered: list[Subscription] = []
-        filtered: list[Subscription] = []
-        for subscription in self._subscriptions:
-            filters = subscription.session.number in filtering
-            (filtered if filters else unfiltered).append(subscription)
-        return unfiltered, filtered
+    def _by_connection(self) -> tuple[dict[Subscription, int], dict[Subscription, int]]:
+        """The subscriptions without a filter, with their places.
+
+        Returns:
+            Those of connections without any filter here, and those of connections with filters.
+        """
+        if not self._filtering:
+            return self._unfiltered, {}
+        alone: dict[Subscription, int] = {}
+        beside_others: dict[Subscription, int] = {}
+        for subscription, place in self._unfiltered.items():
+            filters = subscription.session.number in self._filtering
+            (beside_others if filters else alone)[subscription] = place
+        return alone, beside_others
+
+    def _with_users(
+        self, unfiltered: dict[Subscription, int], filters: Iterable[Filter]
+    ) -> list[Subscription]:
+        """Some subscriptions without a filter and those with some filters, in order."""
+        places = dict(unfiltered)
+        for filter_ in filters:
+            places.update(self._users.get(filter_, ()))
+        return sorted(places, key=places.__getitem__)
+
+    def _give_up_on(self, filter_: Filter, error: Exception) -> None:
+        """A filter has failed, which is the end of those who have it."""
+        give_up_on(self._users.get(filter_, ()), error)

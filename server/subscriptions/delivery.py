@@ -8,15 +8,19 @@ message is the body's length and, rarely, a few more keys.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Final, Protocol
+from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING, Final, Protocol, TypeAlias
 
 from server.subscriptions.envelope import Envelope
+from server.subscriptions.failures import give_up_on
 from server.subscriptions.message_run import MessageRun
 from server.subscriptions.outbox import Outbox
 from server.subscriptions.presentation import Presentation
 from server.wire.framing import frame_all, frame_head
 from server.wire.header import json_text
+
+if TYPE_CHECKING:
+    from server.subscriptions.subscription import Subscription
 
 _MOST_HEADS_KEPT: Final = 1024
 
@@ -31,6 +35,25 @@ class Delivery(Protocol):
             bodies: the messages' bodies, in order.
             envelope: what they have in common.
         """
+
+
+Recipient: TypeAlias = "tuple[Delivery, Sequence[Subscription]]"
+"""A delivery, and the subscriptions that it was made for."""
+
+
+def hand_over(recipients: Iterable[Recipient], bodies: Sequence[bytes], envelope: Envelope) -> None:
+    """Deliver messages; where that fails, the subscriptions concerned end (see `Failures`).
+
+    Args:
+        recipients: to whom.
+        bodies: the messages' bodies, in order.
+        envelope: what they have in common.
+    """
+    for delivery, subscriptions in recipients:
+        try:
+            delivery.deliver(bodies, envelope)
+        except Exception as error:  # whatever it is, whoever published must not pay for it
+            give_up_on(subscriptions, error)
 
 
 class _Heads(dict[int, bytes]):

@@ -62,21 +62,29 @@ class Filter:
         text: its normal form, which tells filters apart.
         users: how many subscriptions share it.
         asks_for_context: whether it calls functions, which may ask about more than the body.
+        has_failed: whether deciding it has failed, so that it is decided no more.
     """
 
-    __slots__ = ("asks_for_context", "expr", "text", "users")
+    __slots__ = ("asks_for_context", "expr", "has_failed", "text", "users")
 
     def __init__(self, expr: Expr, text: str) -> None:
         self.expr = expr
         self.text = text
         self.users = 0
+        self.has_failed = False
         self.asks_for_context = any(isinstance(node, Call) for node in walk(expr))
 
 
-QuickFind: TypeAlias = Callable[[Any, list["Candidate"]], Iterable["Candidate"]]
+QuickFind: TypeAlias = Callable[[Any, "_Candidates"], Iterable["Candidate"]]
 
 Candidate: TypeAlias = tuple[Filter, Predicate | None]
 """A filter that may match, and the test of the terms that are not decided yet; None if all are."""
+
+_Candidates: TypeAlias = dict[Candidate, None]
+"""An ordered set, from which any is taken away at once."""
+
+OnFailure: TypeAlias = Callable[[Filter, Exception], None]
+"""Told of a filter that failed instead of matching or not, and why."""
 
 
 class FilterSet:
@@ -85,18 +93,24 @@ class FilterSet:
     Args:
         message_type: how bodies are read.
         functions: what the filters may call.
+        on_failure: told of a filter that has failed.
     """
 
-    def __init__(self, message_type: MessageType, functions: Functions) -> None:
+    def __init__(
+        self, message_type: MessageType, functions: Functions, on_failure: OnFailure
+    ) -> None:
         self._message_type = message_type
         self._functions = functions
+        self._on_failure = on_failure
         self._filters: dict[str, Filter] = {}
+        self._asking = 0  # filters that ask for context
+        self._extract: Extractor | None = None  # None when the layout has changed
         self._layout: dict[Reference, int] = {}  # field -> position in the tuple of values
         self._field_uses: Counter[Reference] = Counter()
         self._plan: _Plan | None = None  # None when filters have changed
         self._indexes: dict[int, _FieldIndex] = {}  # by position
         self._scanned: dict[str, tuple[Filter, Predicate]] = {}
-        self._indexed_terms: dict[str, _Term] = {}
+        self._indexed: dict[str, tuple[_Term, Candidate | None]] = {}  # None if the term is void
         self._tests: dict[str, Predicate] = {}
 
     def __bool__(self) -> bool:
@@ -105,7 +119,7 @@ class FilterSet:
     @property
     def asks_for_context(self) -> bool:
         """Whether some filter asks about more than the body."""
-        return any(filter_.asks_for_context for filter_ in self._filters.values())
+        return self._asking > 0
 
     def add(self, expr: Expr) -> Filter:
         """Add a user of a filter.
@@ -119,17 +133,22 @@ class FilterSet:
         text = to_text(expr)
         filter_ = self._filters.get(text)
         if filter_ is None:
-            filter_ = self._filters[text] = Filter(expr, text)
+            filter_ = Filter(expr, text)
             self._place(filter_)
+            self._filters[text] = filter_
+            self._asking += filter_.asks_for_context
         filter_.users += 1
         return filter_
 
     def remove(self, filter_: Filter) -> None:
         """Take a user of a filter away; without users it is decided no more."""
         filter_.users -= 1
-        if filter_.users:
-            return
+        if not (filter_.users or filter_.has_failed):
+            self._drop(filter_)
+
+    def _drop(self, filter_: Filter) -> None:
         del self._filters[filter_.text]
+        self._asking -= filter_.asks_for_context
         self._displace(filter_)
         unused = len(self._layout) - len(self._field_uses)
         if unused > max(_FEW_FIELDS, len(self._field_uses)):
@@ -147,26 +166,47 @@ class FilterSet:
         extract, scanned, lookups = self._plan or self._make_plan()
         values = extract(body)
         matched: list[Filter] = []
-        for filter_, test in scanned:
-            if test(values, context):
-                matched.append(filter_)
-        for position, find, find_any in lookups:
-            value = values[position]
-            try:
-                candidates = find(value, _NOBODY)
-            except TypeError:  # an array, which no dictionary finds
-                candidates = find_any(value)
-            for filter_, decide in candidates:
-                if decide is None or decide(values, context):
+        try:
+            for filter_, test in scanned:
+                if test(values, context):
                     matched.append(filter_)
+            for position, find, find_any in lookups:
+                value = values[position]
+                try:
+                    candidates = find(value, _NOBODY)
+                except TypeError:  # an array, which no dictionary finds
+                    candidates = find_any(value)
+                for filter_, decide in candidates:
+                    if decide is None or decide(values, context):
+                        matched.append(filter_)
+        except Exception:  # one of them fails: it is found out which
+            matched = self._match_with_care(values, context)
         if len(matched) > 1:
             return tuple(dict.fromkeys(matched))  # a filter may be found by two of its values
         return (matched[0],) if matched else ()
 
+    def _match_with_care(self, values: tuple[Value, ...], context: MessageContext) -> list[Filter]:
+        """The filters that match; those that fail are dropped, and told of."""
+        matched: list[Filter] = []
+        candidates: list[Candidate] = list(self._scanned.values())
+        for position, index in self._indexes.items():
+            candidates += index.find(values[position])
+        for filter_, decide in candidates:
+            try:
+                if decide is None or decide(values, context):
+                    matched.append(filter_)
+            except Exception as error:  # whatever it is, whoever published must not pay for it
+                if not filter_.has_failed:
+                    filter_.has_failed = True
+                    self._drop(filter_)
+                    self._on_failure(filter_, error)
+        return matched
+
     def _make_plan(self) -> _Plan:
-        paths = [reference.path for reference in self._layout]
+        if self._extract is None:
+            self._extract = self._message_type.extractor([field.path for field in self._layout])
         self._plan = _Plan(
-            extract=self._message_type.extractor(paths),
+            extract=self._extract,
             scanned=list(self._scanned.values()),
             lookups=[
                 (position, index.quick_find, index.find)
@@ -181,26 +221,31 @@ class FilterSet:
             self._field_uses,
             self._indexes,
             self._scanned,
-            self._indexed_terms,
+            self._indexed,
             self._tests,
         ):
             part.clear()
+        self._extract = None
 
     def _place(self, filter_: Filter) -> None:
         self._plan = None
         for reference in references(filter_.expr):
             if reference not in self._layout:
                 self._layout[reference] = len(self._layout)
+                self._extract = None
             self._field_uses[reference] += 1
         term = min(_indexable_terms(filter_.expr), key=self._crowd, default=None)
         if term is None:
             self._scanned[filter_.text] = filter_, self._test(filter_.expr)
             return
-        self._indexed_terms[filter_.text] = term
         if term.is_void:
+            self._indexed[filter_.text] = term, None
             return
-        index = self._indexes.setdefault(self._layout[term.field], _FieldIndex())
-        index.add(term.values, (filter_, None if term.rest is None else self._test(term.rest)))
+        candidate = filter_, None if term.rest is None else self._test(term.rest)
+        self._indexed[filter_.text] = term, candidate
+        self._indexes.setdefault(self._layout[term.field], _FieldIndex()).add(
+            term.values, candidate
+        )
 
     def _displace(self, filter_: Filter) -> None:
         self._plan = None
@@ -208,14 +253,14 @@ class FilterSet:
             self._field_uses[reference] -= 1
             if not self._field_uses[reference]:
                 del self._field_uses[reference]
-        term = self._indexed_terms.pop(filter_.text, None)
-        if term is None:
+        if filter_.text in self._scanned:
             del self._scanned[filter_.text]
             return
-        if term.is_void:
+        term, candidate = self._indexed.pop(filter_.text)
+        if candidate is None:
             return
         position = self._layout[term.field]
-        self._indexes[position].remove(term.values, filter_)
+        self._indexes[position].remove(term.values, candidate)
         if not self._indexes[position]:
             del self._indexes[position]
 
@@ -314,9 +359,9 @@ class _FieldIndex:
     __slots__ = ("_numbers", "_text_numbers", "_texts")
 
     def __init__(self) -> None:
-        self._texts: dict[str, list[Candidate]] = {}
-        self._numbers: dict[float, list[Candidate]] = {}
-        self._text_numbers: dict[float, list[Candidate]] = {}
+        self._texts: dict[str, _Candidates] = {}
+        self._numbers: dict[float, _Candidates] = {}
+        self._text_numbers: dict[float, _Candidates] = {}
 
     def __bool__(self) -> bool:
         return bool(self._texts or self._numbers or self._text_numbers)
@@ -324,17 +369,17 @@ class _FieldIndex:
     def add(self, values: Membership, candidate: Candidate) -> None:
         """Find a candidate by any of some values."""
         for word in values.texts:
-            self._texts.setdefault(word, []).append(candidate)
+            self._texts.setdefault(word, {})[candidate] = None
         for number in values.numbers:
-            self._numbers.setdefault(number, []).append(candidate)
+            self._numbers.setdefault(number, {})[candidate] = None
         for number in values.text_numbers:
-            self._text_numbers.setdefault(number, []).append(candidate)
+            self._text_numbers.setdefault(number, {})[candidate] = None
 
-    def remove(self, values: Membership, filter_: Filter) -> None:
-        """Find a filter no more."""
-        _remove(self._texts, values.texts, filter_)
-        _remove(self._numbers, values.numbers, filter_)
-        _remove(self._text_numbers, values.text_numbers, filter_)
+    def remove(self, values: Membership, candidate: Candidate) -> None:
+        """Find a candidate no more."""
+        _remove(self._texts, values.texts, candidate)
+        _remove(self._numbers, values.numbers, candidate)
+        _remove(self._text_numbers, values.text_numbers, candidate)
 
     def crowd(self, values: Membership) -> int:
         """How many filters are found by the busiest of some values."""
@@ -358,9 +403,7 @@ class _FieldIndex:
             return dict.fromkeys(candidate for item in value for candidate in self.find(item))
         return self._find_scalar(value, _NOBODY)
 
-    def _find_scalar(
-        self, value: str | float | None, nobody: list[Candidate]
-    ) -> Iterable[Candidate]:
+    def _find_scalar(self, value: str | float | None, nobody: _Candidates) -> Iterable[Candidate]:
         if isinstance(value, str):
             found = self._texts.get(value, nobody)
             if self._numbers and (number := numeral(value)) is not None:
@@ -376,13 +419,14 @@ class _FieldIndex:
         return found
 
 
-_NOBODY: Final[list[Candidate]] = []
+_NOBODY: Final[_Candidates] = {}
 
 
-def _remove(by_value: dict[_Key, list[Candidate]], values: Iterable[_Key], filter_: Filter) -> None:
+def _remove(
+    by_value: dict[_Key, _Candidates], values: Iterable[_Key], candidate: Candidate
+) -> None:
     for value in values:
-        remaining = [candidate for candidate in by_value[value] if candidate[0] is not filter_]
-        if remaining:
-            by_value[value] = remaining
-        else:
+        candidates = by_value[value]
+        del candidates[candidate]
+        if not candidates:
             del by_value[value]

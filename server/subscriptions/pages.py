@@ -10,6 +10,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from server.subscriptions.failures import give_up_on
 from server.subscriptions.matching import Filter, FilterSet, match_record
 from server.subscriptions.page import Find, Page, PageTerms
 from server.subscriptions.record_conflation import Form
@@ -55,7 +56,7 @@ class Pages:
         self, message_type: MessageType, functions: Functions, find: Find, differ: Differ
     ) -> None:
         self._message_type: Final = message_type
-        self._filters: Final = FilterSet(message_type, functions)
+        self._filters: Final = FilterSet(message_type, functions, self._give_up_on)
         self._find: Final = find
         self._differ: Final = differ
         self._paged: Final[dict[Subscription, _Paged]] = {}
@@ -112,7 +113,16 @@ class Pages:
             matched = match_record(self._filters, change.record, envelope)
         for filter_, _, results in self._results:
             matches = filter_ is None or filter_ in matched
-            results.take(change.record if matches else None, change.previous, message)
+            try:
+                results.take(change.record if matches else None, change.previous, message)
+            except Exception as error:  # whatever it is, whoever made the change must not pay
+                give_up_on(
+                    [one for one, its in self._paged.items() if its.page.results is results], error
+                )
+
+    def _give_up_on(self, filter_: Filter, error: Exception) -> None:
+        """A filter has failed, which is the end of those who have it."""
+        give_up_on([one for one, its in self._paged.items() if its.filter is filter_], error)
 
     def _results_for(self, filter_: Filter | None, terms: PageTerms) -> ResultSet:
         """A result set that is complete, or a new one, which has to be filled."""

@@ -10,7 +10,7 @@ before the change and whether it matches the state after it:
       no     no      nothing
 
 So the deliveries of a change depend only on the filters that match before and after, and on whether
-there was a record and is one. They are prepared for each such combination when it first occurs. The
+there was a record and is one. They are prepared for such a combination when it first occurs. The
 state before is matched only if some subscription tracks focus. Connections without any filter on
 the topic get every change; their deliveries are prepared apart from the others', of which there are
 as many as combinations.
@@ -27,14 +27,16 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from enum import Enum
 from functools import partial
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from server.subscriptions.aggregate import Aggregate
 from server.subscriptions.audience import Audience
 from server.subscriptions.difference import Differ
+from server.subscriptions.failures import give_up_on
 from server.subscriptions.matching import Filter, match_record
 from server.subscriptions.page import Find, Page
 from server.subscriptions.pages import Pages
+from server.subscriptions.prepared import PreparedSets
 from server.subscriptions.presentation import Presentation
 from server.subscriptions.record_conflation import ConflatedRecordDelivery, Form
 from server.subscriptions.record_delivery import (
@@ -56,7 +58,7 @@ if TYPE_CHECKING:
     from server.subscriptions.envelope import Envelope
     from server.subscriptions.outbox import Outbox
 
-_MOST_COMBINATIONS_KEPT: Final = 16_384
+_Recipient: TypeAlias = tuple[RecordDelivery, Sequence[Subscription]]
 
 
 class Kind(Enum):
@@ -94,14 +96,14 @@ class RecordAudience(Audience):
 
     __slots__ = (
         "_aggregates",
-        "_before_counts",
+        "_alone_unfiltered",
+        "_beside_filtered",
         "_differ",
-        "_filtered",
         "_is_stale",
         "_pages",
         "_prepared",
-        "_tracks_focus",
-        "_unfiltered",
+        "_tracking",
+        "_tracking_filtered",
     )
 
     def __init__(
@@ -112,11 +114,12 @@ class RecordAudience(Audience):
         self._pages = Pages(message_type, functions, find, differ)
         self._aggregates: dict[Subscription, Aggregate] = {}
         self._is_stale = False
-        self._tracks_focus = False
-        self._before_counts = False  # whether it matters what a record's old state matched
-        self._unfiltered: list[Subscription] = []  # of connections without any filter here
-        self._filtered: list[Subscription] = []
-        self._prepared: dict[Kind | _Case, list[RecordDelivery]] = {}
+        self._tracking = 0  # subscriptions that track focus
+        self._tracking_filtered = 0  # those of them with a filter
+        # the unfiltered ones, with their places: of connections without any filter here, and others
+        self._alone_unfiltered: dict[Subscription, int] = {}
+        self._beside_filtered: dict[Subscription, int] = {}
+        self._prepared = PreparedSets[Kind | _Case, _Recipient]()
 
     @property
     def has_subscriptions(self) -> bool:
@@ -139,6 +142,7 @@ class RecordAudience(Audience):
             )
         elif subscription.page is None:
             super().attach(subscription)
+            self._count_tracking(subscription, 1)
         else:
             self._pages.attach(subscription, subscription.page, self._alone)
 
@@ -148,8 +152,15 @@ class RecordAudience(Audience):
             self._pages.detach(subscription)
         elif subscription in self._aggregates:
             self._aggregates.pop(subscription).end()
-        else:
+        elif subscription in self._subscriptions:
             super().detach(subscription)
+            self._count_tracking(subscription, -1)
+
+    def _count_tracking(self, subscription: Subscription, step: int) -> None:
+        if subscription.tracks_focus:
+            self._tracking += step
+            if subscription.filter is not None:
+                self._tracking_filtered += step
 
     def _succeeded_by(self, subscription: Subscription) -> Aggregate | None:
         """The live aggregated subscription that one is about to replace."""
@@ -180,12 +191,11 @@ class RecordAudience(Audience):
             reason: why those hear of it whose subscription matches no more.
         """
         if self._aggregates:
-            for aggregate in self._aggregates.values():
-                aggregate.take(change, envelope, reason)
-        deliveries = self._due(change, envelope) if self._subscriptions else ()
+            self._tell_aggregates(change, envelope, reason)
+        recipients = self._due(change, envelope) if self._subscriptions else ()
         record, previous = change.record, change.previous
         state = record or previous
-        if state is None or not (deliveries or self._pages):
+        if state is None or not (recipients or self._pages):
             return
         message = RecordMessage(
             change.key,
@@ -196,63 +206,70 @@ class RecordAudience(Audience):
             reason,
             state.correlation_id,
         )
-        for delivery in deliveries:
-            delivery.deliver(message)
+        for delivery, subscriptions in recipients:
+            try:
+                delivery.deliver(message)
+            except Exception as error:  # whatever it is, whoever made the change must not pay
+                give_up_on(subscriptions, error)
         if self._pages:
             self._pages.take(change, envelope, message)
 
-    def _due(self, change: Change, envelope: Envelope) -> Sequence[RecordDelivery]:
-        """The deliveries to all subscriptions without a page."""
+    def _tell_aggregates(self, change: Change, envelope: Envelope, reason: str) -> None:
+        for subscription, aggregate in self._aggregates.items():
+            try:
+                aggregate.take(change, envelope, reason)
+            except Exception as error:  # whatever it is, whoever made the change must not pay
+                give_up_on((subscription,), error)
+
+    def _due(self, change: Change, envelope: Envelope) -> Sequence[_Recipient]:
+        """Whom a change is for, of all subscriptions without a page."""
         if self._is_stale:
             self._prepare()
         if change.record is None:
-            if change.previous is None or not self._tracks_focus:
+            if change.previous is None or not self._tracking:
                 return ()
             kind = Kind.REMOVAL
         else:
             kind = Kind.INSERT if change.previous is None else Kind.UPDATE
-        deliveries = self._prepared.get(kind)
-        if deliveries is None:
-            deliveries = self._deliveries(self._unfiltered, kind, set(), set())
-            self._prepared[kind] = deliveries
-        if self._filtered:
-            deliveries = deliveries + self._to_filtered(kind, change, envelope)
-        return deliveries
+        recipients = self._prepared.get(kind)
+        if recipients is None:
+            grouped = self._grouped(self._alone_unfiltered, kind, set(), set())
+            recipients = self._prepared.keep(kind, grouped)
+        if self._filters:
+            return [*recipients, *self._of_filters(kind, change, envelope)]
+        return recipients
 
     def _prepare(self) -> None:
         self._is_stale = False
-        self._unfiltered, self._filtered = self._by_connection()
-        self._tracks_focus = any(one.tracks_focus for one in self._subscriptions)
-        self._before_counts = any(one.tracks_focus for one in self._filtered)
+        self._alone_unfiltered, self._beside_filtered = self._by_connection()
         self._prepared.clear()
 
-    def _to_filtered(self, kind: Kind, change: Change, envelope: Envelope) -> list[RecordDelivery]:
+    def _of_filters(self, kind: Kind, change: Change, envelope: Envelope) -> Sequence[_Recipient]:
+        """Whom a change is for, of the connections that have any filter here."""
         after: tuple[Filter, ...] = ()
         before: tuple[Filter, ...] = ()
         if change.record is not None:
             after = match_record(self._filters, change.record, envelope)
-        if change.previous is not None and self._before_counts:
+        if change.previous is not None and self._tracking_filtered:
             before = match_record(self._filters, change.previous, None)
         case = _Case(kind, after, before)
-        deliveries = self._prepared.get(case)
-        if deliveries is None:
-            if len(self._prepared) >= _MOST_COMBINATIONS_KEPT:
-                self._prepared.clear()
-            deliveries = self._prepared[case] = self._deliveries(
-                self._filtered, kind, set(after), set(before)
-            )
-        return deliveries
+        recipients = self._prepared.get(case)
+        if recipients is None:
+            found = self._with_users(self._beside_filtered, after + before)
+            grouped = self._grouped(found, kind, set(after), set(before))
+            recipients = self._prepared.keep(case, grouped)
+        return recipients
 
     # ---- preparing
 
-    def _deliveries(
+    def _grouped(
         self,
         subscriptions: Iterable[Subscription],
         kind: Kind,
         after: set[Filter],
         before: set[Filter],
-    ) -> list[RecordDelivery]:
-        conflated: list[RecordDelivery] = []
+    ) -> list[_Recipient]:
+        conflated: list[_Recipient] = []
         groups: dict[tuple[Outbox, Presentation, bool], list[tuple[Subscription, Form]]] = {}
         for subscription in subscriptions:
             form = self._form(subscription, kind, after, before)
@@ -260,12 +277,16 @@ class RecordAudience(Audience):
                 continue
             if subscription.conflater is not None:
                 had = subscription.began_with_query and self._matched(subscription, kind, before)
-                conflated.append(self._conflated(subscription, form, had=had))
+                delivery = self._conflated(subscription, form, had=had)
+                conflated.append((delivery, [subscription]))
                 continue
             leaves = form is Form.LEAVING
             group = subscription.outbox, subscription.presentation, leaves
             groups.setdefault(group, []).append((subscription, form))
-        return [self._delivery_for(group) for group in groups.values()] + conflated
+        return [
+            (self._delivery_for(group), [subscription for subscription, _ in group])
+            for group in groups.values()
+        ] + conflated
 
     def _form(
         self, subscription: Subscription, kind: Kind, after: set[Filter], before: set[Filter]

@@ -64,6 +64,22 @@ class Subscription:
         """Where its messages go."""
         return self.held_in or self.session.outbox
 
+    def is_for(self, topic: str) -> bool:
+        """Whether it is for the messages of a topic, as far as the name goes.
+
+        Where that takes too many steps to tell, it is not, and the log says so.
+        """
+        decided = self.selector.decide(topic)
+        if decided is None:
+            self.session.engine.log.emit(
+                "14-0003",
+                client=self.session.client_name,
+                sub_id=self.sub_id,
+                pattern=self.selector.text,
+                topic=topic,
+            )
+        return bool(decided)
+
     def close(self) -> None:
         """Let go of what waits for it."""
         if self.conflater is not None:

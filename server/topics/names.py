@@ -3,6 +3,10 @@
 A name with regular expression characters stands for every topic that it matches anywhere in the
 name (AMPS User Guide, Matching Multiple Topics With Regular Expressions); any other name stands for
 itself.
+
+The expression of one client is run inside the commands of others, whoever is the first to use a
+topic. So it is compiled and limited like the patterns of filters (server/expressions/patterns.py),
+and a name for which it takes too many steps is not meant.
 """
 
 from __future__ import annotations
@@ -10,7 +14,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-import pcre2
+from server.expressions.patterns import BRIEF_STEPS, PatternRefused, Regex, compile_regex
 
 _REGEX_CHARACTERS: Final = frozenset(".*+?[](){}^$|\\")
 
@@ -29,7 +33,7 @@ class TopicSelector:
     """
 
     text: str
-    pattern: pcre2.Pattern | None
+    pattern: Regex | None
 
     @property
     def is_regex(self) -> bool:
@@ -38,9 +42,11 @@ class TopicSelector:
 
     def matches(self, topic: str) -> bool:
         """Whether the topic is one of those meant."""
-        if self.pattern is None:
-            return self.text == topic
-        return self.pattern.search(topic) is not None
+        return self.decide(topic) is True
+
+    def decide(self, topic: str) -> bool | None:
+        """The same; None if it takes too many steps to tell."""
+        return self.text == topic if self.pattern is None else self.pattern.decide(topic)
 
 
 def has_regex_characters(name: str) -> bool:
@@ -64,6 +70,6 @@ def select_topics(text: str, *, literal: bool = False) -> TopicSelector:
     if literal or not has_regex_characters(text):
         return TopicSelector(text, None)
     try:
-        return TopicSelector(text, pcre2.compile(text))
-    except pcre2.PatternError as error:
-        raise TopicError(f"{text!r} is not a valid regular expression: {error}") from None
+        return TopicSelector(text, compile_regex(text, BRIEF_STEPS))
+    except PatternRefused as refusal:
+        raise TopicError(f"{text!r}: {refusal}") from None

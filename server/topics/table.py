@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 
 from server.security.entitlement import Permission
 from server.sow.topic import SowTopic
+from server.subscriptions.failures import give_up_on
 from server.subscriptions.subscription import Subscription
 from server.topics.journaled import JournaledStoredTopic, JournaledTopic
 from server.topics.stored import DerivedTopic, StoredTopic, TopicWithRecords
@@ -62,7 +63,7 @@ class TopicTable:
         self._stores = stores
         self._most_kept = most_kept
         self._topics: dict[tuple[str, str], AnyTopic] = {}
-        self._regex_subscriptions: dict[str, list[Subscription]] = {}
+        self._regex_subscriptions: dict[str, dict[Subscription, None]] = {}
 
     def __len__(self) -> int:
         return len(self._topics)
@@ -73,38 +74,44 @@ class TopicTable:
         return topic if topic is not None else self._add(message_type, name)
 
     def subscribe(self, subscription: Subscription) -> None:
-        """Attach a subscription to all topics that it is for, present and future."""
+        """Attach a subscription to all topics that it is for, present and future.
+
+        Should that fail, it is attached to none.
+        """
         message_type = subscription.session.message_type
         selector = subscription.selector
-        if not selector.is_regex:
-            _attach_if_entitled(self.find(message_type, selector.text), subscription)
-            return
-        self._regex_subscriptions.setdefault(message_type, []).append(subscription)
-        for topic in self._matching(subscription):
-            _attach_if_entitled(topic, subscription)
+        try:
+            if not selector.is_regex:
+                _attach_if_entitled(self.find(message_type, selector.text), subscription)
+                return
+            for topic in self._of_type(message_type):
+                if subscription.is_for(topic.name):
+                    _attach_if_entitled(topic, subscription)
+            self._regex_subscriptions.setdefault(message_type, {})[subscription] = None
+        except Exception:
+            self.unsubscribe(subscription)
+            raise
 
     def unsubscribe(self, subscription: Subscription) -> None:
         """Detach a subscription from all its topics."""
         message_type = subscription.session.message_type
         selector = subscription.selector
         if not selector.is_regex:
-            self.find(message_type, selector.text).detach(subscription)
+            known = self._topics.get((message_type, selector.text))
+            if known is not None:
+                known.detach(subscription)
             return
-        self._regex_subscriptions[message_type].remove(subscription)
-        for topic in self._matching(subscription):
+        self._regex_subscriptions.get(message_type, {}).pop(subscription, None)
+        for topic in self._of_type(message_type):
             topic.detach(subscription)
 
     def invalidate(self) -> None:
         """Have everybody who holds on to topics ask for them, and for permission, once more."""
         self.generation += 1
 
-    def _matching(self, subscription: Subscription) -> list[AnyTopic]:
-        message_type = subscription.session.message_type
-        matches = subscription.selector.matches
+    def _of_type(self, message_type: str) -> list[AnyTopic]:
         return [
-            topic
-            for topic in self._topics.values()
-            if topic.message_type.name == message_type and matches(topic.name)
+            topic for (type_name, _), topic in self._topics.items() if type_name == message_type
         ]
 
     def announce(
@@ -127,10 +134,13 @@ class TopicTable:
         if len(self._topics) >= self._most_kept:
             self._forget_idle_topics()
         topic = self._make(message_type, name)
-        self._topics[message_type, name] = topic
         for subscription in self._regex_subscriptions.get(message_type, ()):
-            if subscription.selector.matches(name):
-                _attach_if_entitled(topic, subscription)
+            try:
+                if subscription.is_for(name):
+                    _attach_if_entitled(topic, subscription)
+            except Exception as error:  # whatever it is, whoever uses the topic must not pay
+                give_up_on((subscription,), error)
+        self._topics[message_type, name] = topic
         return topic
 
     def _make(self, message_type: str, name: str) -> AnyTopic:

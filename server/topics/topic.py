@@ -2,20 +2,27 @@
 
 Deliveries are prepared. Connections whose subscriptions have no filter get every message, so their
 deliveries are known as long as subscriptions do not change. The others depend on the set of filters
-that a message matches; the deliveries for each such set are kept from one message to the next.
+that a message matches; the deliveries for such sets are kept from one message to the next.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from server.expressions.context import NO_CONTEXT
 from server.subscriptions.audience import Audience
 from server.subscriptions.conflation import ConflatedDelivery
-from server.subscriptions.delivery import Delivery, DirectDelivery, TracedDelivery
+from server.subscriptions.delivery import (
+    Delivery,
+    DirectDelivery,
+    Recipient,
+    TracedDelivery,
+    hand_over,
+)
 from server.subscriptions.envelope import Envelope
 from server.subscriptions.matching import Filter
+from server.subscriptions.prepared import PreparedSets
 from server.subscriptions.presentation import Presentation
 from server.subscriptions.rejection import Rejection
 from server.subscriptions.sink import SinkDelivery, WatchedDelivery
@@ -25,8 +32,6 @@ if TYPE_CHECKING:
     from server.expressions import Functions
     from server.message_types.base import MessageType
     from server.subscriptions.outbox import Outbox
-
-_MOST_MATCHES_KEPT: Final = 16_384
 
 
 class Topic(Audience):
@@ -38,7 +43,7 @@ class Topic(Audience):
         functions: what filters may call.
     """
 
-    __slots__ = ("_filtered", "_to_all", "_to_matching")
+    __slots__ = ("_beside_filtered", "_to_all", "_to_matching")
 
     keeps_messages = False
     """Whether messages go on stable storage."""
@@ -47,9 +52,10 @@ class Topic(Audience):
 
     def __init__(self, message_type: MessageType, name: str, functions: Functions) -> None:
         super().__init__(message_type, name, functions)
-        self._to_all: list[Delivery] | None = []  # None when subscriptions have changed
-        self._to_matching: dict[tuple[Filter, ...], list[Delivery]] = {}
-        self._filtered: list[Subscription] = []  # of connections that have any filter here
+        self._to_all: list[Recipient] | None = []  # None when subscriptions have changed
+        self._to_matching = PreparedSets[tuple[Filter, ...], Recipient]()
+        # the unfiltered ones of connections that have any filter here, with their places
+        self._beside_filtered: dict[Subscription, int] = {}
 
     def _changed(self) -> None:
         self._to_all = None
@@ -67,14 +73,13 @@ class Topic(Audience):
         to_all = self._to_all
         if to_all is None:
             to_all = self._prepare()
-        for delivery in to_all:
-            delivery.deliver(bodies, envelope)
+        hand_over(to_all, bodies, envelope)
         if self._filters:
             self._publish_filtered(bodies, envelope)
         return ()
 
-    def deliveries(self, body: bytes, envelope: Envelope) -> Sequence[Delivery]:
-        """The deliveries that a message is for, as `publish` makes them."""
+    def recipients(self, body: bytes, envelope: Envelope) -> Sequence[Recipient]:
+        """Whom a message is for, as `publish` finds them."""
         to_all = self._to_all
         if to_all is None:
             to_all = self._prepare()
@@ -83,7 +88,7 @@ class Topic(Audience):
         context = NO_CONTEXT
         if self._filters.asks_for_context:
             context = envelope.context(self.name, body)
-        return to_all + self._deliveries_to(self._filters.match(body, context))
+        return [*to_all, *self._recipients_of(self._filters.match(body, context))]
 
     def when_stored(self, then: Callable[[], None]) -> None:
         """Call back at once: there is nothing to be stored."""
@@ -96,40 +101,35 @@ class Topic(Audience):
         for body in bodies:
             if needs_context:
                 context = envelope.context(self.name, body)
-            for delivery in self._deliveries_to(match(body, context)):
-                delivery.deliver((body,), envelope)
+            hand_over(self._recipients_of(match(body, context)), (body,), envelope)
 
-    def _deliveries_to(self, matched: tuple[Filter, ...]) -> list[Delivery]:
-        deliveries = self._to_matching.get(matched)
-        return self._prepare_for(matched) if deliveries is None else deliveries
+    def _recipients_of(self, matched: tuple[Filter, ...]) -> Sequence[Recipient]:
+        """Those with some filters, and whoever gets every message on the same connections."""
+        recipients = self._to_matching.get(matched)
+        if recipients is None:
+            found = self._with_users(self._beside_filtered, matched)
+            recipients = self._to_matching.keep(matched, self._grouped(found))
+        return recipients
 
-    def _prepare(self) -> list[Delivery]:
-        unfiltered, self._filtered = self._by_connection()
+    def _prepare(self) -> list[Recipient]:
+        alone, self._beside_filtered = self._by_connection()
         self._to_matching.clear()
-        self._to_all = self._deliveries(unfiltered)
+        self._to_all = self._grouped(alone)
         return self._to_all
 
-    def _prepare_for(self, matched: tuple[Filter, ...]) -> list[Delivery]:
-        if len(self._to_matching) >= _MOST_MATCHES_KEPT:
-            self._to_matching.clear()
-        wanted = {None, *matched}
-        deliveries = self._to_matching[matched] = self._deliveries(
-            one for one in self._filtered if self._subscriptions[one] in wanted
-        )
-        return deliveries
-
-    def _deliveries(self, subscriptions: Iterable[Subscription]) -> list[Delivery]:
+    def _grouped(self, subscriptions: Iterable[Subscription]) -> list[Recipient]:
         """Group subscriptions that can share a delivery: equal in connection and presentation."""
-        conflated: list[Delivery] = []
+        conflated: list[Recipient] = []
         groups: dict[tuple[Outbox, Presentation], list[Subscription]] = {}
         for subscription in subscriptions:
             if subscription.conflater is not None:
                 delivery = self._delivery_for([subscription])
-                conflated.append(ConflatedDelivery(subscription.conflater, self.name, delivery))
+                held = ConflatedDelivery(subscription.conflater, self.name, delivery)
+                conflated.append((held, [subscription]))
             else:
                 key = subscription.outbox, subscription.presentation
                 groups.setdefault(key, []).append(subscription)
-        return [self._delivery_for(group) for group in groups.values()] + conflated
+        return [(self._delivery_for(group), group) for group in groups.values()] + conflated
 
     def _delivery_for(self, group: Sequence[Subscription]) -> Delivery:
         first, session = group[0], group[0].session

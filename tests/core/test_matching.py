@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from server.expressions import BUILTINS, Kind, parse
 from server.expressions.compile_message import compile_filter
+from server.expressions.functions.registry import Function, Parameter
 from server.expressions.tree import Expr, paths
 from server.message_types.registry import MessageTypes
 from server.subscriptions.matching import Filter, FilterSet
@@ -53,6 +54,11 @@ def matches(expr: Expr, body: bytes) -> bool:
     return compile_filter(expr)(JSON.extractor(paths(expr))(body))
 
 
+def unexpected(filter_: Filter, error: Exception) -> None:
+    """None of these filters fails."""
+    raise AssertionError(filter_.text) from error
+
+
 def encode(body: dict[str, Any]) -> bytes:
     """The body as JSON."""
     return json.dumps(body).encode()
@@ -64,7 +70,7 @@ def test_filters_match_together_as_they_do_alone(
 ) -> None:
     """Whatever is indexed, shared or scanned, the answer is that of each filter by itself."""
     exprs = [parse(text, Kind.FILTER, BUILTINS) for text in texts]
-    filters = FilterSet(JSON, BUILTINS)
+    filters = FilterSet(JSON, BUILTINS, unexpected)
     added = [filters.add(expr) for expr in exprs]
     for body in map(encode, bodies):
         expected = {f for f, expr in zip(added, exprs, strict=True) if matches(expr, body)}
@@ -84,7 +90,7 @@ def test_filters_come_and_go(
     steps: list[tuple[bool, str, int]], bodies: list[dict[str, Any]]
 ) -> None:
     """After any additions and removals, exactly the filters that are left are found."""
-    filters = FilterSet(JSON, BUILTINS)
+    filters = FilterSet(JSON, BUILTINS, unexpected)
     users: list[tuple[Filter, Expr]] = []
     for add, text, pick in steps:
         if add or not users:
@@ -99,16 +105,41 @@ def test_filters_come_and_go(
 
 def test_equal_filters_are_one() -> None:
     """However they are written, they are decided once."""
-    filters = FilterSet(JSON, BUILTINS)
+    filters = FilterSet(JSON, BUILTINS, unexpected)
     first = filters.add(parse("/a = 1 AND /b=2", Kind.FILTER, BUILTINS))
     assert filters.add(parse("(/a = 1)   and (/b = 2)", Kind.FILTER, BUILTINS)) is first
 
 
 def test_fields_that_nobody_asks_for_any_more_are_read_no_more() -> None:
     """Fields come and go with the filters that use them."""
-    filters = FilterSet(JSON, BUILTINS)
+    filters = FilterSet(JSON, BUILTINS, unexpected)
     for number in range(1000):
         gone = filters.add(parse(f"/field{number} = 1", Kind.FILTER, BUILTINS))
         filters.remove(gone)
     kept = filters.add(parse("/a = 1", Kind.FILTER, BUILTINS))
     assert filters.match(b'{"a": 1}') == (kept,)
+
+
+def test_a_filter_that_fails_is_decided_no_more() -> None:
+    """It is told of once, and the others are decided as if it were not there."""
+
+    def fails(_value: object) -> bool:
+        raise RuntimeError("a defect")
+
+    broken = Function("BROKEN", "Tests", "Fails.", fails, (Parameter.ANY,))
+    functions = BUILTINS.adding([broken])
+    failed: list[tuple[str, str]] = []
+    filters = FilterSet(JSON, functions, lambda one, error: failed.append((one.text, str(error))))
+    texts = ["/a = 1", "BROKEN(/a)", "/a = 1 AND BROKEN(/b)", "/a > 0"]
+    first, scanned, indexed, last = (
+        filters.add(parse(text, Kind.FILTER, functions)) for text in texts
+    )
+    for _ in range(2):
+        assert set(filters.match(b'{"a": 1}')) == {first, last}
+    assert [error for _, error in failed] == ["a defect"] * 2
+    assert {text for text, _ in failed} == {scanned.text, indexed.text}
+    for one in (scanned, indexed, first):
+        filters.remove(one)
+    assert filters.match(b'{"a": 1}') == (last,)
+    filters.remove(last)
+    assert not filters

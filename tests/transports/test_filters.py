@@ -121,7 +121,7 @@ def test_publishes_are_stamped(given: Header, override: bool, stamped: bool) -> 
         (
             ModuleUse("amps-topic-translator", options(Topic="(:x"), HERE),
             (),
-            "config.xml:7: amps-topic-translator: Topic: '(' is not a valid regular expression",
+            "config.xml:7: amps-topic-translator: Topic: '(': not a regular expression",
         ),
         (ModuleUse("none", options(), HERE), (), "config.xml:7: there is no transport filter"),
         (

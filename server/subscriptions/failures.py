@@ -1,0 +1,76 @@
+"""What fails on behalf of a subscription costs that subscription, and nobody else.
+
+A message is matched and framed for its subscribers inside the command of whoever publishes it, and
+perhaps read from the log for many subscribers at once. What goes wrong there for one of them is no
+reason to give up the command, or to leave out the others: that subscription ends, and its client
+and the log are told why. It ends a little later, since whoever tells of the failure goes through
+the subscriptions just now.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from functools import partial
+from typing import TYPE_CHECKING, Final
+
+from server.wire.header import Header
+
+if TYPE_CHECKING:
+    from server.clock import Clock
+    from server.engine import Log
+    from server.session import Session
+    from server.subscriptions.subscription import Subscription
+
+_REASON: Final = "subscription ended"
+
+
+class Failures:
+    """Ends the subscriptions of an engine on whose behalf something has failed.
+
+    Args:
+        clock: tells when there is time for that.
+        log: where it is said.
+        flush: called when clients have been told.
+    """
+
+    def __init__(self, clock: Clock, log: Log, flush: Callable[[], None]) -> None:
+        self._clock = clock
+        self._log = log
+        self._flush = flush
+        self._ending: set[tuple[int, str]] = set()  # numbers of sessions, ids of subscriptions
+
+    def report(self, subscription: Subscription, error: Exception) -> None:
+        """Take note of what has failed on behalf of a subscription."""
+        session, sub_id = subscription.session, subscription.sub_id
+        if (session.number, sub_id) in self._ending:
+            return
+        self._ending.add((session.number, sub_id))
+        topic, problem = subscription.selector.text, repr(error)
+        self._log.emit(
+            "14-0004", client=session.client_name, sub_id=sub_id, topic=topic, error=problem
+        )
+        self._clock.call_later(0, partial(self._end, session, sub_id, problem))
+
+    def _end(self, session: Session, sub_id: str, problem: str) -> None:
+        self._ending.discard((session.number, sub_id))
+        if not session.is_open or sub_id not in session.subscriptions:
+            return
+        session.end_subscription(sub_id)
+        detail = f"the server failed on behalf of this subscription: {problem}"
+        session.send(
+            Header(
+                command="ack",
+                acks="processed",
+                status="failure",
+                sub_id=sub_id,
+                reason=_REASON,
+                detail=detail,
+            )
+        )
+        self._flush()
+
+
+def give_up_on(subscriptions: Iterable[Subscription], error: Exception) -> None:
+    """Take note of what has failed on behalf of some subscriptions. See `Failures`."""
+    for subscription in subscriptions:
+        subscription.session.engine.failures.report(subscription, error)

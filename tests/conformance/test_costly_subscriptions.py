@@ -1,0 +1,151 @@
+"""What one client subscribes to costs nobody else more than time, whatever it is."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.support.raw import RawPeer
+from tests.support.server import RunningServer, running_server
+
+JOURNALED = """
+<SOW>
+  <Topic>
+    <Name>records</Name><MessageType>json</MessageType><Key>/id</Key>
+    <Durability>transient</Durability>
+  </Topic>
+  <Topic>
+    <Name>logged</Name><MessageType>json</MessageType><Key>/id</Key>
+    <Durability>transient</Durability>
+  </Topic>
+</SOW>
+<TransactionLog>
+  <JournalDirectory>./journal</JournalDirectory>
+  <PreallocatedJournalFiles>1</PreallocatedJournalFiles>
+  <MinJournalSize>10MB</MinJournalSize>
+  <Topic><Name>^log</Name><MessageType>json</MessageType></Topic>
+</TransactionLog>
+"""
+
+COSTLY = ["^([\\w.]+)+[!#]$", "(.*)*[!#]$"]
+LIMITED = ["(*LIMIT_MATCH=0).*", "(*UTF)(*LIMIT_DEPTH=0)(a|.)+", "(*LIMIT_HEAP=0)(a|.)+"]
+NAME = "orders.europe.london.equities.large.and.small.caps"
+
+
+@pytest.mark.parametrize("pattern", LIMITED)
+def test_a_pattern_may_not_limit_its_searches(server: RunningServer, pattern: str) -> None:
+    """Such a subscription is refused with what is wrong."""
+    with server.log_on() as peer:
+        ack = peer.subscribe(pattern, "1")
+        assert (ack["status"], ack["reason"]) == ("failure", "bad regex topic")
+        query = {"c": "sow", "cid": "2", "t": pattern, "a": "processed"}
+        assert peer.ask(query)["reason"] == "bad regex topic"
+        filtered = peer.subscribe("any", "3", filter=f"/a LIKE '{pattern}'")
+        assert filtered["reason"] == "bad filter"
+
+
+def publishes(peer: RawPeer, topic: str) -> None:
+    """Publish a message, and see to it that the connection lives on."""
+    peer.publish(topic, b'{"id":1}')
+    peer.flush()
+
+
+@pytest.mark.parametrize("pattern", COSTLY)
+def test_a_pattern_that_takes_too_long_does_not_match(tmp_path: Path, pattern: str) -> None:
+    """Whoever is the first to use a topic goes on, all others get what they subscribed to."""
+    with running_server(tmp_path, elements=JOURNALED) as server:
+        with server.log_on("costly") as costly, server.log_on("later") as later:
+            assert costly.subscribe(pattern, "evil")["status"] == "success"
+            assert later.subscribe("^(orders|log|records)", "all")["status"] == "success"
+            topics = [NAME, f"log.{NAME}", "records", "logged", f"{NAME}.again"]
+            for topic in topics:
+                with server.log_on("publisher") as publisher:
+                    publishes(publisher, topic)
+            assert [later.receive()[0]["t"] for _ in topics] == topics
+            with server.log_on("another") as another:
+                assert another.subscribe(f"{NAME}.new", "1")["status"] == "success"
+                found = another.ask({"c": "sow", "cid": "2", "t": "records", "a": "processed"})
+                assert found["c"] == "group_begin" or found["status"] == "success"
+            costly.flush()
+        assert server.logs("client[costly] subscription id 'evil'")
+        assert f"topic '{NAME}' takes too many steps" in server.log()
+        assert "01-0004" not in server.log()
+
+
+def test_a_replay_passes_over_topics_that_take_too_long(tmp_path: Path) -> None:
+    """A bookmark subscription with such a pattern gets nothing of them, others get all."""
+    with running_server(tmp_path, elements=JOURNALED) as server, server.log_on("costly") as costly:
+        assert costly.subscribe(COSTLY[0], "evil", bm="0")["status"] == "success"
+        with server.log_on("other") as other:
+            assert other.subscribe("^log", "all", bm="0")["status"] == "success"
+            publishes(costly, f"log.{NAME}")
+            assert other.receive()[0]["t"] == f"log.{NAME}"
+        assert "01-0004" not in server.log()
+
+
+FRAGILE = '''
+from server.message_types.registry import MessageTypes
+
+
+class Fragile:
+    """JSON that cannot be cut down to a field named trouble."""
+
+    def __init__(self, name):
+        self._json = MessageTypes().get("json")
+        self.name = name
+
+    def __getattr__(self, member):
+        return getattr(self._json, member)
+
+    def select(self, body, selection):
+        if b"trouble" in body:
+            raise RuntimeError("a defect of this library")
+        return self._json.select(body, selection)
+
+
+def create_message_type(name, options):
+    return Fragile(name)
+'''
+
+OWN_TYPE = """
+<Modules><Module><Name>fragile-module</Name><Library>./fragile.py</Library></Module></Modules>
+<MessageTypes>
+  <MessageType><Name>fragile</Name><Module>fragile-module</Module></MessageType>
+</MessageTypes>
+<SOW>
+  <Topic>
+    <Name>records</Name><MessageType>fragile</MessageType><Key>/id</Key>
+    <Durability>transient</Durability>
+  </Topic>
+</SOW>
+"""
+
+
+@pytest.mark.parametrize("topic", ["records", "passing"])
+def test_what_fails_for_one_subscription_ends_that_one_alone(tmp_path: Path, topic: str) -> None:
+    """Its client is told; the publisher, and whoever is subscribed as well, notice nothing."""
+    (tmp_path / "fragile.py").write_text(FRAGILE)
+    with (
+        running_server(tmp_path, elements=OWN_TYPE) as server,
+        server.log_on("first", "fragile") as first,
+        server.log_on("second", "fragile") as second,
+        server.log_on("publisher", "fragile") as publisher,
+    ):
+        cut = first.subscribe(topic, "cut", o="select=[-/,+/a]")
+        assert cut["status"] == "success"
+        assert first.subscribe(topic, "whole")["status"] == "success"
+        assert second.subscribe(topic, "all")["status"] == "success"
+        bodies = [b'{"id":1,"a":1}', b'{"id":2,"trouble":1}', b'{"id":3}']
+        for body in bodies:
+            publisher.publish(topic, body)
+            publisher.flush()
+        assert [second.receive()[1] for _ in bodies] == bodies
+        heard = [first.receive() for _ in range(5)]
+        told = [header for header, _ in heard if header["c"] == "ack"]
+        assert [(one["sub_id"], one["status"], one["reason"]) for one in told] == [
+            ("cut", "failure", "subscription ended")
+        ]
+        assert [body for header, body in heard if header.get("sids") == "whole"] == bodies
+        assert [body for header, body in heard if header.get("sids") == "cut"] == [b'{"a":1}']
+        assert server.logs("14-0004")
