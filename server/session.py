@@ -142,6 +142,8 @@ class Session:
         outbox: what is on its way to the peer.
         is_behind: whether the peer has not read everything yet.
         hold: takes note of memory that is used for it. See `Link`.
+        close_reason: why the server has closed it; empty before. See `close`.
+        fault: what the peer sent that could not be read, if that is why.
     """
 
     def __init__(
@@ -163,6 +165,8 @@ class Session:
         self.is_behind = link.is_behind
         self.hold = link.hold
         self.state = State.CONNECTED
+        self.close_reason = ""
+        self.fault = ""
         self.client_version = ""
         self.options = LogonOptions()
         self.message_type = ""
@@ -180,6 +184,7 @@ class Session:
         self._topics_generation = 0
         self._envelope = Envelope(self, self.last_heard)  # of messages that say no more
         self._sub_ids_made = 0
+        self._remarks: set[str] = set()
 
     @property
     def is_open(self) -> bool:
@@ -222,13 +227,26 @@ class Session:
         """
         if not self.is_open:
             return
+        self.close_reason = reason
         self._end(reason)
         self._hang_up()
 
     def give_up(self, error: FrameError) -> None:
         """Disconnect a peer whose bytes cannot be trusted any more."""
         self.engine.log.emit("18-0001", client=self.client_name, problem=error)
+        self.fault = str(error)
         self.close("unknown command")
+
+    def remark(self, message_id: str, /, **fields: object) -> None:
+        """Write to the log what is worth saying once of a connection, however often it occurs.
+
+        Args:
+            message_id: the id of the entry in the catalogue; its field `client` is given here.
+            fields: the entry's other fields.
+        """
+        if message_id not in self._remarks:
+            self._remarks.add(message_id)
+            self.engine.log.emit(message_id, client=self.client_name, **fields)
 
     def send(self, header: Header) -> None:
         """Send a message that is nothing but a header."""
