@@ -96,7 +96,7 @@ def test_options_with_commas_to_spare(server: RunningServer, options: str, topic
         options = options.replace("oof", "none")
     with server.log_on() as peer:
         command = {"c": "sow_and_subscribe", "cid": "q", "t": topic, "o": options, "bs": "10"}
-        command |= {"a": "processed", "top_n": "", "skip_n": 0}
+        command |= {"a": "processed", "top_n": "", "skip_n": "0"}
         assert peer.ask(command)["status"] == "success"
         receive_group(peer)
         peer.publish(topic, json.dumps({"id": "commas"}).encode())
