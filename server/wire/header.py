@@ -98,6 +98,7 @@ class Header(msgspec.Struct, omit_defaults=True, rename=_WIRE_KEYS):
     send_keys: bool | None = None
     send_matching_ids: bool | None = None
     send_oof: bool | None = None
+    grace_period: Natural | None = None
 
     @property
     def filter(self) -> str | None:
