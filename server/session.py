@@ -35,6 +35,7 @@ from server.subscriptions.envelope import Envelope
 from server.subscriptions.outbox import Outbox
 from server.subscriptions.rejection import Rejection
 from server.subscriptions.subscription import Subscription
+from server.subscriptions.transcript import with_transcript
 from server.wire.bookmarks import client_hash
 from server.wire.framing import Frame, FrameError, frame
 from server.wire.header import (
@@ -173,7 +174,7 @@ class Session:
         self.user = ""
         self.subscriptions: dict[str, Subscription] = {}
         self.queries: list[QueryRun] = []
-        self.outbox = Outbox(engine.waiting_outboxes, link.send)
+        self.outbox = Outbox(engine.waiting_outboxes, with_transcript(self, link.send))
         self.pulse = Pulse(self, 0)
         self.last_heard = engine.clock.now()
         self.persisted_acks = PersistedAcks(self)
@@ -250,10 +251,7 @@ class Session:
 
     def send(self, header: Header) -> None:
         """Send a message that is nothing but a header."""
-        encoded = encode_header(header)
-        self.outbox.write(frame(encoded))
-        if self.engine.log.enabled("17-0002"):
-            self.engine.log.emit("17-0002", client=self.client_name, header=encoded)
+        self.outbox.write(frame(encode_header(header)))
 
     def refuse(self, header: Header, reason: str, detail: str) -> None:
         """Say that a command is not carried out, if that turns out later. See `dispatch.refuse`."""

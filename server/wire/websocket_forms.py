@@ -27,7 +27,8 @@ from server.wire.framing import (
     Frame,
     FrameError,
     FrameReader,
-    split_at_header_end,
+    contents,
+    header_end,
 )
 
 _LENGTH: Final = Struct(">I")
@@ -85,7 +86,7 @@ class WholeForm:
 
     def write(self, frames: bytes, *, as_text: bool) -> Iterator[Message]:
         """A message for each frame. See `Form.write`."""
-        for start, end in _contents(frames):
+        for start, end in contents(frames):
             content = frames[start:end]
             yield content, as_text and _is_utf8(content)
 
@@ -128,8 +129,8 @@ class SplitForm:
 
     def write(self, frames: bytes, *, as_text: bool) -> Iterator[Message]:  # noqa: ARG002 - the peer has said what it wants
         """Header and body of each frame; of a batch, those of each record. See `Form.write`."""
-        for start, end in _contents(frames):
-            body_start = _header_end(frames, start, end)
+        for start, end in contents(frames):
+            body_start = header_end(frames, start, end)
             yield frames[start:body_start], True
             if frames.startswith(_BATCH, start):
                 yield from self._records(frames, body_start, end)
@@ -149,7 +150,7 @@ class SplitForm:
 
     def _records(self, frames: bytes, position: int, end: int) -> Iterator[Message]:
         while position < end:
-            body_start = _header_end(frames, position, end)
+            body_start = header_end(frames, position, end)
             header = frames[position:body_start]
             yield header, True
             position = body_start + _decode_record(header).length
@@ -180,7 +181,7 @@ class StreamForm:
 
     def write(self, frames: bytes, *, as_text: bool) -> Iterator[Message]:  # noqa: ARG002 - lengths are no text
         """A message for each frame, with its length. See `Form.write`."""
-        for start, end in _contents(frames):
+        for start, end in contents(frames):
             yield frames[start - _LENGTH.size : end], False
 
 
@@ -218,24 +219,6 @@ def _read_count(content: bytes, *, is_text: bool) -> int:
             f" not {content[:32]!r}"
         )
     return count
-
-
-def _contents(frames: bytes) -> Iterator[tuple[int, int]]:
-    """Where the contents of frames begin and end."""
-    position, size = 0, len(frames)
-    while position < size:
-        start = position + _LENGTH.size
-        position = start + _LENGTH.unpack_from(frames, position)[0]
-        yield start, position
-
-
-def _header_end(content: bytes, start: int, end: int) -> int:
-    """Where a header of the server's own ends: at its first brace that is not inside a string."""
-    brace = content.index(b"}", start, end) + 1
-    if content.count(b'"', start, brace) % 2 == 0 and content.find(b"\\", start, brace) < 0:
-        return brace
-    header, _ = split_at_header_end(b"", content[start:end])
-    return start + len(header)
 
 
 def _is_utf8(message: bytes) -> bool:

@@ -374,14 +374,29 @@ def test_over_tls(web: WebServer) -> None:
         assert client.subscribe("wss")["status"] == "success"
 
 
-def test_a_bad_message_ends_the_connection(web: WebServer) -> None:
-    """What is no command closes the connection, and costs nobody else anything."""
+@pytest.mark.parametrize(
+    ("message", "code", "said"),
+    [
+        ("no header", 1002, "a message without a header: b'no header'"),
+        ("[]}", 1002, "a message without a header: b'[]}'"),
+        ("{]}", 1002, "the header cannot be read"),
+        ('{"\u00fc' + "\u00fc" * 200 + '":]}', 1002, "the header cannot be read"),
+        ('{"c":"unheard-of"}', 1002, "unknown command"),
+    ],
+)
+def test_a_bad_message_ends_the_connection(
+    web: WebServer, message: str, code: int, said: str
+) -> None:
+    """What is no command closes the connection, which tells why, and costs nobody else anything."""
     with web.open() as client, web.open() as other:
-        client.connection.send("no header")
-        with pytest.raises(ConnectionClosed):
+        client.connection.send(message)
+        with pytest.raises(ConnectionClosed) as raised:
             client.receive()
         assert other.subscribe("others")["status"] == "success"
-    assert web.server.logs("a message without a header: b'no header'")
+    assert raised.value.rcvd is not None
+    assert raised.value.rcvd.code == code
+    assert raised.value.rcvd.reason.startswith(said)
+    assert web.server.logs(said)
 
 
 def test_a_compression_bomb_is_refused(web: WebServer) -> None:
