@@ -36,6 +36,7 @@ from server.subscriptions.envelope import Envelope
 from server.subscriptions.outbox import Outbox
 from server.subscriptions.rejection import Rejection
 from server.subscriptions.subscription import Subscription
+from server.subscriptions.transcript import with_transcript
 from server.turns import Pace
 from server.wire.bookmarks import client_hash
 from server.wire.compression import CompressedReader, Compression
@@ -130,6 +131,8 @@ class Session:
         outbox: what is on its way to the peer.
         is_behind: whether the peer has not read everything yet.
         hold: takes note of memory that is used for it. See `Link`.
+        close_reason: why the server has closed it; empty before. See `close`.
+        fault: what the peer sent that could not be read, if that is why.
     """
 
     def __init__(
@@ -151,13 +154,15 @@ class Session:
         self.is_behind = link.is_behind
         self.hold = link.hold
         self.state = State.CONNECTED
+        self.close_reason = ""
+        self.fault = ""
         self.client_version = ""
         self.options = LogonOptions()
         self.message_type = ""
         self.user = ""
         self.subscriptions: dict[str, Subscription] = {}
         self.queries: list[QueryRun] = []
-        self.outbox = Outbox(engine.waiting_outboxes, link.send)
+        self.outbox = Outbox(engine.waiting_outboxes, with_transcript(self, link.send))
         self.pulse = Pulse(self, 0)
         self.last_heard = engine.clock.now()
         self.persisted_acks = PersistedAcks(self)
@@ -173,6 +178,7 @@ class Session:
         self._topics_generation = 0
         self._envelope = Envelope(self, self.last_heard)  # of messages that say no more
         self._sub_ids_made = 0
+        self._remarks: set[str] = set()
 
     @property
     def is_open(self) -> bool:
@@ -238,20 +244,30 @@ class Session:
         """
         if not self.is_open:
             return
+        self.close_reason = reason
         self._end(reason)
         self._hang_up()
 
     def give_up(self, error: FrameError) -> None:
         """Disconnect a peer whose bytes cannot be trusted any more."""
         self.engine.log.emit("18-0001", client=self.client_name, problem=error)
+        self.fault = str(error)
         self.close("unknown command")
+
+    def remark(self, message_id: str, /, **fields: object) -> None:
+        """Write to the log what is worth saying once of a connection, however often it occurs.
+
+        Args:
+            message_id: the id of the entry in the catalogue; its field `client` is given here.
+            fields: the entry's other fields.
+        """
+        if message_id not in self._remarks:
+            self._remarks.add(message_id)
+            self.engine.log.emit(message_id, client=self.client_name, **fields)
 
     def send(self, header: Header) -> None:
         """Send a message that is nothing but a header."""
-        encoded = encode_header(header)
-        self.outbox.write(frame(encoded))
-        if self.engine.log.enabled("17-0002"):
-            self.engine.log.emit("17-0002", client=self.client_name, header=encoded)
+        self.outbox.write(frame(encode_header(header)))
 
     def refuse(self, header: Header, reason: str, detail: str) -> None:
         """Say that a command is not carried out, if that turns out later. See `dispatch.refuse`."""

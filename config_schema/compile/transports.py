@@ -53,7 +53,7 @@ def compile_protocols(root: Reader, scope: Scope) -> tuple[ProtocolSpec, ...]:
         base = PROTOCOL_SYNONYMS.get(module, module)
         find_module(reader, base, ModuleKind.PROTOCOL, scope)
         if base != "websocket":
-            tags = ("WWWAuthenticate", "TrustedAdmin", "HTTPHeader")
+            tags = ("WWWAuthenticate", "TrustedAdmin", "HTTPHeader", "AccessControlAllowOrigin")
             reader.no_effect(tags, "it is for protocols made from websocket")
         scope.protocols[name] = ProtocolSpec(
             name=name,
@@ -61,6 +61,7 @@ def compile_protocols(root: Reader, scope: Scope) -> tuple[ProtocolSpec, ...]:
             www_authenticate=www_authenticate(reader, ("Negotiate",)),
             trusted_admin=reader.flag("TrustedAdmin", default=False),
             http_headers=_http_headers(reader),
+            allowed_origins=_allowed_origins(reader),
             location=reader.location,
         )
     return tuple(scope.protocols.values())
@@ -90,6 +91,16 @@ def _http_headers(reader: Reader) -> tuple[str, ...]:
                 f"{quoted(header.value)} is no HTTP header: expected a name, a colon and a value"
             )
     return reader.texts("HTTPHeader")
+
+
+def _allowed_origins(reader: Reader) -> tuple[str, ...]:
+    """Return the regular expressions for the pages that may open websockets; * is any page."""
+    for origin in reader.children("AccessControlAllowOrigin"):
+        if not origin.value:
+            origin.error("is empty: expected a regular expression, or * for any origin")
+        elif origin.value != "*":
+            origin.checked_pattern()
+    return reader.texts("AccessControlAllowOrigin")
 
 
 def compile_transports(root: Reader, scope: Scope) -> tuple[TransportSpec, ...]:

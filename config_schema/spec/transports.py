@@ -52,4 +52,5 @@ class ProtocolSpec:
     www_authenticate: str | None
     trusted_admin: bool
     http_headers: tuple[str, ...]
+    allowed_origins: tuple[str, ...]
     location: Location

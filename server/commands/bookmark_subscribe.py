@@ -20,7 +20,7 @@ from server.commands.options import (
 )
 from server.commands.refusal import CommandRefused
 from server.commands.selection import read_filter, require_topic, restricted_to
-from server.journal import NOW, BookmarkError, NotFound, parse_bookmark
+from server.journal import BookmarkError, NotFound, parse_bookmark
 from server.replays.rate import RateTerms, parse_rate
 from server.replays.reading import read_for
 from server.replays.replay import Company, Replay, ReplayTerms
@@ -28,6 +28,7 @@ from server.replays.timeline import Timeline
 from server.security.entitlement import Permission
 from server.subscriptions.conflation import Conflater
 from server.subscriptions.subscription import Subscription
+from server.wire.bookmarks import is_now
 from server.wire.header import Header
 
 if TYPE_CHECKING:
@@ -241,7 +242,7 @@ def read_not_found(options: Mapping[str, str]) -> NotFound:
 def _most(header: Header) -> int | None:
     if header.top_n is None:
         return None
-    if header.top_n < 1 or header.bookmark == NOW:
+    if header.top_n < 1 or is_now(header.bookmark or ""):
         raise CommandRefused(
             "invalid option", "top_n is a number of messages to replay, and 0|1| replays none"
         )

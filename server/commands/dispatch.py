@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 Handler = Callable[["Session", Header, bytes], None]
 
 BEFORE_LOGON: Final[Mapping[str, Handler]] = {
+    "heartbeat": heartbeat.handle,
     "logon": logon.handle,
 }
 
@@ -68,6 +69,7 @@ def execute(session: Session, header: Header, body: bytes, exact_header: bytes |
         if session.logged_on:
             _execute_after_logon(session, header, body, exact_header)
         elif header.command in BEFORE_LOGON:
+            acknowledge(session, header, "received")
             BEFORE_LOGON[header.command](session, header, body)
         elif header.command in AFTER_LOGON:
             logon.log_on_implicitly(session)

@@ -1,8 +1,9 @@
 """heartbeat: both sides show that they are alive, and a silent client is disconnected.
 
-The server sends a heartbeat every interval. A client that has not been heard of for two of them,
-whatever it sends, is taken for dead; one missed beat is forgiven, since client and server beat at
-the same pace (docs/compatibility.md, Heartbeats).
+The server sends a heartbeat every interval, from `start` to `stop`. A client is taken for dead when
+nothing has been heard of it for longer than two intervals and a grace period, whatever it could
+have sent. Some clients answer a heartbeat only if their last one is older than an interval, which
+is the second one: they are heard of every two intervals (docs/compatibility.md, Heartbeats).
 """
 
 from __future__ import annotations
@@ -18,24 +19,32 @@ from server.wire.header import Header, encode_header
 if TYPE_CHECKING:
     from server.session import Session
 
-_BEATS_FORGIVEN: Final = 2
+_LEAST_GRACE: Final = 1.0
 _HEARTBEAT: Final = frame(encode_header(Header(command="heartbeat")))
 
 
 def handle(session: Session, header: Header, _body: bytes) -> None:
-    """Start the heartbeat timer, or take note of the client's beat.
+    """Start or stop the heartbeat timer, or take note of the client's beat.
+
+    Clients may do so before they log on: those that say goodbye stop their heartbeats first,
+    however far they have come.
 
     Raises:
-        CommandRefused: the option is neither `beat` nor `start` with an interval in seconds.
+        CommandRefused: the option is neither `beat` nor `stop` nor `start` with an interval in
+            seconds.
     """
-    action, _, interval = (header.options or "beat").partition(",")
+    action, _, interval = (header.options or "beat").strip(", ").partition(",")
     if action == "start":
+        seconds = _seconds(interval)
         session.pulse.stop()
-        session.pulse = Pulse(session, _seconds(interval))
+        session.pulse = Pulse(session, seconds, (header.grace_period or 0) / 1000)
         session.pulse.start()
+    elif action == "stop":
+        session.pulse.stop()
     elif action != "beat":
         raise CommandRefused(
-            "invalid option", f"{header.options!r}: expected beat, or start and seconds: start,5"
+            "invalid option",
+            f"{header.options!r}: expected beat, stop, or start and seconds: start,5",
         )
     acknowledge(session, header, "processed")
 
@@ -46,41 +55,59 @@ class Pulse:
     Args:
         session: the connection.
         interval: seconds between two beats; 0 for none at all.
+        grace: seconds that the client may be silent after an interval, if that is longer than
+            what every client is granted.
     """
 
-    __slots__ = ("_cancel", "_interval", "_session")
+    __slots__ = ("_cancel_beat", "_cancel_watch", "_interval", "_patience", "_session")
 
-    def __init__(self, session: Session, interval: float) -> None:
+    def __init__(self, session: Session, interval: float, grace: float = 0.0) -> None:
         self._session = session
         self._interval = interval
-        self._cancel: Callable[[], None] | None = None
+        self._patience = max(2 * interval + max(_LEAST_GRACE, interval / 2), interval + grace)
+        self._cancel_beat: Callable[[], None] | None = None
+        self._cancel_watch: Callable[[], None] | None = None
 
     def start(self) -> None:
-        """Beat from now on."""
+        """Beat from now on, and watch whether the client is there."""
         if self._interval > 0:
-            self._cancel = self._session.engine.clock.call_later(self._interval, self._beat)
+            self._beat_later()
+            self._watch_for(self._patience)
 
     def stop(self) -> None:
         """Beat no more."""
-        if self._cancel is not None:
-            self._cancel()
-            self._cancel = None
+        for cancel in (self._cancel_beat, self._cancel_watch):
+            if cancel is not None:
+                cancel()
+        self._cancel_beat = self._cancel_watch = None
+
+    def _beat_later(self) -> None:
+        self._cancel_beat = self._session.engine.clock.call_later(self._interval, self._beat)
 
     def _beat(self) -> None:
+        self._session.outbox.write(_HEARTBEAT)
+        self._beat_later()
+        self._session.engine.flush()
+
+    def _watch_for(self, seconds: float) -> None:
+        self._cancel_watch = self._session.engine.clock.call_later(seconds, self._watch)
+
+    def _watch(self) -> None:
         session = self._session
-        silence = session.engine.clock.now() - session.last_heard
-        if silence > self._interval * _BEATS_FORGIVEN and not session.is_waiting:
-            session.engine.log.emit("07-0042", client=session.client_name)
-            session.close("heartbeat")
-        else:
-            session.outbox.write(_HEARTBEAT)
-            self.start()
+        rest = session.last_heard + self._patience - session.engine.clock.now()
+        if rest <= 0 and session.is_waiting:  # what it has sent has not had its turn yet
+            rest = self._interval
+        if rest > 0:
+            self._watch_for(rest)
+            return
+        session.engine.log.emit("07-0042", client=session.client_name)
+        session.close("heartbeat")
         session.engine.flush()
 
 
 def _seconds(text: str) -> float:
     try:
-        seconds = float(text)
+        seconds = float(text.strip(", "))
     except ValueError:
         seconds = -1.0
     if not 0 <= seconds <= 86_400:

@@ -30,7 +30,7 @@ from server.queries.page import PageQuery
 from server.replays.paged import PagedRecords
 from server.security.entitlement import Permission
 from server.sow.topic import SowTopic
-from server.wire.bookmarks import NOW
+from server.wire.bookmarks import NOW, is_now
 
 if TYPE_CHECKING:
     from server.journal import Span
@@ -52,7 +52,7 @@ def is_asked_for(session: Session, header: Header, options: Mapping[str, str]) -
     Raises:
         CommandRefused: the topic is missing, or is no valid regular expression.
     """
-    if header.bookmark in (None, NOW):
+    if header.bookmark is None or is_now(header.bookmark):
         return False
     selector = read_topic(session, header, options)
     topics = records_of(session, Permission.READ_TOPIC, selector)

@@ -22,7 +22,6 @@ def handle(session: Session, header: Header, _body: bytes) -> None:
     Raises:
         CommandRefused: the message type cannot be spoken here, or the user may not log on.
     """
-    acknowledge(session, header, "received")
     message_type = _message_type(session, header)
     options = read_logon_options(header)
     credentials = Credentials(header.user_id or "", header.password or "", explicit=True)

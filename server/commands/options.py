@@ -309,6 +309,8 @@ def read_options(header: Header) -> Mapping[str, str]:
         options["send_keys"] = ""
     if header.send_empty is False:
         options["no_empties"] = ""
+    if options.get("skip_n") == "0" and "top_n" not in options and header.top_n is None:
+        del options["skip_n"]  # to skip none is no page; clients send it with every query
     return options
 
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final
 from server.commands.refusal import CommandRefused
 from server.journal import BookmarkError, parse_bookmark
 from server.sow.history import PastPoint
-from server.wire.bookmarks import EPOCH, NOW, parse_moment
+from server.wire.bookmarks import EPOCH, is_now, parse_moment
 
 if TYPE_CHECKING:
     from server.journal import Span
@@ -46,7 +46,7 @@ def with_point(
     """
     text = header.bookmark
     has_history = any(topic.keeper.table.history is not None for topic in topics)
-    if text is None or text == NOW or not has_history:
+    if text is None or is_now(text) or not has_history:
         query(None)
         return
     moment = 0 if text == EPOCH else parse_moment(text)

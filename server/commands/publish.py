@@ -85,7 +85,6 @@ def is_plain(session: Session, header: Header, topic: AnyTopic) -> bool:
         and header.expiration is None
         and header.sow_key is None
         and not session.engine.log.enabled("12-0001")
-        and not session.engine.log.enabled("17-0002")
     )
 
 

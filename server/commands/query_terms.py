@@ -59,21 +59,31 @@ def read_query_terms(session: Session, header: Header, options: Mapping[str, str
     """
     top_n = _count("top_n", options, header.top_n)
     skip_n = _count("skip_n", options, header.skip_n)
-    if skip_n is not None and top_n is None:
+    if skip_n and top_n is None:
         raise option_refusal("skip_n", "it goes with top_n only")
-    batch_size = 1 if header.batch_size is None else header.batch_size
-    if not 1 <= batch_size <= _LARGEST_BATCH:
-        raise CommandRefused(
-            "invalid batch size", f"{batch_size} records: expected 1 to {_LARGEST_BATCH}"
-        )
     return QueryTerms(
         read_filter(session, header),
         read_keys(header),
         _order_by(header),
         top_n,
         skip_n,
-        batch_size,
+        _batch_size(session, header),
     )
+
+
+def _batch_size(session: Session, header: Header) -> int:
+    """How many records to send in one frame.
+
+    Clients are known to ask for more than the limit; they go by the number that each frame names.
+    """
+    asked = 1 if header.batch_size is None else header.batch_size
+    if asked < 1:
+        raise CommandRefused(
+            "invalid batch size", f"{asked} records: expected 1 to {_LARGEST_BATCH}"
+        )
+    if asked > _LARGEST_BATCH:
+        session.remark("16-0005", asked=asked, most=_LARGEST_BATCH)
+    return min(asked, _LARGEST_BATCH)
 
 
 def read_keys(header: Header) -> tuple[str, ...] | None:

@@ -157,6 +157,6 @@ def _tell_leaver(
     differ = subscription.session.engine.stores.differ(keeper)
     message = RecordMessage.about(record, MATCH, differ)
     sub_ids, presentation = [subscription.sub_id], subscription.presentation
-    framer = Framer(run.place, "oof", record.topic, sub_ids, presentation, None)
+    framer = Framer(run.place, "oof", record.topic, sub_ids, presentation)
     framer.write(message, presentation.cut(record.body))
     return False

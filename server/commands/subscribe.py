@@ -48,7 +48,7 @@ def handle(session: Session, header: Header, _body: bytes) -> None:
     """
     if header.top_n is not None and header.bookmark is None:
         raise CommandRefused("invalid option", "top_n is for subscriptions with a bookmark")
-    if header.skip_n is not None:
+    if header.skip_n:
         raise CommandRefused("invalid option", "skip_n is for queries and what begins with one")
     if header.bookmark is not None and header.command in _DELTA:
         raise CommandRefused(

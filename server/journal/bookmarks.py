@@ -1,7 +1,7 @@
 """What a subscription asks for in its bookmark: from where, and up to where.
 
     0                            from the beginning (EPOCH)
-    0|1|                         what comes from now on (NOW)
+    0|1|                         what comes from now on (NOW); browsers' libraries write 1|0|
     934814|44321|                after that message
     1|2|,3|4|                    after the earliest of those
     20200604T000000Z             from that moment on
@@ -23,6 +23,7 @@ NotFound: TypeAlias = Literal["epoch", "now", "fail"]
 
 _NAMED: Final = re.compile(r"(\d{1,20})\|(\d{1,20})\|?", re.ASCII)
 _MOMENT: Final = re.compile(r"(\d{8}T\d{6})(?:\.(\d{1,6}))?Z?", re.ASCII)
+_NOW: Final = ((0, 1), (1, 0))
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND: Final = timedelta(microseconds=1)
 
@@ -147,7 +148,7 @@ def _point(text: str, whole: str) -> Point:
         return Epoch()
     if match := _NAMED.fullmatch(text):
         client, sequence = int(match[1]), int(match[2])
-        return Now() if (client, sequence) == (0, 1) else Named(client, sequence)
+        return Now() if (client, sequence) in _NOW else Named(client, sequence)
     if match := _MOMENT.fullmatch(text):
         try:
             moment = datetime.strptime(match[1], "%Y%m%dT%H%M%S").replace(tzinfo=UTC)

@@ -8,7 +8,7 @@ message is the body's length and, rarely, a few more keys.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Final, Protocol, TypeAlias
 
 from server.subscriptions.envelope import Envelope
@@ -146,24 +146,3 @@ class DirectDelivery:
         template = self._heads.template(run.keys, varying)
         headers = [template % values for values in zip(map(len, bodies), *columns, strict=True)]
         self._outbox.write(frame_all(headers, bodies))
-
-
-class TracedDelivery:
-    """A delivery that also writes what it sends to the log, for logs that ask for it.
-
-    Args:
-        delivery: delivers the messages.
-        trace: takes the body of each message.
-    """
-
-    __slots__ = ("_delivery", "_trace")
-
-    def __init__(self, delivery: Delivery, trace: Callable[[bytes], None]) -> None:
-        self._delivery = delivery
-        self._trace = trace
-
-    def deliver(self, bodies: Sequence[bytes], envelope: Envelope) -> None:
-        """Deliver, and say so."""
-        self._delivery.deliver(bodies, envelope)
-        for body in bodies:
-            self._trace(body)

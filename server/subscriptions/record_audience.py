@@ -45,7 +45,6 @@ from server.subscriptions.record_delivery import (
     RecordDelivery,
     RecordFramer,
     RecordMessage,
-    Trace,
     WholeDelivery,
 )
 from server.subscriptions.sink import SinkFramer, WatchedFramer
@@ -341,16 +340,8 @@ class RecordAudience(Audience):
         if sink is not None:
             return SinkFramer(sink, self.name, presentation, leaves=command == "oof")
         sub_ids = [subscription.sub_id for subscription in subscriptions]
-        trace: Trace | None = None
-        if session.engine.log.enabled("17-0001"):
-            emit, client = session.engine.log.emit, session.client_name
-            header = f"{{topic {self.name}}}"
-
-            def trace(command: str, body: bytes) -> None:
-                emit("17-0001", client=client, command=command, header=header, body=body)
-
         outbox = subscriptions[0].outbox
-        framer = Framer(outbox, command, self.name, sub_ids, presentation, trace)
+        framer = Framer(outbox, command, self.name, sub_ids, presentation)
         watchers = session.engine.hooks.delivery_watchers(self.message_type.name, self.name)
         if command == "oof" or not watchers:
             return framer

@@ -6,7 +6,7 @@ as a delta; one whose subscription matched the old state only gets an `oof`. Bot
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final, Protocol, Self
 
 from server.sow.records import to_seconds
@@ -23,9 +23,6 @@ MATCH: Final = "match"
 DELETED: Final = "deleted"
 EXPIRED: Final = "expired"
 """Why a record is out of focus (AMPS User Guide, Out-of-Focus Reason Codes)."""
-
-Trace = Callable[[str, bytes], None]
-"""Writes a command and a body to the log."""
 
 
 class RecordMessage:
@@ -161,10 +158,9 @@ class Framer:
         topic: the topic's name as subscribers see it.
         sub_ids: the ids of the subscriptions that the messages are for.
         presentation: the form that these subscriptions want.
-        trace: writes what is sent to the log, for logs that ask for it.
     """
 
-    __slots__ = ("_command", "_left", "_outbox", "_right", "_trace", "presentation")
+    __slots__ = ("_command", "_left", "_outbox", "_right", "presentation")
 
     def __init__(
         self,
@@ -173,14 +169,12 @@ class Framer:
         topic: str,
         sub_ids: Sequence[str],
         presentation: Presentation,
-        trace: Trace | None,
     ) -> None:
         self.presentation = presentation
         self._outbox = outbox
         self._command = command
         self._left = b'{"c":%b,"t":%b' % (json_text(command), json_text(topic))
         self._right = b',"sids":%b}' % json_text(",".join(sub_ids))
-        self._trace = trace
 
     def write(self, message: RecordMessage, body: bytes, received: Envelope | None = None) -> None:
         """Send a body about a record.
@@ -202,8 +196,6 @@ class Framer:
             self._right,
         )
         self._outbox.write(frame(header, body))
-        if self._trace is not None:
-            self._trace(self._command, body)
 
 
 class WholeDelivery:

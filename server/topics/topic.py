@@ -13,13 +13,7 @@ from typing import TYPE_CHECKING
 from server.expressions.context import NO_CONTEXT
 from server.subscriptions.audience import Audience
 from server.subscriptions.conflation import ConflatedDelivery
-from server.subscriptions.delivery import (
-    Delivery,
-    DirectDelivery,
-    Recipient,
-    TracedDelivery,
-    hand_over,
-)
+from server.subscriptions.delivery import Delivery, DirectDelivery, Recipient, hand_over
 from server.subscriptions.envelope import Envelope
 from server.subscriptions.matching import Filter
 from server.subscriptions.prepared import PreparedSets
@@ -139,13 +133,4 @@ class Topic(Audience):
         delivery: Delivery = DirectDelivery(first.outbox, self.name, sub_ids, first.presentation)
         if watchers := session.engine.hooks.delivery_watchers(self.message_type.name, self.name):
             delivery = WatchedDelivery(delivery, watchers, session, self.name)
-        if not session.engine.log.enabled("17-0001"):
-            return delivery
-        emit, client = session.engine.log.emit, session.client_name
-        header = f"{{topic {self.name}}}"
-        return TracedDelivery(
-            delivery,
-            lambda body: emit(
-                "17-0001", client=client, command="publish", header=header, body=body
-            ),
-        )
+        return delivery

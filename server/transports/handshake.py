@@ -21,6 +21,7 @@ from websockets.http11 import Request
 
 from server.security.authentication import Admission, Authenticator, Credentials
 from server.session import Entrance
+from server.transports.origins import Origins
 
 _PROTOCOLS: Final = ("amps", "json", "websocket")
 
@@ -48,11 +49,13 @@ class Doorkeeper:
         message_types: the names of the message types that may be spoken.
         www_authenticate: the challenge for requests without credentials (WWWAuthenticate); None
             if credentials may as well come with the logon.
+        origins: the web pages that may connect (AccessControlAllowOrigin).
     """
 
     entrance: Entrance
     message_types: Collection[str]
     www_authenticate: str | None
+    origins: Origins
 
     def admit(self, request: Request) -> Entrance:
         """Decide on a request.
@@ -61,11 +64,20 @@ class Doorkeeper:
             What the connection is granted.
 
         Raises:
-            HandshakeRefused: the path cannot be used, or the credentials are not accepted.
+            HandshakeRefused: the page that asks may not, the path cannot be used, or the
+                credentials are not accepted.
         """
+        self._check_origin(request.headers)
         message_type = self._message_type(request.path)
         authenticator = self._authenticate(_credentials(request.headers))
         return replace(self.entrance, message_type=message_type, authenticator=authenticator)
+
+    def _check_origin(self, headers: Headers) -> None:
+        for origin in headers.get_all("Origin"):
+            if not self.origins.allow(origin):
+                raise HandshakeRefused(
+                    HTTPStatus.FORBIDDEN, f"Pages of {origin[:200]!r} may not connect."
+                )
 
     def _message_type(self, path: str) -> str | None:
         """The message type that a path names, or the transport's own."""

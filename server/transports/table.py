@@ -27,6 +27,7 @@ from server.transports.connection import Reception
 from server.transports.handshake import Doorkeeper
 from server.transports.legacy import LEGACY_PROTOCOLS, LegacyConnection, make_dialect
 from server.transports.listener import Listener, TransportError
+from server.transports.origins import Origins
 from server.transports.stream import StreamConnection
 from server.transports.websocket import WebsocketConnection, WebsocketSettings
 from server.wire.legacy.dialect import Dialect
@@ -185,8 +186,14 @@ class TransportTable:
             if variant is None
             else (*variant.http_headers, *transport.http_headers)
         )
+        try:
+            origins = Origins(() if variant is None else variant.allowed_origins)
+        except ValueError as error:
+            raise TransportError(f"{transport.location}: {error}") from None
         return WebsocketSettings(
-            doorkeeper=Doorkeeper(entrance, self._engine.settings.message_types, challenge),
+            doorkeeper=Doorkeeper(
+                entrance, self._engine.settings.message_types, challenge, origins
+            ),
             headers=tuple(_header(line) for line in lines),
             deflate=transport.per_message_deflate,
             text_types=_text_types(self._spec),

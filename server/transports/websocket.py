@@ -106,6 +106,11 @@ class WebsocketConnection(Connection):
     def _hang_up(self) -> None:
         """Say goodbye; the peer's own goodbye, or its silence, ends the connection."""
         self._engine.flush()
-        self._peer.close()
+        session = self._session
+        if session is None:
+            self._peer.close("", at_fault=False)
+        else:
+            at_fault = session.close_reason == "unknown command"
+            self._peer.close(session.fault or session.close_reason, at_fault=at_fault)
         self._send_pending()
         self._abort_later()

@@ -14,6 +14,8 @@ from typing import Final
 
 EPOCH: Final = "0"
 NOW: Final = "0|1|"
+_NOW: Final = re.compile(r"0\|1\|?|1\|0\|?")
+"""Libraries for browsers write the latter; it could only be the message before the first."""
 
 _MOMENT: Final = re.compile(r"(\d{8}T\d{6})(?:\.(\d{1,9}))?Z?", re.ASCII)
 _NANOSECONDS: Final = 1_000_000_000
@@ -27,6 +29,11 @@ def client_hash(client_name: str) -> int:
     """
     digest = blake2b(client_name.encode("utf-8", "surrogateescape"), digest_size=8).digest()
     return int.from_bytes(digest, "big")
+
+
+def is_now(text: str) -> bool:
+    """Whether a text in the place of a bookmark stands for what comes from now on."""
+    return _NOW.fullmatch(text) is not None
 
 
 def parse_moment(text: str) -> int | None:

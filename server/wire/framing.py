@@ -13,7 +13,7 @@ twice, a frame that begins with it needs no search, and shares the header, whose
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from itertools import chain
 from operator import add
 from struct import Struct
@@ -152,6 +152,30 @@ def frame_all(headers: Sequence[bytes], bodies: Sequence[bytes]) -> bytes:
 def frame_head(header: bytes, body_length: int) -> bytes:
     """What stands before a body of `body_length` bytes: the length and the header."""
     return _LENGTH.pack(len(header) + body_length) + header
+
+
+def contents(frames: bytes) -> Iterator[tuple[int, int]]:
+    """Where the contents of whole frames begin and end: header and body, behind the length."""
+    position, size = 0, len(frames)
+    while position < size:
+        start = position + _LENGTH.size
+        position = start + _LENGTH.unpack_from(frames, position)[0]
+        yield start, position
+
+
+def header_end(content: bytes, start: int, end: int) -> int:
+    """Where a header of the server's own ends: at its first brace that is not inside a string.
+
+    Args:
+        content: holds the header.
+        start: where it begins.
+        end: before which it ends.
+    """
+    brace = content.index(b"}", start, end) + 1
+    if content.count(b'"', start, brace) % 2 == 0 and content.find(b"\\", start, brace) < 0:
+        return brace
+    header, _ = split_at_header_end(b"", content[start:end])
+    return start + len(header)
 
 
 def split_at_header_end(header: bytes, body: bytes) -> Frame:

@@ -98,6 +98,7 @@ class Header(msgspec.Struct, omit_defaults=True, rename=_WIRE_KEYS):
     send_keys: bool | None = None
     send_matching_ids: bool | None = None
     send_oof: bool | None = None
+    grace_period: Natural | None = None
 
     @property
     def filter(self) -> str | None:
@@ -128,6 +129,7 @@ class HeaderError(ValueError):
 
 
 _decode: Final = msgspec.json.Decoder(Header, strict=False).decode
+_EMPTY: Final = b'""'
 encode_header: Final = msgspec.json.Encoder().encode
 """A Header as the bytes that go on the wire."""
 json_text: Final = msgspec.json.encode
@@ -173,28 +175,36 @@ def decode_frame(header: bytes, body: bytes) -> tuple[Header, bytes]:
         HeaderError: a key has a value that it cannot have.
     """
     try:
-        return _decode(header), body
+        return _read(header), body
     except (msgspec.DecodeError, UnicodeDecodeError):
         header, body = split_at_header_end(header, body)
     try:
-        return _decode(header), body
-    except msgspec.ValidationError:
-        return _decode_loosely(header), body
+        return _read(header), body
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise _unreadable(header, error) from None
+        message = f"the header cannot be read: {error}: {header[:64]!r}"
+        raise FrameError(message) from None
 
 
-def _decode_loosely(header: bytes) -> Header:
-    """Read a header that writes texts as bare numbers, refusing what makes no sense either way."""
+def _read(header: bytes) -> Header:
+    if _EMPTY in header:
+        return _read_loosely(header)
     try:
-        keys = msgspec.json.decode(header, type=dict[str, object])
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise _unreadable(header, error) from None
+        return _decode(header)
+    except msgspec.ValidationError:
+        return _read_loosely(header)
+
+
+def _read_loosely(header: bytes) -> Header:
+    """Read a header that writes texts as bare numbers, refusing what makes no sense either way.
+
+    Clients that always send the same keys leave the texts of some empty: these say nothing.
+    """
+    keys = msgspec.json.decode(header, type=dict[str, object])
     known: dict[str, object] = {}
     faults: list[str] = []
     for field in msgspec.structs.fields(Header):
         value = keys.get(field.encode_name)
-        if value is None:
+        if value is None or value == "":
             continue
         read, expected = _READERS.get(field.type, (_as_text, "text"))
         try:
@@ -205,10 +215,6 @@ def _decode_loosely(header: bytes) -> Header:
     if faults:
         raise HeaderError("; ".join(faults), decoded)
     return decoded
-
-
-def _unreadable(header: bytes, error: Exception) -> FrameError:
-    return FrameError(f"the header cannot be read: {error}: {header[:64]!r}")
 
 
 def _as_number(value: object) -> int:

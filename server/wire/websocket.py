@@ -1,7 +1,9 @@
-"""The websocket framing: one websocket message is one header with its body, without a length.
+"""The websocket framing: commands in websocket messages.
 
     HTTP request with Upgrade: websocket  ->  101 Switching Protocols
     text or binary message  {"c":"p","t":"orders"}{"id":1,"qty":5}
+
+What a message holds is the peer's choice among three forms (server/wire/websocket_forms.py).
 
 `WebsocketPeer` is one connection's server side, without I/O: the opening handshake in two steps
 (`take_request`, then `accept` or `refuse`), after it `feed` for what the peer sends and `encode`
@@ -14,21 +16,20 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable
-from struct import Struct
 from typing import Final
 
 from websockets.extensions.permessage_deflate import ServerPerMessageDeflateFactory
+from websockets.frames import CloseCode, Opcode
 from websockets.frames import Frame as WebsocketFrame
-from websockets.frames import Opcode
 from websockets.http11 import Request
 from websockets.protocol import OPEN, SEND_EOF, Event
 from websockets.server import ServerProtocol
 
 from server.wire.framing import MAXIMUM_FRAME, Frame, FrameError
+from server.wire.websocket_forms import Form, Message, WholeForm, choose_form
 
-_LENGTH: Final = Struct(">I")
-_OPENING_BRACE: Final = ord("{")
 _DATA: Final = (Opcode.TEXT, Opcode.BINARY, Opcode.CONT)
+_LONGEST_REASON: Final = 123  # bytes; RFC 6455, section 5.5
 
 # Windows of 4 KB compress messages nearly as well as the largest, with a fifth of the memory.
 _DEFLATE: Final = ServerPerMessageDeflateFactory(
@@ -50,21 +51,25 @@ class WebsocketPeer:
         is_ended: whether the connection is to be closed once all output has been sent.
     """
 
-    __slots__ = ("_fragments", "_protocol", "error", "is_ended")
+    __slots__ = ("_form", "_fragments", "_fragments_are_text", "_protocol", "error", "is_ended")
 
     def __init__(self, *, deflate: bool) -> None:
         extensions = [_DEFLATE] if deflate else []
         self._protocol = ServerProtocol(
             extensions=extensions, max_size=MAXIMUM_FRAME, logger=_SILENT
         )
+        self._form: Form | None = None  # the peer's first message tells
         self._fragments: bytearray | None = None  # of a message that is not complete yet
+        self._fragments_are_text = False
         self.error: FrameError | None = None
         self.is_ended = False
 
     @property
     def has_partial_frame(self) -> bool:
-        """Whether a message has begun that has not ended."""
-        return self._fragments is not None
+        """Whether a command has begun that has not ended."""
+        if self._fragments is not None:
+            return True
+        return self._form is not None and self._form.has_partial_command
 
     def take_request(self, data: bytes) -> Request | None:
         """Take bytes of the opening handshake.
@@ -141,11 +146,11 @@ class WebsocketPeer:
             message = self._message(event)
             if message is None:
                 continue
-            header_end = message.find(b"}") + 1
-            if header_end == 0 or message[0] != _OPENING_BRACE:
-                self.error = FrameError(f"a message without a header: {message[:32]!r}")
+            try:
+                self._read(message, frames)
+            except FrameError as error:
+                self.error = error
                 return frames
-            frames.append((message[:header_end], message[header_end:]))
         if self._protocol.parser_exc is not None:
             self.error = FrameError(str(self._protocol.parser_exc))
         return frames
@@ -155,8 +160,9 @@ class WebsocketPeer:
 
         Args:
             frames: one or more whole frames.
-            as_text: whether they are to be text messages. One that is not UTF-8 is sent as binary,
-                since peers must give up the connection over it otherwise.
+            as_text: whether they are to be text messages, unless the peer has said which it wants.
+                One that is not UTF-8 is sent as binary, since peers must give up the connection
+                over it otherwise.
 
         Returns:
             The bytes for the peer, none if the connection is being closed.
@@ -164,21 +170,25 @@ class WebsocketPeer:
         protocol = self._protocol
         if protocol.state is not OPEN:
             return b""
-        position, size = 0, len(frames)
-        while position < size:
-            start = position + 4
-            position = start + _LENGTH.unpack_from(frames, position)[0]
-            message = frames[start:position]
-            if as_text and _is_utf8(message):
+        form = self._form or WholeForm()
+        for message, is_text in form.write(frames, as_text=as_text):
+            if is_text:
                 protocol.send_text(message)
             else:
                 protocol.send_binary(message)
         return self.take_output()
 
-    def close(self) -> None:
-        """Begin the closing handshake, unless it has begun."""
+    def close(self, reason: str, *, at_fault: bool) -> None:
+        """Begin the closing handshake, unless it has begun.
+
+        Args:
+            reason: why, for people; what is too long for a closing message is left out.
+            at_fault: whether the peer did not keep to the protocol.
+        """
         if self._protocol.state is OPEN:
-            self._protocol.send_close(1000)
+            code = CloseCode.PROTOCOL_ERROR if at_fault else CloseCode.NORMAL_CLOSURE
+            text = reason.encode(errors="replace")[:_LONGEST_REASON].decode(errors="ignore")
+            self._protocol.send_close(code, text)
 
     def take_output(self) -> bytes:
         """What has to be sent: replies to what the peer sent, and handshakes."""
@@ -187,26 +197,24 @@ class WebsocketPeer:
             self.is_ended = True
         return b"".join(chunks)
 
-    def _message(self, event: Event) -> bytes | None:
+    def _read(self, message: Message, frames: list[Frame]) -> None:
+        if self._form is None:
+            self._form, says_nothing_else = choose_form(message)
+            if says_nothing_else:
+                return
+        self._form.read(message, frames)
+
+    def _message(self, event: Event) -> Message | None:
         """The message that an event completes, if it completes one."""
         if not isinstance(event, WebsocketFrame) or event.opcode not in _DATA:
             return None
         if self._fragments is None and event.fin:
-            return bytes(event.data)
+            return bytes(event.data), event.opcode is Opcode.TEXT
         if self._fragments is None:
             self._fragments = bytearray()
+            self._fragments_are_text = event.opcode is Opcode.TEXT
         self._fragments += event.data
         if not event.fin:
             return None
         message, self._fragments = bytes(self._fragments), None
-        return message
-
-
-def _is_utf8(message: bytes) -> bool:
-    if message.isascii():
-        return True
-    try:
-        message.decode()
-    except UnicodeDecodeError:
-        return False
-    return True
+        return message, self._fragments_are_text

@@ -69,6 +69,31 @@ def test_messages_are_filtered_and_delivered_verbatim(legacy: Legacy) -> None:
     assert received == [(header, match)] * 3
 
 
+def test_empty_fields_say_nothing(legacy: Legacy) -> None:
+    """A field without a value is as good as none."""
+    fields = [
+        "Fltr",
+        "Opts",
+        "SubId",
+        "QId",
+        "BkMrk",
+        "SndOOF",
+        "DatOnly",
+        "Seq",
+        "CorrelationId",
+        "UsrId",
+    ]
+    empty = legacy.fields(**dict.fromkeys(fields, ""))
+    body, _ = BODIES[legacy.name]
+    with legacy.log_on("empty") as peer:
+        command = legacy.fields(Cmd="subscribe", CmdId="q", Tpc="empty", AckTyp="processed")
+        assert legacy.named(peer.ask(command | empty))["Status"] == "success"
+        peer.send(legacy.fields(Cmd="publish", Tpc="empty") | empty, body)
+        header, received = legacy.receive(peer)
+        assert (header["SubIds"], received) == ("q", body)
+        assert "CorrelationId" not in header
+
+
 def test_old_and_new_clients_understand_each_other(legacy: Legacy) -> None:
     """A topic is the same topic, whatever protocol its publishers and subscribers speak."""
     body, _ = BODIES[legacy.name]

@@ -177,7 +177,7 @@ def test_a_regular_expression_that_matches_no_topic_gives_an_empty_group(
         ({"t": "orders("}, "bad regex topic"),
         ({"f": "/id ="}, "bad filter"),
         ({"bs": 0}, "invalid batch size"),
-        ({"bs": 10_001}, "invalid batch size"),
+        ({"bs": -1}, "invalid batch size"),
         ({"orderby": "/id SIDEWAYS"}, "invalid orderby"),
         ({"o": "skip_n=3"}, "invalid option"),
         ({"o": "top_n=few"}, "invalid option"),

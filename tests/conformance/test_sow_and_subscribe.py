@@ -178,7 +178,7 @@ def test_ending_the_subscription_ends_the_messages(server: RunningServer) -> Non
     [
         ({"o": "skip_n=5"}, "invalid option"),
         ({"o": "conflation=1s,conflation_key=[/other],oof"}, "invalid option"),
-        ({"bs": 10_001}, "invalid batch size"),
+        ({"bs": 0}, "invalid batch size"),
         ({"f": "/id ="}, "bad filter"),
     ],
 )

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from tests.core.support import Core
 
 DAY = 24 * 60 * 60
@@ -34,14 +36,60 @@ def test_any_traffic_counts_as_a_sign_of_life() -> None:
     assert not peer.hung_up
 
 
-def test_silence_is_noticed_within_three_intervals() -> None:
-    """One missed beat is forgiven; then the client is disconnected, and no timer is left."""
+@pytest.mark.parametrize("interval", [0.5, 1, 2, 5, 30])
+@pytest.mark.parametrize("late", [0.0, 0.001, 0.4])
+def test_a_client_that_beats_only_when_it_is_heard_of(interval: float, late: float) -> None:
+    """Some answer a beat only if whole seconds have passed since their last: every second one."""
+    core = Core()
+    core.clock.time += 0.998
+    peer = core.log_on()
+    peer.send({"c": "heartbeat", "o": f"start,{interval}"})
+    answered = int(core.clock.time)
+    for _ in range(1000):
+        core.clock.advance(interval - late)
+        if peer.take_frames() and int(core.clock.time) - answered > interval:
+            core.clock.advance(late)
+            answered = int(core.clock.time)
+            peer.send({"c": "heartbeat", "o": "beat"})
+        else:
+            core.clock.advance(late)
+    assert not peer.hung_up
+
+
+def test_heartbeats_stop_when_asked_to() -> None:
+    """Neither side has to beat any more; started again, they come again."""
     core = Core()
     peer = core.log_on()
-    peer.send({"c": "heartbeat", "o": "start,10"})
-    core.clock.advance(19)
+    for key in ("o", "opts"):
+        peer.send({"c": "heartbeat", "o": "start,5"})
+        core.clock.advance(5)
+        assert [header for header, _ in peer.take_frames()] == [{"c": "heartbeat"}]
+        peer.send({"c": "heartbeat", key: "stop"})
+        core.clock.advance(DAY)
+        assert not peer.take_frames()
     assert not peer.hung_up
-    core.clock.advance(11)
+    assert not any(message_id == "02-0001" for message_id, _ in core.log.entries)
+
+
+@pytest.mark.parametrize(
+    ("interval", "keys", "patience"),
+    [
+        (10, {}, 25),
+        (1, {}, 3),
+        (10, {"grace_period": 60_000}, 70),
+        (10, {"grace_period": 1}, 25),
+    ],
+)
+def test_silence_is_noticed_after_a_grace_period(
+    interval: int, keys: dict[str, int], patience: float
+) -> None:
+    """A missed beat is forgiven; then the client is disconnected, and no timer is left."""
+    core = Core()
+    peer = core.log_on()
+    peer.send({"c": "heartbeat", "o": f"start,{interval}"} | keys)
+    core.clock.advance(patience - 0.01)
+    assert not peer.hung_up
+    core.clock.advance(0.02)
     assert peer.hung_up
     assert ("07-0013", {"client": "tester", "reason": "heartbeat"}) in core.log.entries
     entries = len(core.log.entries)

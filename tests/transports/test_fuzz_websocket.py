@@ -89,7 +89,7 @@ def test_garbage_is_survived(chunks: list[bytes], deflate: bool) -> None:
         frames = server.feed(chunk)
         assert not (failed and frames)
         server.take_output()
-    server.close()
+    server.close("\u00fc" * 100, at_fault=True)
     server.take_output()
     assert server.encode(struct.pack(">I", 2) + b"{}", as_text=True) == b""
 
@@ -123,3 +123,127 @@ def test_handshakes_survive_anything(chunks: list[bytes], begins_well: bool) -> 
         except FrameError:
             assert server.take_output() is not None
             return
+
+
+headers = st.fixed_dictionaries(
+    {"c": st.just("p"), "t": st.text(max_size=8) | st.sampled_from(["}", '"', '\\"}', "{\\"])}
+)
+ways = st.sampled_from(["at once", "byte by byte", "cut", "fragmented"])
+
+
+def deliver(
+    client: ClientProtocol, messages: list[tuple[bytes, bool]], way: str, where: list[int]
+) -> list[bytes]:
+    """What a peer puts on the wire to send some messages, in the pieces in which it arrives."""
+    for content, is_text in messages:
+        send = client.send_text if is_text else client.send_binary
+        if way == "fragmented":
+            edges = pieces(content, where)
+            send(edges[0], fin=len(edges) == 1)
+            for number, part in enumerate(edges[1:], 2):
+                client.send_ping(b"between")
+                client.send_continuation(part, fin=number == len(edges))
+        else:
+            send(content)
+    sent = b"".join(client.data_to_send())
+    if way == "byte by byte":
+        return [bytes((byte,)) for byte in sent]
+    return pieces(sent, where) if way == "cut" else [sent]
+
+
+@settings(max_examples=200)
+@given(
+    st.sampled_from(["text", "binary"]),
+    st.lists(st.tuples(headers, st.lists(st.binary(max_size=50), max_size=4)), max_size=6),
+    ways,
+    cuts,
+    st.booleans(),
+)
+def test_commands_in_parts_arrive_as_sent(
+    mode: str,
+    commands: list[tuple[dict[str, str], list[bytes]]],
+    way: str,
+    where: list[int],
+    deflate: bool,
+) -> None:
+    """A count, a header and parts of a body are one frame, whatever the network makes of them."""
+    server, client = connected(deflate=deflate)
+    messages = [(mode.encode(), True)]
+    expected = []
+    for header, parts in commands:
+        encoded = json.dumps(header, ensure_ascii=False).encode()
+        messages.append((struct.pack("<I", 1 + len(parts)), False))
+        messages += [(encoded, True), *((part, False) for part in parts)]
+        expected.append((encoded, b"".join(parts)))
+    arrived = deliver(client, messages, way, where)
+    assert [one for piece in arrived for one in server.feed(piece)] == expected
+    assert server.error is None
+    assert not server.has_partial_frame
+
+
+@settings(max_examples=200)
+@given(st.lists(st.binary(max_size=100), max_size=6), ways, cuts, cuts, st.booleans())
+def test_streams_in_messages_arrive_as_sent(
+    contents: list[bytes], way: str, where: list[int], edges: list[int], deflate: bool
+) -> None:
+    """Frames with their lengths may be divided among binary messages in any way."""
+    server, client = connected(deflate=deflate)
+    stream = b"".join(struct.pack(">I", 9 + len(body)) + b'{"c":"p"}' + body for body in contents)
+    messages = [(piece, False) for piece in pieces(stream, edges) if piece]
+    arrived = deliver(client, messages, way, where)
+    expected = [(b'{"c":"p"}', body) for body in contents]
+    assert [one for piece in arrived for one in server.feed(piece)] == expected
+    assert server.error is None
+    assert not server.has_partial_frame
+
+
+@given(
+    st.booleans(),
+    st.lists(st.tuples(st.sampled_from(["p", "oof", "sow", "ack"]), headers, bodies), max_size=6),
+    st.booleans(),
+)
+def test_frames_are_sent_in_parts(
+    text_bodies: bool, sent: list[tuple[str, dict[str, str], list[bytes]]], deflate: bool
+) -> None:
+    """Headers are texts; each body is a message of its own, as are the records of a batch."""
+    server, client = connected(deflate=deflate)
+    client.send_text(b"text" if text_bodies else b"binary")
+    server.feed(b"".join(client.data_to_send()))
+    stream = b""
+    expected: list[bytes] = []
+    for command, keys, records in sent:
+        header = json.dumps(keys | {"c": command}).replace(" ", "").encode()
+        header = b'{"c":"%s",' % command.encode() + header[1:]
+        body = b"".join(records)
+        expected.append(header)
+        if command == "sow":
+            heads = [b'{"k":"}\\"","l":%d}' % len(record) for record in records]
+            body = b"".join(head + record for head, record in zip(heads, records, strict=True))
+            expected += [one for pair in zip(heads, records, strict=True) for one in pair]
+        elif command == "ack":
+            body = b""
+        else:
+            expected.append(body)
+        stream += struct.pack(">I", len(header) + len(body)) + header + body
+    client.receive_data(server.encode(stream, as_text=False))
+    events = [event for event in client.events_received() if isinstance(event, Frame)]
+    assert client.parser_exc is None
+    assert [bytes(event.data) for event in events] == expected
+    assert all(
+        event.opcode.name != "TEXT" or text_bodies or event.data[:1] == b"{" for event in events
+    )
+
+
+@settings(max_examples=300)
+@given(
+    st.sampled_from([b"text", b"binary", b"\x00\x00\x00\x02{}", b"{}"]),
+    st.lists(st.tuples(st.binary(max_size=12) | st.just(b"\x02\x00\x00\x00"), st.booleans())),
+)
+def test_any_messages_are_survived(first: bytes, messages: list[tuple[bytes, bool]]) -> None:
+    """In each form, messages that are not what has to come give frames, or one error."""
+    server, client = connected(deflate=False)
+    for content, is_text in [(first, first[0] != 0), *messages]:
+        failed = server.error is not None
+        (client.send_text if is_text else client.send_binary)(content)
+        frames = server.feed(b"".join(client.data_to_send()))
+        assert not (failed and frames)

@@ -84,7 +84,7 @@ class WebServer:
         return WebsocketClient(self.url(name, path), **arguments)
 
 
-PROTOCOLS = """
+PROTOCOLS = r"""
 <Protocols>
   <Protocol>
     <Name>websocket-basic</Name>
@@ -96,6 +96,19 @@ PROTOCOLS = """
     <Name>websocket-negotiate</Name>
     <Module>websocket</Module>
     <WWWAuthenticate>Negotiate</WWWAuthenticate>
+  </Protocol>
+  <Protocol>
+    <Name>websocket-portal</Name>
+    <Module>websocket</Module>
+    <AccessControlAllowOrigin>https?://portal\.example\.com(:\d+)?</AccessControlAllowOrigin>
+    <AccessControlAllowOrigin>localhost</AccessControlAllowOrigin>
+    <AccessControlAllowOrigin>^(a+)+$</AccessControlAllowOrigin>
+  </Protocol>
+  <Protocol>
+    <Name>websocket-everywhere</Name>
+    <Module>websocket</Module>
+    <AccessControlAllowOrigin>portal</AccessControlAllowOrigin>
+    <AccessControlAllowOrigin>*</AccessControlAllowOrigin>
   </Protocol>
 </Protocols>
 """
@@ -130,6 +143,8 @@ def web(tmp_path_factory: pytest.TempPathFactory) -> Iterator[WebServer]:
         "negotiate": ("tcp", "websocket-negotiate", SPOOFING),
         "nobody": ("tcp", "websocket-basic", NOBODY),
         "named": ("tcp", "websocket", SPOOFING),
+        "portal": ("tcp", "websocket-portal", ""),
+        "everywhere": ("tcp", "websocket-everywhere", ""),
         "secure": (
             "tcps",
             "websocket",
@@ -256,6 +271,41 @@ def test_paths_before_the_protocol_do_not_matter(web: WebServer, path: str) -> N
         assert ack["status"] == "success"
 
 
+@pytest.mark.parametrize(
+    ("name", "origin", "admitted"),
+    [
+        ("portal", None, True),
+        ("portal", "https://portal.example.com", True),
+        ("portal", "http://portal.example.com:8080", True),
+        ("portal", "https://localhost", True),
+        ("portal", "http://localhost:3000", True),
+        ("portal", "https://portal.example.com.evil.org", False),
+        ("portal", "https://evil.org/portal.example.com", False),
+        ("portal", "https://portal-example.com", False),
+        ("portal", "https://localhost.evil.org", False),
+        ("portal", "null", False),
+        ("portal", "https://" + "a" * 400 + "!", False),
+        ("portal", "https://" + "localhost" * 200, False),
+        ("everywhere", "https://evil.org", True),
+        ("any", "https://evil.org", True),
+    ],
+)
+def test_pages_of_other_origins_are_refused(
+    web: WebServer, name: str, origin: str | None, admitted: bool
+) -> None:
+    """AccessControlAllowOrigin names the pages that may connect; other programs may anyway."""
+    headers = {} if origin is None else {"Origin": origin}
+    if admitted:
+        with web.open(name, additional_headers=headers) as client:
+            assert client.subscribe("origins")["status"] == "success"
+        return
+    with pytest.raises(InvalidStatus) as raised, web.open(name, additional_headers=headers):
+        pass
+    assert raised.value.response.status_code == 403
+    assert origin is not None
+    assert web.server.logs(f"Pages of {origin[:200]!r} may not connect.")
+
+
 def test_a_logon_cannot_contradict_the_path(web: WebServer) -> None:
     """The path has fixed the message type."""
     with web.open(path="/amps/json") as client:
@@ -324,14 +374,29 @@ def test_over_tls(web: WebServer) -> None:
         assert client.subscribe("wss")["status"] == "success"
 
 
-def test_a_bad_message_ends_the_connection(web: WebServer) -> None:
-    """What is no command closes the connection, and costs nobody else anything."""
+@pytest.mark.parametrize(
+    ("message", "code", "said"),
+    [
+        ("no header", 1002, "a message without a header: b'no header'"),
+        ("[]}", 1002, "a message without a header: b'[]}'"),
+        ("{]}", 1002, "the header cannot be read"),
+        ('{"\u00fc' + "\u00fc" * 200 + '":]}', 1002, "the header cannot be read"),
+        ('{"c":"unheard-of"}', 1002, "unknown command"),
+    ],
+)
+def test_a_bad_message_ends_the_connection(
+    web: WebServer, message: str, code: int, said: str
+) -> None:
+    """What is no command closes the connection, which tells why, and costs nobody else anything."""
     with web.open() as client, web.open() as other:
-        client.connection.send("no header")
-        with pytest.raises(ConnectionClosed):
+        client.connection.send(message)
+        with pytest.raises(ConnectionClosed) as raised:
             client.receive()
         assert other.subscribe("others")["status"] == "success"
-    assert web.server.logs("a message without a header: b'no header'")
+    assert raised.value.rcvd is not None
+    assert raised.value.rcvd.code == code
+    assert raised.value.rcvd.reason.startswith(said)
+    assert web.server.logs(said)
 
 
 def test_a_compression_bomb_is_refused(web: WebServer) -> None:

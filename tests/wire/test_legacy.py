@@ -146,7 +146,7 @@ def test_frames_become_messages(name: str, topic: str, body: bytes) -> None:
             {"c": "heartbeat", "heartbeat": "start", "timeout_interval": "5"},
             {"c": "heartbeat", "o": "start,5"},
         ),
-        ({"c": "heartbeat", "heartbeat": "stop"}, {"c": "heartbeat", "o": "start,0"}),
+        ({"c": "heartbeat", "heartbeat": "stop"}, {"c": "heartbeat", "o": "stop"}),
         ({"c": "heartbeat", "heartbeat": "beat"}, {"c": "heartbeat", "o": "beat"}),
         ({"c": "heartbeat", "o": "start,5"}, {"c": "heartbeat", "o": "start,5"}),
         ({"c": "logon", "heartbeat": "start", "timeout_interval": "5"}, {"c": "logon"}),

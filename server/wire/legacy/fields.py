@@ -97,4 +97,4 @@ def _heartbeat_option(header: dict[str, str]) -> str:
     interval = header.pop("timeout_interval", "")
     if header.get("c") != "heartbeat":
         return ""
-    return {"start": f"start,{interval}", "stop": "start,0"}.get(action, action)
+    return f"start,{interval}" if action == "start" else action

@@ -1,0 +1,52 @@
+"""Writes what a client is sent to the log, for logs that ask for it (level trace).
+
+It stands where all frames pass on their way to the connection, whoever made them, so that the log
+has what was sent, with the headers that were sent. Without such a log it is not there at all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Final
+
+from server.wire.framing import contents, header_end
+
+if TYPE_CHECKING:
+    from server.session import Session
+
+_MESSAGE: Final = "17-0001"
+_ACK: Final = "17-0002"
+_IS_ACK: Final = b'{"c":"ack"'
+_COMMAND_START: Final = len('{"c":"')
+_LONG_NAMES: Final = {"p": "publish"}
+
+
+def with_transcript(session: Session, send: Callable[[bytes], None]) -> Callable[[bytes], None]:
+    """What takes frames for a client, and writes them to the log if that is asked for.
+
+    Args:
+        session: the client's session.
+        send: takes the frames.
+    """
+    log = session.engine.log
+    if not (log.enabled(_MESSAGE) or log.enabled(_ACK)):
+        return send
+
+    def send_and_tell(frames: bytes) -> None:
+        send(frames)
+        for start, end in contents(frames):
+            body_start = header_end(frames, start, end)
+            header, client = frames[start:body_start], session.client_name
+            if header.startswith(_IS_ACK):
+                log.emit(_ACK, client=client, header=header)
+                continue
+            command = header[_COMMAND_START : header.index(b'"', _COMMAND_START)].decode()
+            log.emit(
+                _MESSAGE,
+                client=client,
+                command=_LONG_NAMES.get(command, command),
+                header=header,
+                body=frames[body_start:end],
+            )
+
+    return send_and_tell

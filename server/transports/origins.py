@@ -1,0 +1,54 @@
+"""Which web pages may open websocket connections.
+
+A browser says in the header Origin which site the page came from that asks for a connection; other
+programs send no such header, and are not meant. What the configuration allows
+(Protocol/AccessControlAllowOrigin) are regular expressions for the whole origin, as in
+https://desk.example.com:8443, or for its host with or without the port.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Final
+
+import pcre2
+
+_ANY: Final = "*"
+_LONGEST: Final = 512  # characters of an origin; a name in the domain name system has 253
+
+
+class Origins:
+    """The origins that are allowed.
+
+    Args:
+        patterns: regular expressions, or `*` for any origin. Without any, all are allowed.
+
+    Raises:
+        ValueError: one is no regular expression.
+    """
+
+    def __init__(self, patterns: Iterable[str]) -> None:
+        texts = tuple(patterns)
+        self._allows_all = not texts or _ANY in texts
+        try:
+            self._patterns = [] if self._allows_all else [pcre2.compile(text) for text in texts]
+        except pcre2.PatternError as error:
+            raise ValueError(f"AccessControlAllowOrigin: {error}") from None
+
+    def allow(self, origin: str | None) -> bool:
+        """Whether a request may come from an origin; None for a request without one."""
+        if origin is None or self._allows_all:
+            return True
+        if len(origin) > _LONGEST:
+            return False
+        authority = origin.partition("://")[2]
+        host = authority.rpartition(":")[0] if authority[-1:].isdigit() else authority
+        names = [name for name in (origin, authority, host) if name]
+        return any(_matches(pattern, name) for pattern in self._patterns for name in names)
+
+
+def _matches(pattern: pcre2.Pattern, name: str) -> bool:
+    try:
+        return pattern.fullmatch(name) is not None
+    except pcre2.LibraryError:  # it took too many steps
+        return False
