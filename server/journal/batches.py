@@ -17,7 +17,7 @@ from typing import Final
 
 from server.journal.clients import Sequences
 from server.journal.extent import MOST_IN_COMMIT
-from server.journal.layout import RECORD_SIZE
+from server.journal.layout import RECORD_SIZE, with_lag
 from server.journal.records import Names, no_names
 
 MOST_WAITING: Final = 64 << 20
@@ -129,6 +129,11 @@ class Pipe:
         if not count and not finishes:
             return None
         records, bodies = stream.records[:count], b"".join(stream.bodies[:count])
+        if records:
+            # When they were made, the commit before this one may still have been under way. It is
+            # over, and what follows on it proves that.
+            records[0] = with_lag(records[0], 1)
+            records[-1] = with_lag(records[-1], count)
         del stream.records[:count]
         del stream.bodies[:count]
         bottom = stream.file.size - RECORD_SIZE * (stream.taken + count)

@@ -9,6 +9,9 @@ When storage refuses, everything unwritten is kept, the journal records nothing 
 and the same bytes are written again at the same places until that succeeds. That holds for a failed
 sync too: the system may have dropped the pages, but the commit still has the bytes.
 
+Before a commit is acknowledged, a mark is left behind its last record that says so. It is not
+synced: it survives the process, and reaches the disk with the next commit, or by and by.
+
 Source: AMPS User Guide, Configuring a Transaction Log, FlushInterval.
 """
 
@@ -19,8 +22,9 @@ from collections.abc import Callable
 from time import monotonic, sleep
 from typing import Final
 
-from server.journal.batches import Commit
+from server.journal.batches import Commit, Stream
 from server.journal.errors import Event, Notice, reason
+from server.journal.layout import RECORD_SIZE, Mark, pack_mark
 from server.journal.storage import Disk
 from server.journal.writer import Writer
 
@@ -98,10 +102,12 @@ class Committer:
             return True
 
     def _write(self, commit: Commit) -> None:
-        descriptor = commit.stream.file.descriptor
+        file = commit.stream.file
         for offset, data in commit.pieces:
-            self._disk.write(descriptor, data, offset)
-        self._disk.sync(descriptor)
+            self._disk.write(file.descriptor, data, offset)
+        self._disk.sync(file.descriptor)
+        self._disk.check_in_place(file.descriptor, file.path, file.size)
+        leave_mark(self._disk, commit.stream)
 
     def _has_been_written(self, commit: Commit) -> None:
         writer = self._writer
@@ -132,3 +138,17 @@ class Committer:
                 self._closing.wait(_RETRY)
             begun = monotonic()
             self.commit()
+
+
+def leave_mark(disk: Disk, stream: Stream) -> None:
+    """Note that all of a file that has been taken for commits is on stable storage.
+
+    The mark is where the next record will be, which takes its place.
+
+    Raises:
+        OSError: it cannot be written.
+    """
+    file = stream.file
+    place = file.size - RECORD_SIZE * (stream.taken + 1)
+    if place >= stream.bodies_end:
+        disk.write(file.descriptor, pack_mark(Mark(stream.next_txid, stream.bodies_end)), place)

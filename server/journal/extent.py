@@ -5,9 +5,10 @@ to some commit is therefore whole, and of the one that was under way any part ma
 reach the disk in any order. The log ends before the first entry that does not check.
 
 Unless that entry had been on stable storage, and has been damaged since: then cutting the log there
-would throw away entries that were acknowledged. Every record says how far the log was safe when it
-was made, so an intact record further on proves it. In that case the damaged entry is named and the
-log goes on behind it.
+would throw away entries that were acknowledged. How far the log was safe is noted twice: every
+record says how far when it was made, so an intact record further on proves it; and before a commit
+is acknowledged, a mark that says so is written behind its last record, where the next one will be.
+If either proves it, the damaged entry is named and the log goes on behind it.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, NamedTuple
 
 from server.journal.layout import (
     BODY_LENGTH,
@@ -23,10 +24,14 @@ from server.journal.layout import (
     EXTRAS_LENGTH,
     LAG,
     LAG_UNKNOWN,
+    MARK_MAGIC,
+    MARK_SIZE,
     PAGE,
     RECORD_SIZE,
     TIMESTAMP,
+    Mark,
     Row,
+    unpack_mark,
 )
 from server.journal.records import read_bodies, read_rows, slots
 from server.journal.storage import Source
@@ -49,6 +54,7 @@ class Extent:
         count: entries in it, damaged ones included.
         damaged: numbers of those that cannot be read although they had been acknowledged.
         torn: slots behind the end that held something of an unfinished commit.
+        is_marked: the first slot behind the end has the mark that everything before it is safe.
         bodies_end: offset in bytes behind the last body.
         first_timestamp: of the first entry that can be read, 0 without entries.
         last_timestamp: of the last one.
@@ -58,14 +64,36 @@ class Extent:
     count: int = 0
     damaged: list[int] = field(default_factory=list)
     torn: int = 0
+    is_marked: bool = False
     bodies_end: int = PAGE
     first_timestamp: int = 0
     last_timestamp: int = 0
     with_extras: int = 0
 
 
-_Slot = tuple[int, Row | None, bytes | None]
-"""A number, its record and its body with extras; None for what does not check."""
+class _Slot(NamedTuple):
+    """The place of a record, and what is there.
+
+    Attributes:
+        number: of the place.
+        row: its record, None if that does not check.
+        data: the entry's body with extras, None if it does not check.
+        mark: what stands in the place of the record, if that is a mark.
+    """
+
+    number: int
+    row: Row | None = None
+    data: bytes | None = None
+    mark: Mark | None = None
+
+    @property
+    def proves(self) -> int:
+        """The number of the last entry that this slot proves to have been safe."""
+        if self.mark is not None:
+            return self.number - 1
+        if self.row is None or self.row[LAG] == LAG_UNKNOWN:
+            return -1
+        return self.number - self.row[LAG]
 
 
 def find_extent(
@@ -82,20 +110,23 @@ def find_extent(
     extent = Extent()
     undecided: deque[_Slot] = deque()  # begins with a slot that does not check
     proven = safe - first_txid  # the number of the last entry that is known to have been safe
+    mark: Mark | None = None
     for slot in _walk(source, first_txid):
-        number, row, body = slot
-        if row is not None and body is not None and row[LAG] != LAG_UNKNOWN:
-            proven = max(proven, number - row[LAG])
+        proven = max(proven, slot.proves)
+        mark = slot.mark or mark
         undecided.append(slot)
-        while undecided and (undecided[0][2] is not None or undecided[0][0] <= proven):
+        while undecided and (undecided[0].data is not None or undecided[0].number <= proven):
             _accept(extent, undecided.popleft(), visit)
-    intact = [number for number, _, body in undecided if body is not None]
+    if mark is not None and mark.next_txid == first_txid + extent.count:
+        extent.is_marked = True
+        extent.bodies_end = max(extent.bodies_end, mark.bodies_end)  # if the last record is damaged
+    intact = [slot.number for slot in undecided if slot.data is not None]
     extent.torn = intact[-1] + 1 - extent.count if intact else 0
     return extent
 
 
 def _accept(extent: Extent, slot: _Slot, visit: Visit | None) -> None:
-    number, row, data = slot
+    number, row, data, _ = slot
     extent.count = number + 1
     if row is not None:
         extent.bodies_end = row[BODY_START] + _length(row)
@@ -117,16 +148,32 @@ def _walk(source: Source, first_txid: int) -> Iterator[_Slot]:
         if start > last_intact + MOST_IN_COMMIT:
             return
         rows = read_rows(source, first_txid, start, min(start + _TOGETHER, limit))
+        mark = None if None not in rows else _find_mark(source, first_txid, start, len(rows))
         for number, (row, body) in enumerate(zip(rows, _bodies(source, rows), strict=True), start):
             place = source.size - RECORD_SIZE * (number + 1)
             if place < bodies_end:
                 return  # here are bodies, whatever they look like
             if row is None or not bodies_end <= row[BODY_START] <= place - _length(row):
-                yield number, None, None
+                is_here = mark is not None and mark.next_txid == first_txid + number
+                yield _Slot(number, mark=mark if is_here else None)
                 continue
             bodies_end = row[BODY_START] + _length(row)
             last_intact = number if body is not None else last_intact
-            yield number, row, body
+            yield _Slot(number, row, body)
+
+
+def _find_mark(source: Source, first_txid: int, start: int, count: int) -> Mark | None:
+    """The mark in one of some slots; there is one in a file at most."""
+    bottom = source.size - RECORD_SIZE * (start + count)
+    block = source.read(bottom, RECORD_SIZE * count)
+    place = block.find(MARK_MAGIC)
+    while place >= 0:
+        mark = unpack_mark(block[place : place + MARK_SIZE])
+        number = start + count - 1 - place // RECORD_SIZE
+        if mark is not None and mark.next_txid == first_txid + number:
+            return mark
+        place = block.find(MARK_MAGIC, place + 1)
+    return None
 
 
 def _length(row: Row) -> int:

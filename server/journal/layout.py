@@ -41,6 +41,7 @@ BODY_LENGTH, EXTRAS_LENGTH, TOPIC, ORIGIN, EXPIRATION, BODY_CRC, KIND, FLAGS, LA
     8, 18
 )
 
+_LAG_OFFSET: Final = HEAD.size - 2
 LAG_UNKNOWN: Final = 0xFFFF
 """The lag of a record that was made more than this many entries ahead of stable storage."""
 
@@ -54,6 +55,11 @@ _SEAL_OFFSET: Final = 2048
 _SEAL: Final = struct.Struct("<4sIQQQqq")
 _SEAL_MAGIC: Final = b"SEAL"
 _LONGEST_NAME: Final = 1024
+_MARK: Final = struct.Struct("<8sQQ")
+MARK_MAGIC: Final = b"AMPGMARK"
+MARK_SIZE: Final = _MARK.size + CHECKSUM.size
+"""Bytes of a mark; it is in the place of the record that comes next."""
+
 _EXTRAS: Final = struct.Struct("<HH")
 _LENGTH: Final = struct.Struct("<H")
 _LONGEST_PART: Final = 0xFFFF
@@ -102,6 +108,19 @@ class Seal:
     with_extras: int
     first_timestamp: int
     last_timestamp: int
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """How far a file is known to be on stable storage, noted behind its last record.
+
+    Attributes:
+        next_txid: of the entry behind all that are safe, in whose place the mark is.
+        bodies_end: offset in bytes of the first byte behind their bodies.
+    """
+
+    next_txid: int
+    bodies_end: int
 
 
 def capacity(size: int) -> int:
@@ -173,6 +192,24 @@ def unpack_seal(page: bytes) -> Seal | None:
         return None
     magic, _, count, bodies_end, with_extras, first, last = _SEAL.unpack_from(block)
     return Seal(count, bodies_end, with_extras, first, last) if magic == _SEAL_MAGIC else None
+
+
+def pack_mark(mark: Mark) -> bytes:
+    """A mark as the bytes at the beginning of the place of a record."""
+    return _with_checksum(_MARK.pack(MARK_MAGIC, mark.next_txid, mark.bodies_end))
+
+
+def unpack_mark(block: bytes) -> Mark | None:
+    """The mark that a block begins with; None if there is none that holds."""
+    if not block.startswith(MARK_MAGIC) or not _checks(block[:MARK_SIZE]):
+        return None
+    _, next_txid, bodies_end = _MARK.unpack_from(block)
+    return Mark(next_txid, bodies_end)
+
+
+def with_lag(record: bytes, lag: int) -> bytes:
+    """A record that says how many entries before its own were not known to be safe."""
+    return _with_checksum(record[:_LAG_OFFSET] + _LENGTH.pack(min(lag, LAG_UNKNOWN)))
 
 
 def pack_extras(correlation_id: bytes, given_key: bytes) -> bytes:

@@ -18,6 +18,9 @@ INDEXES: Final = (INDEX, TOPIC_INDEX)
 UNFINISHED: Final = ".tmp"
 """What a file that is still being made ends with; such a file is worth nothing after a crash."""
 
+CUT: Final = ".cut-"
+"""What follows, before a number, on the name of a journal for what recovery has cut off."""
+
 _NUMBERED: Final = re.compile(r"(?P<name>.+)\.(?P<number>\d{10})(?P<kind>\.[a-z.]+)")
 
 

@@ -8,8 +8,10 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Final
 
-from server.journal.batches import MOST_WAITING, LiveFile
+from server.journal.batches import MOST_WAITING, LiveFile, Stream
 from server.journal.clients import ClientsCache, Sequences, unpack_clients
+from server.journal.committer import leave_mark
+from server.journal.cutting import cut_off
 from server.journal.entry import EVENTS
 from server.journal.errors import Event, JournalError, Notice, reason
 from server.journal.extent import MOST_IN_COMMIT, Extent, find_extent
@@ -17,6 +19,7 @@ from server.journal.files import JournalFile, open_source, read_page, salvage_he
 from server.journal.layout import (
     CLIENT,
     KIND,
+    MARK_SIZE,
     ORIGIN,
     RECORD_SIZE,
     SEQUENCE,
@@ -33,8 +36,6 @@ from server.journal.naming import clients_name, journal_files, unfinished_files
 from server.journal.records import CHUNK, Names, no_names, read_rows
 from server.journal.storage import Disk, FileSource
 
-_PIECE: Final = 1 << 20
-_ZEROS: Final = bytes(_PIECE)
 _SMALLEST: Final = 1 << 20  # bytes of a journal file
 
 
@@ -236,8 +237,15 @@ class Recovery:
         descriptor = self._disk.open(path, writable=True)
         size = path.stat().st_size
         # A crash may have left part of a first commit, without its header.
-        self._wipe(path, descriptor, 0, min(size, MOST_WAITING))
-        self._wipe(path, descriptor, max(size - 2 * MOST_IN_COMMIT * RECORD_SIZE, 0), size)
+        bottom = max(size - 2 * MOST_IN_COMMIT * RECORD_SIZE, 0)
+        parts = (0, min(MOST_WAITING, bottom)), (bottom, size)
+        cut = cut_off(self._disk, path, descriptor, parts)
+        if cut is not None:
+            text = (
+                f"{path}: a commit that was to be the first of this file had not been finished; "
+                f"what there was of it ({cut.size} bytes) was cut off and {cut.kept}"
+            )
+            self._notice(Notice(Event.TORN_TAIL, text, str(path)))
         return LiveFile(number, path, descriptor, size)
 
     def _full_file(
@@ -295,45 +303,36 @@ class Recovery:
         extent = find_extent(source, header.first_txid, self._covered, visit)
         self._report_damage(path, header, extent)
         descriptor = self._disk.open(path, writable=True)
-        self._cut(path, descriptor, source.size, extent)
+        live = LiveFile(header.number, path, descriptor, source.size, names)
+        self._cut(live, header, extent)
         self._disk.write(descriptor, pack_header(header), 0)
         self._disk.sync(descriptor)
-        return LiveFile(header.number, path, descriptor, source.size, names), extent
+        next_txid = header.first_txid + extent.count
+        leave_mark(self._disk, Stream(live, next_txid, extent.count, extent.bodies_end))
+        return live, extent
 
-    def _cut(self, path: Path, descriptor: int, size: int, extent: Extent) -> None:
+    def _cut(self, live: LiveFile, header: FileHeader, extent: Extent) -> None:
         """Make nothing of what lies behind the end, so that it is never taken for entries."""
-        top = size - RECORD_SIZE * extent.count
+        path, descriptor = live.path, live.descriptor
+        top = live.size - RECORD_SIZE * extent.count
+        if extent.is_marked:
+            self._disk.write(descriptor, bytes(MARK_SIZE), top - RECORD_SIZE)
         bottom = max(extent.bodies_end, top - 2 * MOST_IN_COMMIT * RECORD_SIZE)
-        torn = self._wipe(path, descriptor, bottom, top)
         end = min(extent.bodies_end + MOST_WAITING, bottom)
-        torn += self._wipe(path, descriptor, extent.bodies_end, end)
-        if torn:
+        cut = cut_off(self._disk, path, descriptor, ((extent.bodies_end, end), (bottom, top)))
+        if cut is not None:
             text = (
-                f"{path}: an unfinished commit behind entry {extent.count - 1} was cut off "
-                f"({extent.torn} entries, {torn} bytes); none of it had been acknowledged"
+                f"{path}: what follows entry {header.first_txid + extent.count - 1} was cut off "
+                f"({extent.torn} entries, {cut.size} bytes) and {cut.kept}; nothing proves that it "
+                "had been safe, so it may never have been acknowledged"
             )
             self._notice(Notice(Event.TORN_TAIL, text, str(path)))
 
-    def _wipe(self, path: Path, descriptor: int, start: int, end: int) -> int:
-        """Overwrite a part of a file with zeros where it is not zero; returns how many bytes."""
-        source = FileSource(path)
-        wiped = 0
-        for offset in range(start, end, _PIECE):
-            piece = source.read(offset, min(_PIECE, end - offset))
-            if piece != _ZEROS[: len(piece)]:
-                self._disk.write(descriptor, bytes(len(piece)), offset)
-                wiped += len(piece) - piece.count(0)
-        if wiped:
-            self._disk.sync(descriptor)
-        return wiped
-
     def _report_damage(self, path: Path, header: FileHeader, extent: Extent) -> None:
         if extent.damaged:
-            txid = header.first_txid + extent.damaged[0]
-            text = (
-                f"{path}: {len(extent.damaged)} entries that had been acknowledged are damaged, "
-                f"the first is {txid}; the others are kept"
-            )
+            txid, count = header.first_txid + extent.damaged[0], len(extent.damaged)
+            what = f"entry {txid} is" if count == 1 else f"{count} entries, from {txid} on, are"
+            text = f"{path}: {what} damaged, though known to have been safe; the others are kept"
             self._notice(Notice(Event.DAMAGED, text, str(path), txid))
 
     def _read_clients(self) -> None:

@@ -53,6 +53,10 @@ class Disk:
         """Open an existing file."""
         return os.open(path, (os.O_RDWR if writable else os.O_RDONLY) | os.O_CLOEXEC)
 
+    def create(self, path: Path) -> int:
+        """Make a file, which must not exist yet, and open it for writing."""
+        return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644)
+
     def close(self, descriptor: int) -> None:
         """Give a descriptor back."""
         os.close(descriptor)
@@ -63,14 +67,40 @@ class Disk:
         while written < len(data):
             written += os.pwrite(descriptor, memoryview(data)[written:], offset + written)
 
-    def sync(self, descriptor: int) -> None:
-        """Return once what has been written to a file is on stable storage.
+    def truncate(self, descriptor: int, size: int) -> None:
+        """Give a file a size in bytes; what is added is a hole."""
+        os.ftruncate(descriptor, size)
 
-        A file that has lost its name is not stable, whatever the system says: nobody will find it.
-        """
+    def sync(self, descriptor: int) -> None:
+        """Return once what has been written to a file is on stable storage."""
         os.fdatasync(descriptor)
-        if not os.fstat(descriptor).st_nlink:
-            raise OSError(errno.ENOENT, "the file has been removed while it was in use")
+
+    def check_in_place(self, descriptor: int, path: Path, size: int) -> None:
+        """Make sure that what has been put on stable storage will be found again.
+
+        Whatever the system says about writing and syncing: nobody finds a file that has lost its
+        name, or what was in a file before somebody cut it short.
+
+        Args:
+            descriptor: of the file.
+            path: where it has to be.
+            size: in bytes, which it has to have.
+
+        Raises:
+            OSError: it is not there any more, or has another size.
+        """
+        held = os.fstat(descriptor)
+        try:
+            found = os.stat(path)
+        except FileNotFoundError:
+            why = "the file has been removed or renamed while it was in use"
+            raise OSError(errno.ENOENT, why) from None
+        if not os.path.samestat(held, found):
+            why = "another file has taken the place of the file while it was in use"
+            raise OSError(errno.ESTALE, why)
+        if held.st_size != size:
+            why = f"the file has been cut while it was in use: it should have {size} bytes"
+            raise OSError(errno.ESTALE, why)
 
     def sync_directory(self, directory: Path) -> None:
         """Return once the names in a directory are on stable storage."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import random
 import shutil
 from collections.abc import Callable
@@ -10,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from server.journal import Event, JournalError
+from server.journal import Disk, Event, JournalError
 from server.journal.layout import RECORD_SIZE
 from tests.journal.support import FILE, START, Bench, ForgetfulDisk, opened, read_all
 
@@ -119,6 +120,87 @@ def test_the_last_entry_is_not_taken_for_unfinished_when_it_was_safe(tmp_path: P
         assert "DAMAGED" in bench.events()
         assert "TORN_TAIL" not in bench.events()
         assert bench.journal.last_txid == last.txid
+
+
+def killed_in_the_middle(directory: Path, left: Path) -> list[bytes]:
+    """What a process leaves that is killed after two commits; gives the bodies in order."""
+    bodies = [bytes([65 + number]) * 3_000 for number in range(20)]
+    with opened(directory) as bench:
+        topic = bench.journal.topic("json", "orders")
+        for sequence, body in enumerate(bodies, 1):
+            bench.journal.append(topic, 1, sequence, body)
+            if sequence in (10, 20):
+                bench.journal.commit()
+        shutil.copytree(directory, left)
+    return bodies
+
+
+@pytest.mark.parametrize("where", ["body", "record"])
+@pytest.mark.parametrize("entry", [1, 5, 10, 11, 15, 20])
+def test_a_flipped_bit_costs_the_entry_that_it_is_in(
+    tmp_path: Path, entry: int, where: str
+) -> None:
+    """Also in the last commit before the process was killed, and also if it is the last entry."""
+    left = tmp_path / "left"
+    body = killed_in_the_middle(tmp_path / "journal", left)[entry - 1]
+    path = left / "TEST.0000000000.journal"
+    data = bytearray(path.read_bytes())
+    # Before the messages there is a definition.
+    data[data.find(body) if where == "body" else FILE - RECORD_SIZE * (entry + 1) + 20] ^= 4
+    path.write_bytes(data)
+    with opened(left) as bench:
+        assert bench.events().count("DAMAGED") == 1
+        others = [one for one in range(1, 21) if one != entry]
+        assert sequences(bench) == others
+        assert "TORN_TAIL" not in bench.events()
+        bench.journal.append(bench.journal.topic("json", "orders"), 1, 21, b"x")
+        bench.journal.commit()
+        assert sequences(bench) == [*others, 21]
+    assert not list(left.glob("*.cut-*"))
+    if where == "record":  # what may be salvaged by hand is not overwritten
+        assert body in path.read_bytes()
+
+
+def test_what_is_cut_off_is_kept(tmp_path: Path) -> None:
+    """In its places, beside the journal, and never in the place of what was kept before."""
+    left = tmp_path / "left"
+    bodies = killed_in_the_middle(tmp_path / "journal", left)
+    path = left / "TEST.0000000000.journal"
+    original = path.read_bytes()
+    damaged = bytearray(original)
+    damaged[FILE - RECORD_SIZE * 22 : FILE - RECORD_SIZE * 21] = bytes(RECORD_SIZE)  # the mark
+    start = damaged.find(bodies[14])
+    damaged[start] ^= 1
+    for number in (1, 2):
+        path.write_bytes(damaged)
+        with opened(left) as bench:
+            assert sequences(bench) == list(range(1, 15))
+            (notice,) = [one for one in bench.notices if one.event is Event.TORN_TAIL]
+            kept = left / f"{path.name}.cut-{number}"
+            assert f"is kept in {kept}" in notice.text
+            assert "may never have been acknowledged" in notice.text
+        end = start + 6 * 3_000
+        assert kept.read_bytes()[start:end] == damaged[start:end]
+        records = slice(FILE - RECORD_SIZE * 21, FILE - RECORD_SIZE * 15)
+        assert kept.read_bytes()[records] == damaged[records]
+        assert kept.stat().st_size == FILE
+
+
+def test_a_log_goes_on_although_there_is_no_space_to_keep_what_is_cut_off(tmp_path: Path) -> None:
+    class Full(Disk):
+        def create(self, path: Path) -> int:
+            raise OSError(errno.ENOSPC, "No space left on device", str(path))
+
+    write(tmp_path, 10)
+    path = tmp_path / "TEST.0000000000.journal"
+    with path.open("r+b") as file:
+        file.seek(FILE - RECORD_SIZE * 13)
+        file.write(b"torn")
+    with opened(tmp_path, Full()) as bench:
+        (notice,) = [one for one in bench.notices if one.event is Event.TORN_TAIL]
+        assert "could not be kept: " in notice.text
+        assert "No space left on device" in notice.text
+        assert sequences(bench) == list(range(1, 11))
 
 
 @pytest.mark.parametrize("helpers", [True, False])

@@ -50,6 +50,7 @@ def test_a_torn_tail_is_cut_and_said_to_be(tmp_path: Path) -> None:
     journal = tmp_path / "journal" / "test-instance.0000000000.journal"
     content = bytearray(journal.read_bytes())
     last = len(content) - 96 * 6  # a definition and five messages
+    content[last - 96 : last] = bytes(96)  # nothing says any more that the last one was safe
     content[last + 30] ^= 1
     journal.write_bytes(content)
     shown = tool("amps_journal_dump", str(journal))
@@ -58,11 +59,35 @@ def test_a_torn_tail_is_cut_and_said_to_be(tmp_path: Path) -> None:
     with running_server(tmp_path, elements=JOURNAL) as server:
         assert "was cut off" in server.log()
         assert "1D-0003" in server.log()
+        kept = journal.with_name(f"{journal.name}.cut-1")
+        assert f"is kept in journal/{kept.name}" in server.log()
+        assert kept.read_bytes()[last : last + 96] == content[last : last + 96]
         assert replay(server, "events") == [1, 2, 3, 4]
         with server.connect() as peer:
             assert peer.log_on("publisher")["s"] == 4
     with running_server(tmp_path, elements=JOURNAL) as server:
         assert "was cut off" not in server.log()
+
+
+def test_a_flipped_bit_after_a_kill_costs_one_entry(tmp_path: Path) -> None:
+    """What had been acknowledged before is known to have been safe, however it was written."""
+    with running_server(tmp_path, elements=JOURNAL) as server:
+        with log_on(server) as peer:
+            for sequence in range(1, 51):
+                peer.publish("events", b'{"n":%d}' % sequence, s=sequence, a="persisted")
+            while peer.receive_header()["s"] < 50:
+                pass
+        server.stop(signal.SIGKILL)
+    journal = tmp_path / "journal" / "test-instance.0000000000.journal"
+    content = bytearray(journal.read_bytes())
+    content[content.index(b'{"n":20}') + 5] ^= 1
+    journal.write_bytes(content)
+    with running_server(tmp_path, elements=JOURNAL) as server:
+        assert "was cut off" not in server.log()
+        assert "damaged, though known to have been safe; the others are kept" in server.log()
+        assert replay(server, "events") == [*range(1, 20), *range(21, 51)]
+        with server.connect() as peer:
+            assert peer.log_on("publisher")["s"] == 50
 
 
 def test_a_gap_is_refused_until_it_is_closed(tmp_path: Path) -> None:

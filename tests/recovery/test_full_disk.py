@@ -6,9 +6,11 @@ See `tests/support/small_disk.py` for the disk.
 from __future__ import annotations
 
 import json
+import os
 import resource
 import shutil
 import signal
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final
 
@@ -201,15 +203,43 @@ def test_the_journal_cannot_be_written(tmp_path: Path) -> None:
         assert replay(server, "events") == [1, 2, 4]
 
 
-def test_the_journal_s_directory_vanishes(tmp_path: Path) -> None:
-    """What would be written to files without a name is not acknowledged."""
+def remove_all(journal: Path) -> None:
+    shutil.rmtree(journal.parent)
+
+
+def rename(journal: Path) -> None:
+    journal.rename(journal.with_suffix(".aside"))
+
+
+def replace(journal: Path) -> None:
+    rename(journal)
+    journal.write_bytes(journal.with_suffix(".aside").read_bytes())
+
+
+def empty(journal: Path) -> None:
+    os.truncate(journal, 0)
+
+
+@pytest.mark.parametrize(
+    ("deed", "said"),
+    [
+        (remove_all, "the file has been removed or renamed while it was in use"),
+        (rename, "the file has been removed or renamed while it was in use"),
+        (replace, "another file has taken the place of the file while it was in use"),
+        (empty, "the file has been cut while it was in use"),
+    ],
+)
+def test_somebody_lays_hands_on_the_journal(
+    tmp_path: Path, deed: Callable[[Path], None], said: str
+) -> None:
+    """What would be written where nobody finds it is not acknowledged."""
     with running_server(tmp_path, elements=ELEMENTS.format(sow=".", journal="journal")) as server:
         with log_on(server) as peer:
             publisher = Publisher(peer, "events")
             assert publisher.publish()["status"] == "success"
-            shutil.rmtree(tmp_path / "journal")
+            deed(tmp_path / "journal" / "test-instance.0000000000.journal")
             peer.publish("events", b"{}", s=2, a="persisted")
-            assert server.logs("the file has been removed while it was in use")
+            assert server.logs(said)
             peer.publish("events", b"{}", s=3, a="processed")
             refused = peer.receive_header()
             assert (refused["s"], refused["reason"]) == (3, "not stored")
