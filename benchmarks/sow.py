@@ -253,8 +253,9 @@ def _apart(
         return pool.submit(call, *args, **kwargs).result()
 
 
-def _fail(error: OSError) -> None:
-    raise error
+def _fail(error: OSError | None) -> None:
+    if error is not None:
+        raise error
 
 
 def _open(path: Path, committer: GroupCommit) -> tuple[FileStore, SowTopic]:

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from server.engine import Engine
     from server.journal import Journal
     from server.journal.files import JournalFile
+    from server.sow.store import StoreError
     from server.topics.transaction_log import TransactionLog
 
 _Result = TypeVar("_Result")
@@ -141,15 +142,19 @@ class JournalKeeping:
             Whether that is done; where it cannot be, the store says why.
         """
         stores = self._engine.stores
-        settled = asyncio.Event()
+        settled: asyncio.Future[StoreError | None] = asyncio.get_running_loop().create_future()
+
+        def settle(problem: StoreError | None) -> None:
+            if not settled.done():
+                settled.set_result(problem)
+
         topics = [sow for sow in stores.topics if stores.is_journaled(sow)]
-        stores.when_stored(topics, settled.set)
+        stores.when_stored(topics, settle)
         try:
             async with asyncio.timeout(_SETTLE_SECONDS):
-                await settled.wait()
+                return await settled is None
         except TimeoutError:
             return False
-        return True
 
     async def _process_next(self) -> bool:
         """Archive or compress the file that was marked first."""

@@ -16,6 +16,7 @@ from server.sow.key_errors import KeyModuleError
 from server.sow.key_modules import create_key_generator
 from server.sow.memory_store import MemoryStore
 from server.sow.slab_file import FileInUseError
+from server.sow.slab_log import not_stable
 from server.sow.topic import SowTopic
 
 if TYPE_CHECKING:
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
     from server.expressions import Functions
     from server.message_types.base import MessageType
     from server.sow.keys import KeySource
-    from server.sow.store import RecordStore
+    from server.sow.store import RecordStore, Settled
     from server.topics.stores import Commit
 
 
@@ -75,7 +76,8 @@ class TopicOpener:
         """
         message_type = self._message_types[spec.message_type]
         generator = self._generator(spec, message_type)
-        store = self._store(spec)
+        outage = _Outage(spec.name, self._log)
+        store = self._store(spec, outage)
         sow = SowTopic(spec, message_type, store, self._functions, generator)
         for _ in sow.table.build_indexes():
             pass
@@ -83,9 +85,12 @@ class TopicOpener:
 
             def close() -> None:
                 store.close()
-                generator.file.close()
+                try:
+                    generator.file.close()
+                except OSError as error:
+                    outage(error)
 
-            commit = partial(self._commit_with_chains, spec, store, generator)
+            commit = partial(self._commit_with_chains, outage, store, generator)
             return OpenTopic(sow, commit, close)
         return OpenTopic(sow, store.commit, store.close)
 
@@ -102,15 +107,14 @@ class TopicOpener:
         except (KeyModuleError, DamagedChainFileError, OSError) as error:
             raise ProvisionError(use, f"key generator {use.module}: {_words(error)}") from None
 
-    def _store(self, spec: TopicSpec) -> RecordStore:
+    def _store(self, spec: TopicSpec, outage: _Outage) -> RecordStore:
         if spec.file_name is None:
             return MemoryStore()
-        failed = partial(self._not_synchronised, spec)
         try:
             store, recovery = open_store(
                 Path(spec.file_name),
                 self._committer,
-                failed,
+                outage,
                 topic=spec.name,
                 pattern=spec.pattern is not None,
                 slab_size=spec.slab_size,
@@ -128,18 +132,44 @@ class TopicOpener:
 
     def _commit_with_chains(
         self,
-        spec: TopicSpec,
+        outage: _Outage,
         store: RecordStore,
         generator: ChainingKeys,
-        then: Callable[[], None] | None = None,
+        then: Settled | None = None,
     ) -> None:
         """Commit the chains of ids first: records must not have keys that nobody can make again."""
-        generator.file.commit(
-            self._committer, lambda: store.commit(then), partial(self._not_synchronised, spec)
-        )
 
-    def _not_synchronised(self, spec: TopicSpec, error: OSError) -> None:
-        self._log.emit("15-0012", topic=spec.name, reason=error)
+        def chains_tried(error: OSError | None) -> None:
+            if error is None:
+                store.commit(then)
+                return
+            outage(error)
+            if then is not None:
+                then(not_stable(generator.file.path, error))
+
+        generator.file.commit(self._committer, chains_tried)
+
+
+class _Outage:
+    """Says once that a topic's files cannot be synchronised, and once that they can be again.
+
+    Args:
+        topic: the topic's name.
+        log: where it is said.
+    """
+
+    def __init__(self, topic: str, log: Log) -> None:
+        self._topic = topic
+        self._log = log
+        self._lasts = False
+
+    def __call__(self, error: OSError | None) -> None:
+        """Take note of how a synchronisation went: why it failed, or None."""
+        if error is not None and not self._lasts:
+            self._log.emit("15-0012", topic=self._topic, reason=_words(error))
+        elif error is None and self._lasts:
+            self._log.emit("15-0013", topic=self._topic)
+        self._lasts = error is not None
 
 
 def _words(error: Exception) -> str:

@@ -16,9 +16,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from enum import Enum
+from functools import partial
 from typing import TYPE_CHECKING
 
 from server.commands import dispatch
+from server.commands.acks import SequencedAcks, fail_sequences
 from server.commands.heartbeat import Pulse
 from server.commands.options import LogonOptions
 from server.commands.persisted_acks import PersistedAcks
@@ -53,6 +55,7 @@ if TYPE_CHECKING:
     from server.queries.run import QueryRun
     from server.security.authentication import Authenticator
     from server.security.entitlement import Entitlement
+    from server.sow.store import StoreError
     from server.topics.table import AnyTopic
 
 
@@ -419,41 +422,52 @@ class Session:
             envelope = Envelope(self, self.last_heard)
             envelope.sequences = list(map(int, sequences))
         rejections = topic.publish(bodies, envelope)
+        unsaid = sequences
         if rejections:
-            sequences = self._reject(run, rejections, sequences)
+            sequences, unsaid = self._reject(run, rejections, sequences)
         if run.acks is not None:
             self.outbox.write(run.acks.encode(sequences))
-        if run.conflates and sequences:
-            self.persisted_acks.reached(int(sequences[-1]), topic.when_stored)
+        if run.conflates and unsaid:
+            self.persisted_acks.reached(unsaid, topic.when_stored)
         elif run.late_acks is not None and sequences:
-            acks = run.late_acks.encode(sequences)
-            topic.when_stored(lambda: self._send_late(acks))
+            topic.when_stored(partial(self._send_late, run.late_acks, sequences))
 
     def _reject(
         self, run: PlainPublish, rejections: Iterable[Rejection], sequences: Sequence[bytes]
-    ) -> Sequence[bytes]:
-        """Say which messages of a run were not published; gives the sequences of the others."""
-        accepted = dict(enumerate(sequences))
+    ) -> tuple[Sequence[bytes], Sequence[bytes]]:
+        """Say which messages of a run were not published.
+
+        Returns:
+            The sequence numbers of the others, and those behind the last one refused.
+        """
+        accepted: list[bytes] = []
         begin = 0
         for rejection in rejections:
-            digits = accepted.pop(rejection.position, None)
-            if run.conflates and rejection.position > begin:  # acks come in order
-                last = int(sequences[rejection.position - 1])
-                self.persisted_acks.reached(last, run.topic.when_stored)
+            before = sequences[begin : rejection.position]
+            accepted += before
             begin = rejection.position + 1
+            if run.conflates and before:  # a duplicate is told behind them
+                self.persisted_acks.reached(before, run.topic.when_stored)
             header = Header(
                 command="publish",
                 topic=run.topic.name,
                 acks=",".join(run.ack_types) or None,
-                sequence=None if digits is None else int(digits),
+                sequence=int(sequences[rejection.position]) if sequences else None,
             )
             self.refuse(header, rejection.reason, rejection.detail)
-        return list(accepted.values())
+        unsaid = sequences[begin:]
+        return [*accepted, *unsaid], unsaid
 
-    def _send_late(self, acks: bytes) -> None:
+    def _send_late(
+        self, acks: SequencedAcks, sequences: Sequence[bytes], problem: StoreError | None
+    ) -> None:
         """Send what had to wait for stable storage, unless the peer has gone meanwhile."""
-        if self.is_open:
-            self.outbox.write(acks)
+        if not self.is_open:
+            return
+        if problem is None:
+            self.outbox.write(acks.encode(sequences))
+        else:
+            fail_sequences(self, sequences, str(problem))
 
     def _drop_forgotten_topics(self) -> None:
         """Let go of topics that the table has forgotten: they have no subscribers any more."""

@@ -6,13 +6,18 @@ Source: AMPS Command Reference, ack: Status from Server.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from server.wire.framing import frame
 from server.wire.header import SEQUENCE_KEY, Header, encode_header, split_at_sequence
 
 if TYPE_CHECKING:
     from server.session import Session
+    from server.sow.store import StoreError
+
+
+NOT_STORED: Final = "not stored"
+"""The reason of a failure: what was asked for is not on stable storage."""
 
 
 class SequencedAcks:
@@ -71,10 +76,28 @@ def acknowledge(session: Session, header: Header, ack: str, **keys: str | int | 
         session.send(success(header, ack, **keys))
 
 
-def acknowledge_late(session: Session, header: Header) -> None:
-    """Say that something is on stable storage, unless the client has gone meanwhile."""
-    if session.is_open:
+def acknowledge_late(session: Session, header: Header, problem: StoreError | None) -> None:
+    """Say that something is on stable storage, or why not, unless the client has gone meanwhile."""
+    if not session.is_open:
+        return
+    if problem is None:
         session.send(success(header, "persisted", sequence=header.sequence))
+    else:
+        session.send(failure(header, "persisted", NOT_STORED, str(problem)))
+
+
+def fail_sequences(session: Session, sequences: Iterable[bytes], detail: str) -> None:
+    """Say that commands were carried out, but may not be on stable storage.
+
+    Args:
+        session: the connection that sent them.
+        sequences: their sequence numbers, in digits.
+        detail: why.
+    """
+    for digits in sequences:
+        session.send(
+            failure(Header("publish", sequence=int(digits)), "persisted", NOT_STORED, detail)
+        )
 
 
 def success(header: Header, ack: str, **keys: str | int | None) -> Header:

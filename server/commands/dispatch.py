@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from msgspec.structs import replace
@@ -21,6 +22,7 @@ from server.commands import (
 )
 from server.commands.acks import acknowledge, acks_among, fail, failure, wants
 from server.commands.refusal import CommandRefused
+from server.topics.transaction_log import DUPLICATE
 from server.wire.header import Header, encode_header
 
 if TYPE_CHECKING:
@@ -99,8 +101,12 @@ def refuse(session: Session, header: Header, reason: str, detail: str) -> None:
         log = session.engine.transaction_log
         if log is None:
             session.send(refused)
+        elif reason == DUPLICATE:
+            session.persisted_acks.repeated(
+                refused, lambda then: log.when_durable(partial(then, None))
+            )
         else:
-            session.persisted_acks.failed(refused, log.when_durable)
+            session.persisted_acks.refused(refused)
     session.engine.log.emit(
         "02-0001",
         client=session.client_name,

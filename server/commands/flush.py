@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -12,6 +11,7 @@ from server.wire.header import Header
 
 if TYPE_CHECKING:
     from server.session import Session
+    from server.sow.store import Settled, StoreError
 
 
 def handle(session: Session, header: Header, _body: bytes) -> None:
@@ -27,11 +27,15 @@ def handle(session: Session, header: Header, _body: bytes) -> None:
         acknowledge_stored(session, header, partial(_when_stored, session))
 
 
-def _when_stored(session: Session, then: Callable[[], None]) -> None:
-    """Call back when all that has been published so far is on stable storage."""
+def _when_stored(session: Session, then: Settled) -> None:
+    """Call back when all published so far is on stable storage, or some may not get there."""
     stores, log = session.engine.stores, session.engine.transaction_log
     if log is None:
         stores.when_stored(stores.topics, then)
-    else:
-        unrecorded = [sow for sow in stores.topics if not stores.is_journaled(sow)]
-        stores.when_stored(unrecorded, partial(log.when_durable, then))
+        return
+
+    def records_settled(problem: StoreError | None) -> None:
+        log.when_durable(partial(then, problem))
+
+    unrecorded = [sow for sow in stores.topics if not stores.is_journaled(sow)]
+    stores.when_stored(unrecorded, records_settled)

@@ -1,11 +1,16 @@
 """`persisted` acks of one connection, where there is a transaction log.
 
 They are conflated: an ack with a sequence number stands for all earlier ones, so that one a second
-is enough. That is why they must come in the order of the commands: no number is acknowledged before
-all commands before it are on stable storage, whichever topics they went to. A failure is told by
-itself, after the success of what was before it.
+is enough. That is why successes must come in the order of the commands: no number is acknowledged
+before all commands before it are on stable storage, whichever topics they went to. A failure is
+told by itself, for its number alone and as soon as it is known, also ahead of successes of what was
+before it: a publisher hears why it is refused while nothing can be stored. A number that failed is
+not waited for any more.
 
-    command 1  2  3 (refused)  4  5        ->        success 2, failure 3, ... success 5
+    command 1  2  3 (refused)  4  5        ->        failure 3, ... success 5
+
+A duplicate is told in its place: its publisher takes it for a success, which the message that came
+first may still have to become.
 
 Source: AMPS User Guide, Acknowledgment Conflation and Publish Acknowledgments.
 """
@@ -13,35 +18,42 @@ Source: AMPS User Guide, Acknowledgment Conflation and Publish Acknowledgments.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
-from server.commands.acks import success
+from server.commands.acks import NOT_STORED, fail_sequences, failure, success
 from server.wire.header import Header
 
 if TYPE_CHECKING:
     from server.session import Session
+    from server.sow.store import Settled, StoreError
 
-WhenStored = Callable[[Callable[[], None]], None]
-"""Calls back when what a command did is on stable storage."""
+WhenStored: TypeAlias = "Callable[[Settled], None]"
+"""Calls back when what a command did is on stable storage, or may not get there."""
 
 
 class _Waiting:
-    """A command whose ack has not been sent.
+    """Commands whose acks have not been sent.
 
     Attributes:
-        sequence: its sequence number; None where an ack of its own is sent.
+        sequences: their sequence numbers, in digits; none where an ack of its own is sent.
         own: that ack.
-        is_stored: whether what it did is on stable storage.
+        header: of the command that it is for.
+        is_settled: whether it is known how they ended.
+        is_told: whether that has been said.
     """
 
-    __slots__ = ("is_stored", "own", "sequence")
+    __slots__ = ("header", "is_settled", "is_told", "own", "sequences")
 
-    def __init__(self, sequence: int | None, own: Header | None) -> None:
-        self.sequence = sequence
+    def __init__(
+        self, sequences: Sequence[bytes], own: Header | None = None, header: Header | None = None
+    ) -> None:
+        self.sequences = sequences
         self.own = own
-        self.is_stored = False
+        self.header = header
+        self.is_settled = False
+        self.is_told = False
 
 
 class PersistedAcks:
@@ -65,40 +77,54 @@ class PersistedAcks:
             when_stored: tells when that is.
         """
         if header.sequence is None:
-            self._add(_Waiting(None, success(header, "persisted")), when_stored)
+            self._add(_Waiting((), success(header, "persisted"), header), when_stored)
         else:
-            self.reached(header.sequence, when_stored)
+            self.reached((b"%d" % header.sequence,), when_stored)
 
-    def reached(self, sequence: int, when_stored: WhenStored) -> None:
-        """Acknowledge commands up to a sequence number when they are stored.
+    def reached(self, sequences: Sequence[bytes], when_stored: WhenStored) -> None:
+        """Acknowledge commands, and all before them, when they are stored.
 
         Args:
-            sequence: of the last one.
+            sequences: their sequence numbers, in digits.
             when_stored: tells when that is.
         """
-        self._add(_Waiting(sequence, None), when_stored)
+        self._add(_Waiting(sequences), when_stored)
 
-    def failed(self, failure: Header, when_stored: WhenStored) -> None:
-        """Say that a command failed, after everything before it has been acknowledged.
+    def refused(self, ack: Header) -> None:
+        """Say at once that a command failed.
 
         Args:
-            failure: the ack.
-            when_stored: tells when what the failure speaks of is stored: of a duplicate, the
-                message that came first.
+            ack: the ack.
         """
-        self._add(_Waiting(None, failure), when_stored)
+        self._send()  # what is known of those before it
+        if self._session.is_open:
+            self._session.send(ack)
+
+    def repeated(self, ack: Header, when_stored: WhenStored) -> None:
+        """Say that a command repeats an earlier one, after everything before it was acknowledged.
+
+        Args:
+            ack: the failure ack.
+            when_stored: tells when the command that came first is stored.
+        """
+        self._add(_Waiting((), ack), when_stored)
 
     def _add(self, waiting: _Waiting, when_stored: WhenStored) -> None:
         self._waiting.append(waiting)
-        when_stored(partial(self._stored, waiting))
+        when_stored(partial(self._settled, waiting))
 
-    def _stored(self, stored: _Waiting) -> None:
-        stored.is_stored = True
+    def _settled(self, settled: _Waiting, problem: StoreError | None) -> None:
+        settled.is_settled = True
+        if problem is not None:
+            settled.is_told = True
+            self._tell_problem(settled, problem)
         waiting = self._waiting
-        while waiting and waiting[0].is_stored:
+        while waiting and waiting[0].is_settled:
             first = waiting.popleft()
+            if first.is_told:
+                continue
             if first.own is None:
-                self._reached = first.sequence
+                self._reached = int(first.sequences[-1])
             else:
                 self._send()
                 if self._session.is_open:
@@ -107,6 +133,14 @@ class PersistedAcks:
             self._is_due = True
             engine = self._session.engine
             engine.clock.call_later(self._session.options.ack_conflation, self._send_in_time)
+
+    def _tell_problem(self, settled: _Waiting, problem: StoreError) -> None:
+        self._send()
+        if not self._session.is_open:
+            return
+        if settled.header is not None:
+            self._session.send(failure(settled.header, "persisted", NOT_STORED, str(problem)))
+        fail_sequences(self._session, settled.sequences, str(problem))
 
     def _send_in_time(self) -> None:
         self._is_due = False

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from server.commands.acks import acknowledge, wants
@@ -20,6 +21,7 @@ from server.sow.store import StoreError
 from server.sow.topic import Found, SowTopic
 from server.subscriptions.envelope import Envelope
 from server.topics.stored import REASONS, StoredTopic
+from server.topics.stores import all_settled
 from server.topics.transaction_log import DuplicateError
 from server.wire.header import Header
 
@@ -83,7 +85,9 @@ def handle(session: Session, header: Header, body: bytes) -> None:
     _acknowledge(session, header, found, deleted)
     if wants(header, "persisted"):
         changed = list({topic: None for topic, _ in groups})
-        acknowledge_stored(session, header, lambda then: _when_stored(changed, then))
+        acknowledge_stored(
+            session, header, partial(all_settled, [topic.when_stored for topic in changed])
+        )
 
 
 def _refuse_duplicate(session: Session, header: Header) -> None:
@@ -180,19 +184,3 @@ def _acknowledge(session: Session, header: Header, found: Sequence[Found], delet
         matches=sum(one.matches for one in found),
         records_deleted=deleted,
     )
-
-
-def _when_stored(topics: Sequence[StoredTopic], then: Callable[[], None]) -> None:
-    """Call back when what was deleted in all of some topics is gone for good."""
-    waiting = len(topics)
-
-    def stored() -> None:
-        nonlocal waiting
-        waiting -= 1
-        if not waiting:
-            then()
-
-    if not topics:
-        then()
-    for topic in topics:
-        topic.when_stored(stored)

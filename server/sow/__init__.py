@@ -21,9 +21,9 @@ comes as nanoseconds since 1970 (`records.to_nanoseconds`). What other parts use
         .returned; .close()
     records.Record, records.Change(key, topic, previous, record)
     memory_store.MemoryStore()                      transient topics, views, conflated topics
-    file_store.open_store(path, committer, failed, topic=, pattern=, slab_size=, initial_slabs=)
+    file_store.open_store(path, committer, tell, topic=, pattern=, slab_size=, initial_slabs=)
         -> FileStore, Recovery(records, lost_bytes, damage, set_aside)
-        .commit(then)       calls back when everything so far is on stable storage
+        .commit(then)       calls back when everything so far is on stable storage, or why not
         .last_sequence      where the replay of a journal goes on
         .statistics, .close()
     commit.GroupCommit(post, synchronise)           one thread for all files of an instance

@@ -79,17 +79,15 @@ class ChainFile:
     def commit(
         self,
         committer: GroupCommit,
-        then: Callable[[], None],
-        failed: Callable[[OSError], None],
+        then: Callable[[OSError | None], None],
     ) -> None:
         """Ask for all entries so far to be put on stable storage, as a topic's file is.
 
         Args:
             committer: the thread that synchronises files.
-            then: called on the engine's thread once they are.
-            failed: called instead if the file cannot be synchronised.
+            then: called on the engine's thread once they are, or with the reason why they cannot.
         """
-        committer.submit(Job(self._descriptor, lambda: None, lambda _: then(), failed))
+        committer.submit(Job(self._descriptor, lambda: None, lambda _: then(None), then))
 
     def close(self) -> None:
         """Put the file on stable storage and close it."""

@@ -10,7 +10,6 @@ operating system's to keep. What a power failure may take is everything after th
 
 from __future__ import annotations
 
-import threading
 from array import array
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -24,7 +23,7 @@ from server.sow.slab_file import DamagedFileError, SlabFile
 from server.sow.slab_format import ENTRY, Kind, padded
 from server.sow.slab_log import SlabLog
 from server.sow.slab_scan import scan
-from server.sow.store import Statistics, StoreError, Superseded, identity_of
+from server.sow.store import Settled, Statistics, StoreError, Superseded, identity_of
 
 _FREE: Final = -1
 
@@ -61,7 +60,8 @@ class FileStore:
     Args:
         file: the file, open for writing.
         committer: the thread that synchronises files.
-        failed: told, on the engine's thread, when the file cannot be synchronised.
+        tell: told, on the engine's thread, after every synchronisation: why the file could not be,
+            or None.
         topic: the topic of the records, which then need not name it.
         pattern: whether records of several topics are in the file.
 
@@ -76,7 +76,7 @@ class FileStore:
         self,
         file: SlabFile,
         committer: GroupCommit,
-        failed: Callable[[OSError], None],
+        tell: Callable[[OSError | None], None],
         *,
         topic: str,
         pattern: bool,
@@ -95,7 +95,7 @@ class FileStore:
         self._sequence = file.commit_point.sequence
         found = scan(file, self._apply)
         self.lost_bytes: Final = found.lost
-        self._log = SlabLog(file, found, committer, failed, topic)
+        self._log = SlabLog(file, found, committer, tell, topic)
         self._log.sequence = self._sequence
         self._cleaned_at = 0
         self._is_undisturbed = False
@@ -287,7 +287,7 @@ class FileStore:
 
     # ---- stable storage
 
-    def commit(self, then: Callable[[], None] | None = None) -> None:
+    def commit(self, then: Settled | None = None) -> None:
         """See `RecordStore.commit`."""
         self._log.commit(then)
 
@@ -352,17 +352,27 @@ class FileStore:
             while log.tail_epoch < last and self._clean_bytes(_COMPACTION_SLICE):
                 yield
             for _ in range(2):
-                completed = threading.Event()
-                log.commit(completed.set)
-                while not completed.is_set():
-                    yield
+                yield from self._commit_all()
             log.shrink()
+
+    def _commit_all(self) -> Iterator[None]:
+        """Commit, in as many slices as that takes.
+
+        Raises:
+            StoreError: the file cannot be put on stable storage.
+        """
+        outcome: list[StoreError | None] = []
+        self._log.commit(outcome.append)
+        while not outcome:
+            yield
+        if outcome[0] is not None:
+            raise outcome[0]
 
 
 def open_store(
     path: Path,
     committer: GroupCommit,
-    failed: Callable[[OSError], None],
+    tell: Callable[[OSError | None], None],
     *,
     topic: str,
     pattern: bool = False,
@@ -374,7 +384,8 @@ def open_store(
     Args:
         path: the file; missing directories are made.
         committer: the thread that synchronises files.
-        failed: told, on the engine's thread, when the file cannot be synchronised.
+        tell: told, on the engine's thread, after every synchronisation: why the file could not be,
+            or None.
         topic: the name of the topic.
         pattern: whether it holds many logical topics.
         slab_size: bytes of a slab, for a new file.
@@ -388,7 +399,7 @@ def open_store(
     def open_once() -> FileStore:
         file = SlabFile(path, slab_size, initial_slabs)
         try:
-            return FileStore(file, committer, failed, topic=topic, pattern=pattern)
+            return FileStore(file, committer, tell, topic=topic, pattern=pattern)
         except BaseException:
             file.close()
             raise

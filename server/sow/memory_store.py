@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import TypeAlias
 
 from server.sow.records import Record
-from server.sow.store import Statistics, Superseded
+from server.sow.store import Settled, Statistics, Superseded
 
 _Fields: TypeAlias = tuple[object, ...]
 
@@ -105,10 +105,10 @@ class MemoryStore:
         """See `RecordStore.past`."""
         return iter(self._past.items())
 
-    def commit(self, then: Callable[[], None] | None = None) -> None:
+    def commit(self, then: Settled | None = None) -> None:
         """See `RecordStore.commit`."""
         if then is not None:
-            then()
+            then(None)
 
     def compact(self) -> Iterator[None]:
         """See `RecordStore.compact`."""

@@ -181,6 +181,26 @@ class SlabFile:
         length = int.from_bytes(slab[position + 4 : position + 8], "little")
         return slab[position : position + length]
 
+    def touch(self, index: int, begin: int, end: int) -> None:
+        """Have the pages of a part of a slab, and of its header, written with the next ones.
+
+        Args:
+            index: the slab.
+            begin: where in the slab the part begins.
+            end: where it ends.
+        """
+        slab = self.slabs[index]
+        slab[0] = slab[0]
+        for position in range(begin // PAGE * PAGE, end, PAGE):
+            slab[position] = slab[position]
+
+    def touch_first_page(self) -> None:
+        """Have the file's first page written with the next ones.
+
+        What is touched is a byte that nobody changes: commit points are written on another thread.
+        """
+        self._header[0] = self._header[0]
+
     def synchronise(self) -> None:
         """Wait until everything is on stable storage."""
         os.fdatasync(self.descriptor)

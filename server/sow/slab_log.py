@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterable
+from pathlib import Path
 from typing import Final, NamedTuple
 
 from server.expressions.octets import to_octets
@@ -22,7 +23,7 @@ from server.sow.records import Record
 from server.sow.slab_file import SlabFile
 from server.sow.slab_format import ENTRY_TAIL, FIRST_ENTRY, CommitPoint, Kind, SlabHeader
 from server.sow.slab_scan import LogEnd
-from server.sow.store import StoreError
+from server.sow.store import Settled, StoreError
 
 _LONGEST_BOOKMARK: Final = 2 * len(str((1 << 64) - 1)) + 2
 """Bytes; a record gets its bookmark when room for it has been made."""
@@ -45,7 +46,7 @@ class SlabLog:
         file: the file, open for writing.
         found: what `scan` found in it.
         committer: the thread that synchronises files.
-        failed: told when the file cannot be synchronised.
+        tell: told after every synchronisation: why the file could not be, or None.
         topic: the topic that entries need not name.
 
     Attributes:
@@ -58,12 +59,12 @@ class SlabLog:
         file: SlabFile,
         found: LogEnd,
         committer: GroupCommit,
-        failed: Callable[[OSError], None],
+        tell: Callable[[OSError | None], None],
         topic: str,
     ) -> None:
         self._file: Final = file
         self._committer: Final = committer
-        self._failed: Final = failed
+        self._tell: Final = tell
         self._topic: Final = topic
         self.slab_size: Final = file.slab_size
         self.sequence = 0
@@ -86,6 +87,8 @@ class SlabLog:
         self._clean_position = FIRST_ENTRY
         self._synchronisation = 0
         self._stable_tail = self._noted_tail = point.tail
+        self._stable = self._point
+        self._failure: OSError | None = None
 
     # ---- appending
 
@@ -264,8 +267,8 @@ class SlabLog:
 
     # ---- stable storage
 
-    def commit(self, then: Callable[[], None] | None = None) -> None:
-        """Ask for a commit of everything appended so far; `then` is called when it is done."""
+    def commit(self, then: Settled | None = None) -> None:
+        """Ask for a commit of everything appended so far; `then` is called when it was tried."""
         head = self._head or (self._sealed[-1] if self._sealed else None)
         point = self._point = CommitPoint(
             self._point.number + 1,
@@ -277,18 +280,43 @@ class SlabLog:
         )
 
         def done(synchronisation: int) -> None:
+            self._stable = point
             self._release(synchronisation, point)
+            self._tell(None)
             if then is not None:
-                then()
+                then(None)
+
+        def failed(error: OSError) -> None:
+            if error is not self._failure:  # several commits share a synchronisation
+                self._failure = error
+                self._write_again()
+                self._tell(error)
+            if then is not None:
+                then(not_stable(self._file.path, error))
 
         self._committer.submit(
             Job(
                 self._file.descriptor,
                 lambda: self._file.write_commit_point(point),
                 done,
-                self._failed,
+                failed,
             )
         )
+
+    def _write_again(self) -> None:
+        """Have all written since the last good commit be part of the next synchronisation.
+
+        After one that failed, the system takes what it could not write for written. Only pages that
+        are touched again are tried again.
+        """
+        self._file.touch_first_page()
+        slabs = list(self._sealed)
+        if self._head is not None:
+            slabs.append(self._head._replace(end=self._position))
+        for slab in slabs:
+            if slab.epoch >= self._stable.epoch:
+                begin = self._stable.position if slab.epoch == self._stable.epoch else 0
+                self._file.touch(slab.place, begin, slab.end)
 
     def _release(self, synchronisation: int, point: CommitPoint) -> None:
         """Use slabs again that no recovery will read.
@@ -332,8 +360,16 @@ class SlabLog:
         """Commit, wait for that, and close the file."""
         self.commit()
         self._committer.settle()
-        self._file.synchronise()
+        try:
+            self._file.synchronise()
+        except OSError as error:
+            self._tell(error)
         self._file.close()
+
+
+def not_stable(path: Path, error: OSError) -> StoreError:
+    """Why something that was written may be lost if the machine fails."""
+    return StoreError(f"{path} cannot be put on stable storage: {error.strerror or error}")
 
 
 def _octets(text: str) -> bytes:

@@ -14,13 +14,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
-from typing import NamedTuple, Protocol
+from typing import NamedTuple, Protocol, TypeAlias
 
 from server.sow.records import Record
 
 
 class StoreError(Exception):
     """A change cannot be stored. The text is for whoever sent it; the store is as it was before."""
+
+
+Settled: TypeAlias = Callable[[StoreError | None], None]
+"""Called once when what was written is on stable storage, or with the reason why it may not be."""
 
 
 class Superseded(NamedTuple):
@@ -134,11 +138,13 @@ class RecordStore(Protocol):
     def past(self) -> Iterator[tuple[int, Superseded]]:
         """Every past state with its row."""
 
-    def commit(self, then: Callable[[], None] | None = None) -> None:
+    def commit(self, then: Settled | None = None) -> None:
         """Ask for all changes so far to be put on stable storage; does not wait.
 
+        What could not be put there is part of the next commit.
+
         Args:
-            then: called on the engine's thread once they are.
+            then: called on the engine's thread when it has been tried.
         """
 
     def compact(self) -> Iterator[None]:

@@ -6,14 +6,15 @@ it: after preprocessing, enrichment and merging.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from server.journal import JournalUnavailable, Kind
 from server.message_types.base import BodyError
 from server.sow.keys import KeyRefusedError
 from server.sow.records import NANOSECONDS, Record, to_nanoseconds
-from server.sow.store import StoreError
+from server.sow.store import Settled, StoreError
 from server.subscriptions.record_delivery import MATCH
 from server.subscriptions.rejection import Rejection
 from server.topics.stored import REASONS, StoredTopic
@@ -111,9 +112,9 @@ class JournaledTopic(Topic):
                 super().publish((body,), envelope)
         return rejections
 
-    def when_stored(self, then: Callable[[], None]) -> None:
+    def when_stored(self, then: Settled) -> None:
         """Call back when everything published so far is on stable storage."""
-        self._journal.log.when_durable(then)
+        self._journal.log.when_durable(partial(then, None))
 
 
 class JournaledStoredTopic(StoredTopic):
@@ -242,9 +243,9 @@ class JournaledStoredTopic(StoredTopic):
         txid, _ = self._journal.append(envelope, keys, Kind.SOW_DELETE)
         return txid
 
-    def when_stored(self, then: Callable[[], None]) -> None:
+    def when_stored(self, then: Settled) -> None:
         """Call back when everything published so far is on stable storage."""
-        self._journal.log.when_durable(then)
+        self._journal.log.when_durable(partial(then, None))
 
 
 def _rejection(position: int, problem: Exception) -> Rejection:

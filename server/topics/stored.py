@@ -5,18 +5,18 @@ Of a `<Topic>` with a Pattern there is one of these for each name in use; they s
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
 from server.journal import EntryTooLarge, JournalUnavailable
 from server.message_types.base import BodyError
 from server.sow.keys import KeyRefusedError
 from server.sow.records import to_nanoseconds
-from server.sow.store import StoreError
+from server.sow.store import Settled, StoreError
 from server.subscriptions.record_audience import RecordAudience
 from server.subscriptions.record_delivery import DELETED, MATCH
 from server.subscriptions.rejection import Rejection
-from server.topics.transaction_log import DuplicateError
+from server.topics.transaction_log import DUPLICATE, DuplicateError
 
 if TYPE_CHECKING:
     from server.expressions import Functions
@@ -32,7 +32,7 @@ REASONS: Final[dict[type[Exception], str]] = {
     StoreError: "not stored",
     JournalUnavailable: "not stored",
     EntryTooLarge: "not stored",
-    DuplicateError: "duplicate",
+    DuplicateError: DUPLICATE,
 }
 """What can be wrong with a single message -> the phrase for its publisher."""
 
@@ -81,9 +81,9 @@ class DerivedTopic(TopicWithRecords):
         detail = f"the records of topic {self.name!r} are made from those of another one"
         return [Rejection(position, "invalid topic", detail) for position in range(len(bodies))]
 
-    def when_stored(self, then: Callable[[], None]) -> None:
+    def when_stored(self, then: Settled) -> None:
         """Call back at once: there is nothing to be stored."""
-        then()
+        then(None)
 
 
 class StoredTopic(TopicWithRecords):
@@ -172,6 +172,6 @@ class StoredTopic(TopicWithRecords):
             context=envelope.context(self.name, body) if sow.asks_for_context else None,
         )
 
-    def when_stored(self, then: Callable[[], None]) -> None:
-        """Call back when everything published so far is on stable storage."""
+    def when_stored(self, then: Settled) -> None:
+        """Call back when everything published so far is on stable storage, or may not get there."""
         self._stores.when_stored((self._sow,), then)

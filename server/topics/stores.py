@@ -11,12 +11,12 @@ also if no publisher waits for that.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
 from server.sow.records import to_nanoseconds, to_seconds
-from server.sow.store import StoreError
+from server.sow.store import Settled, StoreError
 from server.subscriptions.difference import Differ
 from server.subscriptions.envelope import Envelope
 from server.subscriptions.record_delivery import EXPIRED
@@ -46,8 +46,8 @@ Announce = Callable[["str", "list[Change]", Envelope, str], None]
 class Commit(Protocol):
     """Asks for everything that was written so far to be put on stable storage."""
 
-    def __call__(self, then: Callable[[], None] | None = None) -> None:
-        """Do not wait; `then` is called, on the engine's thread, once it is done."""
+    def __call__(self, then: Settled | None = None) -> None:
+        """Do not wait; `then` is called, on the engine's thread, when it has been tried."""
 
 
 class Selected(NamedTuple):
@@ -236,28 +236,32 @@ class Stores:
         self._unwritten.add(sow)
 
     def _commit(self) -> None:
-        for sow in self._unwritten:
-            self._commits[sow]()
-        self._unwritten.clear()
+        unwritten, self._unwritten = self._unwritten, set()
+        for sow in unwritten:
+            self._put_away(sow, _no_matter)
 
-    def when_stored(self, topics: Iterable[SowTopic], then: Callable[[], None]) -> None:
-        """Call back when everything written to some topics so far is on stable storage.
+    def _put_away(self, sow: SowTopic, then: Settled) -> None:
+        """Have a topic put on stable storage; where that fails, it is tried again soon."""
+
+        def tried(problem: StoreError | None) -> None:
+            if problem is not None:
+                self._keep(sow)
+            then(problem)
+
+        self._commits[sow](tried)
+
+    def when_stored(self, topics: Iterable[SowTopic], then: Settled) -> None:
+        """Call back when everything written to some topics so far is on stable storage, or may not
+        get there.
 
         Args:
             topics: which topics.
             then: the call; made at once if there is nothing to wait for.
         """
-        waiting = set(topics)
-        if not waiting:
-            then()
-
-        def stored(sow: SowTopic) -> None:
-            waiting.discard(sow)
-            if not waiting:
-                then()
-
-        for sow in list(waiting):
-            self._commits[sow](partial(stored, sow))
+        all_settled(
+            [partial(self._put_away, sow) for sow in dict.fromkeys(topics)],
+            then,
+        )
 
     # ---- expiration
 
@@ -304,5 +308,30 @@ class Stores:
         return True
 
 
+def all_settled(waits: Sequence[Callable[[Settled], None]], then: Settled) -> None:
+    """Call back when several things are settled: with the first problem, if there was any.
+
+    Args:
+        waits: each calls back when one thing is settled.
+        then: the call; made at once if there is nothing to wait for.
+    """
+    missing, problem = len(waits), None
+
+    def settled(one: StoreError | None) -> None:
+        nonlocal missing, problem
+        missing, problem = missing - 1, problem or one
+        if not missing:
+            then(problem)
+
+    if not waits:
+        then(None)
+    for wait in waits:
+        wait(settled)
+
+
 def _nothing() -> None:
     """Cancel no call."""
+
+
+def _no_matter(_problem: StoreError | None) -> None:
+    """Do nothing: it has been said, and is tried again."""

@@ -7,7 +7,7 @@ that a message matches; the deliveries for such sets are kept from one message t
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from server.expressions.context import NO_CONTEXT
@@ -25,6 +25,7 @@ from server.subscriptions.subscription import Subscription
 if TYPE_CHECKING:
     from server.expressions import Functions
     from server.message_types.base import MessageType
+    from server.sow.store import Settled
     from server.subscriptions.outbox import Outbox
 
 
@@ -84,9 +85,9 @@ class Topic(Audience):
             context = envelope.context(self.name, body)
         return [*to_all, *self._recipients_of(self._filters.match(body, context))]
 
-    def when_stored(self, then: Callable[[], None]) -> None:
+    def when_stored(self, then: Settled) -> None:
         """Call back at once: there is nothing to be stored."""
-        then()
+        then(None)
 
     def _publish_filtered(self, bodies: Sequence[bytes], envelope: Envelope) -> None:
         match = self._filters.match

@@ -36,6 +36,10 @@ _LOOK_BACK: Final = 16
 """Entries among which the last one that has a bookmark is looked for."""
 
 
+DUPLICATE: Final = "duplicate"
+"""The reason with which a command is refused whose publisher has sent it before."""
+
+
 class DuplicateError(Exception):
     """A publisher's sequence number is not above the highest one that it has used."""
 

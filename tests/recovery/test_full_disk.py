@@ -191,6 +191,8 @@ def test_the_journal_cannot_be_written(tmp_path: Path) -> None:
             refused = peer.receive_header()
             assert (refused["s"], refused["reason"]) == (3, "not stored")
             assert "the transaction log cannot be written: " in refused["detail"]
+            publisher.sequence = 3
+            assert publisher.publish()["reason"] == "not stored", "refusals do not wait for others"
             others_work(server)
             resource.prlimit(pid, resource.RLIMIT_FSIZE, (hard, hard))
             assert (ack := peer.receive_header())["s"] == 2, ack

@@ -134,6 +134,7 @@ class Disk:
         self.directory = directory
         self._calls: list[Callable[[], None]] = []
         self.failures: list[OSError] = []
+        """Why files could not be put on stable storage."""
         self._synchronise = synchronise
         self.committer = GroupCommit(self._calls.append, synchronise)
 
@@ -143,11 +144,15 @@ class Disk:
         return open_store(
             self.directory / name,
             self.committer,
-            self.failures.append,
+            self._take,
             topic="t",
             pattern=pattern,
             slab_size=slab_size,
         )
+
+    def _take(self, failure: OSError | None) -> None:
+        if failure is not None:
+            self.failures.append(failure)
 
     def settle(self) -> None:
         """Let all commits asked for complete, and tell those who wait for them."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path
@@ -153,28 +154,73 @@ def test_a_commit_calls_back_after_the_file_is_on_stable_storage(tmp_path: Path)
     synchronised: list[int] = []
     disk = Disk(tmp_path, synchronised.append)
     store, _ = disk.open()
-    told: list[str] = []
+    told: list[StoreError | None] = []
     store.put("k", record("k"))
-    store.commit(lambda: told.append("done"))
+    store.commit(told.append)
     assert not told
     disk.settle()
-    assert told == ["done"]
+    assert told == [None]
     assert synchronised
     store.close()
     disk.close()
 
 
-def test_a_file_that_cannot_be_synchronised_is_reported(tmp_path: Path) -> None:
-    def broken(_: int) -> None:
+def test_what_cannot_be_synchronised_is_said_and_is_part_of_the_next_commit(
+    tmp_path: Path,
+) -> None:
+    """After a failure the system takes pages for written: they have to be touched again."""
+    is_broken = False
+
+    def synchronise(descriptor: int) -> None:
+        os.fdatasync(descriptor)  # which leaves the pages clean, as a failure does
+        if is_broken:
+            raise OSError(5, "Input/output error")
+
+    disk = Disk(tmp_path, synchronise)
+    store, _ = disk.open(slab_size=1 << 14)
+    is_broken = True
+    for number in range(30):
+        store.put(f"{number}", record(f"{number}", bytes(4096)))
+    told: list[StoreError | None] = []
+    for _ in range(2):
+        store.commit(told.append)
+    disk.settle()
+    why = f"{tmp_path / 't.sow'} cannot be put on stable storage: Input/output error"
+    assert [str(problem) for problem in told] == [why] * 2
+    assert {failure.errno for failure in disk.failures} == {5}
+    assert dirty_kilobytes(tmp_path / "t.sow") >= 30 * 4
+    is_broken = False
+    store.commit(told.append)
+    disk.settle()
+    assert told[2:] == [None]
+    store.close()
+    disk.close()
+
+
+def dirty_kilobytes(path: Path) -> int:
+    """What this process has changed of a file, through memory, since it was last written."""
+    found, inside = 0, False
+    for line in Path("/proc/self/smaps").read_text().splitlines():
+        name, *rest = line.split()
+        if not name.endswith(":"):
+            inside = line.endswith(str(path))
+        elif inside and name in ("Shared_Dirty:", "Private_Dirty:"):
+            found += int(rest[0])
+    return found
+
+
+def test_a_compaction_ends_where_nothing_can_be_synchronised(tmp_path: Path) -> None:
+    def synchronise(_: int) -> None:
         raise OSError(5, "Input/output error")
 
-    disk = Disk(tmp_path, broken)
+    disk = Disk(tmp_path, synchronise)
     store, _ = disk.open()
-    told: list[str] = []
-    store.commit(lambda: told.append("done"))
+    store.put("k", record("k"))
+    slices = store.compact()
+    assert next(slices, "at its end") is None
     disk.settle()
-    assert not told
-    assert [failure.errno for failure in disk.failures] == [5]
+    with pytest.raises(StoreError, match="cannot be put on stable storage"):
+        next(slices)
     store.close()
     disk.close()
 

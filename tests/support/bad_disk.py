@@ -1,0 +1,44 @@
+"""A disk that fails now and then: syncs of chosen files fail while a test wants them to."""
+
+from __future__ import annotations
+
+import errno
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from server.sow.commit import GroupCommit
+
+
+@dataclass(frozen=True)
+class BadDisk:
+    """Prepares a server's process; see `running_server`.
+
+    Attributes:
+        switch: a file that has the end of the names of the files concerned, while syncs fail.
+    """
+
+    switch: Path
+
+    def __call__(self) -> None:
+        """Let syncs of this process fail when they are to."""
+        os.fsync, os.fdatasync = self._failing(os.fsync), self._failing(os.fdatasync)  # type: ignore[assignment]
+        GroupCommit.__init__.__defaults__ = (os.fdatasync,)  # where it has been looked up already
+
+    def break_down(self, file_name: str) -> None:
+        """Let syncs of files with such a name fail from now on."""
+        self.switch.write_text(file_name)
+
+    def recover(self) -> None:
+        """Let syncs succeed again."""
+        self.switch.unlink()
+
+    def _failing(self, sync: Callable[[int], None]) -> Callable[[int], None]:
+        def sync_or_fail(descriptor: int) -> None:
+            path = os.readlink(f"/proc/self/fd/{descriptor}")
+            if self.switch.exists() and path.endswith(self.switch.read_text()):
+                raise OSError(errno.EIO, os.strerror(errno.EIO))
+            sync(descriptor)
+
+        return sync_or_fail
