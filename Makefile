@@ -1,34 +1,83 @@
-# Everything a newcomer or a contributor types. `make run` and `make test` need Python 3.11 and a C compiler.
+# Everything a newcomer or a contributor types; `make help` lists it.
 
 PYTHON ?= python3
 CONFIG ?= sample_configs/first_message.xml
 BIN    := .venv/bin
-STAMP  := .venv/.installed
 
-.PHONY: run test lint install bench docs clean
+# Made when the server is installed, and when everything is; .venv goes with what is in it.
+SERVER     := .venv/.server
+EVERYTHING := .venv/.everything
+BUILT_FROM := pyproject.toml setup.py $(shell find server -name '*.pyx' -o -name '*.pxd')
+PIP        := $(BIN)/pip install --quiet --disable-pip-version-check --editable
 
-run: install
+NEW_ENOUGH := import sys; sys.exit(sys.version_info < (3, 11))
+
+.PHONY: run server install test lint bench docs help clean
+
+## run: run a configuration (CONFIG=path/to/config.xml; a small sample without it)
+run: $(SERVER)
 	$(BIN)/ampServer $(CONFIG)
 
+## server: install what runs a server into .venv: no Spark, no tools of contributors (350 MB)
+server: $(SERVER)
+
+## install: install everything into .venv: also Spark with Java, and what tests need (1.3 GB)
+install: $(EVERYTHING)
+
+## test: run all checks and all tests
 test: install lint
 	@# Hundreds of processes are started: each would compile all modules if none kept the bytecode.
 	env -u PYTHONDONTWRITEBYTECODE $(BIN)/pytest -n auto
 
+## lint: run the checks of form and types
 lint: install
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
-install: $(STAMP)
-
-$(STAMP): pyproject.toml setup.py $(shell find server -name '*.pyx' -o -name '*.pxd')
-	$(PYTHON) -m venv .venv
-	$(BIN)/pip install --quiet --disable-pip-version-check --editable '.[dev]'
-	@touch $@
-
+## bench: measure
 bench: install
 	$(BIN)/python -m benchmarks
 
+## docs: write the pages again that are made from the code
+docs: $(SERVER)
+	$(BIN)/python -m config_schema.reference_page docs/configuration.md man/amps-config.5
+	$(BIN)/python -m server.events.reference_page docs/messages.md
+	$(BIN)/python -m server.expressions.functions.reference_page docs/expressions.md
+	$(BIN)/python -m actions.reference_page docs/actions.md
+
+## clean: remove .venv and whatever was built
 clean:
-	rm -rf .venv build *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf .venv build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis
 	find server -name '*.so' -delete -o -name '*.c' -delete
+
+## help: print this list
+help:
+	@echo 'make TARGET [PYTHON=python3.12]    the Python to make .venv with, 3.11 or newer'
+	@echo
+	@sed -n 's/^## \([a-z]*\): /  \1\t/p' $(MAKEFILE_LIST) | expand -t 11
+
+$(SERVER): $(BUILT_FROM)
+	@$(make_venv)
+	@echo 'Installing the server into .venv, about 350 MB ...'
+	@$(PIP) .
+	@touch $@
+
+$(EVERYTHING): $(BUILT_FROM)
+	@$(make_venv)
+	@echo 'Installing everything into .venv, about 1.3 GB; this takes a minute or two ...'
+	@$(PIP) '.[dev]'
+	@touch $(SERVER) $@
+
+# Keeps a .venv that is fit, and makes one anew that is not: of an older Python, or half made.
+define make_venv
+if ! $(BIN)/python -c 'import pip; $(NEW_ENOUGH)' 2>/dev/null; then \
+	if ! $(PYTHON) -c '$(NEW_ENOUGH)' 2>/dev/null; then \
+		found=$$({ $(PYTHON) --version || echo 'not there'; } 2>&1 | tail -n 1); \
+		echo "Amperage needs Python 3.11 or newer, and $(PYTHON) is $$found." >&2; \
+		echo 'Name another: make $(or $(MAKECMDGOALS),run) PYTHON=python3.12' >&2; \
+		exit 1; \
+	fi; \
+	$(PYTHON) -m venv --clear .venv; \
+fi
+endef

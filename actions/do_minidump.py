@@ -29,6 +29,9 @@ class DoMinidump(Step):
         """
         services = self._services
         path = await services.helpers.call(services.write_minidump)
+        if path is None:
+            services.engine.log.emit("30-0011")
+            return
         services.engine.log.emit("30-0010", path=path)
         services.running = context
         try:

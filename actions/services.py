@@ -125,7 +125,8 @@ class Services:
         transports: the transports.
         stop: stops the instance; takes who asked for it.
         rotate_logs: lets log files go on in their next file.
-        write_minidump: writes a minidump and gives its path; waits for the disk.
+        write_minidump: writes a minidump and gives its path, None where they are disabled; waits
+            for the disk.
         files: tells of changes to files.
         journals: looks after the files of the transaction log; None if there is none.
         helpers: threads for what waits.
@@ -142,7 +143,7 @@ class Services:
     transports: Transports
     stop: Callable[[str], None]
     rotate_logs: Callable[[], None]
-    write_minidump: Callable[[], Path]
+    write_minidump: Callable[[], Path | None]
     files: FileWatch
     journals: JournalKeeping | None = None
     helpers: Helpers = field(default_factory=Helpers)

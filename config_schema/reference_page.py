@@ -108,6 +108,8 @@ def _facts(entry: Entry) -> Iterator[tuple[str, str]]:
         yield "Also written", ", ".join(f"`{synonym}`" for synonym in doc.synonyms)
     if doc.effect:
         yield "No effect", doc.effect
+    if doc.later:
+        yield "Not yet", f"read and checked, and without effect: {doc.later}"
     if doc.since:
         yield "Since", f"AMPS {doc.since}"
     if doc.modules:

@@ -1,6 +1,6 @@
 """What the author of a configuration probably meant: the right name, or the right place for it."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from difflib import get_close_matches
 from functools import lru_cache
 from itertools import islice
@@ -20,6 +20,21 @@ for every mistake."""
 
 _LONGEST_COMPARED: Final = 64
 """Longer words are nobody's slip of the pen, and comparing them takes time."""
+
+_OFFLINE: Final = (
+    "it is of an older AMPS: MessageMemoryLimit and MessageDiskLimit say how much may wait for "
+    "slow clients before they are disconnected, and MessageDiskPath where it waits"
+)
+_RETIRED: Final[Mapping[str, str]] = {
+    "ClientBufferThreshold": _OFFLINE,
+    "ClientOffline": _OFFLINE,
+    "ClientOfflineDirectory": _OFFLINE,
+    "ClientOfflineThreshold": _OFFLINE,
+    "SlowClientDisconnect": _OFFLINE,
+    "BatchSize": "it is of an older AMPS: FlushInterval says how long entries of the transaction "
+    "log wait to be written together",
+}
+"""Elements that the language has no longer, with what there is in their place."""
 
 
 def nearest(word: str, known: Iterable[str], closeness: float = _CLOSE) -> str | None:
@@ -42,6 +57,8 @@ def for_element(name: str, parent_path: str) -> str | None:
     Returns:
         A hint ("did you mean InetAddr?", "Key belongs inside Topic"), or None without an idea.
     """
+    if name in _RETIRED:
+        return _RETIRED[name]
     allowed = [*schema.children(parent_path), *schema.synonyms(parent_path)]
     meant = nearest(name, allowed)
     places = _places(name, parent_path)

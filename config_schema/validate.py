@@ -52,7 +52,8 @@ _PARSERS: Final[Mapping[str, Callable[[str], object]]] = {
 def validate(document: Document, problems: Problems) -> Node:
     """Check the structure of a configuration, or of what there is of it.
 
-    ConfigValidation `disabled` skips the schema; the compiler still refuses what it cannot use.
+    ConfigValidation `disabled` skips the schema; the compiler replaces values that it cannot use,
+    and refuses what it has nothing for.
 
     Args:
         document: the configuration as read.
@@ -70,7 +71,7 @@ def validate(document: Document, problems: Problems) -> Node:
         return document.root
     root = _canonical(document.root, schema.ROOT)
     _check_versions(root, problems)
-    if _skips_validation(root):
+    if not validates(root):
         node = root.find("ConfigValidation") or root
         problems.warning(
             node, _label(root, node), "the configuration is used without checking its structure"
@@ -110,11 +111,12 @@ def _canonical(node: Node, path: str) -> Node:
     return replace(node, children=tuple(children))
 
 
-def _skips_validation(root: Node) -> bool:
+def validates(root: Node) -> bool:
+    """Whether a configuration wants to be validated; `disabled` has to be said clearly."""
     try:
-        return not parse_bool(root.value("ConfigValidation", "enabled") or "")
+        return parse_bool(root.value("ConfigValidation", "enabled") or "")
     except UnitError:
-        return False
+        return True
 
 
 def _check_versions(root: Node, problems: Problems) -> None:

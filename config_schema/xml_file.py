@@ -51,16 +51,22 @@ _PLAIN_WORDS: Final[Mapping[str, str]] = {
     "ERR_UNDECLARED_ENTITY": "only the references &amp; &lt; &gt; &quot; and &apos; are known",
     "ERR_INVALID_CHAR": "there is a character that XML does not allow",
     "ERR_INVALID_CHARREF": "there is a reference to a character that XML does not allow",
+    "ERR_INVALID_DEC_CHARREF": "the number of a character is not finished; expected one like &#65;",
+    "ERR_INVALID_HEX_CHARREF": "the number of a character is no number; expected one like &#x41;",
     "ERR_GT_REQUIRED": "a tag is not closed with >",
     "ERR_SPACE_REQUIRED": "a blank is missing inside a tag",
     "ERR_RESERVED_XML_NAME": "the <?xml ...?> declaration must be the first thing in the file",
+    "ERR_PI_NOT_STARTED": "a <? must be followed by a name",
+    "ERR_VERSION_MISSING": 'the <?xml ...?> declaration must begin with version="1.0"',
     "ERR_UNKNOWN_VERSION": "this version of XML is not known; expected version 1.0",
     "ERR_XMLDECL_NOT_FINISHED": "the <?xml ...?> declaration is not closed with ?>",
     "ERR_RESOURCE_LIMIT": "elements are nested too deeply, or a text is too long",
     "ERR_NAME_TOO_LONG": "a name is too long",
+    "NS_ERR_QNAME": "a name has a colon in the wrong place; write &lt; for a < that is no tag",
+    "NS_ERR_XML_NAMESPACE": "xmlns is given a value that XML does not allow",
     "NS_ERR_UNDEFINED_NAMESPACE": "a name has a prefix that is not declared with xmlns",
 }
-"""What is wrong, by the parser's own error type; those not listed are rare and share one text."""
+"""What is wrong, by the parser's own error type; others are rare, and shown in its words."""
 
 _MISMATCH: Final = re.compile(r"Opening and ending tag mismatch: (\S+) line (\d+) and (\S+)")
 _NEVER_CLOSED: Final = re.compile(r"Premature end of data in tag (\S+) line (\d+)")
@@ -206,9 +212,11 @@ def _in_plain_words(kind: str, message: str) -> str:
         return f"<{unclosed[1]}> opened on line {unclosed[2]} is never closed"
     if "EntityRef: no name" in message:
         return _PLAIN_WORDS["ERR_ENTITYREF_SEMICOL_MISSING"]
+    if kind == "ERR_NAME_REQUIRED" and "attribute" in message:
+        return 'there is something in a tag that is no attribute; expected name="value"'
     if kind == "ERR_NAME_REQUIRED":
         return "a < must be followed by the name of an element; write &lt; for a <"
-    return _PLAIN_WORDS.get(kind, "this is not well-formed XML")
+    return _PLAIN_WORDS.get(kind, f"this is not well-formed XML: {message}")
 
 
 def _reason(error: OSError | ValueError) -> str:

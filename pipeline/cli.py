@@ -34,6 +34,9 @@ _ENDINGS: Final = {signal.SIGINT: "interrupted", signal.SIGTERM: "terminated"}
 _OF_JAVA: Final = re.compile(r": (?:[a-z]\w*\.)+\w+: ")
 """How Py4J goes on below its first line, before what the exception says."""
 
+_OF_SPARK: Final = ("pyspark", "py4j", "pandas")
+"""Modules that only the extra `pipeline` installs."""
+
 
 class Job(Protocol):
     """What a job's module has."""
@@ -60,6 +63,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
             _job(options.job).run(options, run)
     except PipelineError as problem:
         return _failed(str(problem))
+    except ModuleNotFoundError as error:
+        return _failed(_lacking(error))
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
@@ -112,6 +117,17 @@ def _failed(text: str) -> int:
     return 1
 
 
+def _lacking(error: ModuleNotFoundError) -> str:
+    """What to do about a module that is not installed: Spark's come with an extra."""
+    name = (error.name or "").partition(".")[0]
+    if name not in _OF_SPARK:
+        return _cause(error)
+    return (
+        f"Spark is not installed (no module {name}): "
+        "pip install 'amperage[pipeline]', or make install in a checkout"
+    )
+
+
 def _cause(error: Exception) -> str:
     """What went wrong, without Spark's account of where that was."""
     lines = str(error).splitlines() or [type(error).__name__]
@@ -137,7 +153,9 @@ def _parser() -> argparse.ArgumentParser:
     jobs = parser.add_subparsers(dest="job", metavar="JOB", required=True)
     for name in JOBS:
         job = _job(name)
-        its_own = jobs.add_parser(name, help=job.HELP, description=job.HELP.capitalize())
+        its_own = jobs.add_parser(
+            name, help=job.HELP, description=job.HELP[:1].upper() + job.HELP[1:]
+        )
         job.add_arguments(its_own)
         _add_general(its_own.add_argument_group("of all jobs"), conf="more")
     return parser

@@ -19,11 +19,12 @@ from config_schema.spec import InstanceSpec
 from config_schema.version import AMPS_VERSION, VERSION
 from server.events.log import EventLog
 
-_PROBLEM_IDS: Final = {
+PROBLEM_IDS: Final = {
     Severity.ERROR: "00-0008",
     Severity.WARNING: "00-0009",
     Severity.INFO: "00-0010",
 }
+"""Entries for what is found in a configuration."""
 
 _LIMITS: Final = {
     "open files": resource.RLIMIT_NOFILE,
@@ -54,11 +55,12 @@ def announce(
     log.emit("00-0001", version=VERSION, amps_version=AMPS_VERSION)
     log.emit("00-0004", instance=spec.name, version=VERSION, pid=os.getpid(), path=path)
     log.emit("00-0030", arguments=shlex.join(command_line))
+    log.emit("00-0031", path=_working_directory())
     _announce_host(log)
     log.emit("00-0002", path=path, text=expanded)
     for problem in problems:
         log.emit(
-            _PROBLEM_IDS[problem.severity],
+            PROBLEM_IDS[problem.severity],
             location=problem.location,
             element=problem.element,
             problem=problem.message,
@@ -80,6 +82,13 @@ def _announce_host(log: EventLog) -> None:
         memory_bytes=os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"),
     )
     log.emit("00-0054", limits=", ".join(map(_limit, _LIMITS)))
+
+
+def _working_directory() -> str:
+    try:
+        return os.getcwd()
+    except FileNotFoundError:
+        return "none, it has been removed"
 
 
 def _limit(name: str) -> str:

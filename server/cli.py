@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from importlib import resources
 from typing import Final
 
@@ -15,6 +15,8 @@ from server.banner import BANNER
 from server.console import OutputError, occupy_standard_streams, put, say
 
 _INTERRUPTED: Final = 130
+_MISTYPED: Final = 0.8
+"""How alike an unknown option and a known one must be to be taken for the same."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -45,15 +47,17 @@ def _obey(arguments: Sequence[str]) -> int:
     except argparse.ArgumentError as error:
         raise _UsageError(f"{error}; see ampServer --help") from None
     for word in unknown:
-        what = "is no option of this server" if word.startswith("-") else "is one file too many"
-        say(f"ampServer: {word} {what} and is ignored")
+        if word.startswith("-"):
+            _pass_over(word, parser)
+        else:
+            options.configs.append(word)  # of several, those that stand behind an option
     if options.help:
         say(parser.format_help().rstrip())
     elif options.version:
         put(f"{BANNER}\n")
     elif options.sample_config:
         put(resources.files("server").joinpath("sample_config.xml").read_text("utf-8"))
-    elif not options.config:
+    elif not any(options.configs):
         say(parser.format_usage().rstrip())
         raise _UsageError("expected the path of a configuration file")
     else:
@@ -61,16 +65,46 @@ def _obey(arguments: Sequence[str]) -> int:
     return 0
 
 
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
+def _pass_over(word: str, parser: _Parser) -> None:
+    """Ignore an option that is not known, as AMPS does, unless it is a known one mistyped.
+
+    Raises:
+        _UsageError: it is: `--verfy-config` must not start the instance.
+    """
+    # Reading it takes most of a second, because it has the schema beside it.
+    from config_schema.suggest import nearest
+
+    known = {name.lstrip("-"): name for name in parser.option_names if name.startswith("--")}
+    meant = nearest(word.partition("=")[0].lstrip("-"), known, _MISTYPED)
+    if meant is not None:
+        raise _UsageError(f"{word} is no option; did you mean {known[meant]}?")
+    say(f"ampServer: {word} is no option of this server and is ignored")
+
+
+class _Parser(argparse.ArgumentParser):
+    """Knows the names of its options."""
+
+    @property
+    def option_names(self) -> Collection[str]:
+        """As they are typed."""
+        return self._option_string_actions
+
+
+def _parser() -> _Parser:
+    parser = _Parser(
         "ampServer",
-        usage="ampServer [options] CONFIG.xml",
+        usage="ampServer [options] CONFIG.xml ...",
         description="A message server that runs AMPS configurations.",
         add_help=False,
         allow_abbrev=False,
         exit_on_error=False,
     )
-    parser.add_argument("config", nargs="?", metavar="CONFIG.xml", help="the configuration file")
+    parser.add_argument(
+        "configs",
+        nargs="*",
+        metavar="CONFIG.xml",
+        help="the configuration file; several can be checked at once",
+    )
     add = parser.add_argument
     add("--verify-config", action="store_true", help="check the configuration, then exit")
     add(
@@ -95,7 +129,7 @@ def _parser() -> argparse.ArgumentParser:
     add("--dump-config", action="store_true", help="print the configuration expanded, then exit")
     add("--sample-config", action="store_true", help="print a minimal configuration, then exit")
     add("--version", action="store_true", help="print the version, then exit")
-    add("--help", action="store_true", help="print this text, then exit")
+    add("--help", "-h", action="store_true", help="print this text, then exit")
     add("--daemon", action="store_true", help="run in the background")
     add(
         "-D",
@@ -109,13 +143,16 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _fulfil(options: argparse.Namespace) -> int:
+    checks = options.verify_config or options.drawing or options.explain_actions
+    if len(options.configs) > 1 and (options.dump_config or not checks):
+        raise _UsageError(f"expected one configuration file, and {options.configs[1]} is another")
     defines = dict(map(_definition, options.defines))
     # All of the server is read only now, a second of work, which no other option waits for.
     from server.launch import Wish, fulfil
 
     return fulfil(
         Wish(
-            path=options.config,
+            paths=options.configs,
             defines=defines,
             check=options.verify_config,
             drawing=options.drawing,

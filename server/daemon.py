@@ -1,7 +1,9 @@
 """Running in the background, without leaving whoever started it in the dark.
 
 The starting process waits until the instance says that it runs, or why it does not, so that the
-exit code of `ampServer --daemon` tells the truth.
+exit code of `ampServer --daemon` tells the truth. From then on nothing leads from the instance to
+where it was started: whoever reads the output of the command to its end does not wait for the
+instance's end.
 """
 
 from __future__ import annotations
@@ -11,9 +13,9 @@ import os
 from collections.abc import Callable
 from typing import Final
 
-from server.console import say
+from server.console import OutputError, put, say
 
-_READY: Final = b"ready"
+_READY: Final = "ready "
 
 
 def detach() -> Callable[[str | None], None]:
@@ -36,18 +38,24 @@ def detach() -> Callable[[str | None], None]:
 
 def _exit_as_told(reader: int) -> None:
     with os.fdopen(reader, "rb") as pipe:
-        told = pipe.read()
-    if told != _READY:
-        say(told.decode(errors="replace") or "the server ended while starting")
-    os._exit(0 if told == _READY else 1)
+        told = pipe.read().decode(errors="replace")
+    ready, _, process = told.partition(_READY)
+    is_ready = process != "" and not ready
+    if is_ready:
+        with contextlib.suppress(OutputError):  # nobody has to read it
+            put(f"running in the background as process {process}\n")
+    else:
+        say(told or "the server ended while starting")
+    os._exit(0 if is_ready else 1)
 
 
 def _report(writer: int, failure: str | None) -> None:
-    told = _READY if failure is None else failure.encode(errors="backslashreplace")
-    with contextlib.suppress(BrokenPipeError):  # whoever started it has gone
-        os.write(writer, told)
-    os.close(writer)
     if failure is None:
         nowhere = os.open(os.devnull, os.O_RDWR)
-        os.dup2(nowhere, 0)
+        for descriptor in range(3):
+            os.dup2(nowhere, descriptor)
         os.close(nowhere)
+    told = f"{_READY}{os.getpid()}" if failure is None else failure
+    with contextlib.suppress(BrokenPipeError):  # whoever started it has gone
+        os.write(writer, told.encode(errors="backslashreplace"))
+    os.close(writer)

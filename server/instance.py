@@ -284,8 +284,10 @@ class Instance:
         self._engine.flush()
         await asyncio.sleep(0)  # let the event loop hand what was flushed to the sockets
 
-    def _write_minidump(self) -> Path:
+    def _write_minidump(self) -> Path | None:
         engine, spec = self._engine, self._spec
+        if spec.mini_dump_directory is None:
+            return None
         sessions = list(engine.sessions)
         state = {
             "sessions": len(sessions),

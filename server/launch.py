@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Final
@@ -21,17 +21,20 @@ from config_schema.problems import Problems, Severity
 from config_schema.spec import InstanceSpec
 from config_schema.validate import validate
 from server import memory
-from server.announcement import announce
+from server.announcement import PROBLEM_IDS, announce
 from server.banner import BANNER
 from server.catalogue import ProgramCatalogue
 from server.console import OutputError, put, say
 from server.daemon import detach
 from server.events.log import EventLog
 from server.events.targets import LogTargetError
+from server.events.targets.console import DESCRIPTORS
 from server.instance import Instance, StartError
 from server.plan import as_graphviz, as_text, plan_runtime
 from server.provision import ProvisionError, check_provisions
+from server.surroundings import check_surroundings
 
+_PROBLEM: Final = PROBLEM_IDS[Severity.WARNING]
 _DRAWINGS: Final = {"graph": as_text, "graphviz": as_graphviz}
 
 
@@ -40,7 +43,7 @@ class Wish:
     """What is asked for; if it is nothing in particular, the configuration is run.
 
     Attributes:
-        path: of the configuration.
+        paths: of the configurations, of which there are several only if they are looked at.
         defines: variables given on the command line.
         check: say what is wrong with it.
         drawing: `graph` or `graphviz`: print what the instance would consist of.
@@ -49,7 +52,7 @@ class Wish:
         in_background: run as a daemon.
     """
 
-    path: str
+    paths: Sequence[str]
     defines: Mapping[str, str]
     check: bool
     drawing: str | None
@@ -66,26 +69,30 @@ def fulfil(wish: Wish) -> int:
     """
     memory.begin()
     os.environ.update(wish.defines)
+    return max([_fulfil(path, wish) for path in wish.paths])
+
+
+def _fulfil(path: str, wish: Wish) -> int:
     problems = Problems()
-    document = load(wish.path, defines=wish.defines, environ=os.environ, problems=problems)
+    document = load(path, defines=wish.defines, environ=os.environ, problems=problems)
     if document is not None and document.complete and wish.dump:
         put(document.expanded, encoding="utf-8")  # which is what its first line says
         return 0
-    spec = None if document is None else _compile(document, problems)
-    if document is None or spec is None:
-        return _report(wish.path, problems)
+    if document is None:
+        return _report(path, problems)
+    root = validate(document, problems)
+    spec = compile_config(root, ProgramCatalogue(), problems)
+    if spec is None:
+        return _report(path, problems)
     if not (wish.check or wish.explain or wish.drawing):
         return _run(spec, document, problems, in_background=wish.in_background)
     check_provisions(spec, problems)
+    check_surroundings(root, problems)
     if wish.drawing and not problems.has_errors:
         put(f"{_DRAWINGS[wish.drawing](plan_runtime(spec))}\n")
     if wish.explain and not problems.has_errors:
         put(f"{explain(spec, datetime.now(local_zone()))}\n")
-    return _report(wish.path, problems)
-
-
-def _compile(document: Document, problems: Problems) -> InstanceSpec | None:
-    return compile_config(validate(document, problems), ProgramCatalogue(), problems)
+    return _report(path, problems)
 
 
 def _report(path: str, problems: Problems) -> int:
@@ -116,18 +123,27 @@ def _plural(count: int, noun: str) -> str:
 def _run(spec: InstanceSpec, document: Document, problems: Problems, *, in_background: bool) -> int:
     with contextlib.suppress(OutputError):  # nobody has to read it
         put(f"{BANNER}\n")
-    _print_problems(problems, Severity.WARNING)
+    if in_background:
+        _warn_of_consoles(spec, problems)
     tell_starter: Callable[[str | None], None] = detach() if in_background else _tell_terminal
     if spec.process_name is not None:
         setproctitle.setproctitle(spec.process_name)
     try:
         log = EventLog(spec.logging, spec.name)
     except LogTargetError as error:
+        _print_problems(problems, Severity.WARNING)
         tell_starter(str(error))
         return 1
+    if not _reaches_terminal(log):
+        _print_problems(problems, Severity.WARNING)
     announce(spec, log, problems, document.expanded, sys.argv)
+
+    def on_started() -> None:
+        log.allow_rotation()
+        tell_starter(None)
+
     try:
-        uvloop.run(Instance(spec, log, document.files).run(on_started=lambda: tell_starter(None)))
+        uvloop.run(Instance(spec, log, document.files).run(on_started))
     except (ProvisionError, StartError) as error:
         log.emit("00-0012", reason=error)
         tell_starter(str(error))
@@ -135,6 +151,30 @@ def _run(spec: InstanceSpec, document: Document, problems: Problems, *, in_backg
     finally:
         log.close()
     return 0
+
+
+def _warn_of_consoles(spec: InstanceSpec, problems: Problems) -> None:
+    for target in spec.logging:
+        if target.protocol in DESCRIPTORS:
+            problems.warning(
+                target,
+                "Target/Protocol",
+                f"nobody sees {target.protocol} of a server in the background",
+                "add a target of the protocol file or syslog",
+            )
+
+
+def _reaches_terminal(log: EventLog) -> bool:
+    """Whether the log says where standard error leads what is wrong with the configuration."""
+    return any(
+        _PROBLEM in target.wanted and _is_standard_error(DESCRIPTORS[target.spec.protocol])
+        for target in log.targets
+        if target.spec.protocol in DESCRIPTORS
+    )
+
+
+def _is_standard_error(descriptor: int) -> bool:
+    return os.path.sameopenfile(descriptor, DESCRIPTORS["stderr"])
 
 
 def _tell_terminal(failure: str | None) -> None:

@@ -24,13 +24,11 @@ from config_schema.version import AMPS_VERSION, VERSION
 _MOST_TYPES_SHOWN: Final = 40
 
 
-def write_minidump(
-    directory: str | None, mask: int, instance: str, state: Mapping[str, int]
-) -> Path:
+def write_minidump(directory: str, mask: int, instance: str, state: Mapping[str, int]) -> Path:
     """Write a minidump.
 
     Args:
-        directory: where; the working directory if None.
+        directory: where; it is made if there is none.
         mask: the permissions of the file.
         instance: the instance's name, for the name of the file.
         state: counts of what the instance has.
@@ -40,11 +38,14 @@ def write_minidump(
 
     Raises:
         OSError: it cannot be written.
+
+    Source: AMPS User Guide, Instance-Level Configuration (MiniDumpDirectory).
     """
     now = datetime.now(UTC)
     safe = "".join(one if one.isalnum() or one in "-_." else "_" for one in instance)
     name = f"minidump-{safe}-{now:%Y%m%dT%H%M%S.%fZ}-{os.getpid()}.txt"
-    path = Path(directory or ".").absolute() / name
+    path = Path(directory).absolute() / name
+    path.parent.mkdir(parents=True, exist_ok=True)
     text = "\n".join(_lines(now, instance, state))
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mask)
     with open(descriptor, "w", encoding="utf-8", errors="backslashreplace") as file:

@@ -39,6 +39,7 @@ from config_schema.document import Node
 from config_schema.problems import Problems
 from config_schema.schema import ROOT
 from config_schema.spec import InstanceSpec
+from config_schema.validate import validates
 
 __all__ = ["Catalogue", "compile_config"]
 
@@ -56,9 +57,18 @@ def compile_config(root: Node, catalogue: Catalogue, problems: Problems) -> Inst
     Returns:
         The description of the instance; None if there are errors, of this or an earlier stage.
     """
-    if root.tag != ROOT or _incomplete(root):
-        return None  # which has been said; what is looked for is somewhere else, or unknown
-    report = Report(problems)
+    if root.tag != ROOT:
+        return None  # which has been said
+    if _incomplete(root):  # what is looked for is somewhere else, or unknown
+        problems.info(
+            root,
+            ROOT,
+            "only the structure has been checked: what topics, views, modules and the like refer "
+            "to may stand in the part that is missing",
+            "check again when the rest is right",
+        )
+        return None
+    report = Report(problems, forgives=not validates(root))
     reader = Reader(root, root.tag, report, catalogue)
     spec = _instance(reader)
     warn_of_unbuilt(root, catalogue, report)

@@ -34,7 +34,9 @@ SYSLOG_OPTIONS: Final = (
 )
 FACILITIES: Final = ("LOG_USER", *(f"LOG_LOCAL{number}" for number in range(8)))
 
-_MESSAGE_ID: Final = re.compile(r"[0-9A-F]{2}-[0-9]{4}", re.IGNORECASE)
+_PART_OF_ID: Final = re.compile(r"[0-9A-F]{1,2}|[0-9A-F]{0,2}-[0-9]{0,4}", re.IGNORECASE)
+"""What stands for all ids that have it somewhere: `12-` for a category."""
+
 _TO_FILE: Final = ("file", "gzip")
 
 
@@ -125,10 +127,10 @@ def _message_ids(reader: Reader, tag: str) -> tuple[str, ...]:
         error = regex_error(word)
         if error is not None:
             reader.error(f"{quoted(word)} is not a regular expression: {error}", tag=tag)
-        elif not has_regex_characters(word) and not _MESSAGE_ID.fullmatch(word):
+        elif not has_regex_characters(word) and not _PART_OF_ID.fullmatch(word):
             reader.error(
                 f"{quoted(word)} is not the id of a message: expected one such as 00-0015, "
-                "or a regular expression such as 12-.*",
+                "a part of it such as 12-, or a regular expression such as 12-.*",
                 tag=tag,
             )
     return tuple(ids)

@@ -48,9 +48,19 @@ PERCENTAGE: Final = _parse_percentage
 
 
 class Report:
-    """Takes what the compiler finds, except errors that the check of the structure explained."""
+    """Takes what the compiler finds, except errors that the check of the structure explained.
 
-    def __init__(self, problems: Problems) -> None:
+    Args:
+        problems: what the earlier stages found; takes the rest.
+        forgives: whether values of the wrong type or out of range are replaced, with a warning, as
+            ConfigValidation `disabled` asks for.
+
+    Attributes:
+        forgives: see above.
+    """
+
+    def __init__(self, problems: Problems, *, forgives: bool = False) -> None:
+        self.forgives = forgives
         self._problems = problems
         self._explained = {
             (problem.location, problem.element)
@@ -200,9 +210,11 @@ class Reader:
             return stand_in
         number = self._parse(tag, text, read, stand_in)
         if number is not None and least is not None and number < read(least):
-            self.error(f"{quoted(text)} is too small: the least is {least}", tag=tag)
+            wrong = f"{quoted(text)} is too small: the least is {least}"
+            return self._instead(tag, wrong, read(least), used=least)
         if number is not None and most is not None and number > read(most):
-            self.error(f"{quoted(text)} is too large: the most is {most}", tag=tag)
+            wrong = f"{quoted(text)} is too large: the most is {most}"
+            return self._instead(tag, wrong, read(most), used=most)
         return number
 
     def choice(self, tag: str, words: Sequence[Word], default: Word) -> Word:
@@ -213,12 +225,10 @@ class Reader:
         for word in words:
             if word.lower() == text.lower():
                 return word
-        self.error(
-            f"{quoted(text)} is not accepted: expected {', '.join(words)}",
-            did_you_mean(text, words),
-            tag=tag,
-        )
-        return default
+        expected = f"expected {', '.join(words)}"
+        hint = did_you_mean(text, words)
+        wrong = f"{quoted(text)} is not accepted: {expected}"
+        return self._instead(tag, wrong, default, hint, used=default)
 
     def expression(self, tag: str, kind: ExpressionKind) -> str | None:
         """Return an expression, checked."""
@@ -295,8 +305,22 @@ class Reader:
         try:
             return parse(text)
         except UnitError as error:
-            self.error(str(error), tag=tag)
-            return stand_in
+            return self._instead(tag, str(error), stand_in)
+
+    def _instead(
+        self,
+        tag: str,
+        wrong: str,
+        stand_in: _Value,
+        hint: str | None = None,
+        used: str = "the default",
+    ) -> _Value:
+        """Report a value that cannot be taken as it is, and give another that can."""
+        if self.report.forgives and stand_in is not None:
+            self.warning(f"{wrong}; {used} is used, since nothing is validated", hint, tag=tag)
+        else:
+            self.error(wrong, hint, tag=tag)
+        return stand_in
 
 
 def did_you_mean(word: str, known: Sequence[str]) -> str | None:

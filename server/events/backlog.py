@@ -27,6 +27,7 @@ class RequestKind(Enum):
 
     FLUSH = auto()
     ROTATE = auto()
+    ALLOW_ROTATION = auto()
     CLOSE = auto()
 
 

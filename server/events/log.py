@@ -104,6 +104,14 @@ class EventLog:
         """
         return self._ask(RequestKind.FLUSH).done.wait(WAIT_SECONDS)
 
+    def allow_rotation(self) -> None:
+        """Let files go on in the next one when they are full, which may be an earlier log.
+
+        Before the instance has started they are only added to: a start by mistake, beside the
+        instance that runs, must not take its log away, nor a start after a crash what tells why.
+        """
+        self._ask(RequestKind.ALLOW_ROTATION)
+
     def rotate(self) -> None:
         """Let file targets go on in their next file, after everything logged so far.
 

@@ -79,6 +79,9 @@ class Writer:
             self._write_out()
             if item.kind is RequestKind.CLOSE:
                 return item
+            if item.kind is RequestKind.ALLOW_ROTATION:
+                for target in self._targets:
+                    target.rotates = True
             if item.kind is RequestKind.ROTATE:
                 for target in self._targets:
                     self._try(target, partial(target.rotate, self._clock()))

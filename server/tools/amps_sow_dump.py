@@ -12,8 +12,10 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from errno import EISDIR
+from itertools import islice
 from pathlib import Path
 from typing import Final, NamedTuple
+from zipfile import ZIP_DEFLATED, ZipFile
 
 from config_schema.version import AMPS_VERSION, VERSION
 from server.sow import slab_format as form
@@ -79,10 +81,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
         The exit status: 0 for good files, 1 if one is damaged, 2 if one cannot be read at all.
     """
     options = _parser().parse_args(arguments)
-    status = GOOD
-    for name in options.filename:
-        status = max(status, _dump(Path(name), options))
-    return status
+    if options.archive is None:
+        return max(_dump(Path(name), options) for name in options.filename)
+    try:
+        with ZipFile(options.archive, "w", ZIP_DEFLATED) as archive:
+            return max(_dump(Path(name), options, archive) for name in options.filename)
+    except OSError as error:
+        print(f"amps_sow_dump: {options.archive}: {error.strerror}", file=sys.stderr)
+        return UNREADABLE
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -108,6 +114,12 @@ def _parser() -> argparse.ArgumentParser:
         help="the ASCII value of the character after each record (10, a new line)",
     )
     parser.add_argument(
+        "-z",
+        dest="archive",
+        metavar="ARCHIVE",
+        help="write the records to a zip file, one to a member, as spark publish -file takes them",
+    )
+    parser.add_argument(
         "--version",
         action="version",
         version=f"amps_sow_dump {VERSION} (AMPS {AMPS_VERSION})",
@@ -121,7 +133,7 @@ def _ascii_value(text: str) -> int:
     raise argparse.ArgumentTypeError(f"{text!r} is no ASCII value: expected a number from 0 to 255")
 
 
-def _dump(path: Path, options: argparse.Namespace) -> int:
+def _dump(path: Path, options: argparse.Namespace, archive: ZipFile | None = None) -> int:
     try:
         if path.is_dir():
             raise IsADirectoryError(EISDIR, os.strerror(EISDIR))
@@ -135,7 +147,9 @@ def _dump(path: Path, options: argparse.Namespace) -> int:
     try:
         contents = _read(file)
         found = (_found(file, location) for location in contents.records.values())
-        if options.sizing_chart:
+        if archive is not None:
+            _archive_bodies(found, archive, options.limit)
+        elif options.sizing_chart:
             _print_chart(len(each.record.body) for each in found)
         elif options.verbose:
             _print_verbose(file, contents, list(found), options.limit)
@@ -195,11 +209,23 @@ def _found(file: SlabFile, location: int) -> Found:
 
 
 def _print_bodies(found: Iterable[Found], delimiter: bytes, limit: int | None) -> None:
-    current = (each.record.body for each in found if not each.past)
-    for number, body in enumerate(current):
-        if number == limit:
-            return
+    for body in _bodies(found, limit):
         sys.stdout.buffer.write(body + delimiter)
+
+
+def _archive_bodies(found: Iterable[Found], archive: ZipFile, limit: int | None) -> None:
+    """Add them as members that are named by consecutive numbers.
+
+    Source: AMPS User Guide, spark publish (file).
+    """
+    first = len(archive.filelist) + 1
+    for number, body in enumerate(_bodies(found, limit), first):
+        archive.writestr(str(number), body)
+
+
+def _bodies(found: Iterable[Found], limit: int | None) -> Iterator[bytes]:
+    """Of the records that there are now."""
+    return islice((each.record.body for each in found if not each.past), limit)
 
 
 def _print_verbose(

@@ -45,6 +45,12 @@ def test_what_is_in_it(tmp_path: Path) -> None:
         assert part in text
 
 
-def test_a_directory_that_is_not_there_is_an_oserror(tmp_path: Path) -> None:
-    with pytest.raises(FileNotFoundError):
-        write_minidump(str(tmp_path / "none"), 0o640, "plant", {})
+def test_a_directory_that_is_not_there_is_made(tmp_path: Path) -> None:
+    path = write_minidump(str(tmp_path / "a" / "b"), 0o640, "plant", {})
+    assert path.parent == tmp_path / "a" / "b"
+
+
+def test_a_directory_that_cannot_be_made_is_an_oserror(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(OSError, match="Not a directory"):
+        write_minidump(str(tmp_path / "file" / "none"), 0o640, "plant", {})

@@ -278,6 +278,24 @@ def test_a_destination_keeps_its_addresses_in_order(full: InstanceSpec) -> None:
     assert [str(address) for address in outgoing.addresses] == ["second:9010", "third:9010"]
 
 
+def test_a_destination_needs_neither_name_nor_sync_type(tmp_path: Path) -> None:
+    """It is called by its Group, else by the first of its addresses that no other is called by."""
+    transport = "<Transport><Type>amps-replication</Type><InetAddr>{}</InetAddr></Transport>"
+    given = [("<Group>backup</Group>", "a:1"), ("<Group>backup</Group>", "b:1"), ("", "c:1")]
+    destinations = "".join(
+        f"<Destination>{group}{transport.format(address)}</Destination>" for group, address in given
+    )
+    spec = compile_text(
+        "<AMPSConfig><Name>n</Name><TransactionLog><JournalDirectory>j</JournalDirectory>"
+        "<Topic><Name>t</Name><MessageType>json</MessageType></Topic></TransactionLog>"
+        f"<Replication>{destinations}</Replication></AMPSConfig>",
+        tmp_path,
+    )
+    assert [destination.name for destination in spec.replication] == ["backup", "b:1", "c:1"]
+    assert [destination.group for destination in spec.replication] == ["backup", "backup", "c:1"]
+    assert {destination.sync_type for destination in spec.replication} == {"async"}
+
+
 def test_an_action_keeps_its_steps_in_order(full: InstanceSpec) -> None:
     (action,) = full.actions
     assert [trigger.options.get("Every") for trigger in action.triggers] == ["1h"]

@@ -70,6 +70,17 @@ def test_what_is_not_built_is_a_place_of_the_schema(place: str) -> None:
     assert not value or doc.type_name
 
 
+def test_the_reference_marks_what_is_not_built() -> None:
+    """Elements and values; docs/actions.md marks the modules of actions."""
+    places = {place for place in UNBUILT if not place.startswith("Actions/")}
+    marked = {path for path, doc in schema.elements().items() if doc.later}
+    assert marked == {f"{schema.ROOT}/{place.partition('=')[0]}" for place in places}
+    for place in places:
+        path, _, value = place.partition("=")
+        note = schema.elements()[f"{schema.ROOT}/{path}"].later
+        assert note == UNBUILT[place] or (value and value in (note or ""))
+
+
 @pytest.mark.parametrize("place", ACTED_ON)
 def test_what_is_acted_on_is_a_place_of_the_schema(place: str) -> None:
     assert f"{schema.ROOT}/{place}" in schema.elements()

@@ -23,7 +23,7 @@ SOURCE = files("config_schema").joinpath("amps_config.xsd").read_text(encoding="
 TREE = etree.fromstring(SOURCE.encode())
 XS = "{http://www.w3.org/2001/XMLSchema}"
 AMPS = "{urn:amperage:config}"
-VOCABULARY = {"default", "synonym", "effect", "modules", "example", "since"}
+VOCABULARY = {"default", "synonym", "effect", "later", "modules", "example", "since"}
 
 
 def doc(path: str) -> ElementDoc:

@@ -286,6 +286,23 @@ def test_a_minidump_on_sigquit(acting: RunningServer) -> None:
         assert part in text
 
 
+def test_minidumps_go_to_their_directory_which_is_made(tmp_path: Path) -> None:
+    directory = tmp_path / "dumps" / "here"
+    elements = f"<MiniDumpDirectory>{directory}</MiniDumpDirectory>"
+    with running_server(tmp_path, elements=elements) as server:
+        server.process.send_signal(signal.SIGQUIT)
+        assert server.logs(f"minidump written to {directory}/minidump-test-instance-")
+    assert len(list(directory.iterdir())) == 1
+
+
+def test_no_minidumps_where_they_are_disabled(tmp_path: Path) -> None:
+    elements = "<MiniDumpDirectory>disabled</MiniDumpDirectory>"
+    with running_server(tmp_path, elements=elements) as server:
+        server.process.send_signal(signal.SIGQUIT)
+        assert server.logs("no minidump is written: MiniDumpDirectory is disabled")
+    assert not list(tmp_path.rglob("minidump*"))
+
+
 def test_the_default_actions_of_signals(tmp_path: Path) -> None:
     """Security is switched off and on again, and the server stops as it always did."""
     closed = """

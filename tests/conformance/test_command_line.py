@@ -96,6 +96,7 @@ def test_version_and_help_exit_with_success() -> None:
     """The version goes to standard output, the help to standard error, as AMPS does."""
     version, usage = amp_server("--version"), amp_server("--help")
     assert (version.returncode, usage.returncode) == (0, 0)
+    assert amp_server("-h").stderr == usage.stderr
     assert "5.3.5" in version.stdout
     assert usage.stdout == ""
     for option in ("--verify-config", "--dump-config", "--sample-config", "--daemon", "-D"):
@@ -106,7 +107,8 @@ def test_the_sample_configuration_verifies(tmp_path: Path) -> None:
     """What is printed is a configuration that can be run."""
     path = tmp_path / "sample.xml"
     path.write_text(amp_server("--sample-config").stdout)
-    assert amp_server("--verify-config", path).returncode == 0
+    run = amp_server("--verify-config", path)
+    assert (run.returncode, run.stderr) == (0, f"{path} is valid: 0 errors, 0 warnings\n")
 
 
 def test_definitions_win_over_the_environment_and_reach_the_dump(
@@ -138,6 +140,125 @@ def test_unknown_flags_are_warned_about_and_ignored(tmp_path: Path) -> None:
     assert "--no-such-flag is no option of this server and is ignored" in run.stderr
 
 
+@pytest.mark.parametrize(
+    ("typed", "meant"),
+    [
+        ("--verfy-config", "--verify-config"),
+        ("-verify-config", "--verify-config"),
+        ("--deamon", "--daemon"),
+    ],
+)
+def test_a_mistyped_option_starts_nothing(tmp_path: Path, typed: str, meant: str) -> None:
+    """It is named, with the one that was meant."""
+    run = amp_server(typed, configuration(tmp_path))
+    assert (run.returncode, run.stdout) == (1, "")
+    assert run.stderr == f"ampServer: {typed} is no option; did you mean {meant}?\n"
+
+
+def test_all_configurations_that_are_given_are_checked(tmp_path: Path) -> None:
+    """In their order, wherever options stand; one that is broken is enough for exit code 1."""
+    configuration(tmp_path)
+    (tmp_path / "broken.xml").write_text(BROKEN)
+    verdicts = ["config.xml is valid: 0 errors, 0 warnings"]
+    verdicts += ["broken.xml cannot be used: 2 errors, 0 warnings", verdicts[0]]
+    for arguments in (
+        ["--verify-config", "config.xml", "broken.xml", "config.xml"],
+        ["config.xml", "--graph", "broken.xml", "config.xml"],
+    ):
+        run = amp_server(*arguments, cwd=tmp_path)
+        assert run.returncode == 1
+        assert [line for line in run.stderr.splitlines() if "warnings" in line] == verdicts
+    assert amp_server("--graph", "config.xml", "config.xml", cwd=tmp_path).returncode == 0
+
+
+@pytest.mark.parametrize("options", [(), ("--dump-config",), ("--daemon",)])
+def test_only_one_configuration_is_run_or_printed(tmp_path: Path, options: tuple[str, ...]) -> None:
+    """A second one is refused before anything happens."""
+    run = amp_server(*options, configuration(tmp_path), "other.xml")
+    assert (run.returncode, run.stdout) == (1, "")
+    assert run.stderr == "ampServer: expected one configuration file, and other.xml is another\n"
+
+
+def test_a_check_tells_what_a_start_would_not_find(tmp_path: Path) -> None:
+    """Warnings only, each at its line: it may be checked elsewhere than it will run."""
+    (tmp_path / "there").mkdir()
+    (tmp_path / "there.pem").touch()
+    (tmp_path / "config.xml").write_text(
+        """<AMPSConfig>
+<Name>n</Name>
+<Transports>
+<Transport><Name>a</Name><Type>tcps</Type><InetAddr>9007</InetAddr>
+<Certificate>missing.crt</Certificate>
+<PrivateKey>missing.key</PrivateKey>
+<VerifyClient>true</VerifyClient>
+<CAFile>missing.pem</CAFile>
+</Transport>
+<Transport><Name>b</Name><Type>tcps</Type><InetAddr>9017</InetAddr>
+<Certificate>there.pem</Certificate><PrivateKey>there.pem</PrivateKey>
+<CAFile>nobody_reads_it.pem</CAFile>
+</Transport>
+<Transport><Name>c</Name><Type>amps-unix</Type>
+<FileName>run/amps.sock</FileName>
+</Transport>
+</Transports>
+<Logging>
+<Target><Protocol>file</Protocol><Level>info</Level>
+<FileName>log/%Y/amps.log</FileName></Target>
+<Target><Protocol>gzip</Protocol><Level>info</Level><FileName>there/a</FileName></Target>
+</Logging>
+</AMPSConfig>
+"""
+    )
+    run = amp_server("--verify-config", "config.xml", cwd=tmp_path)
+    year = time.strftime("%Y")
+    hint = "; a start would fail, if this is the machine that it is for"
+    assert run.stderr.splitlines() == [
+        f"config.xml:5: warning: Transport/Certificate: there is no file missing.crt{hint}",
+        f"config.xml:6: warning: Transport/PrivateKey: there is no file missing.key{hint}",
+        f"config.xml:8: warning: Transport/CAFile: there is no missing.pem{hint}",
+        f"config.xml:15: warning: Transport/FileName: there is no directory run{hint}",
+        f"config.xml:20: warning: Target/FileName: there is no directory log/{year}{hint}",
+        "config.xml is valid: 0 errors, 5 warnings",
+    ]
+    assert run.returncode == 0
+
+
+def test_a_warning_is_said_once_on_a_terminal(tmp_path: Path) -> None:
+    """By the log where that leads to standard error, by the command where it does not."""
+    path = configuration(tmp_path)
+    path.write_text(path.read_text().replace("test-instance", "test instance"))
+    for target in ("stdout", "stderr", "none"):
+        log = f"<Target><Protocol>{target}</Protocol><Level>info</Level></Target>"
+        log = "" if target == "none" else f"<Logging>{log}</Logging>"
+        text = re.sub(r"(?s)<Logging>.*?</Logging>", "", path.read_text())
+        path.write_text(text.replace("</AMPSConfig>", f"{log}</AMPSConfig>"))
+        with (tmp_path / "terminal").open("w") as terminal:
+            process = subprocess.Popen(
+                [*COMMAND, path],
+                stdout=terminal,
+                stderr=terminal,
+                env=os.environ | {"PYTHONPATH": str(ROOT)},
+            )
+        try:
+            _connect(path)
+        finally:
+            process.terminate()
+            process.wait(30)
+        assert (tmp_path / "terminal").read_text().count("becomes part of file names") == 1
+
+
+def _connect(path: Path) -> None:
+    port = int(re.search(r"127\.0\.0\.1:(\d+)", path.read_text()).group(1))  # type: ignore[union-attr]  # it is there
+    deadline = time.monotonic() + 30
+    while True:
+        try:
+            with RawPeer(port):
+                return
+        except OSError:
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
+
+
 @pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_stop_signals_end_the_server_cleanly(tmp_path: Path, how: signal.Signals) -> None:
     """Code 0, with clients connected and disconnected."""
@@ -164,45 +285,64 @@ def test_a_port_in_use_is_one_clear_line(tmp_path: Path) -> None:
     ]
 
 
-def test_a_daemon_tells_how_its_start_went(tmp_path: Path) -> None:
-    """The command returns when clients can connect, and with code 1 when they never will."""
-    name = f"amperage-test-{os.getpid()}"
-    path = configuration(tmp_path, f"<ProcessName>{name}</ProcessName>")
-    text = path.read_text()
-    path.write_text(re.sub(r"(?s)<Logging>.*?</Logging>", "", text))
-    port = int(re.search(r"127\.0\.0\.1:(\d+)", text).group(1))  # type: ignore[union-attr]  # it is there
-    started = subprocess.run(
-        [*COMMAND, "--daemon", str(path)],
+def test_a_daemon_tells_how_its_start_went_and_lets_go_of_its_starter(tmp_path: Path) -> None:
+    """The command and its streams end when clients can connect, and with code 1 when never."""
+    path = configuration(tmp_path)
+    port = int(re.search(r"127\.0\.0\.1:(\d+)", path.read_text()).group(1))  # type: ignore[union-attr]  # it is there
+    # This waits for the end of both streams, whoever has them open.
+    started = amp_server("--daemon", path)
+    assert started.returncode == 0
+    pid = int(started.stdout.rpartition("running in the background as process ")[2])
+    try:
+        assert f"{path}:15: warning: Target/Protocol: nobody sees stdout" in started.stderr
+        with RawPeer(port) as peer:
+            assert peer.log_on()["status"] == "success"
+            streams = {os.readlink(f"/proc/{pid}/fd/{number}") for number in range(3)}
+            assert streams == {os.devnull}
+            second = amp_server("--daemon", path)
+            assert (second.returncode, "Address already in use" in second.stderr) == (1, True)
+            os.kill(pid, signal.SIGTERM)
+            assert peer.is_disconnected()
+    finally:
+        _end(pid)
+
+
+def _end(pid: int) -> None:
+    """Wait for the end of a process that is nobody's child, or end it."""
+    deadline = time.monotonic() + 10
+    try:
+        while time.monotonic() < deadline:
+            os.kill(pid, 0)
+            time.sleep(0.05)
+        os.kill(pid, signal.SIGKILL)
+    except ProcessLookupError:
+        return
+
+
+def test_a_start_by_mistake_leaves_the_log_of_the_server_that_runs(tmp_path: Path) -> None:
+    """Nor does a start after a crash take away what tells why."""
+    path = configuration(
+        tmp_path,
+        "<Logging><Target><Protocol>file</Protocol><FileName>x.log</FileName>"
+        "<Level>info</Level><RotationThreshold>1M</RotationThreshold></Target></Logging>",
+    )
+    path.write_text(re.sub(r"(?s)<Logging>.*?</Logging>", "", path.read_text(), count=1))
+    process = subprocess.Popen(
+        [*COMMAND, "config.xml"],
+        cwd=tmp_path,
         stdout=subprocess.DEVNULL,
-        timeout=60,
-        check=False,
         env=os.environ | {"PYTHONPATH": str(ROOT)},
     )
-    assert started.returncode == 0
-    with RawPeer(port) as peer:
-        assert peer.log_on()["status"] == "success"
-        second = amp_server("--daemon", path)
-        assert (second.returncode, "Address already in use" in second.stderr) == (1, True)
-        pid = _process_named(name)
-        os.kill(pid, signal.SIGTERM)
-        assert peer.is_disconnected()
-
-
-def _process_named(name: str) -> int:
-    deadline = time.monotonic() + 5
-    while time.monotonic() < deadline:
-        for entry in Path("/proc").iterdir():
-            if entry.name.isdigit() and name in _command_line(entry):
-                return int(entry.name)
-        time.sleep(0.05)
-    raise AssertionError(f"there is no process named {name}")
-
-
-def _command_line(entry: Path) -> str:
     try:
-        return (entry / "cmdline").read_bytes().decode(errors="replace")
-    except OSError:
-        return ""
+        _connect(path)
+        assert amp_server("config.xml", cwd=tmp_path).returncode == 1
+    finally:
+        process.kill()
+        process.wait(30)
+    log = (tmp_path / "x.log").read_text()
+    assert log.count("is starting: version") == 2
+    assert log.index("initialization completed") < log.index("Address already in use")
+    assert log.count(f"Working directory: {tmp_path}\n") == 2
 
 
 @pytest.mark.parametrize("sample", SAMPLES, ids=lambda path: path.stem)

@@ -61,8 +61,9 @@ def target(protocol: str = "file", **settings: Any) -> LogTargetSpec:
 def log_of(
     *targets: LogTargetSpec, clock: Clock | None = None, **settings: Any
 ) -> Iterator[EventLog]:
-    """A log that is closed, and therefore written, at the end."""
+    """A log of an instance that has started; it is closed, and therefore written, at the end."""
     log = EventLog(targets, "unit-1", clock or Clock(), **settings)
+    log.allow_rotation()
     try:
         yield log
     finally:

@@ -92,15 +92,45 @@ def test_without_a_threshold_the_next_start_appends(protocol: str, tmp_path: Pat
 
 
 @pytest.mark.parametrize("protocol", ["file", "gzip"])
-def test_with_a_threshold_the_next_start_truncates(protocol: str, tmp_path: Path) -> None:
+def test_with_a_threshold_the_next_start_appends_too_and_counts_what_is_there(
+    protocol: str, tmp_path: Path
+) -> None:
     spec = target(
-        protocol, file_name=str(tmp_path / "amps"), level="info", rotation_threshold=1_000
+        protocol,
+        file_name=str(tmp_path / "amps-%n"),
+        level="info",
+        rotation_threshold=2 * LINE_SIZE,
     )
-    for message in ("first", "second"):
+    for message in ("message 00", "message 01", "message 02"):
         with log_of(spec) as log:
             echo(log, message)
-    [path] = tmp_path.iterdir()
-    assert texts(path) == ["second"]
+    first, second = sorted(tmp_path.iterdir())
+    assert texts(first) == ["message 00", "message 01"]
+    assert texts(second) == ["message 02"]
+
+
+def test_a_start_takes_no_log_away_before_it_has_succeeded(tmp_path: Path) -> None:
+    """What the next file in the sequence holds may be the log of the instance that runs."""
+    spec = target(file_name=str(tmp_path / "a-%n"), level="info", rotation_threshold=LINE_SIZE)
+    with log_of(spec) as log:
+        echo(log, "message 00", "message 01")
+    log = EventLog([spec], "unit-1", Clock())
+    echo(log, "message 02", "message 03")
+    log.close()
+    assert texts(tmp_path / "a-00000.log") == ["message 00", "message 02", "message 03"]
+    assert texts(tmp_path / "a-00001.log") == ["message 01"]
+
+
+def test_a_compressed_log_that_is_being_written_is_left_alone(tmp_path: Path) -> None:
+    """Two writers would make it unreadable, and what looks cut short is only unfinished."""
+    spec = target("gzip", file_name=str(tmp_path / "a"), level="info")
+    with log_of(spec) as log:
+        echo(log, "one")
+        assert log.flush()
+        with pytest.raises(LogTargetError, match=r"cannot be opened: another log is being written"):
+            EventLog([spec], "unit-2")
+        echo(log, "two")
+    assert texts(tmp_path / "a.gz") == ["one", "two"]
 
 
 @pytest.mark.parametrize(("protocol", "suffix"), [("file", ".log"), ("gzip", ".gz")])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from zipfile import ZipFile
 
 import pytest
 
@@ -11,6 +12,7 @@ from server.sow import slab_format as form
 from server.sow.file_store import FileStore
 from server.sow.records import Record
 from server.tools.amps_sow_dump import main
+from server.tools.spark.sources import read_messages
 from tests.sow.support import Disk
 
 MOMENT = 1_724_106_316_604_685_123
@@ -40,6 +42,23 @@ def test_bodies_of_a_running_instance(
     assert capsysbinary.readouterr().out == b"\n".join(expected) + b"\n"
     assert main(["-n", "2", "-d", "1", path]) == 0
     assert capsysbinary.readouterr().out == b"\x01".join(expected[:2]) + b"\x01"
+
+
+def test_an_archive_that_can_be_published(
+    store: FileStore, tmp_path: Path, capsysbinary: pytest.CaptureFixture[bytes]
+) -> None:
+    """One member per record, whatever bytes it has; of several files one after the other."""
+    path, archive = str(tmp_path / "t.sow"), tmp_path / "records.zip"
+    store.put("2", Record("2", b"a\nb", "t", MOMENT))
+    assert main(["-z", str(archive), "-n", "3", path, path]) == 0
+    assert capsysbinary.readouterr().out == b""
+    with ZipFile(archive) as made:
+        assert made.namelist() == ["1", "2", "3", "4", "5", "6"]
+    one_file = [b'{"id":0}', b'{"id":1}', b"a\nb"]
+    read = [body for batch in read_messages(str(archive), 10) for body in batch]
+    assert read == one_file * 2
+    assert main(["-z", str(tmp_path / "nowhere" / "z.zip"), path]) == 2
+    assert b"No such file or directory" in capsysbinary.readouterr().err
 
 
 def test_all_that_is_stored(

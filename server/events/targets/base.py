@@ -33,6 +33,7 @@ class Target(ABC):
         excluded: the ids that it must not write.
         bytes_written: since the start, before compression.
         entries_written: since the start.
+        rotates: whether it may go on in the next file of the sequence when one is full.
     """
 
     def __init__(self, spec: LogTargetSpec, problems: Problems) -> None:
@@ -42,6 +43,7 @@ class Target(ABC):
         self.excluded = excluded(spec, problems)
         self.bytes_written = 0
         self.entries_written = 0
+        self.rotates = False
 
     @property
     @abstractmethod

@@ -1,9 +1,9 @@
 """Files as logging targets, plain and compressed, and their rotation.
 
-Without a RotationThreshold a file is appended to, also by the next start. With one, a file is
-closed before it would exceed the threshold and the next is opened; its name is made anew from the
-mask, and a file that has this name already is truncated, also at the start. An explicit rotation
-truncates as well.
+A file is appended to, also by the next start. With a RotationThreshold, a file is closed before it
+would exceed the threshold and the next is opened; its name is made anew from the mask, and a file
+that has this name already is truncated. An explicit rotation truncates as well. Until the instance
+has started there is no rotation: the start may fail, because the instance runs already.
 
 Source: AMPS User Guide, Logging to Files.
 """
@@ -19,7 +19,7 @@ from typing import Final
 from config_schema.problems import Problems
 from config_schema.spec import LogTargetSpec
 from server.events.targets.base import Line, Target
-from server.events.targets.streams import GzipStream, PlainStream, Stream, complete_gzip
+from server.events.targets.streams import GzipStream, PlainStream, Stream, complete_gzip, plain_size
 
 DEFAULT_MASK: Final = "%Y-%m-%dT%H%M%S"
 """In the working directory, when a target has no FileName."""
@@ -41,16 +41,16 @@ class FileFormat:
     Attributes:
         suffix: what a file name ends with.
         stream: writes to a file descriptor in this format.
-        prepare: makes an existing file fit to be appended to.
+        prepare: makes an existing file fit to be appended to, and gives the size of its content.
     """
 
     suffix: str
     stream: Callable[[int], Stream]
-    prepare: Callable[[str], None]
+    prepare: Callable[[str], int]
 
 
 FORMATS: Final[Mapping[str, FileFormat]] = {
-    "file": FileFormat(".log", PlainStream, lambda _path: None),
+    "file": FileFormat(".log", PlainStream, plain_size),
     "gzip": FileFormat(".gz", GzipStream, complete_gzip),
 }
 
@@ -92,7 +92,7 @@ class FileTarget(Target):
         self._stream: Stream | None = None
         self.path = ""
         try:
-            self._open(nanoseconds, append=spec.rotation_threshold is None)
+            self._open(nanoseconds, append=True)
         except OSError as problem:
             problems.error(spec, "Target/FileName", *_explain(self.path, problem))
 
@@ -104,7 +104,7 @@ class FileTarget(Target):
     def write(self, lines: Sequence[Line]) -> None:
         """See `Target.write`."""
         threshold = self.spec.rotation_threshold
-        if threshold is None:
+        if threshold is None or not self.rotates:
             self._write_out(lines)
             return
         chunk: list[Line] = []
@@ -147,12 +147,16 @@ class FileTarget(Target):
     def _open(self, nanoseconds: int, *, append: bool) -> Stream:
         self.path = file_name(self._mask, self._format.suffix, self._rotation, nanoseconds)
         if append:
-            self._format.prepare(self.path)
+            self._size = self._format.prepare(self.path)
         # Appending in any case: an external tool may truncate the file while it is being written.
         flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | (0 if append else os.O_TRUNC)
         descriptor = os.open(self.path, flags | os.O_NONBLOCK, 0o666)  # a pipe may have no reader
         os.set_blocking(descriptor, True)
-        self._stream = self._format.stream(descriptor)
+        try:
+            self._stream = self._format.stream(descriptor)
+        except OSError:
+            os.close(descriptor)
+            raise
         return self._stream
 
 

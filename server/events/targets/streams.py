@@ -7,8 +7,10 @@ stays readable. While such bytes are kept, new ones are refused rather than pile
 
 import contextlib
 import errno
+import fcntl
 import os
 import select
+import stat
 import zlib
 from collections.abc import Iterator
 from typing import Final, Protocol
@@ -82,10 +84,15 @@ class GzipStream:
 
     Every write ends on a byte boundary of the compressed data, so that a file can be read while it
     is written and up to the last write after a crash.
+
+    Raises:
+        OSError: another stream, of this process or another, is writing to the file: what both
+            write could not be read any more.
     """
 
     def __init__(self, descriptor: int) -> None:
         """Take over `descriptor`; `close` ends the member and closes it."""
+        _claim(descriptor)
         self._plain = PlainStream(descriptor)
         self._compressor = zlib.compressobj(wbits=GZIP)
 
@@ -107,45 +114,79 @@ class GzipStream:
             self._plain.close()
 
 
-def complete_gzip(path: str) -> None:
+def plain_size(path: str) -> int:
+    """The bytes of a file; 0 if there is none, or if it is a pipe or a device."""
+    return os.path.getsize(path) if os.path.isfile(path) else 0
+
+
+def complete_gzip(path: str) -> int:
     """Make a gzip file that a crash cut short whole again, so that it can be appended to.
 
     A reader stops at a member without an end, and would not see what is appended behind it. What
     can be read is copied to a new file, which then takes the place of the old one.
 
+    Returns:
+        The bytes of its content; 0 if there is no such file.
+
     Raises:
-        OSError: the file cannot be read or replaced, or is something else than a gzip file.
+        OSError: the file cannot be read or replaced, is something else than a gzip file, or is
+            being written by somebody else.
     """
     path = os.path.realpath(path)
-    if not os.path.isfile(path) or _is_complete(path):
-        return
+    if not os.path.isfile(path):
+        return 0
+    with open(path, "rb") as file:
+        _claim(file.fileno())
+        size, is_complete = _measure(path)
+        return size if is_complete else _repair(path)
+
+
+def _repair(path: str) -> int:
     repaired = f"{path}.repair"
     stream = GzipStream(os.open(repaired, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o666))
-    last = b"\n"
+    size, last = 0, b"\n"
     try:
         with contextlib.suppress(
             zlib.error, EOFError
         ):  # everything before the damage has been copied
             for data in _decompressed(path):
                 stream.write(data)
+                size += len(data)
                 last = data[-1:] or last
         if last != b"\n":
             stream.write(b"\n")
+            size += 1
     finally:
         stream.close()
     os.replace(repaired, path)
+    return size
 
 
-def _is_complete(path: str) -> bool:
+def _claim(descriptor: int) -> None:
+    """Make it the only one through which its file is written, until it is closed."""
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        return
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        raise OSError(errno.EBUSY, "another log is being written to it") from None
+    except OSError as problem:  # file systems of other machines may have no locks
+        if problem.errno not in (errno.ENOLCK, errno.ENOTSUP):
+            raise
+
+
+def _measure(path: str) -> tuple[int, bool]:
+    """The bytes of the content, as far as it can be read, and whether that is all of it."""
     with open(path, "rb") as file:
         if not _MAGIC.startswith(file.read(len(_MAGIC))):
             raise OSError(errno.EINVAL, "it exists and is not a gzip file", path)
+    size = 0
     try:
-        for _ in _decompressed(path):
-            pass
+        for data in _decompressed(path):
+            size += len(data)
     except (zlib.error, EOFError):
-        return False
-    return True
+        return size, False
+    return size, True
 
 
 def _decompressed(path: str) -> Iterator[bytes]:

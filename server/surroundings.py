@@ -1,0 +1,77 @@
+"""What a configuration expects of the machine: files that are there, directories to write to.
+
+A check reports them as warnings, because it may run on another machine than the instance will.
+Directories of journals, records and minidumps are not among them: the server makes these.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Iterator, Mapping
+from typing import Final
+
+from config_schema.document import Node
+from config_schema.problems import Problems
+from config_schema.units import parse_bool
+from server.events.targets.file import FORMATS, file_name
+
+
+def check_surroundings(root: Node, problems: Problems) -> None:
+    """Warn of files and directories that do not exist here, and without which a start fails.
+
+    Args:
+        root: the configuration in canonical names, without errors.
+        problems: takes the warnings.
+    """
+    for path, parent, node in _walk(root, ""):
+        missing = _MISSING.get(path) if node.text else None
+        sentence = missing and missing(parent, node)
+        if sentence:
+            hint = "a start would fail, if this is the machine that it is for"
+            problems.warning(node, f"{parent.written}/{node.written}", sentence, hint)
+
+
+def _walk(node: Node, path: str) -> Iterator[tuple[str, Node, Node]]:
+    for child in node.children:
+        own = f"{path}/{child.tag}".lstrip("/")
+        yield own, node, child
+        yield from _walk(child, own)
+
+
+def _file(_parent: Node, node: Node) -> str | None:
+    return None if os.path.isfile(node.text) else f"there is no file {node.text}"
+
+
+def _authorities(parent: Node, node: Node) -> str | None:
+    if not parse_bool(parent.value("VerifyClient") or "false"):
+        return None  # nobody reads them
+    return None if os.path.exists(node.text) else f"there is no {node.text}"
+
+
+def _directory_of_log(parent: Node, node: Node) -> str | None:
+    written = FORMATS.get((parent.value("Protocol") or "").lower())
+    if written is None:
+        return None
+    return _directory(file_name(node.text, written.suffix, 0, time.time_ns()))
+
+
+def _directory_of_socket(parent: Node, node: Node) -> str | None:
+    return _directory(node.text) if parent.value("Type") == "amps-unix" else None
+
+
+def _directory(path: str) -> str | None:
+    directory = os.path.dirname(path) or "."
+    return None if os.path.isdir(directory) else f"there is no directory {directory}"
+
+
+_TRANSPORT: Final = "Transports/Transport"
+_MISSING: Final[Mapping[str, Callable[[Node, Node], str | None]]] = {
+    f"{_TRANSPORT}/Certificate": _file,
+    f"{_TRANSPORT}/PrivateKey": _file,
+    f"{_TRANSPORT}/CAFile": _authorities,
+    f"{_TRANSPORT}/CAPath": _authorities,
+    f"{_TRANSPORT}/FileName": _directory_of_socket,
+    "Logging/Target/FileName": _directory_of_log,
+}
+"""What is expected where; each says what is missing, or None."""
