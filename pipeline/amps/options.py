@@ -8,7 +8,9 @@ from dataclasses import dataclass
 from typing import Any, Final, Literal, TypeAlias
 
 from client import ClientError, ServerUri, parse_uri
+from pipeline import tolerance
 from pipeline.errors import PipelineError, option_error
+from pipeline.tolerance import STRICT, Tolerance, read_tolerance
 
 Use: TypeAlias = Literal["read", "readStream", "write", "writeStream"]
 
@@ -48,6 +50,7 @@ class AmpsOptions:
             if not, a task that is tried again publishes all of its rows again.
         order: one of `ORDERS`: how a task that is tried again tells its rows from those that the
             server has: by reading these back, by their order, or by one that it puts them in.
+        tolerance: how messages are read, and what becomes of those that do not fit.
         timeout: seconds to wait for an answer of the server, and for a server to come back.
     """
 
@@ -68,6 +71,7 @@ class AmpsOptions:
     max_rows_per_trigger: int | None = None
     exactly_once: bool = True
     order: str = "checked"
+    tolerance: Tolerance = STRICT
     timeout: float = 30.0
 
     @property
@@ -108,6 +112,9 @@ def read_options(given: Mapping[str, str], *uses: Use) -> AmpsOptions:
             known = ", ".join(sorted(its_uses))
             raise PipelineError(f"option {name}: it is for {known}, and this is {uses[0]}")
         values[name] = convert(name, text)
+    values["tolerance"] = read_tolerance(given)
+    for name in tolerance.NAMES:
+        values.pop(name, None)
     if "server" not in values:
         raise PipelineError(
             "option server: missing; expected a URI such as tcp://localhost:9007/amps/json"
@@ -193,5 +200,6 @@ _OPTIONS: Final[Mapping[str, tuple[frozenset[str], Callable[[str, str], Any]]]] 
     "exactly_once": (_WRITES, _truth),
     "order": (_WRITES, _one_of(ORDERS)),
     "timeout": (_ALL, _seconds),
+    **dict.fromkeys(tolerance.NAMES, (_READS, _text)),
 }
 """What each option is for, and what reads its text."""
