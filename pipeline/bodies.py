@@ -22,7 +22,7 @@ import pyarrow as pa
 from pyspark.sql.types import BinaryType, DataType, LongType, StringType, StructType
 
 from pipeline.errors import PipelineError
-from pipeline.fields import field_type
+from pipeline.kinds import field_type
 from pipeline.rows import BODY, METADATA
 
 _encode: Final = msgspec.json.Encoder(decimal_format="number").encode

@@ -3,66 +3,42 @@
 Bodies of the type `json` are decoded by a msgspec type made for exactly the columns, which passes
 over everything else. Fields of the other types come from the readers that the server's filters use,
 and are converted: there, everything may be a text.
+
+What does not fit is looked at a second time: whole numbers may be written like `5.0`, and NaN and
+Infinity, which JSON does not have, are numbers to the server and to many a publisher.
 """
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import date, datetime
-from decimal import Decimal
+from datetime import datetime
 from operator import attrgetter, itemgetter
-from types import GenericAlias
-from typing import Annotated, Any, Final, TypeAlias, TypedDict, cast
+from typing import Any, Final, TypeAlias
 
 import msgspec
 from pyspark.sql.types import (
     ArrayType,
     BinaryType,
-    BooleanType,
-    ByteType,
     DataType,
-    DateType,
-    DecimalType,
-    DoubleType,
-    FloatType,
-    IntegerType,
-    LongType,
     MapType,
-    ShortType,
-    StringType,
     StructType,
-    TimestampNTZType,
-    TimestampType,
 )
 
 from pipeline.errors import PipelineError
+from pipeline.kinds import field_type, hook, is_time
+from pipeline.times import time_rule
 from server.message_types.base import Value
 from server.message_types.registry import MessageTypes
 
 Body: TypeAlias = bytes | memoryview
 
-
 READABLE: Final = ("json", "fix", "nvfix", "xml", "bson", "msgpack", "bflat")
 """Message types whose fields can be read without knowing the server's configuration."""
 
-_BITS: Final[dict[type[DataType], int]] = {
-    ByteType: 8,
-    ShortType: 16,
-    IntegerType: 32,
-    LongType: 64,
-}
-_SIMPLE: Final[dict[type[DataType], type]] = {
-    StringType: str,
-    BooleanType: bool,
-    FloatType: float,
-    DoubleType: float,
-    DecimalType: Decimal,
-    DateType: date,
-    TimestampType: datetime,
-    TimestampNTZType: datetime,
-    BinaryType: bytes,
-}
+_UNFIT: Final = (msgspec.MsgspecError, ValueError, RecursionError)
+"""What the decoders raise."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,89 +58,100 @@ class FieldReader:
         return {name: list(map(value, rows)) for name, value in self.values.items()}
 
 
-def read_fields(schema: StructType, message_type: str | None, advice: str = "") -> FieldReader:
+def read_fields(
+    schema: StructType,
+    message_type: str | None,
+    advice: str = "",
+    *,
+    timestamps: str | None = None,
+) -> FieldReader:
     """Make a reader of fields.
 
     Args:
         schema: the fields.
         message_type: of the bodies, None if it is not known.
         advice: what else to do if they cannot be read of such bodies.
+        timestamps: what is a time, one of `times.TIMESTAMPS`; None goes by the message type.
 
     Raises:
         PipelineError: there is no way to read such fields of such bodies.
     """
     if message_type == "json":
-        return _json_reader(schema)
+        return _json_reader(schema, timestamps)
     if message_type in READABLE:
-        return _value_reader(schema, message_type)
+        return _value_reader(schema, message_type, timestamps)
     raise PipelineError(
         f"schema: the fields {', '.join(schema.names)} cannot be read of messages of type"
         f" {message_type or 'unknown'}; read the column body instead{advice}"
     )
 
 
-def _json_reader(schema: StructType) -> FieldReader:
+def _json_reader(schema: StructType, timestamps: str | None) -> FieldReader:
     names = {f"f{number}": name for number, name in enumerate(schema.names)}
-    kinds = [field_type(field.dataType, field.name) for field in schema]
-    row = msgspec.defstruct(
-        "Row",
-        [(slot, kind, None) for slot, kind in zip(names, kinds, strict=True)],
-        rename=names,
-        gc=False,
-    )
-    decode = msgspec.json.Decoder(row).decode
+    times = time_rule("json", timestamps)
+    make = hook(times, from_text=False)
+
+    def row_type(*, lenient: bool) -> Any:
+        kinds = [
+            field_type(one.dataType, one.name, own_times=not times.is_iso, lenient=lenient)
+            for one in schema
+        ]
+        fields = [(slot, kind, None) for slot, kind in zip(names, kinds, strict=True)]
+        return msgspec.defstruct("Row", fields, rename=names, gc=False)
+
+    row = row_type(lenient=False)
+    decode = msgspec.json.Decoder(row, dec_hook=make).decode
+    lenient_row = row_type(lenient=True)
+    decode_leniently = msgspec.json.Decoder(lenient_row, dec_hook=make).decode
+
+    def look_again(body: Body) -> Any:
+        if not body:
+            return row()
+        try:
+            return decode_leniently(body)
+        except msgspec.ValidationError:
+            raise
+        except msgspec.DecodeError:
+            # Python's own reader knows NaN and Infinity.
+            return msgspec.convert(json.loads(bytes(body)), lenient_row, dec_hook=make)
 
     def rows(bodies: Sequence[Body]) -> list[Any]:
         found: list[Any] = []
         rest = iter(bodies)
+        read: Callable[[Body], Any] = decode
         while len(found) < len(bodies):
             try:
-                found.extend(map(decode, rest))
-            except (msgspec.MsgspecError, UnicodeDecodeError) as error:
-                body = bytes(bodies[len(found)])
-                if body:
+                found.extend(map(read, rest))
+            except _UNFIT as error:
+                body = bodies[len(found)]
+                try:
+                    found.append(look_again(body))
+                except _UNFIT:
+                    first = error if read is decode else _error_of(decode, body)
                     raise PipelineError(
-                        f"schema: a message does not fit: {error}; it is {body[:200]!r}"
+                        f"schema: a message does not fit: {first}; it is {bytes(body[:200])!r}"
                     ) from None
-                found.append(row())
+                # Where one message has such numbers, others have.
+                read = look_again
         return found
 
     return FieldReader(rows, {name: attrgetter(slot) for slot, name in names.items()})
 
 
-def field_type(kind: DataType, column: str) -> Any:
-    """The msgspec type for a column's type.
-
-    Raises:
-        PipelineError: there is none.
-    """
-    bits = _BITS.get(type(kind))
-    if bits is not None:
-        limit = 1 << (bits - 1)
-        return Annotated[int, msgspec.Meta(ge=-limit, le=limit - 1)] | None
-    simple = _SIMPLE.get(type(kind))
-    if simple is not None:
-        return simple | None
-    if isinstance(kind, ArrayType):
-        element = field_type(kind.elementType, column)
-        return GenericAlias(list, (element,)) | None
-    if isinstance(kind, MapType) and isinstance(kind.keyType, StringType):
-        value = field_type(kind.valueType, column)
-        return GenericAlias(dict, (str, value)) | None
-    if isinstance(kind, StructType):
-        members = {field.name: field_type(field.dataType, column) for field in kind}
-        make = cast("Any", TypedDict)  # the type checker knows it with literal members only
-        return make("Member", members, total=False) | None
-    raise PipelineError(
-        f"schema: column {column!r}: no field of a message is of type {kind.simpleString()}"
-    )
+def _error_of(decode: Callable[[Body], Any], body: Body) -> object:
+    """What the first look has to say; the second knows types that nobody else does."""
+    try:
+        decode(body)
+    except _UNFIT as error:
+        return error
+    return "it cannot be read"
 
 
-def _value_reader(schema: StructType, message_type: str) -> FieldReader:
+def _value_reader(schema: StructType, message_type: str, timestamps: str | None) -> FieldReader:
     """Single values by their paths; columns that are structs are put together from them."""
-    paths: list[tuple[str, ...]] = []
-    columns = [_value_of(one.dataType, (one.name,), paths, message_type) for one in schema]
-    extract = MessageTypes().get(message_type).extractor(paths)
+    convert = _Converter(message_type, timestamps)
+    columns = [convert.column(one.dataType, (one.name,)) for one in schema]
+    extract = convert.extractor()
 
     def row(body: Body) -> tuple[Any, ...]:
         values = extract(bytes(body))
@@ -176,43 +163,109 @@ def _value_reader(schema: StructType, message_type: str) -> FieldReader:
     )
 
 
-def _value_of(
-    kind: DataType, path: tuple[str, ...], paths: list[tuple[str, ...]], message_type: str
-) -> Callable[[Sequence[Value]], Any]:
-    """What gives a column, or a member of one, of the values that `paths` lead to.
+class _Converter:
+    """Makes columns of the values that a message type reads.
 
     Args:
-        kind: its type.
-        path: where it is.
-        paths: the paths to extract; those that it needs are added.
         message_type: of the bodies.
+        timestamps: what is a time; None goes by the message type.
     """
-    if isinstance(kind, StructType):
-        members = {
-            one.name: _value_of(one.dataType, (*path, one.name), paths, message_type)
-            for one in kind
-        }
 
-        def struct(values: Sequence[Value]) -> dict[str, Any] | None:
-            found = {name: member(values) for name, member in members.items()}
-            return None if all(value is None for value in found.values()) else found
+    def __init__(self, message_type: str, timestamps: str | None) -> None:
+        self._message_type = message_type
+        self._hook = hook(time_rule(message_type, timestamps), from_text=True)
+        self._paths: list[tuple[str, ...]] = []
+        self._times: list[int] = []
+        """Which of the values are times."""
 
-        return struct
-    name = ".".join(path)
-    innermost = kind
-    while isinstance(innermost, ArrayType):
-        innermost = innermost.elementType
-    if isinstance(innermost, (MapType, StructType)):
-        raise PipelineError(
-            f"schema: column {name!r}: of messages of type {message_type}, only single values,"
-            " arrays of them and structs with them can be read"
-        )
-    slot = len(paths)
-    paths.append(path)
-    if isinstance(innermost, BinaryType):
-        return lambda values: _as_bytes(values[slot])
-    wanted = field_type(kind, name)
-    return lambda values: _converted(values[slot], wanted, name)
+    def extractor(self) -> Callable[[bytes], Sequence[Any]]:
+        """What reads the values that the columns are made of."""
+        extract = MessageTypes().get(self._message_type).extractor(self._paths)
+        if self._message_type == "msgpack" and self._times:
+            return _with_extensions(extract, {slot: self._paths[slot] for slot in self._times})
+        return extract
+
+    def column(self, kind: DataType, path: tuple[str, ...]) -> Callable[[Sequence[Value]], Any]:
+        """What gives a column, or a member of one, of the values.
+
+        Args:
+            kind: its type.
+            path: where it is.
+        """
+        if isinstance(kind, StructType):
+            members = {one.name: self.column(one.dataType, (*path, one.name)) for one in kind}
+
+            def struct(values: Sequence[Value]) -> dict[str, Any] | None:
+                found = {name: member(values) for name, member in members.items()}
+                return None if all(value is None for value in found.values()) else found
+
+            return struct
+        name = ".".join(path)
+        innermost = kind
+        while isinstance(innermost, ArrayType):
+            innermost = innermost.elementType
+        if isinstance(innermost, (MapType, StructType)):
+            raise PipelineError(
+                f"schema: column {name!r}: of messages of type {self._message_type}, only single"
+                " values, arrays of them and structs with them can be read"
+            )
+        slot = len(self._paths)
+        self._paths.append(path)
+        if is_time(innermost):
+            self._times.append(slot)
+        if isinstance(innermost, BinaryType):
+            return lambda values: _as_bytes(values[slot])
+        wanted = field_type(kind, name, own_times=True)
+        lenient = field_type(kind, name, own_times=True, lenient=True)
+        return lambda values: self._converted(values[slot], wanted, lenient, name)
+
+    def _converted(self, value: Value, kind: Any, lenient: Any, column: str) -> Any:
+        if value is None:
+            return None
+        try:
+            return msgspec.convert(value, kind, strict=False, dec_hook=self._hook)
+        except _UNFIT as error:
+            if kind == str | None and isinstance(value, (bool, int, float)):
+                return str(value)
+            try:
+                return msgspec.convert(value, lenient, strict=False, dec_hook=self._hook)
+            except _UNFIT:
+                raise PipelineError(
+                    f"schema: a message does not fit: column {column!r}: {error}; it is {value!r}"
+                ) from None
+
+
+def _with_extensions(
+    extract: Callable[[bytes], Sequence[Value]], times: Mapping[int, tuple[str, ...]]
+) -> Callable[[bytes], Sequence[Any]]:
+    """Has MessagePack's timestamps among the values, which are bytes to the server.
+
+    Args:
+        extract: gives the values.
+        times: the paths of those that may be such timestamps, by their places.
+    """
+
+    def extended(body: bytes) -> Sequence[Any]:
+        values = list(extract(body))
+        try:
+            document = msgspec.msgpack.decode(body)
+        except _UNFIT:
+            return values
+        for slot, path in times.items():
+            found = document
+            for name in path:
+                found = found.get(name) if isinstance(found, dict) else None
+            if _has_moments(found):
+                values[slot] = found
+        return values
+
+    return extended
+
+
+def _has_moments(value: object) -> bool:
+    if isinstance(value, list):
+        return any(map(_has_moments, value))
+    return isinstance(value, datetime)
 
 
 def _as_bytes(value: Value) -> Any:
@@ -220,16 +273,3 @@ def _as_bytes(value: Value) -> Any:
     if isinstance(value, list):
         return [_as_bytes(one) for one in value]
     return None if value is None else str(value).encode("utf-8", "surrogateescape")
-
-
-def _converted(value: Value, kind: Any, column: str) -> Any:
-    if value is None:
-        return None
-    try:
-        return msgspec.convert(value, kind, strict=False)
-    except msgspec.ValidationError as error:
-        if kind == str | None and isinstance(value, (bool, int, float)):
-            return str(value)
-        raise PipelineError(
-            f"schema: a message does not fit: column {column!r}: {error}; it is {value!r}"
-        ) from None

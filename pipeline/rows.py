@@ -8,7 +8,8 @@ fields    every column is a field of the body. Metadata columns may stand among 
           underscore before their name, so that a field called `topic` stays reachable: `_topic`.
 
 What a message or a record does not have is NULL. A field whose value is not of its column's type is
-an error: a wrong row would be worse than none.
+an error, unless the user wants to go on (`pipeline.tolerance`): a wrong row would be worse than
+none.
 """
 
 from __future__ import annotations
@@ -32,6 +33,7 @@ from client import Message
 from pipeline.arrow import check_names, column_of, require_values
 from pipeline.errors import PipelineError
 from pipeline.fields import READABLE, FieldReader, read_fields
+from pipeline.tolerance import STRICT, Tolerance, tolerated
 
 TEXT_TYPES: Final = ("json", "fix", "nvfix", "xml")
 """Message types whose bodies are texts."""
@@ -66,6 +68,7 @@ class RowFormat:
     Args:
         schema: the columns.
         message_type: of the messages, None if it is not known.
+        tolerance: what becomes of messages that do not fit.
 
     Attributes:
         metadata: the metadata that the columns ask for, by their names without underscore.
@@ -75,8 +78,11 @@ class RowFormat:
         PipelineError: the schema cannot be had of such messages.
     """
 
-    def __init__(self, schema: StructType, message_type: str | None) -> None:
+    def __init__(
+        self, schema: StructType, message_type: str | None, tolerance: Tolerance = STRICT
+    ) -> None:
         check_names(schema)
+        self._mode = tolerance.mode
         self._schema = to_arrow_schema(schema, timezone="UTC")
         self.has_bodies = BODY in schema.names
         prefix = "" if self.has_bodies else "_"
@@ -87,11 +93,18 @@ class RowFormat:
         self._known = {name: _METADATA[known[name]][1] for name in schema.names if name in known}
         for name in self._known:
             _check_type(schema[name], _METADATA[known[name]][0])
-        rest = [field for field in schema if name_is_field(field.name, self.has_bodies)]
+        self._corrupt = None if self.has_bodies else tolerance.corrupt_column(schema)
+        rest = [
+            field
+            for field in schema
+            if name_is_field(field.name, self.has_bodies) and field.name != self._corrupt
+        ]
         self.fields = StructType(rest)
-        self._reader: FieldReader | None = (
-            None if not rest else read_fields(self.fields, message_type, _ADVICE)
-        )
+        self._reader: FieldReader | None = None
+        if rest:
+            self._reader = read_fields(
+                self.fields, message_type, _ADVICE, timestamps=tolerance.timestamps
+            )
 
     def batch(self, messages: Sequence[Message]) -> pa.RecordBatch:
         """Make a batch of rows.
@@ -99,10 +112,22 @@ class RowFormat:
         Raises:
             PipelineError: a body has no such fields, or none that must not be NULL.
         """
+
+        def make(start: int, stop: int, *, fits: bool) -> pa.RecordBatch:
+            return self._batch(messages[start:stop], fits=fits)
+
+        batches = list(tolerated(make, len(messages), self._mode))
+        if len(batches) == 1:
+            return batches[0]
+        return pa.concat_batches(batches or [self._schema.empty_table().to_batches()[0]])
+
+    def _batch(self, messages: Sequence[Message], *, fits: bool) -> pa.RecordBatch:
         fields: dict[str, list[Any]] = {}
-        if self._reader is not None:
+        if self._reader is not None and fits:
             rows = self._reader.rows([message.body for message in messages])
             fields = self._reader.columns(rows)
+        if self._corrupt is not None and not fits:
+            fields[self._corrupt] = [message.body for message in messages]
         columns = [self._column(field, messages, fields) for field in self._schema]
         for column, field in zip(columns, self._schema, strict=True):
             require_values(column, field)
@@ -116,7 +141,12 @@ class RowFormat:
         read = self._known.get(field.name)
         if read is not None:
             return pa.array([read(message) for message in messages], field.type)
-        return column_of(fields[field.name], field)
+        values = fields.get(field.name)
+        if values is None:
+            return pa.nulls(len(messages), field.type)
+        if field.name == self._corrupt:
+            return pa.array(values, pa.binary()).view(field.type)
+        return column_of(values, field)
 
 
 def name_is_field(name: str, has_bodies: bool) -> bool:
@@ -125,13 +155,8 @@ def name_is_field(name: str, has_bodies: bool) -> bool:
 
 
 def _bodies(field: pa.Field, messages: Sequence[Message]) -> pa.Array:
-    bodies = pa.array([message.body for message in messages], pa.binary())
-    try:
-        return bodies.cast(field.type)
-    except pa.ArrowInvalid as error:
-        raise PipelineError(
-            f"schema: column body: a message is not UTF-8 ({error}); declare it as binary"
-        ) from None
+    """Bodies as they are: like those of Spark's own texts, a string need not be UTF-8."""
+    return pa.array([message.body for message in messages], pa.binary()).view(field.type)
 
 
 def _check_bodies(schema: StructType, known: dict[str, str]) -> None:

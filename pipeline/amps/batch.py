@@ -53,7 +53,7 @@ class AmpsReader(DataSourceReader):
         self._options = options
         self._schema = schema
         self._pushed: str | None = None
-        self._fields = RowFormat(schema, options.message_type).fields
+        self._fields = RowFormat(schema, options.message_type, options.tolerance).fields
 
     def pushFilters(self, filters: list[Filter]) -> list[Filter]:  # noqa: N802 - Spark's name
         """Take over the filters that the server can apply, if asked to; gives back the others.
@@ -94,7 +94,7 @@ class AmpsReader(DataSourceReader):
         """Query, and give the records in batches."""
         assert isinstance(partition, AmpsPartition)  # noqa: S101 - see partitions
         settle()
-        rows = RowFormat(self._schema, self._options.message_type)
+        rows = RowFormat(self._schema, self._options.message_type, self._options.tolerance)
         with connected(self._options, "read", patient=True) as client:
             waiting: list[Message] = []
             for messages in self._query(client, partition.filter, self._options.top_n):
@@ -110,7 +110,7 @@ class AmpsReader(DataSourceReader):
     ) -> Iterator[list[Message]]:
         options = self._options
         tests = [test for test in (options.filter, self._pushed, part) if test is not None]
-        rows = RowFormat(self._schema, options.message_type)
+        rows = RowFormat(self._schema, options.message_type, options.tolerance)
         stream = client.sow(
             options.read_topic,
             filter=" AND ".join(f"({test})" for test in tests) or None,

@@ -8,12 +8,15 @@ from dataclasses import dataclass
 from typing import Any, Final, Literal, TypeAlias
 
 from client import ClientError, ServerUri, parse_uri
+from pipeline import tolerance
 from pipeline.errors import PipelineError, option_error
+from pipeline.tolerance import STRICT, Tolerance, read_tolerance
 
 Use: TypeAlias = Literal["read", "readStream", "write", "writeStream"]
 
 COMMANDS: Final = ("publish", "delta_publish", "sow_delete")
 PARTITIONED_BY: Final = ("key", "topic")
+ORDERS: Final = ("checked", "given", "sorted")
 
 _READS: Final = frozenset({"read", "readStream"})
 _WRITES: Final = frozenset({"write", "writeStream"})
@@ -43,7 +46,11 @@ class AmpsOptions:
         pushdown: whether the server applies Spark's filters as far as it can; see
             `AmpsReader.pushFilters`.
         max_rows_per_trigger: at most so many rows in a micro-batch; None for all there are.
-        exactly_once: whether to insist on a topic where the server can tell what it has already.
+        exactly_once: whether to insist on a topic where the server can tell what it has already;
+            if not, a task that is tried again publishes all of its rows again.
+        order: one of `ORDERS`: how a task that is tried again tells its rows from those that the
+            server has: by reading these back, by their order, or by one that it puts them in.
+        tolerance: how messages are read, and what becomes of those that do not fit.
         timeout: seconds to wait for an answer of the server, and for a server to come back.
     """
 
@@ -63,12 +70,19 @@ class AmpsOptions:
     pushdown: bool = False
     max_rows_per_trigger: int | None = None
     exactly_once: bool = True
+    order: str = "checked"
+    tolerance: Tolerance = STRICT
     timeout: float = 30.0
 
     @property
     def message_type(self) -> str | None:
         """The message type, as far as the URI says it."""
         return self.server.message_type
+
+    @property
+    def sorts(self) -> bool:
+        """Whether a task sorts its rows. Deletions come to the same in any order."""
+        return self.order == "sorted" or (self.order == "checked" and self.command == "sow_delete")
 
     @property
     def read_topic(self) -> str:
@@ -98,6 +112,9 @@ def read_options(given: Mapping[str, str], *uses: Use) -> AmpsOptions:
             known = ", ".join(sorted(its_uses))
             raise PipelineError(f"option {name}: it is for {known}, and this is {uses[0]}")
         values[name] = convert(name, text)
+    values["tolerance"] = read_tolerance(given)
+    for name in tolerance.NAMES:
+        values.pop(name, None)
     if "server" not in values:
         raise PipelineError(
             "option server: missing; expected a URI such as tcp://localhost:9007/amps/json"
@@ -181,6 +198,8 @@ _OPTIONS: Final[Mapping[str, tuple[frozenset[str], Callable[[str, str], Any]]]] 
     "sample": (_READS, _count),
     "max_rows_per_trigger": (frozenset({"readStream"}), _count),
     "exactly_once": (_WRITES, _truth),
+    "order": (_WRITES, _one_of(ORDERS)),
     "timeout": (_ALL, _seconds),
+    **dict.fromkeys(tolerance.NAMES, (_READS, _text)),
 }
 """What each option is for, and what reads its text."""

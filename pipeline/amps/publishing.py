@@ -10,6 +10,7 @@ import msgspec
 from client import Backoff, CommandError, HAClient, PublishStore, StoredMessage
 from pipeline.amps.connection import blaming
 from pipeline.amps.options import AmpsOptions
+from pipeline.amps.resuming import ByPosition, Resumption, by_content
 from pipeline.amps.sink import LOGON_OPTIONS, Identity, Sink
 from pipeline.bodies import Outgoing
 
@@ -67,15 +68,22 @@ class Publisher(Sink):
         )
         with blaming(options):
             self._client.connect()
-        self._to_skip = identity.already_sent(store.last_sequence)
+        self._already_sent = identity.already_sent(store.last_sequence)
+        self._resumption: Resumption | None = None
 
     def send(self, outgoing: Outgoing) -> None:
         """See `Sink.send`."""
-        skipped = min(self._to_skip, len(outgoing.bodies))
-        self._to_skip -= skipped
-        bodies = outgoing.bodies[skipped:]
-        headers = {name: values[skipped:] for name, values in outgoing.headers.items()}
         with blaming(self._options):
+            if self._resumption is None:
+                self._resumption = self._resume(outgoing)
+            places = self._resumption.unsent(outgoing)
+            if not places:
+                return
+            bodies = [outgoing.bodies[place] for place in places]
+            headers = {
+                name: [values[place] for place in places]
+                for name, values in outgoing.headers.items()
+            }
             topics = headers.pop("topic", None)
             if topics is None:
                 topics = [self._options.topic or ""] * len(bodies)
@@ -90,6 +98,16 @@ class Publisher(Sink):
     def close(self) -> None:
         """See `Sink.close`."""
         self._client.close()
+
+    def _resume(self, first: Outgoing) -> Resumption:
+        """How to tell what an earlier try has published.
+
+        The log has whole messages in the place of deltas, so that deltas cannot be compared.
+        """
+        options, count = self._options, self._already_sent
+        if not count or options.order != "checked" or options.command != "publish":
+            return ByPosition(count)
+        return by_content(options, self._identity, count, first.headers)
 
     def _publish(
         self, topics: list[str], bodies: list[bytes], headers: dict[str, list[Any]]

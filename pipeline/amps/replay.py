@@ -13,6 +13,7 @@ def replayed(
     options: AmpsOptions,
     span: str,
     *,
+    topic: str | None = None,
     command_options: str | None = None,
     top_n: int | None = None,
 ) -> Iterator[list[Message]]:
@@ -22,6 +23,7 @@ def replayed(
         client: a session.
         options: the topic and the filter.
         span: what to read, as `[begin:end)` with bookmarks; brackets include, parentheses do not.
+        topic: another topic than that of the options.
         command_options: the options field.
         top_n: at most so many messages.
 
@@ -29,7 +31,7 @@ def replayed(
         The messages, as many at a time as have arrived.
     """
     stream = client.subscribe(
-        options.read_topic,
+        topic or options.read_topic,
         filter=options.filter,
         options=command_options,
         bookmark=span,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import uuid
 from abc import ABC, abstractmethod
 from types import TracebackType
 from typing import Final, NamedTuple, Self
@@ -36,6 +37,10 @@ class Identity(NamedTuple):
 
     name: str
     batch: int
+
+    def of_this_try(self) -> Identity:
+        """Somebody else each time, of whom the server has nothing yet."""
+        return self._replace(name=f"{self.name}-{uuid.uuid4().hex[:12]}")
 
     @property
     def before_first(self) -> int:

@@ -68,7 +68,7 @@ class AmpsStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             raise option_error("bookmark", options.bookmark, "a stream has a beginning and no end")
         self._options = options
         self._schema = schema
-        rows = RowFormat(schema, options.message_type)
+        rows = self._row_format()
         chosen = command_options(options.options, rows, options.message_type) or ""
         self._command_options: Final = _failing_for_unknown(chosen)
         self._follower: Follower | None = None
@@ -116,7 +116,7 @@ class AmpsStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         ranges = ranges_of(end)
         if self._seen is None or self._seen[0] != bookmark_of(end):
             return [AmpsRange(one) for one in ranges]
-        rows = RowFormat(self._schema, self._options.message_type)
+        rows = self._row_format()
         parts: list[InputPartition] = []
         position = 0
         for one in ranges:
@@ -136,10 +136,11 @@ class AmpsStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if partition.rows is not None:
             yield partition.rows
             return
+        rows = self._row_format()
         found = 0
         for messages in self._messages(partition.range):
             found += len(messages)
-            yield RowFormat(self._schema, self._options.message_type).batch(messages)
+            yield rows.batch(messages)
         if found != partition.range.rows:
             raise PipelineError(
                 f"the transaction log has {found} of the {partition.range.rows} messages of"
@@ -156,6 +157,10 @@ class AmpsStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """Close the connection."""
         if self._follower is not None:
             self._follower.close()
+
+    def _row_format(self) -> RowFormat:
+        options = self._options
+        return RowFormat(self._schema, options.message_type, options.tolerance)
 
     def _following(self) -> Follower:
         if self._follower is None:

@@ -9,8 +9,11 @@ numbers, however often it runs:
     stream   name   <client_name>-<id of the query>-<partition>      number   batch * 2^32 + row
 
 A task that is tried again, in a batch that is run again, after a crash of whatever, logs on, is
-told the highest number that is stored, and goes on behind it. This holds for rows that come in the
-same order each time, as Spark's do unless their order is left to chance (a shuffle without a sort).
+told the highest number that is stored, and goes on behind it. Rows need not come in the same order
+again, for behind a shuffle they do not: `resuming.py` finds out which ones are left, unless the
+option `order` says that this is known, or has them sorted.
+
+Without `exactly_once`, each try has a name of its own, and sends everything.
 
 What the server refuses, a task reports when it is done and the driver fails the write: the task
 itself must not fail, for the next try would go on behind the message that was refused.
@@ -35,9 +38,10 @@ from pyspark.sql.types import StructType
 from pipeline.amps.connection import connected, require_log
 from pipeline.amps.deleting import Deleter
 from pipeline.amps.options import AmpsOptions
+from pipeline.amps.ordering import sorted_messages
 from pipeline.amps.publishing import Publisher
 from pipeline.amps.sink import NOT_ONCE, Identity, Refusal, Sink
-from pipeline.bodies import MessageFormat
+from pipeline.bodies import MessageFormat, Outgoing
 from pipeline.errors import PipelineError, option_error
 from pipeline.workers import settle
 
@@ -153,11 +157,18 @@ def send(
     settle()
     rows = _format(options, schema)
     count = 0
+    messages: Iterator[Outgoing] = map(rows.messages, batches)
+    if options.sorts:
+        # Rows that an earlier run has numbered in another order are not its own.
+        identity = identity._replace(name=f"{identity.name}-sorted")
+        messages = sorted_messages(messages)
+    if not options.exactly_once:
+        identity = identity.of_this_try()
     sink: Sink = (Deleter if options.command == "sow_delete" else Publisher)(options, identity)
     with sink:
-        for batch in batches:
-            sink.send(rows.messages(batch))
-            count += batch.num_rows
+        for some in messages:
+            sink.send(some)
+            count += len(some.bodies)
         sink.finish()
     return Written(count, sink.refusals)
 

@@ -9,8 +9,10 @@ from pathlib import Path
 from typing import Final
 
 from config_schema.units import UnitError, parse_size
+from pipeline import tolerance
 from pipeline.errors import PipelineError, option_error
 from pipeline.journal.columns import COMMANDS
+from pipeline.tolerance import STRICT, Tolerance, read_tolerance
 from server.expressions import ExpressionError, parse
 from server.journal import BookmarkError, parse_bookmark
 from server.topics.names import TopicError, select_topics
@@ -32,6 +34,7 @@ _KNOWN: Final = frozenset(
         "piece_size",
         "pushdown",
         "topic",
+        *tolerance.NAMES,
     )
 )
 
@@ -53,6 +56,7 @@ class JournalOptions:
         piece_size: bytes for one task.
         pushes_down: whether Spark's filters are taken over.
         max_rows_per_trigger: of a stream, entries in a micro-batch at most; None for all there are.
+        tolerance: how messages are read, and what becomes of those that do not fit.
     """
 
     path: Path
@@ -67,6 +71,7 @@ class JournalOptions:
     piece_size: int = _PIECE
     pushes_down: bool = False
     max_rows_per_trigger: int | None = None
+    tolerance: Tolerance = STRICT
 
 
 def read_options(options: Mapping[str, str]) -> JournalOptions:
@@ -96,6 +101,7 @@ def read_options(options: Mapping[str, str]) -> JournalOptions:
         _size(given.get("piece_size")),
         _choice(given, "pushdown", "false", "true"),
         _count(given, "max_rows_per_trigger"),
+        read_tolerance(given),
     )
     _check_texts(checked)
     return checked

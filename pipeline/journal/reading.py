@@ -26,6 +26,7 @@ from pipeline.journal.options import JournalOptions
 from pipeline.journal.pieces import Block, Names, Piece, Records
 from pipeline.journal.predicates import Predicate
 from pipeline.journal.schema import JournalSchema
+from pipeline.tolerance import tolerated
 from pipeline.workers import settle
 
 _ADVICE = ", or say with the options topic and message_type which messages are wanted"
@@ -87,17 +88,24 @@ class PieceReader:
             if self._content is not None:
                 block = block.only(self._content.matches(block))
             for part in block.by_message_type() if self._schema.fields else [block]:
-                batch = self._batch(part)
-                if batch.num_rows:
-                    yield batch
+                yield from (batch for batch in self._batches(part) if batch.num_rows)
 
-    def _batch(self, block: Block) -> pa.RecordBatch:
+    def _batches(self, block: Block) -> Iterator[pa.RecordBatch]:
+        def make(start: int, stop: int, *, fits: bool) -> pa.RecordBatch:
+            count = len(block.records)
+            part = block if stop - start == count else block.only(list(range(start, stop)))
+            return self._batch(part, fits=fits)
+
+        return tolerated(make, len(block.records), self._options.tolerance.mode)
+
+    def _batch(self, block: Block, *, fits: bool) -> pa.RecordBatch:
         values: Values = {}
         if self._schema.fields and len(block.records):
-            block, values = self._decoded(block)
+            block, values = self._decoded(block) if fits else self._unfit(block)
         try:
-            columns = [self._column(field, block, values) for field in self._schema.arrow]
-            for column, field in zip(columns, self._schema.arrow, strict=True):
+            schema = self._schema.arrow
+            columns = [self._column(field, block, values, fits=fits) for field in schema]
+            for column, field in zip(columns, schema, strict=True):
                 require_values(column, field)
         except PipelineError as problem:
             raise PipelineError(f"{block.path}: {problem}") from None
@@ -115,21 +123,36 @@ class PieceReader:
             block = block.only(places)
         return block, reader.columns(rows)
 
+    def _unfit(self, block: Block) -> tuple[Block, Values]:
+        """Messages whose fields are NULL, if such rows meet the predicates on fields."""
+        if not all(predicate.test()(None) for predicate in self._on_fields):
+            block = block.only([])
+        return block, {}
+
     def _reader(self, message_type: str) -> FieldReader:
         reader = self._readers.get(message_type)
         if reader is None:
-            reader = read_fields(self._schema.fields, message_type, _ADVICE)
+            reader = read_fields(
+                self._schema.fields,
+                message_type,
+                _ADVICE,
+                timestamps=self._options.tolerance.timestamps,
+            )
             self._readers[message_type] = reader
         return reader
 
-    def _column(self, field: pa.Field, block: Block, values: Values) -> pa.Array:
+    def _column(self, field: pa.Field, block: Block, values: Values, *, fits: bool) -> pa.Array:
         what = self._schema.metadata.get(field.name)
         if what is not None:
             return metadata_column(what, block)
         if self._schema.has_bodies:
             body = body_column(block)
-            return body if field.type == pa.binary() else body.view(pa.string())
-        return column_of(values.get(field.name, ()), field)
+            return body.view(field.type)
+        if field.name in values:
+            return column_of(values[field.name], field)
+        if field.name == self._schema.corrupt and not fits:
+            return body_column(block).view(field.type)
+        return pa.nulls(len(block.records), field.type)
 
 
 def _rows(reader: FieldReader, block: Block) -> list[Any]:

@@ -20,6 +20,7 @@ from pipeline.errors import PipelineError
 from pipeline.journal.columns import METADATA
 from pipeline.journal.predicates import Predicate, accept, without_implied
 from pipeline.rows import BODY, TEXT_TYPES
+from pipeline.tolerance import STRICT, Tolerance
 
 
 def default_schema(message_types: Iterable[str]) -> StructType:
@@ -38,18 +39,20 @@ class JournalSchema:
 
     Args:
         schema: the columns.
+        tolerance: what becomes of messages that do not fit.
 
     Attributes:
         arrow: the columns as Arrow has them.
         has_bodies: whether one of them is whole messages.
         metadata: name of the metadata by that of the column.
         fields: the columns that are fields of messages.
+        corrupt: the column for messages that do not fit; None for none.
 
     Raises:
         PipelineError: a column cannot be had; it names the column.
     """
 
-    def __init__(self, schema: StructType) -> None:
+    def __init__(self, schema: StructType, tolerance: Tolerance = STRICT) -> None:
         check_names(schema)
         self._schema = schema
         self.arrow: pa.Schema = to_arrow_schema(schema, timezone="UTC")
@@ -57,7 +60,8 @@ class JournalSchema:
         prefix = "" if self.has_bodies else "_"
         known = {f"{prefix}{name}": name for name in METADATA}
         self.metadata = {name: known[name] for name in schema.names if name in known}
-        rest = [one for one in schema if one.name not in known]
+        self.corrupt = None if self.has_bodies else tolerance.corrupt_column(schema)
+        rest = [one for one in schema if one.name not in known and one.name != self.corrupt]
         if self.has_bodies:
             _check(schema[BODY], StringType(), BinaryType())
             for field in rest:
@@ -70,6 +74,7 @@ class JournalSchema:
         for name, what in self.metadata.items():
             _check(schema[name], METADATA[what])
         self.fields = StructType(rest)
+        self._whole = {BODY if self.has_bodies else self.corrupt}
 
     def accept(self, filters: Iterable[Filter]) -> tuple[tuple[Predicate, ...], list[Filter]]:
         """Sort out which filters can be tested while reading.
@@ -79,7 +84,7 @@ class JournalSchema:
         """
         accepted, rejected = [], []
         for one, predicate in accept(filters, self._schema):
-            if predicate is None or (predicate.column == BODY and self.has_bodies):
+            if predicate is None or predicate.column in self._whole:
                 rejected.append(one)
             elif predicate.column in self.metadata:
                 accepted.append(replace(predicate, column=self.metadata[predicate.column]))

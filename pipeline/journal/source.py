@@ -38,7 +38,8 @@ class AmpsJournalDataSource(DataSource):
 
     def streamReader(self, schema: StructType) -> AmpsJournalStreamReader:  # noqa: N802 - Spark's name
         """What follows journals."""
-        return AmpsJournalStreamReader(read_options(self._given), JournalSchema(schema))
+        options = read_options(self._given)
+        return AmpsJournalStreamReader(options, JournalSchema(schema, options.tolerance))
 
 
 class AmpsJournalReader(DataSourceReader):
@@ -55,7 +56,7 @@ class AmpsJournalReader(DataSourceReader):
     def __init__(self, options: JournalOptions, schema: StructType) -> None:
         self._options = options
         self._schema = schema
-        self._columns = JournalSchema(schema)
+        self._columns = JournalSchema(schema, options.tolerance)
         self._predicates: tuple[Predicate, ...] = ()
 
     def pushFilters(self, filters: list[Filter]) -> list[Filter]:  # noqa: N802 - Spark's name

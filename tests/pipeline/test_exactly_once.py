@@ -4,13 +4,18 @@ from __future__ import annotations
 
 import json
 import os
+import random
 import signal
 import subprocess
 import sys
 from collections import Counter
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
+import pyarrow as pa
 import pytest
+from pyspark import TaskContext
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
@@ -50,6 +55,41 @@ def test_killed_tasks_go_on_where_they_were(spark: SparkSession, server: Running
     spark.conf.unset("spark.sql.execution.arrow.maxRecordsPerBatch")
     assert killer.kills == 2
     assert_once(server, "log-killed", rows)
+
+
+def in_another_order(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """The rows of a task, in an order that depends on the try, as behind a shuffle."""
+    task = TaskContext.get()
+    assert task is not None
+    table = pa.Table.from_batches(batches)
+    rows = list(range(table.num_rows))
+    random.Random(task.attemptNumber()).shuffle(rows)
+    yield from table.take(rows).to_batches(500)
+
+
+@pytest.mark.parametrize(
+    ("options", "is_once"),
+    [
+        pytest.param({}, True, id="what is there is read back"),
+        pytest.param({"order": "sorted"}, True, id="rows are sorted"),
+        pytest.param({"exactly_once": False}, False, id="everything is published again"),
+    ],
+)
+def test_tasks_behind_a_shuffle_lose_nothing(
+    spark: SparkSession, server: RunningServer, options: dict[str, Any], is_once: bool
+) -> None:
+    """Tasks that are killed while they publish have their rows in another order the next time."""
+    rows = 5_000  # of which 4,000 may be on their way
+    topic = f"log-shuffled-{'-'.join(options)}"
+    frame = spark.range(0, rows, 1, 4).selectExpr("id", "repeat('x', 4000) AS fill")
+    shuffled = frame.repartition(1).mapInArrow(in_another_order, frame.schema)
+    with killing(server, topic, [300, 2_000]) as killer:
+        writing(shuffled, server, topic=topic, **options).save()
+    assert killer.kills == 2
+    if is_once:
+        assert_once(server, topic, rows)
+    else:
+        assert {json.loads(body)["id"] for body in logged(server, topic)} == set(range(rows))
 
 
 def test_a_batch_that_is_repeated_is_published_once(

@@ -1,0 +1,166 @@
+"""Columns' types as types of msgspec's, which reads and converts values by them.
+
+Two sorts are types of our own, whose values `hook` makes: times that are not ISO 8601, and whole
+numbers that may be written like `5.0`, as sums of the server are. What msgspec knows by itself is
+quicker, and comes first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from datetime import date, datetime
+from decimal import Decimal
+from types import GenericAlias
+from typing import Annotated, Any, Final, TypedDict, cast
+
+import msgspec
+from pyspark.sql.types import (
+    ArrayType,
+    BinaryType,
+    BooleanType,
+    ByteType,
+    DataType,
+    DateType,
+    DecimalType,
+    DoubleType,
+    FloatType,
+    IntegerType,
+    LongType,
+    MapType,
+    ShortType,
+    StringType,
+    StructType,
+    TimestampNTZType,
+    TimestampType,
+)
+
+from pipeline.errors import PipelineError
+from pipeline.times import TimeRule, to_date, to_moment
+
+_BITS: Final[Mapping[type[DataType], int]] = {
+    ByteType: 8,
+    ShortType: 16,
+    IntegerType: 32,
+    LongType: 64,
+}
+_SIMPLE: Final[Mapping[type[DataType], type]] = {
+    StringType: str,
+    BooleanType: bool,
+    FloatType: float,
+    DoubleType: float,
+    DecimalType: Decimal,
+    DateType: date,
+    TimestampType: datetime,
+    TimestampNTZType: datetime,
+    BinaryType: bytes,
+}
+
+
+class _OurType(type):
+    """A type whose values are of another one, as msgspec insists on what a hook gives."""
+
+    made: type
+
+    def __instancecheck__(cls, value: object) -> bool:
+        return isinstance(value, cls.made)
+
+
+def _our_type(name: str, made: type) -> _OurType:
+    return _OurType(name, (), {"made": made})
+
+
+_MOMENT: Final = _our_type("Moment", datetime)
+_DAY: Final = _our_type("Day", date)
+_WHOLE: Final = {bits: _our_type(f"Whole{bits}", int) for bits in _BITS.values()}
+_TIMES: Final[Mapping[type[DataType], _OurType]] = {
+    DateType: _DAY,
+    TimestampType: _MOMENT,
+    TimestampNTZType: _MOMENT,
+}
+
+
+def is_time(kind: DataType) -> bool:
+    """Whether a column's values are times."""
+    return type(kind) in _TIMES
+
+
+def field_type(
+    kind: DataType, column: str, *, own_times: bool = False, lenient: bool = False
+) -> Any:
+    """The msgspec type for a column's type.
+
+    Args:
+        kind: the column's type.
+        column: its name.
+        own_times: whether times may be others than msgspec knows.
+        lenient: whether whole numbers may be written with a fraction of zero.
+
+    Raises:
+        PipelineError: there is none.
+    """
+
+    def inner(kind: DataType) -> Any:
+        return field_type(kind, column, own_times=own_times, lenient=lenient)
+
+    if own_times and is_time(kind):
+        return cast("Any", _TIMES[type(kind)]) | None
+    bits = _BITS.get(type(kind))
+    if bits is not None:
+        return cast("Any", _WHOLE[bits]) | None if lenient else _bounded(bits) | None
+    simple = _SIMPLE.get(type(kind))
+    if simple is not None:
+        return simple | None
+    if isinstance(kind, ArrayType):
+        return GenericAlias(list, (inner(kind.elementType),)) | None
+    if isinstance(kind, MapType) and isinstance(kind.keyType, StringType):
+        return GenericAlias(dict, (str, inner(kind.valueType))) | None
+    if isinstance(kind, StructType):
+        members = {field.name: inner(field.dataType) for field in kind}
+        make = cast("Any", TypedDict)  # the type checker knows it with literal members only
+        return make("Member", members, total=False) | None
+    raise PipelineError(
+        f"schema: column {column!r}: no field of a message is of type {kind.simpleString()}"
+    )
+
+
+def hook(times: TimeRule, *, from_text: bool) -> Callable[[type, Any], Any]:
+    """What msgspec is to make values of the types of our own with.
+
+    Args:
+        times: what is a time.
+        from_text: whether texts can be numbers.
+    """
+    makers: dict[object, Callable[[Any], Any]] = {
+        _MOMENT: lambda value: to_moment(value, times),
+        _DAY: lambda value: to_date(value, times),
+        **{kind: _whole_number(bits, from_text=from_text) for bits, kind in _WHOLE.items()},
+    }
+    return lambda kind, value: makers[kind](value)
+
+
+def _bounded(bits: int) -> Any:
+    limit = 1 << (bits - 1)
+    return Annotated[int, msgspec.Meta(ge=-limit, le=limit - 1)]
+
+
+def _whole_number(bits: int, *, from_text: bool) -> Callable[[Any], int]:
+    limit = 1 << (bits - 1)
+
+    def make(value: Any) -> int:
+        number = _parsed(value) if from_text and isinstance(value, str) else value
+        if isinstance(number, float) and number.is_integer():
+            number = int(number)
+        if not isinstance(number, int) or isinstance(number, bool):
+            raise ValueError(f"expected a whole number, got {value!r}")  # noqa: TRY004 - as hooks do
+        if not -limit <= number < limit:
+            raise ValueError(f"expected a whole number of {bits} bits, got {value!r}")
+        return number
+
+    return make
+
+
+def _parsed(text: str) -> int | float:
+    try:
+        return int(text)
+    except ValueError:
+        return float(text)

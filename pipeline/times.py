@@ -1,0 +1,152 @@
+"""Times in messages.
+
+A text in ISO 8601 (RFC 3339) is a time wherever it stands. What else is one depends on the message
+type, or on the option `timestamps`; everything else is refused, for a number that is taken for
+seconds where it is milliseconds is a row that is wrong without anybody noticing.
+
+    bson, bflat    integers are milliseconds since 1970, as their types Date and Datetime are
+    fix, nvfix     20260102-03:04:05.123 (UTCTimestamp), 20260102 (UTCDateOnly)
+    msgpack        the timestamp extension
+
+A time without an offset is UTC.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from datetime import UTC, date, datetime, timedelta
+from typing import Final, NamedTuple
+
+import msgspec
+
+TIMESTAMPS: Final = ("seconds", "millis", "micros", "fix", "iso")
+"""What the option `timestamps` can say."""
+
+_UNITS: Final[Mapping[str, int]] = {"seconds": 1_000_000, "millis": 1000, "micros": 1}
+_BY_TYPE: Final[Mapping[str, str]] = {
+    "bson": "millis",
+    "bflat": "millis",
+    "fix": "fix",
+    "nvfix": "fix",
+}
+_ONLY_TEXTS: Final = frozenset(("fix", "nvfix", "xml"))
+"""Message types without numbers: a text of digits is what they have for one."""
+
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+_FIX: Final = re.compile(
+    r"(\d{4})(\d\d)(\d\d)(?:-(\d\d):(\d\d):(\d\d)(?:\.(\d{1,12}))?)?", re.ASCII
+)
+_FIX_TIME: Final = re.compile(r"\d\d:\d\d:\d\d(\.\d+)?", re.ASCII)
+_NUMBER: Final = re.compile(r"-?\d+(\.\d+)?", re.ASCII)
+_LEAP_SECOND: Final = 60
+"""It counts as the first one of the next minute."""
+
+Given = object
+"""A value as the message has it."""
+
+
+class TimeRule(NamedTuple):
+    """What is a time, besides texts in ISO 8601.
+
+    Attributes:
+        unit: microseconds that a number counts; 0 if numbers are no times.
+        fix: whether the forms of FIX are.
+        from_text: whether numbers are written as texts.
+    """
+
+    unit: int
+    fix: bool
+    from_text: bool
+
+    @property
+    def is_iso(self) -> bool:
+        """Whether nothing else is."""
+        return not self.unit and not self.fix
+
+
+def time_rule(message_type: str, timestamps: str | None) -> TimeRule:
+    """The rule for messages of a type.
+
+    Args:
+        message_type: the type.
+        timestamps: one of `TIMESTAMPS`, to have another rule than the type's.
+    """
+    chosen = timestamps or _BY_TYPE.get(message_type, "iso")
+    return TimeRule(_UNITS.get(chosen, 0), chosen == "fix", message_type in _ONLY_TEXTS)
+
+
+def to_moment(value: Given, rule: TimeRule) -> datetime:
+    """A value as a moment.
+
+    Raises:
+        ValueError: it is none.
+    """
+    if isinstance(value, datetime):
+        return value
+    number = _number(value, rule)
+    if number is not None:
+        return _since_epoch(number, rule.unit)
+    if isinstance(value, str):
+        found = _from_fix(value) if rule.fix else None
+        return msgspec.convert(value, datetime) if found is None else found
+    raise ValueError(_no_time(value, rule))
+
+
+def to_date(value: Given, rule: TimeRule) -> date:
+    """A value as a day; that of a moment in UTC.
+
+    Raises:
+        ValueError: it is none.
+    """
+    number = _number(value, rule)
+    if isinstance(value, datetime):
+        return value.astimezone(UTC).date()
+    if number is not None:
+        return _since_epoch(number, rule.unit).date()
+    if isinstance(value, str):
+        found = _from_fix(value) if rule.fix else None
+        return msgspec.convert(value, date) if found is None else found.date()
+    raise ValueError(_no_time(value, rule))
+
+
+def _number(value: Given, rule: TimeRule) -> int | float | None:
+    """A number that stands for a time; None if it is no number."""
+    if not rule.unit or isinstance(value, bool):
+        return None
+    if isinstance(value, (int, float)):
+        return value
+    if rule.from_text and isinstance(value, str) and _NUMBER.fullmatch(value):
+        return float(value) if "." in value else int(value)
+    return None
+
+
+def _since_epoch(number: int | float, unit: int) -> datetime:
+    try:
+        return _EPOCH + timedelta(microseconds=round(number * unit))
+    except (OverflowError, ValueError):
+        raise ValueError(f"{number} is no time between the years 1 and 9999") from None
+
+
+def _from_fix(text: str) -> datetime | None:
+    """A UTCTimestamp or UTCDateOnly; None if it has another form."""
+    if _FIX_TIME.fullmatch(text):
+        raise ValueError("a time of day has no date; read the column as STRING")
+    match = _FIX.fullmatch(text)
+    if match is None:
+        return None
+    year, month, day, hour, minute, second = (int(part or 0) for part in match.groups()[:6])
+    if second > _LEAP_SECOND:
+        raise ValueError("second must be in 0..60")
+    microseconds = int((match[7] or "0").ljust(6, "0")[:6])
+    begin = datetime(year, month, day, hour, minute, tzinfo=UTC)
+    return begin + timedelta(seconds=second, microseconds=microseconds)
+
+
+def _no_time(value: Given, rule: TimeRule) -> str:
+    if isinstance(value, (int, float)) and not isinstance(value, bool) and not rule.unit:
+        return (
+            f"the number {value} is no time unless the option timestamps says what it counts:"
+            " seconds, millis or micros"
+        )
+    return f"expected a time, got {value!r}"

@@ -1,0 +1,136 @@
+"""What becomes of messages that do not fit the schema: the options `mode` and what belongs to it.
+
+    failfast     an error, which stops the query
+    permissive   a row whose fields are NULL; the message stands in the corrupt record column, if
+                 the schema has it
+    drop         nothing
+
+Batches are made as if all messages did fit. Where one does not, they are halved until it is found.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Final, Protocol
+
+import pyarrow as pa
+from pyspark.sql.types import BinaryType, StringType, StructType
+
+from pipeline.errors import PipelineError, option_error
+from pipeline.times import TIMESTAMPS
+
+FAILFAST: Final = "failfast"
+PERMISSIVE: Final = "permissive"
+DROP: Final = "drop"
+
+_MODES: Final[Mapping[str, str]] = {
+    FAILFAST: FAILFAST,
+    PERMISSIVE: PERMISSIVE,
+    DROP: DROP,
+    "dropmalformed": DROP,
+}
+_CORRUPT_RECORD: Final = "_corrupt_record"
+
+NAMES: Final = ("mode", "corrupt_record_column", "timestamps")
+"""The options, which all sources have."""
+
+
+@dataclass(frozen=True, slots=True)
+class Tolerance:
+    """How messages are read.
+
+    Attributes:
+        mode: one of `failfast`, `permissive` and `drop`.
+        corrupt_record_column: the column for messages that do not fit.
+        timestamps: what is a time, one of `times.TIMESTAMPS`; None goes by the message type.
+    """
+
+    mode: str = FAILFAST
+    corrupt_record_column: str = _CORRUPT_RECORD
+    timestamps: str | None = None
+
+    def corrupt_column(self, schema: StructType) -> str | None:
+        """The column for messages that do not fit, if the schema has it.
+
+        Raises:
+            PipelineError: it is of a type that holds no message.
+        """
+        name = self.corrupt_record_column
+        if name not in schema.names:
+            return None
+        kind = schema[name].dataType
+        if not isinstance(kind, (StringType, BinaryType)):
+            raise PipelineError(
+                f"schema: column {name!r} is {kind.simpleString()}, expected string or binary: it"
+                " is for messages that do not fit"
+            )
+        return name
+
+
+STRICT: Final = Tolerance()
+"""What is the case where nothing is said."""
+
+
+def read_tolerance(given: Mapping[str, str]) -> Tolerance:
+    """Read the options.
+
+    Args:
+        given: all options, by their names in lower case.
+
+    Raises:
+        PipelineError: one has a value that it cannot have.
+    """
+    mode = given.get("mode", FAILFAST)
+    if mode.lower() not in _MODES:
+        raise option_error("mode", mode, f"expected {FAILFAST}, {PERMISSIVE} or {DROP}")
+    timestamps = given.get("timestamps")
+    if timestamps is not None and timestamps.lower() not in TIMESTAMPS:
+        *others, last = TIMESTAMPS
+        raise option_error("timestamps", timestamps, f"expected {', '.join(others)} or {last}")
+    column = given.get("corrupt_record_column", _CORRUPT_RECORD)
+    if not column.strip():
+        raise option_error("corrupt_record_column", column, "it is empty")
+    return Tolerance(_MODES[mode.lower()], column, timestamps and timestamps.lower())
+
+
+class MakeBatch(Protocol):
+    """Makes rows of some messages."""
+
+    def __call__(self, start: int, stop: int, *, fits: bool) -> pa.RecordBatch:
+        """Rows of the messages from `start` to before `stop`, without their fields if not `fits`.
+
+        Raises:
+            PipelineError: one does not fit.
+        """
+
+
+def tolerated(make: MakeBatch, count: int, mode: str) -> Iterator[pa.RecordBatch]:
+    """Rows of messages, some of which may not fit.
+
+    Args:
+        make: makes them.
+        count: how many messages there are.
+        mode: what to do with those that do not fit.
+
+    Raises:
+        PipelineError: one does not, and the mode is `failfast`.
+    """
+    return _tolerated(make, 0, count, mode)
+
+
+def _tolerated(make: MakeBatch, start: int, stop: int, mode: str) -> Iterator[pa.RecordBatch]:
+    try:
+        batch = make(start, stop, fits=True)
+    except PipelineError:
+        if mode == FAILFAST:
+            raise
+        batch = None
+    if batch is not None:
+        yield batch
+    elif stop - start > 1:
+        middle = (start + stop) // 2
+        yield from _tolerated(make, start, middle, mode)
+        yield from _tolerated(make, middle, stop, mode)
+    elif mode == PERMISSIVE:
+        yield make(start, stop, fits=False)
