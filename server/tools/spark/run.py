@@ -10,7 +10,6 @@ from itertools import chain, groupby
 from typing import BinaryIO, Final
 
 from client import Client, Message, MessageStream
-from client.commands import QueryOptions, SubscribeOptions
 from server.tools.spark.connection import connect, server_uri
 from server.tools.spark.formats import Render, compile_format, has_tag
 from server.tools.spark.options import Settings, UsageError
@@ -53,12 +52,13 @@ def publish(settings: Settings, output: BinaryIO) -> None:
 def subscribe(settings: Settings, output: BinaryIO) -> None:
     """Print messages as they are published, until interrupted."""
     wanted = [] if settings.backlog is None else [f"max_backlog={settings.backlog}"]
-    options: SubscribeOptions = {
-        "filter": settings.filter,
-        "options": ",".join(wanted + _header_options(settings)) or None,
-    }
     with _Printer(settings, output) as printer:
-        stream = printer.client.subscribe(settings.topic, delta=settings.delta, **options)
+        stream = printer.client.subscribe(
+            settings.topic,
+            delta=settings.delta,
+            filter=settings.filter,
+            options=",".join(wanted + _header_options(settings)) or None,
+        )
         printer.print_all(stream)
 
 
@@ -66,16 +66,31 @@ def sow(settings: Settings, output: BinaryIO) -> None:
     """Print the records of a SOW topic."""
     with _Printer(settings, output) as printer:
         started = time.perf_counter()
-        count = printer.print_all(printer.client.sow(settings.topic, **_query(settings)))
+        stream = printer.client.sow(
+            settings.topic,
+            filter=settings.filter,
+            options=",".join(_header_options(settings)) or None,
+            order_by=settings.orderby,
+            batch_size=settings.batchsize,
+            top_n=settings.topn,
+        )
+        count = printer.print_all(stream)
         summary = f"Total messages received: {count} ({_rate(count, started)}/s)"
         print(summary, file=sys.stderr)
 
 
 def sow_and_subscribe(settings: Settings, output: BinaryIO) -> None:
     """Print the records of a SOW topic, then messages as they are published."""
-    query = _query(settings)
     with _Printer(settings, output) as printer:
-        stream = printer.client.sow_and_subscribe(settings.topic, delta=settings.delta, **query)
+        stream = printer.client.sow_and_subscribe(
+            settings.topic,
+            delta=settings.delta,
+            filter=settings.filter,
+            options=",".join(_header_options(settings)) or None,
+            order_by=settings.orderby,
+            batch_size=settings.batchsize,
+            top_n=settings.topn,
+        )
         printer.print_all(stream)
 
 
@@ -162,16 +177,6 @@ def _acknowledge(client: Client, batch: list[Message]) -> None:
     leased = [message for message in batch if message.header.lease_period is not None]
     for topic, messages in groupby(leased, key=lambda message: message.topic):
         client.acknowledge(topic, [it.bookmark for it in messages if it.bookmark is not None])
-
-
-def _query(settings: Settings) -> QueryOptions:
-    return {
-        "filter": settings.filter,
-        "options": ",".join(_header_options(settings)) or None,
-        "order_by": settings.orderby,
-        "batch_size": settings.batchsize,
-        "top_n": settings.topn,
-    }
 
 
 def _header_options(settings: Settings) -> list[str]:
