@@ -154,10 +154,6 @@ class Client(BlockingCommands):
     def _wait_to_write(self, mark: int) -> None:
         self._connection.wait_for_room(mark, self._timeout)
 
-    def _listen(self) -> None:
-        if self._connected is not None:
-            self._connected[0].listen()
-
     def _notice_silence(self, allowed: float) -> None:
         self._connection.notice_silence(allowed)
 

@@ -150,10 +150,6 @@ class BlockingCommands(ABC):
         """Wait until everything is written up to a mark, without the lock."""
 
     @abstractmethod
-    def _listen(self) -> None:
-        """Have the server read again if there is reason to; somebody is going to wait."""
-
-    @abstractmethod
     def _notice_silence(self, allowed: float) -> None:
         """From now on, take a server for gone that has been silent for so many seconds."""
 
@@ -531,10 +527,8 @@ class BlockingCommands(ABC):
         Raises:
             TimedOutError: it has not arrived in time.
         """
-        if arrived():
-            return
-        self._listen()
-        self._guard.wait_until(arrived, timeout, what, is_urgent=is_urgent)
+        if not arrived():
+            self._guard.wait_until(arrived, timeout, what, is_urgent=is_urgent)
 
     def _ask(self, command: Callable[[ClientProtocol], Request], timeout: float | None) -> Request:
         """Give a command, wait for its answer, and raise its refusal."""

@@ -3,7 +3,9 @@
 A thread gives its command to the protocol and writes it itself, as far as the socket takes it. One
 thread `pump`s: it reads, answers heartbeats, and writes what others could not. It stops reading
 while too much waits to be taken from streams (`client.backpressure`), unless somebody waits for an
-answer, which stands behind those messages; it shows signs of life none the less.
+answer, which stands behind those messages; it shows signs of life none the less. Of a client that
+only publishes it reads what has come in some milliseconds at once, as long as nobody waits for it:
+threads that take turns for every acknowledgement would cost more than the messages.
 
 Every use of the socket but polling is under the client's lock: the two directions of a TLS
 connection share state.
@@ -39,6 +41,8 @@ _LONGEST_PAUSE: Final = 3600.0
 """Seconds; there is no reason to look more often when nothing happens."""
 _LONGEST_WRITE: Final = 1.0
 """Seconds after which a thread that waits for room looks whether the connection has ended."""
+_DOZE: Final = 0.005
+"""Seconds in which acknowledgements that nobody waits for collect."""
 _HELD_BACK_PAUSE: Final = 0.05
 """Seconds after which it is looked whether messages have been taken."""
 _PATIENCE: Final = 2.0
@@ -75,6 +79,7 @@ class BlockingConnection:
         self._waking, self._woken = socket.socketpair()
         self._waking.setblocking(False)
         self._woken.setblocking(False)
+        guard.on_wait = self._listen
         self._channel: Channel | None = channel_for(uri)
         self._encoded = bytearray()
         self._sent = 0
@@ -83,6 +88,7 @@ class BlockingConnection:
         self._silence_allowed: float | None = None
         self._starved: float | None = None  # since when a stream waits while others are full
         self._is_forgotten = False
+        self._is_dozing = False
         self._ended = False
         self._failure: ClientError | None = None
         if self._channel is not None:
@@ -165,11 +171,6 @@ class BlockingConnection:
         self._silence_allowed = allowed
         self._wake_up()
 
-    def listen(self) -> None:
-        """See whether there is reason again to read."""
-        if self._backlog.is_over:
-            self._wake_up()
-
     def abandon(self) -> None:
         """Leave the connection to the process that this one is a fork of."""
         self._ended = True
@@ -221,6 +222,7 @@ class BlockingConnection:
     # Reading
 
     def _receive_some(self) -> None:
+        self._is_dozing = False
         if self._is_held_back():
             self._show_life()
             return
@@ -242,6 +244,7 @@ class BlockingConnection:
             return
         self._backlog.adjust(self._protocol.queued, len(data))
         self._send_some()
+        self._is_dozing = not self._protocol.has_inboxes and not self._guard.is_waited_for
 
     def _take(self, data: bytes) -> None:
         if self._channel is None:
@@ -249,6 +252,11 @@ class BlockingConnection:
             return
         for piece in self._channel.decode(data):
             self._protocol.receive(piece)
+
+    def _listen(self) -> None:
+        """Somebody begins to wait: there may be reason again to read."""
+        if self._backlog.is_over or self._is_dozing:
+            self._wake_up()
 
     def _is_held_back(self) -> bool:
         if not self._backlog.is_over:
@@ -315,6 +323,8 @@ class BlockingConnection:
             ends.append(deadline - now)
         if self._is_held_back():
             ends.append(_HELD_BACK_PAUSE)
+        elif self._is_dozing:
+            ends.append(_DOZE)
         elif self._silence_allowed is not None:
             silent_until = self._heard + self._silence_allowed
             if now >= silent_until:
@@ -327,7 +337,7 @@ class BlockingConnection:
         return isinstance(self._socket, ssl.SSLSocket) and self._socket.pending() > 0
 
     def _events(self) -> int:
-        events = 0 if self._is_held_back() else select.POLLIN
+        events = 0 if self._is_dozing or self._is_held_back() else select.POLLIN
         return events | (select.POLLOUT if self._pending() else 0)
 
     def _poll(self, descriptor: int, events: int, pause: float) -> None:

@@ -30,6 +30,7 @@ class Guard:
 
     Attributes:
         urgent: how many threads wait for something other than the messages of a stream.
+        on_wait: called when a thread begins to wait, with the lock held.
         on_fork: called in the child when the process forks.
     """
 
@@ -39,6 +40,7 @@ class Guard:
         self._waiting: dict[threading.Lock, tuple[Callable[[], bool], bool]] = {}
         self._reader: int | None = None
         self.urgent = 0
+        self.on_wait: Callable[[], None] | None = None
         self.on_fork: Callable[[], None] | None = None
         _guards.add(self)
 
@@ -100,6 +102,8 @@ class Guard:
                 )
             self._waiting[ticket] = arrived, is_urgent
             self.urgent += is_urgent
+            if self.on_wait is not None:
+                self.on_wait()
         try:
             limit = -1.0 if timeout is None else min(max(timeout, 0.0), threading.TIMEOUT_MAX)
             if not ticket.acquire(timeout=limit) and not arrived():

@@ -201,9 +201,5 @@ class HAClient(BlockingCommands):
         if keeper.connection is not None:
             keeper.connection.wait_for_room(mark, self._timeout)
 
-    def _listen(self) -> None:
-        if self._session is not None and self._session[0].connection is not None:
-            self._session[0].connection.listen()
-
     def _notice_silence(self, allowed: float) -> None:
         self._sessions()[0].notice_silence(allowed)

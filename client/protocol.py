@@ -85,6 +85,11 @@ class ClientProtocol:
         return any(not request.done for request in self._requests.values())
 
     @property
+    def has_inboxes(self) -> bool:
+        """Whether messages may come."""
+        return bool(self._inboxes)
+
+    @property
     def queued(self) -> int:
         """How many messages wait to be taken, in all inboxes."""
         return sum(len(inbox.messages) for inbox in self._inboxes.values())
