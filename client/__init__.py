@@ -14,7 +14,7 @@ from client.authentication import Authenticator, Credentials, PasswordAuthentica
 from client.backoff import Backoff
 from client.blocking import Client
 from client.blocking_commands import MessageStream
-from client.bookmarks import EPOCH, MOST_RECENT, NOW, BookmarkStore
+from client.bookmarks import EPOCH, MOST_RECENT, NOW, BookmarkStorage, BookmarkStore
 from client.errors import (
     AuthenticationError,
     BadFilterError,
@@ -28,17 +28,20 @@ from client.errors import (
     InvalidTopicError,
     InvalidUriError,
     LogonError,
+    MessagesRefusedError,
     NameInUseError,
+    NotConnectedError,
     NotEntitledError,
     ProtocolError,
     PublishStoreFullError,
+    StoreError,
     SubscriptionExistsError,
     TimedOutError,
 )
 from client.ha import HAClient
 from client.ha_aio import AsyncHAClient
 from client.message import Message
-from client.publish_store import PublishStore, StoredMessage
+from client.publish_store import PublishStorage, PublishStore, StoredMessage
 from client.servers import Server, ServerChooser
 from client.states import ConnectionEvent, ConnectionState
 from client.uri import ServerUri, parse_uri
@@ -55,6 +58,7 @@ __all__ = [
     "Backoff",
     "BadFilterError",
     "BadRegexTopicError",
+    "BookmarkStorage",
     "BookmarkStore",
     "Client",
     "ClientError",
@@ -72,15 +76,19 @@ __all__ = [
     "LogonError",
     "Message",
     "MessageStream",
+    "MessagesRefusedError",
     "NameInUseError",
+    "NotConnectedError",
     "NotEntitledError",
     "PasswordAuthenticator",
     "ProtocolError",
+    "PublishStorage",
     "PublishStore",
     "PublishStoreFullError",
     "Server",
     "ServerChooser",
     "ServerUri",
+    "StoreError",
     "StoredMessage",
     "SubscriptionExistsError",
     "TimedOutError",

@@ -5,16 +5,16 @@ from __future__ import annotations
 import ssl
 import uuid
 from collections.abc import Callable
-from typing import Unpack
 
 from client.aio_commands import AsyncCommands
 from client.aio_connection import AioConnection, Waiters, open_connection
 from client.authentication import Authenticator, PasswordAuthenticator
-from client.commands import LogonOptions
-from client.errors import ConnectionLostError
+from client.errors import NotConnectedError
 from client.limits import DEFAULT_TIMEOUT
 from client.logon import LogonDialogue
+from client.numbering import Numbering, RefusalListener
 from client.protocol import ClientProtocol
+from client.publish_store import PublishStore
 from client.uri import ServerUri, parse_uri
 from server.wire.header import Header
 
@@ -32,20 +32,27 @@ class AsyncClient(AsyncCommands):
         timeout: float = DEFAULT_TIMEOUT,
         authenticator: Authenticator | None = None,
         ssl_context: ssl.SSLContext | None = None,
+        on_refused: RefusalListener | None = None,
     ) -> None:
         super().__init__(timeout)
         self.name = name or f"client-{uuid.uuid4().hex[:12]}"
         self._authenticator = authenticator or PasswordAuthenticator()
         self._ssl_context = ssl_context
+        self._on_refused = on_refused
         self._uri: ServerUri | None = None
         self._waiters = Waiters()
         self._connected: tuple[AioConnection, ClientProtocol] | None = None
+
+    def __repr__(self) -> str:
+        state = "not connected" if self._connected is None else f"connected to {self._uri}"
+        return f"<{type(self).__name__} {self.name}: {state}>"
 
     async def connect(self, uri: str | ServerUri, *, timeout: float | None = None) -> None:
         """Connect to a server; the next step is `logon`."""
         self.close()
         where = parse_uri(uri) if isinstance(uri, str) else uri
-        protocol = ClientProtocol()
+        numbering = Numbering(PublishStore(), self._on_refused) if self._on_refused else None
+        protocol = ClientProtocol(numbering)
         connection = await open_connection(
             lambda: AioConnection(protocol, where, self._waiters),
             where,
@@ -62,32 +69,49 @@ class AsyncClient(AsyncCommands):
             self._connected = None
 
     async def logon(
-        self, *, timeout: float | None = None, **options: Unpack[LogonOptions]
+        self,
+        *,
+        timeout: float | None = None,
+        correlation_id: str | None = None,
+        options: str | None = None,
     ) -> Header:
         """Open the session as the user of the URI; returns the acknowledgement's header."""
         if self._uri is None:
-            raise ConnectionLostError("not connected")
-        dialogue = LogonDialogue(self._protocol, self.name, self._uri, self._authenticator, options)
+            raise _not_connected()
+        dialogue = LogonDialogue(
+            self._protocol,
+            self.name,
+            self._uri,
+            self._authenticator,
+            {"correlation_id": correlation_id, "options": options},
+        )
         return await self._connection.log_on(dialogue, self._timeout_or(timeout))
 
     async def wait_until(
-        self, arrived: Callable[[], bool], timeout: float | None, what: str
+        self,
+        arrived: Callable[[], bool],
+        timeout: float | None,
+        what: str,
+        *,
+        is_urgent: bool = True,
     ) -> None:
         """Wait until something has arrived, or the connection has ended."""
-        if self._connected is not None:
-            self._connection.adjust_reading()
-        await self._waiters.wait_until(arrived, timeout, what)
+        if arrived():
+            return
+        connection = None if self._connected is None else self._connected[0]
+        with self._waiters.attention(connection, is_urgent=is_urgent):
+            await self._waiters.wait_until(arrived, timeout, what)
 
     @property
     def _connection(self) -> AioConnection:
         if self._connected is None:
-            raise ConnectionLostError("not connected")
+            raise _not_connected()
         return self._connected[0]
 
     @property
     def _protocol(self) -> ClientProtocol:
         if self._connected is None:
-            raise ConnectionLostError("not connected")
+            raise _not_connected()
         return self._connected[1]
 
     async def _write(self) -> None:
@@ -95,3 +119,7 @@ class AsyncClient(AsyncCommands):
 
     def _notice_silence(self, allowed: float) -> None:
         self._connection.notice_silence(allowed)
+
+
+def _not_connected() -> NotConnectedError:
+    return NotConnectedError("not connected: call connect() first")

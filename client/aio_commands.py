@@ -7,76 +7,81 @@ Waiting has no effect on a connection, so it can be cancelled anywhere. A comman
 cancelled was sent none the less.
 """
 
+# ruff: noqa: A002 - a filter is called filter
 from __future__ import annotations
 
+import asyncio
 from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Callable, Iterable
+from contextlib import suppress
 from types import TracebackType
-from typing import Self, Unpack
+from typing import Self
 
-from client.commands import (
-    AckType,
-    DeleteOptions,
-    PublishOptions,
-    QueryAndSubscribeOptions,
-    QueryOptions,
-    SubscribeOptions,
-    chunks,
-)
+from client.arguments import Body, all_bodies
+from client.commands import AckType, chunks
+from client.errors import ConnectionLostError, PublishStoreFullError, TimedOutError, again
 from client.limits import HEARTBEATS_MISSED
 from client.message import Message
+from client.numbering import Numbering
 from client.pending import Inbox, Request
 from client.protocol import ClientProtocol
+from client.streams import Stream
 from server.wire.header import Header
 
 
-class AsyncMessageStream:
+class AsyncMessageStream(Stream):
     """The messages of one subscription or query, as an asynchronous iterator.
 
-    It ends and raises as `client.MessageStream` does.
+    It ends and raises as `client.MessageStream` does; it is an asynchronous context manager, too.
     """
 
     def __init__(self, client: AsyncCommands, inbox: Inbox) -> None:
+        super().__init__(inbox)
         self._client = client
-        self._inbox = inbox
 
-    @property
-    def id(self) -> str:
-        """The subscription or query id."""
-        return self._inbox.id
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        with suppress(ConnectionLostError):  # that has ended the stream as well
+            await self.unsubscribe()
 
     def __aiter__(self) -> AsyncIterator[Message]:
         return self
 
     async def __anext__(self) -> Message:
-        messages = self._inbox.messages
-        if not messages:
-            await self._wait(None)
-        if not messages:
+        message = self._take() or await self.next()
+        if message is None:
             raise StopAsyncIteration
-        return messages.popleft()
+        return message
+
+    async def next(self, timeout: float | None = None) -> Message | None:
+        """Wait for the next message; see `client.MessageStream.next`."""
+        loop = asyncio.get_running_loop()
+        deadline = None if timeout is None else loop.time() + timeout
+        while (message := self._take()) is None and not self._is_over():
+            left = None if deadline is None else max(0.0, deadline - loop.time())
+            await self._client.wait_until(self._has_news, left, "the next message", is_urgent=False)
+        return message
 
     async def batch(self, timeout: float | None = None) -> list[Message]:
         """Take everything that has arrived; see `client.MessageStream.batch`."""
-        messages = self._inbox.messages
-        if not messages:
-            await self._wait(timeout)
-        batch = list(messages)
-        messages.clear()
+        first = await self.next(timeout)
+        if first is None:
+            return []
+        batch = [first, *self._inbox.messages]
+        self._inbox.messages.clear()
         return batch
 
     async def unsubscribe(self, timeout: float | None = None) -> None:
         """End the subscription or query; what has arrived can still be taken."""
         if not self._inbox.ended:
             await self._client.unsubscribe(self._inbox.id, timeout=timeout)
-
-    async def _wait(self, timeout: float | None) -> None:
-        inbox = self._inbox
-        await self._client.wait_until(
-            lambda: bool(inbox.messages) or inbox.ended, timeout, "the next message"
-        )
-        if not inbox.messages and inbox.error is not None:
-            raise inbox.error
 
 
 class AsyncCommands(ABC):
@@ -102,9 +107,24 @@ class AsyncCommands(ABC):
 
     @abstractmethod
     async def wait_until(
-        self, arrived: Callable[[], bool], timeout: float | None, what: str
+        self,
+        arrived: Callable[[], bool],
+        timeout: float | None,
+        what: str,
+        *,
+        is_urgent: bool = True,
     ) -> None:
-        """Wait until something has arrived; see `BlockingCommands.wait_until`."""
+        """Wait until something has arrived.
+
+        Args:
+            arrived: whether it has; it looks at a request or an inbox.
+            timeout: seconds; None for as long as it takes.
+            what: what is waited for, for the error.
+            is_urgent: whether to read past messages that nobody takes.
+
+        Raises:
+            TimedOutError: it has not arrived in time.
+        """
 
     @property
     @abstractmethod
@@ -122,39 +142,109 @@ class AsyncCommands(ABC):
     # Publishing
 
     async def publish(
-        self, topic: str, body: bytes, *, delta: bool = False, **options: Unpack[PublishOptions]
+        self,
+        topic: str,
+        body: Body,
+        *,
+        delta: bool = False,
+        correlation_id: str | None = None,
+        expiration: int | None = None,
+        sow_key: str | None = None,
+        sequence: int | None = None,
     ) -> None:
-        """Publish a message, without asking whether it arrived; `flush` asks that."""
-        self._protocol.publish(topic, body, delta=delta, **options)
+        """Publish a message, without waiting for an answer; `flush` does that."""
+        await self._make_room()
+        self._protocol.publish(
+            topic,
+            body,
+            delta=delta,
+            correlation_id=correlation_id,
+            expiration=expiration,
+            sow_key=sow_key,
+            sequence=sequence,
+        )
         await self._write()
 
     async def delta_publish(
-        self, topic: str, body: bytes, **options: Unpack[PublishOptions]
+        self,
+        topic: str,
+        body: Body,
+        *,
+        correlation_id: str | None = None,
+        expiration: int | None = None,
+        sow_key: str | None = None,
+        sequence: int | None = None,
     ) -> None:
-        """Publish a change: the fields that are new or different, and the key."""
-        await self.publish(topic, body, delta=True, **options)
+        """Publish a change: the fields that are new or different, and the key; see `publish`."""
+        await self.publish(
+            topic,
+            body,
+            delta=True,
+            correlation_id=correlation_id,
+            expiration=expiration,
+            sow_key=sow_key,
+            sequence=sequence,
+        )
 
-    async def publish_all(
-        self, topic: str, bodies: Iterable[bytes], *, delta: bool = False
-    ) -> None:
-        """Publish many messages, with few writes."""
-        for chunk in chunks(bodies):
+    async def publish_all(self, topic: str, bodies: Iterable[Body], *, delta: bool = False) -> None:
+        """Publish many messages, with few writes; see `publish`."""
+        for chunk in chunks(all_bodies(bodies)):
+            await self._make_room()
             self._protocol.publish_all(topic, chunk, delta=delta)
             await self._write()
 
     async def confirmed_publish(
         self,
         topic: str,
-        body: bytes,
+        body: Body,
         ack: AckType = "persisted",
         *,
         delta: bool = False,
         timeout: float | None = None,
-        **options: Unpack[PublishOptions],
+        correlation_id: str | None = None,
+        expiration: int | None = None,
+        sow_key: str | None = None,
+        sequence: int | None = None,
     ) -> Header:
         """Publish a message and wait until the server acknowledges it."""
-        request = self._protocol.confirmed_publish(topic, body, ack, delta=delta, **options)
-        return (await self._answered(request, timeout)).acks[ack]
+        await self._make_room()
+        request = await self._ask(
+            lambda protocol: protocol.confirmed_publish(
+                topic,
+                body,
+                ack,
+                delta=delta,
+                correlation_id=correlation_id,
+                expiration=expiration,
+                sow_key=sow_key,
+                sequence=sequence,
+            ),
+            timeout,
+        )
+        return request.acks[ack]
+
+    async def flush(self, *, timeout: float | None = None) -> None:
+        """Wait until the server has processed everything that was sent before."""
+        limit = self._timeout_or(timeout)
+        deadline = asyncio.get_running_loop().time() + limit
+        numbering = self._protocol.numbering
+        if numbering is None:
+            await self._ask(lambda protocol: protocol.flush(), limit)
+            return
+        await self._wait_for_store(numbering, limit)
+        left = max(0.0, deadline - asyncio.get_running_loop().time())
+        await self._ask(lambda protocol: protocol.flush(), left)
+        numbering.raise_refusals()
+
+    async def _wait_for_store(self, numbering: Numbering, timeout: float) -> None:
+        """Wait until all that has been published is answered, or cannot be any more."""
+        protocol = self._protocol
+        last = numbering.store.last_sequence
+        await self.wait_until(
+            lambda: numbering.is_settled(last) or protocol.is_closed,
+            timeout,
+            f"the acknowledgement of message {last}",
+        )
 
     # Subscriptions and queries
 
@@ -164,17 +254,59 @@ class AsyncCommands(ABC):
         *,
         delta: bool = False,
         timeout: float | None = None,
-        **options: Unpack[SubscribeOptions],
+        filter: str | None = None,
+        options: str | None = None,
+        bookmark: str | None = None,
+        top_n: int | None = None,
+        sub_id: str | None = None,
+        acks: Iterable[AckType] | None = None,
     ) -> AsyncMessageStream:
         """Subscribe to a topic, or to every topic that a regular expression matches."""
-        request = self._protocol.subscribe(topic, delta=delta, **options)
-        return await self._stream(request, timeout)
+        request = await self._ask(
+            lambda protocol: protocol.subscribe(
+                topic,
+                delta=delta,
+                filter=filter,
+                options=options,
+                bookmark=bookmark,
+                top_n=top_n,
+                sub_id=sub_id,
+                acks=acks,
+            ),
+            timeout,
+        )
+        return self._stream(request)
 
     async def sow(
-        self, topic: str, *, timeout: float | None = None, **options: Unpack[QueryOptions]
+        self,
+        topic: str,
+        *,
+        timeout: float | None = None,
+        filter: str | None = None,
+        options: str | None = None,
+        bookmark: str | None = None,
+        order_by: str | None = None,
+        batch_size: int | None = None,
+        top_n: int | None = None,
+        sow_keys: Iterable[str] | None = None,
+        acks: Iterable[AckType] | None = None,
     ) -> AsyncMessageStream:
         """Query a SOW topic; the stream ends after the last record."""
-        return await self._stream(self._protocol.sow(topic, **options), timeout)
+        request = await self._ask(
+            lambda protocol: protocol.sow(
+                topic,
+                filter=filter,
+                options=options,
+                bookmark=bookmark,
+                order_by=order_by,
+                batch_size=batch_size,
+                top_n=top_n,
+                sow_keys=sow_keys,
+                acks=acks,
+            ),
+            timeout,
+        )
+        return self._stream(request)
 
     async def sow_and_subscribe(
         self,
@@ -182,57 +314,112 @@ class AsyncCommands(ABC):
         *,
         delta: bool = False,
         timeout: float | None = None,
-        **options: Unpack[QueryAndSubscribeOptions],
+        filter: str | None = None,
+        options: str | None = None,
+        bookmark: str | None = None,
+        order_by: str | None = None,
+        batch_size: int | None = None,
+        top_n: int | None = None,
+        sow_keys: Iterable[str] | None = None,
+        sub_id: str | None = None,
+        acks: Iterable[AckType] | None = None,
     ) -> AsyncMessageStream:
         """Query a SOW topic and follow it; `group_end` marks the end of the query's records."""
-        request = self._protocol.sow_and_subscribe(topic, delta=delta, **options)
-        return await self._stream(request, timeout)
+        request = await self._ask(
+            lambda protocol: protocol.sow_and_subscribe(
+                topic,
+                delta=delta,
+                filter=filter,
+                options=options,
+                bookmark=bookmark,
+                order_by=order_by,
+                batch_size=batch_size,
+                top_n=top_n,
+                sow_keys=sow_keys,
+                sub_id=sub_id,
+                acks=acks,
+            ),
+            timeout,
+        )
+        return self._stream(request)
 
     async def unsubscribe(self, stream_id: str = "all", *, timeout: float | None = None) -> None:
         """End a subscription or query by its id, or all of them."""
-        await self._answered(self._protocol.unsubscribe(stream_id), timeout)
+        await self._ask(lambda protocol: protocol.unsubscribe(stream_id), timeout)
 
     # Deleting, and the rest
 
     async def sow_delete(
-        self, topic: str, *, timeout: float | None = None, **options: Unpack[DeleteOptions]
+        self,
+        topic: str,
+        *,
+        timeout: float | None = None,
+        filter: str | None = None,
+        sow_keys: Iterable[str] | None = None,
+        body: Body | None = None,
+        sequence: int | None = None,
+        persisted: bool = False,
     ) -> int:
-        """Delete records from a SOW topic; returns how many."""
-        request = self._protocol.sow_delete(topic, **options)
-        return (await self._answered(request, timeout)).acks["stats"].records_deleted or 0
+        """Delete records from a SOW topic: by exactly one of filter, sow_keys and body."""
+        request = await self._ask(
+            lambda protocol: protocol.sow_delete(
+                topic,
+                filter=filter,
+                sow_keys=sow_keys,
+                body=body,
+                sequence=sequence,
+                persisted=persisted,
+            ),
+            timeout,
+        )
+        return request.acks["stats"].records_deleted or 0
 
     async def acknowledge(
         self, topic: str, bookmarks: Iterable[str], options: str | None = None
     ) -> None:
-        """Tell a queue that messages are done with (or "cancel", "expire")."""
+        """Tell a queue that messages are done with."""
         self._protocol.acknowledge(topic, bookmarks, options)
         await self._write()
 
-    async def flush(self, *, timeout: float | None = None) -> None:
-        """Wait until the server has processed everything that was sent before."""
-        await self._answered(self._protocol.flush(), timeout)
-
     async def heartbeat(self, interval: int, *, timeout: float | None = None) -> None:
-        """Exchange signs of life every so many seconds; the event loop answers the server's."""
-        await self._answered(self._protocol.heartbeat(interval), timeout)
+        """Exchange signs of life, so that either side notices when the other is gone."""
+        await self._ask(lambda protocol: protocol.heartbeat(interval), timeout)
         self._notice_silence(float(interval * HEARTBEATS_MISSED))
 
     # Waiting
 
-    async def _answered(self, request: Request, timeout: float | None) -> Request:
+    async def _ask(
+        self, command: Callable[[ClientProtocol], Request], timeout: float | None
+    ) -> Request:
+        """Give a command, wait for its answer, and raise its refusal."""
+        request = command(self._protocol)
         await self._write()
-        await self.wait_until(
-            lambda: request.done, self._timeout_or(timeout), f"the answer to {request.command}"
-        )
+        limit = self._timeout_or(timeout)
+        await self.wait_until(lambda: request.done, limit, f"the answer to {request.command_name}")
         if request.error is not None:
-            raise request.error
+            raise again(request.error) from request.error
         return request
 
-    async def _stream(self, request: Request, timeout: float | None) -> AsyncMessageStream:
-        await self._answered(request, timeout)
+    def _stream(self, request: Request) -> AsyncMessageStream:
         if request.inbox is None:
             raise ValueError(f"{request.command} has no messages")
         return AsyncMessageStream(self, request.inbox)
+
+    async def _make_room(self) -> None:
+        """Wait until the publish store has room, if there is one."""
+        protocol = self._protocol
+        if protocol.numbering is None or not protocol.numbering.store.is_full:
+            return
+        store = protocol.numbering.store
+        try:
+            await self.wait_until(
+                lambda: not store.is_full or protocol.is_closed, self._timeout, "room"
+            )
+        except TimedOutError:
+            raise PublishStoreFullError(
+                f"no room in the publish store within {self._timeout:g} seconds:"
+                f" {len(store)} messages are not known to be persisted"
+            ) from None
 
     def _timeout_or(self, timeout: float | None) -> float:
         return self._timeout if timeout is None else timeout

@@ -3,11 +3,11 @@
 No thread and no task stands behind it; the event loop calls `AioConnection` when bytes come. It
 owns two hard things:
 
-- Back-pressure. A stream that nobody reads must not fill the memory: when more than
-  `QUEUED_AT_MOST` messages wait in all streams together, the socket is not read until a reader
-  waits again and at most half of them are left. While a command waits for its answer, reading
-  goes on regardless, because the answer stands behind those messages. In the other direction,
-  `write` waits while the transport's write buffer is full.
+- Back-pressure. A stream that nobody reads must not fill the memory: when too much waits in all
+  streams together (`client.backpressure`), the socket is not read until a reader waits again and at
+  most half of it is left. While somebody waits for an answer, reading goes on regardless, because
+  the answer stands behind those messages; otherwise signs of life are shown unasked. In the other
+  direction, `write` waits while the transport's write buffer is full.
 - Closing. However the connection ends, whoever waits is woken, with the reason.
 """
 
@@ -16,12 +16,14 @@ from __future__ import annotations
 import asyncio
 import socket
 import ssl
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
+from client.backpressure import Backlog
 from client.channels import channel_for
-from client.errors import ClientError, ConnectionLostError, TimedOutError
-from client.limits import QUEUED_AT_MOST
+from client.errors import ClientError, TimedOutError, again
+from client.limits import HEARTBEATS_MISSED
 from client.logon import LogonDialogue
 from client.protocol import ClientProtocol
 from client.sockets import apply_options, connect_error, no_connection
@@ -30,15 +32,28 @@ from server.wire.header import Header
 
 
 class Waiters:
-    """Who waits for what to arrive, on whichever connection."""
+    """Who waits for what to arrive, on whichever connection.
+
+    Attributes:
+        urgent: how many wait for something other than the messages of a stream.
+    """
 
     def __init__(self) -> None:
         self._waiting: dict[asyncio.Future[None], Callable[[], bool]] = {}
+        self.urgent = 0
 
     async def wait_until(
-        self, arrived: Callable[[], bool], timeout: float | None, what: str
+        self,
+        arrived: Callable[[], bool],
+        timeout: float | None,
+        what: str,
     ) -> None:
         """Wait until something has arrived.
+
+        Args:
+            arrived: whether it has.
+            timeout: seconds; None for as long as it takes.
+            what: what is waited for, for the error.
 
         Raises:
             TimedOutError: it has not arrived in time.
@@ -54,6 +69,17 @@ class Waiters:
             raise TimedOutError(f"{what} did not come within {timeout:g} seconds") from None
         finally:
             del self._waiting[future]
+
+    @contextmanager
+    def attention(self, connection: AioConnection | None, *, is_urgent: bool) -> Iterator[None]:
+        """Have a connection read while somebody waits, if there is reason to."""
+        self.urgent += is_urgent
+        if connection is not None:
+            connection.adjust_reading()
+        try:
+            yield
+        finally:
+            self.urgent -= is_urgent
 
     def wake(self) -> None:
         """Let everybody look whether what they wait for has arrived."""
@@ -90,6 +116,7 @@ class AioConnection(asyncio.Protocol):
         self._failure: ClientError | None = None
         self._room = asyncio.Event()
         self._room.set()
+        self._backlog = Backlog()
         self._is_held_back = False
         self._heard = 0.0
         self._watch: asyncio.TimerHandle | None = None
@@ -112,6 +139,9 @@ class AioConnection(asyncio.Protocol):
         except ClientError as error:
             self.end(error)
             return
+        finally:
+            self._tell_refusals()
+        self._backlog.adjust(self._protocol.queued, len(data))
         self.write_output()
         self._waiters.wake()
         self.adjust_reading()
@@ -119,7 +149,7 @@ class AioConnection(asyncio.Protocol):
     def connection_lost(self, exc: Exception | None) -> None:
         """End, if the server or the network wants it."""
         cause = f"the connection ended: {exc}" if exc else "the server closed the connection"
-        self.end(ConnectionLostError(cause))
+        self.end(self._protocol.lost(cause))
 
     def pause_writing(self) -> None:
         """The transport's buffer is full."""
@@ -157,7 +187,7 @@ class AioConnection(asyncio.Protocol):
             )
             dialogue.take_answer(request)
         if self._failure is not None:  # behind the answer
-            raise self._failure
+            raise again(self._failure) from self._failure
         return dialogue.answer
 
     async def write(self, timeout: float) -> None:
@@ -211,19 +241,24 @@ class AioConnection(asyncio.Protocol):
         if self._watch is not None:
             self._watch.cancel()
         self._heard = self._loop.time()
-        self._watch_again(allowed, allowed)
+        self._watch_again(allowed / HEARTBEATS_MISSED, allowed)
 
     def adjust_reading(self) -> None:
         """Hold the server back while too much waits to be read, and no longer."""
-        if self._transport is None:
+        if self._transport is None or self._ended:
             return
-        queued, is_waiting = self._protocol.queued, self._protocol.is_waiting
-        if self._is_held_back and (is_waiting or queued <= QUEUED_AT_MOST // 2):
+        self._backlog.adjust(self._protocol.queued)
+        holds_back = self._backlog.is_over and not self._waiters.urgent
+        if self._is_held_back and not holds_back:
             self._is_held_back = False
             self._transport.resume_reading()
-        elif not self._is_held_back and queued > QUEUED_AT_MOST and not is_waiting:
+        elif holds_back and not self._is_held_back:
             self._is_held_back = True
             self._transport.pause_reading()
+
+    def _tell_refusals(self) -> None:
+        if self._protocol.numbering is not None:
+            self._protocol.numbering.tell_refusals()
 
     def _take(self, data: bytes) -> None:
         if self._ended:
@@ -240,11 +275,13 @@ class AioConnection(asyncio.Protocol):
     def _look_for_silence(self, allowed: float) -> None:
         left = self._heard + allowed - self._loop.time()
         if self._is_held_back:  # it is us who do not listen
-            self._watch_again(allowed, allowed)
+            self._protocol.beat()
+            self.write_output()
+            self._watch_again(allowed / HEARTBEATS_MISSED, allowed)
         elif left > 0:
-            self._watch_again(left, allowed)
+            self._watch_again(min(left, allowed / HEARTBEATS_MISSED), allowed)
         else:
-            self.end(ConnectionLostError(f"the server was silent for {allowed:g} seconds"))
+            self.end(self._protocol.lost(f"the server was silent for {allowed:g} seconds"))
 
 
 async def open_connection(
@@ -272,6 +309,10 @@ async def open_connection(
             if isinstance(raw_socket, socket.socket):
                 apply_options(raw_socket, uri)
             await connection.opened()
+    except ClientError as error:
+        if connection is not None:
+            connection.end(error)
+        raise
     except OSError as error:
         failure = connect_error(uri, error)
         if connection is not None:

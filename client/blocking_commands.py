@@ -4,56 +4,82 @@ How bytes move is left to `client.blocking.Client`, which has one connection, an
 `client.ha.HAClient`, which has as many as it takes.
 """
 
+# ruff: noqa: A002 - a filter is called filter
 from __future__ import annotations
 
+import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from types import TracebackType
-from typing import Self, Unpack
+from typing import Self
 
-from client.commands import (
-    AckType,
-    DeleteOptions,
-    PublishOptions,
-    QueryAndSubscribeOptions,
-    QueryOptions,
-    SubscribeOptions,
-    chunks,
-)
+from client.arguments import Body, all_bodies
+from client.commands import AckType, chunks
+from client.errors import ConnectionLostError, PublishStoreFullError, TimedOutError, again
+from client.guard import Guard
 from client.limits import HEARTBEATS_MISSED
 from client.message import Message
+from client.numbering import Numbering
 from client.pending import Inbox, Request
 from client.protocol import ClientProtocol
+from client.streams import Stream
 from server.wire.header import Header
 
 
-class MessageStream:
+class MessageStream(Stream):
     """The messages of one subscription or query, as an iterator.
 
     Iteration waits for the next message. It ends after the last record of a query, after
     `unsubscribe`, and when the client is closed; it raises `ConnectionLostError` when the
-    connection ends otherwise.
+    connection ends otherwise. Several threads may iterate: each message goes to one of them.
+
+    As a context manager, it ends the subscription or query on the way out.
     """
 
     def __init__(self, client: BlockingCommands, inbox: Inbox) -> None:
+        super().__init__(inbox)
         self._client = client
-        self._inbox = inbox
 
-    @property
-    def id(self) -> str:
-        """The subscription or query id."""
-        return self._inbox.id
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        with suppress(ConnectionLostError):  # that has ended the stream as well
+            self.unsubscribe()
 
     def __iter__(self) -> Iterator[Message]:
         return self
 
     def __next__(self) -> Message:
-        messages = self._inbox.messages
-        if not messages:
-            self._wait(None)
-        if not messages:
+        message = self._take() or self.next()
+        if message is None:
             raise StopIteration
-        return messages.popleft()
+        return message
+
+    def next(self, timeout: float | None = None) -> Message | None:
+        """Wait for the next message.
+
+        Args:
+            timeout: seconds to wait; None waits as long as it takes.
+
+        Returns:
+            The message; None if the stream has ended.
+
+        Raises:
+            TimedOutError: nothing came in time.
+            ConnectionLostError: the connection ended.
+        """
+        deadline = None if timeout is None else time.monotonic() + timeout
+        while (message := self._take()) is None and not self._is_over():
+            left = None if deadline is None else max(0.0, deadline - time.monotonic())
+            self._client.wait_for_news(self._has_news, left)
+        return message
 
     def batch(self, timeout: float | None = None) -> list[Message]:
         """Take everything that has arrived, waiting for one message if there is none.
@@ -68,29 +94,20 @@ class MessageStream:
             TimedOutError: nothing came in time.
             ConnectionLostError: the connection ended.
         """
-        messages = self._inbox.messages
-        if not messages:
-            self._wait(timeout)
-        batch = list(messages)
-        messages.clear()
-        return batch
+        first = self.next(timeout)
+        if first is None:
+            return []
+        others = (self._take() for _ in range(len(self._inbox.messages)))
+        return [first, *(message for message in others if message is not None)]
 
     def unsubscribe(self, timeout: float | None = None) -> None:
         """End the subscription or query; what has arrived can still be taken."""
         if not self._inbox.ended:
             self._client.unsubscribe(self._inbox.id, timeout=timeout)
 
-    def _wait(self, timeout: float | None) -> None:
-        inbox = self._inbox
-        self._client.wait_until(
-            lambda: bool(inbox.messages) or inbox.ended, timeout, "the next message"
-        )
-        if not inbox.messages and inbox.error is not None:
-            raise inbox.error
-
 
 class BlockingCommands(ABC):
-    """What every blocking client can do once it has logged on.
+    """What every blocking client can do once it has logged on, in any thread.
 
     Args:
         timeout: seconds that a call waits for its answer unless it says otherwise.
@@ -98,6 +115,7 @@ class BlockingCommands(ABC):
 
     def __init__(self, timeout: float) -> None:
         self._timeout = timeout
+        self._guard = Guard()
 
     def __enter__(self) -> Self:
         return self
@@ -114,28 +132,22 @@ class BlockingCommands(ABC):
     def close(self) -> None:
         """Close the connection; streams end. A closed client can connect again."""
 
-    @abstractmethod
-    def wait_until(self, arrived: Callable[[], bool], timeout: float | None, what: str) -> None:
-        """Read and write until something has arrived.
-
-        Args:
-            arrived: whether it has; it looks at a request or an inbox.
-            timeout: seconds; None for as long as it takes.
-            what: what is waited for, for the error.
-
-        Raises:
-            TimedOutError: it has not arrived in time.
-            ConnectionLostError: it cannot arrive any more.
-        """
-
     @property
     @abstractmethod
     def _protocol(self) -> ClientProtocol:
-        """What commands are given to."""
+        """What commands are given to, with the lock held."""
 
     @abstractmethod
-    def _write(self) -> None:
-        """Write what there is to write."""
+    def _write(self) -> int:
+        """Write what can be written at once, with the lock held.
+
+        Returns:
+            What `_wait_to_write` is to wait for; 0 for nothing.
+        """
+
+    @abstractmethod
+    def _wait_to_write(self, mark: int) -> None:
+        """Wait until everything is written up to a mark, without the lock."""
 
     @abstractmethod
     def _notice_silence(self, allowed: float) -> None:
@@ -144,31 +156,89 @@ class BlockingCommands(ABC):
     # Publishing
 
     def publish(
-        self, topic: str, body: bytes, *, delta: bool = False, **options: Unpack[PublishOptions]
+        self,
+        topic: str,
+        body: Body,
+        *,
+        delta: bool = False,
+        correlation_id: str | None = None,
+        expiration: int | None = None,
+        sow_key: str | None = None,
+        sequence: int | None = None,
     ) -> None:
-        """Publish a message, without asking whether it arrived; `flush` asks that."""
-        self._protocol.publish(topic, body, delta=delta, **options)
-        self._write()
+        """Publish a message, without waiting for an answer; `flush` does that.
 
-    def delta_publish(self, topic: str, body: bytes, **options: Unpack[PublishOptions]) -> None:
-        """Publish a change: the fields that are new or different, and the key."""
-        self.publish(topic, body, delta=True, **options)
+        Args:
+            topic: where to.
+            body: the message, as bytes or text.
+            delta: whether it is a change: fields that are new or different, and the key.
+            correlation_id: passed on to subscribers; base64 characters only.
+            expiration: the record's lifetime in seconds.
+            sow_key: the record's key, for topics that let the publisher say it.
+            sequence: the message's number from this client name. A server that has it already takes
+                the message for a duplicate. Where there is a publish store, that gives the numbers.
 
-    def publish_all(self, topic: str, bodies: Iterable[bytes], *, delta: bool = False) -> None:
-        """Publish many messages, with few writes."""
-        for chunk in chunks(bodies):
-            self._protocol.publish_all(topic, chunk, delta=delta)
-            self._write()
+        Raises:
+            PublishStoreFullError: too many messages wait to be persisted, and none was in time.
+        """
+        self._make_room()
+        with self._guard.turn():
+            self._protocol.publish(
+                topic,
+                body,
+                delta=delta,
+                correlation_id=correlation_id,
+                expiration=expiration,
+                sow_key=sow_key,
+                sequence=sequence,
+            )
+            mark = self._write()
+        if mark:
+            self._wait_to_write(mark)
+
+    def delta_publish(
+        self,
+        topic: str,
+        body: Body,
+        *,
+        correlation_id: str | None = None,
+        expiration: int | None = None,
+        sow_key: str | None = None,
+        sequence: int | None = None,
+    ) -> None:
+        """Publish a change: the fields that are new or different, and the key; see `publish`."""
+        self.publish(
+            topic,
+            body,
+            delta=True,
+            correlation_id=correlation_id,
+            expiration=expiration,
+            sow_key=sow_key,
+            sequence=sequence,
+        )
+
+    def publish_all(self, topic: str, bodies: Iterable[Body], *, delta: bool = False) -> None:
+        """Publish many messages, with few writes; see `publish`."""
+        for chunk in chunks(all_bodies(bodies)):
+            self._make_room()
+            with self._guard.turn():
+                self._protocol.publish_all(topic, chunk, delta=delta)
+                mark = self._write()
+            if mark:
+                self._wait_to_write(mark)
 
     def confirmed_publish(
         self,
         topic: str,
-        body: bytes,
+        body: Body,
         ack: AckType = "persisted",
         *,
         delta: bool = False,
         timeout: float | None = None,
-        **options: Unpack[PublishOptions],
+        correlation_id: str | None = None,
+        expiration: int | None = None,
+        sow_key: str | None = None,
+        sequence: int | None = None,
     ) -> Header:
         """Publish a message and wait until the server acknowledges it.
 
@@ -178,13 +248,59 @@ class BlockingCommands(ABC):
             ack: what to wait for: "processed", or "persisted" on stable storage.
             delta: whether the message is a change.
             timeout: seconds to wait.
-            options: see `PublishOptions`.
+            correlation_id: see `publish`.
+            expiration: see `publish`.
+            sow_key: see `publish`.
+            sequence: see `publish`.
 
         Returns:
             The header of the acknowledgement.
         """
-        request = self._protocol.confirmed_publish(topic, body, ack, delta=delta, **options)
-        return self._answered(request, timeout).acks[ack]
+        self._make_room()
+        request = self._ask(
+            lambda protocol: protocol.confirmed_publish(
+                topic,
+                body,
+                ack,
+                delta=delta,
+                correlation_id=correlation_id,
+                expiration=expiration,
+                sow_key=sow_key,
+                sequence=sequence,
+            ),
+            timeout,
+        )
+        return request.acks[ack]
+
+    def flush(self, *, timeout: float | None = None) -> None:
+        """Wait until the server has processed everything that was sent before.
+
+        Where there is a publish store, until everything in it is persisted, or refused.
+
+        Raises:
+            MessagesRefusedError: messages were refused since the last `flush`, and there is no
+                `on_refused` that was told so.
+        """
+        limit = self._timeout_or(timeout)
+        deadline = time.monotonic() + limit
+        numbering = self._protocol.numbering
+        if numbering is None:
+            self._ask(lambda protocol: protocol.flush(), limit)
+            return
+        self._wait_for_store(numbering, limit)
+        left = max(0.0, deadline - time.monotonic())
+        self._ask(lambda protocol: protocol.flush(), left)
+        numbering.raise_refusals()
+
+    def _wait_for_store(self, numbering: Numbering, timeout: float) -> None:
+        """Wait until all that has been published is answered, or cannot be any more."""
+        protocol = self._protocol
+        last = numbering.store.last_sequence
+        self._wait_until(
+            lambda: numbering.is_settled(last) or protocol.is_closed,
+            timeout,
+            f"the acknowledgement of message {last}",
+        )
 
     # Subscriptions and queries
 
@@ -194,16 +310,85 @@ class BlockingCommands(ABC):
         *,
         delta: bool = False,
         timeout: float | None = None,
-        **options: Unpack[SubscribeOptions],
+        filter: str | None = None,
+        options: str | None = None,
+        bookmark: str | None = None,
+        top_n: int | None = None,
+        sub_id: str | None = None,
+        acks: Iterable[AckType] | None = None,
     ) -> MessageStream:
-        """Subscribe to a topic, or to every topic that a regular expression matches."""
-        return self._stream(self._protocol.subscribe(topic, delta=delta, **options), timeout)
+        """Subscribe to a topic, or to every topic that a regular expression matches.
+
+        Args:
+            topic: the name, or the expression.
+            delta: whether to be told changes only.
+            timeout: seconds to wait for the answer.
+            filter: the content filter.
+            options: the options field, such as "oof,conflation=1s" or "max_backlog=10".
+            bookmark: where in the transaction log to start.
+            top_n: how many messages to replay at most.
+            sub_id: the subscription's id. One is made up where none is given; with the options
+                `replace`, `pause` or `resume` it names the subscription to change.
+            acks: acknowledgements to hand out between the messages, such as ("completed",).
+        """
+        request = self._ask(
+            lambda protocol: protocol.subscribe(
+                topic,
+                delta=delta,
+                filter=filter,
+                options=options,
+                bookmark=bookmark,
+                top_n=top_n,
+                sub_id=sub_id,
+                acks=acks,
+            ),
+            timeout,
+        )
+        return self._stream(request)
 
     def sow(
-        self, topic: str, *, timeout: float | None = None, **options: Unpack[QueryOptions]
+        self,
+        topic: str,
+        *,
+        timeout: float | None = None,
+        filter: str | None = None,
+        options: str | None = None,
+        bookmark: str | None = None,
+        order_by: str | None = None,
+        batch_size: int | None = None,
+        top_n: int | None = None,
+        sow_keys: Iterable[str] | None = None,
+        acks: Iterable[AckType] | None = None,
     ) -> MessageStream:
-        """Query a SOW topic; the stream ends after the last record."""
-        return self._stream(self._protocol.sow(topic, **options), timeout)
+        """Query a SOW topic; the stream ends after the last record.
+
+        Args:
+            topic: the topic.
+            timeout: seconds to wait for the answer.
+            filter: the content filter.
+            options: the options field, such as "select=[-/,+/id]" or "top_n=10,skip_n=20".
+            bookmark: the moment of a historical query.
+            order_by: what to sort by, such as "/price DESC".
+            batch_size: how many records the server puts into one frame; 10 if not given.
+            top_n: how many records to return at most.
+            sow_keys: return the records with these keys.
+            acks: acknowledgements to hand out between the records, such as ("stats",).
+        """
+        request = self._ask(
+            lambda protocol: protocol.sow(
+                topic,
+                filter=filter,
+                options=options,
+                bookmark=bookmark,
+                order_by=order_by,
+                batch_size=batch_size,
+                top_n=top_n,
+                sow_keys=sow_keys,
+                acks=acks,
+            ),
+            timeout,
+        )
+        return self._stream(request)
 
     def sow_and_subscribe(
         self,
@@ -211,28 +396,82 @@ class BlockingCommands(ABC):
         *,
         delta: bool = False,
         timeout: float | None = None,
-        **options: Unpack[QueryAndSubscribeOptions],
+        filter: str | None = None,
+        options: str | None = None,
+        bookmark: str | None = None,
+        order_by: str | None = None,
+        batch_size: int | None = None,
+        top_n: int | None = None,
+        sow_keys: Iterable[str] | None = None,
+        sub_id: str | None = None,
+        acks: Iterable[AckType] | None = None,
     ) -> MessageStream:
-        """Query a SOW topic and follow it; `group_end` marks the end of the query's records."""
-        request = self._protocol.sow_and_subscribe(topic, delta=delta, **options)
-        return self._stream(request, timeout)
+        """Query a SOW topic and follow it; `group_end` marks the end of the query's records.
+
+        The arguments are those of `sow` and of `subscribe`.
+        """
+        request = self._ask(
+            lambda protocol: protocol.sow_and_subscribe(
+                topic,
+                delta=delta,
+                filter=filter,
+                options=options,
+                bookmark=bookmark,
+                order_by=order_by,
+                batch_size=batch_size,
+                top_n=top_n,
+                sow_keys=sow_keys,
+                sub_id=sub_id,
+                acks=acks,
+            ),
+            timeout,
+        )
+        return self._stream(request)
 
     def unsubscribe(self, stream_id: str = "all", *, timeout: float | None = None) -> None:
         """End a subscription or query by its id, or all of them."""
-        self._answered(self._protocol.unsubscribe(stream_id), timeout)
+        self._ask(lambda protocol: protocol.unsubscribe(stream_id), timeout)
 
     # Deleting, and the rest
 
     def sow_delete(
-        self, topic: str, *, timeout: float | None = None, **options: Unpack[DeleteOptions]
+        self,
+        topic: str,
+        *,
+        timeout: float | None = None,
+        filter: str | None = None,
+        sow_keys: Iterable[str] | None = None,
+        body: Body | None = None,
+        sequence: int | None = None,
+        persisted: bool = False,
     ) -> int:
-        """Delete records from a SOW topic.
+        """Delete records from a SOW topic: by exactly one of filter, sow_keys and body.
+
+        Args:
+            topic: the topic.
+            timeout: seconds to wait for the answer.
+            filter: delete the records that match this content filter.
+            sow_keys: delete the records with these keys.
+            body: delete the record that a publish of this message would update.
+            sequence: the command's number from this client name. A server that has it already takes
+                the command for a duplicate.
+            persisted: whether to wait until the deletion is on stable storage.
 
         Returns:
             How many were deleted.
         """
-        request = self._protocol.sow_delete(topic, **options)
-        return self._answered(request, timeout).acks["stats"].records_deleted or 0
+        request = self._ask(
+            lambda protocol: protocol.sow_delete(
+                topic,
+                filter=filter,
+                sow_keys=sow_keys,
+                body=body,
+                sequence=sequence,
+                persisted=persisted,
+            ),
+            timeout,
+        )
+        return request.acks["stats"].records_deleted or 0
 
     def acknowledge(self, topic: str, bookmarks: Iterable[str], options: str | None = None) -> None:
         """Tell a queue that messages are done with.
@@ -242,12 +481,11 @@ class BlockingCommands(ABC):
             bookmarks: those of the messages.
             options: "cancel" gives them back to the queue, "expire" lets them expire.
         """
-        self._protocol.acknowledge(topic, bookmarks, options)
-        self._write()
-
-    def flush(self, *, timeout: float | None = None) -> None:
-        """Wait until the server has processed everything that was sent before."""
-        self._answered(self._protocol.flush(), timeout)
+        with self._guard.turn():
+            self._protocol.acknowledge(topic, bookmarks, options)
+            mark = self._write()
+        if mark:
+            self._wait_to_write(mark)
 
     def heartbeat(self, interval: int, *, timeout: float | None = None) -> None:
         """Exchange signs of life, so that either side notices when the other is gone.
@@ -256,26 +494,73 @@ class BlockingCommands(ABC):
             interval: seconds between them.
             timeout: seconds to wait for the answer.
         """
-        self._answered(self._protocol.heartbeat(interval), timeout)
-        self._notice_silence(float(interval * HEARTBEATS_MISSED))
+        self._ask(lambda protocol: protocol.heartbeat(interval), timeout)
+        with self._guard.turn():
+            self._notice_silence(float(interval * HEARTBEATS_MISSED))
 
     # Waiting
 
-    def _answered(self, request: Request, timeout: float | None) -> Request:
-        """Wait for a request's answer, and raise its refusal."""
-        if not request.done:
-            self.wait_until(
-                lambda: request.done, self._timeout_or(timeout), f"the answer to {request.command}"
-            )
+    def wait_for_news(self, has_news: Callable[[], bool], timeout: float | None) -> None:
+        """Wait for the next message of a stream, or its end; for `MessageStream`.
+
+        Raises:
+            TimedOutError: neither came in time.
+        """
+        self._wait_until(has_news, timeout, "the next message", is_urgent=False)
+
+    def _wait_until(
+        self,
+        arrived: Callable[[], bool],
+        timeout: float | None,
+        what: str,
+        *,
+        is_urgent: bool = True,
+    ) -> None:
+        """Wait until something has arrived.
+
+        Args:
+            arrived: whether it has; it looks at a request or an inbox.
+            timeout: seconds; None for as long as it takes.
+            what: what is waited for, for the error.
+            is_urgent: whether to read past messages that nobody takes.
+
+        Raises:
+            TimedOutError: it has not arrived in time.
+        """
+        if not arrived():
+            self._guard.wait_until(arrived, timeout, what, is_urgent=is_urgent)
+
+    def _ask(self, command: Callable[[ClientProtocol], Request], timeout: float | None) -> Request:
+        """Give a command, wait for its answer, and raise its refusal."""
+        with self._guard.turn():
+            request = command(self._protocol)
+            mark = self._write()
+        limit = self._timeout_or(timeout)
+        if mark:
+            self._wait_to_write(mark)
+        self._wait_until(lambda: request.done, limit, f"the answer to {request.command_name}")
         if request.error is not None:
-            raise request.error
+            raise again(request.error) from request.error
         return request
 
-    def _stream(self, request: Request, timeout: float | None) -> MessageStream:
-        self._answered(request, timeout)
+    def _stream(self, request: Request) -> MessageStream:
         if request.inbox is None:
             raise ValueError(f"{request.command} has no messages")
         return MessageStream(self, request.inbox)
+
+    def _make_room(self) -> None:
+        """Wait until the publish store has room, if there is one."""
+        protocol = self._protocol
+        if protocol.numbering is None or not protocol.numbering.store.is_full:
+            return
+        store = protocol.numbering.store
+        try:
+            self._wait_until(lambda: not store.is_full or protocol.is_closed, self._timeout, "room")
+        except TimedOutError:
+            raise PublishStoreFullError(
+                f"no room in the publish store within {self._timeout:g} seconds:"
+                f" {len(store)} messages are not known to be persisted"
+            ) from None
 
     def _timeout_or(self, timeout: float | None) -> float:
         return self._timeout if timeout is None else timeout

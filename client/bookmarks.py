@@ -15,7 +15,7 @@ server beside the last message's; of several bookmarks the server takes the earl
 from __future__ import annotations
 
 import re
-from typing import Final
+from typing import Final, Protocol
 
 EPOCH: Final = "0"
 """The beginning of the transaction log."""
@@ -87,6 +87,19 @@ class BookmarkTrail:
     def persisted(self, bookmark: str) -> None:
         """The server's log is safe everywhere up to this bookmark."""
         self._safe = bookmark
+
+
+class BookmarkStorage(Protocol):
+    """What a client wants of a bookmark store.
+
+    `BookmarkStore` has it in memory, `FileBookmarkStore` in a file.
+    """
+
+    def trail(self, sub_id: str | None, bookmark: str) -> BookmarkTrail:
+        """The trail for a subscription: a new one, or that of the id for `MOST_RECENT`."""
+
+    def keep(self, sub_id: str, trail: BookmarkTrail) -> None:
+        """Remember the trail of a subscription that is placed."""
 
 
 class BookmarkStore:

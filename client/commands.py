@@ -1,22 +1,32 @@
-"""The commands' options, once, for both shells; and the headers that carry them.
+"""The headers that carry commands, once, for both shells.
 
-The names are those of the header fields in the AMPS Command Reference, the texts are sent as they
-are. An option that is not given, or None, is not sent.
+The names of arguments are those of the header fields in the AMPS Command Reference, the texts are
+sent as they are. What is not given, or None, is not sent. Each function raises TypeError or
+ValueError for an argument that cannot be sent; see `client.arguments`.
 """
+# ruff: noqa: A002 - a filter is called filter
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from itertools import islice
-from typing import Final, Literal, TypedDict
+from typing import Final, Literal, TypedDict, TypeVar
 
+from client.arguments import joined, number, required_text, text
 from server.wire.header import Header
 
 AckType = Literal["received", "processed", "persisted", "completed", "stats"]
 
+DEFAULT_BATCH_SIZE: Final = 10
+"""Records a frame (AMPS Command Reference, sow: what client libraries ask for)."""
+
+_MESSAGES_A_WRITE: Final = 512
+
+_T = TypeVar("_T")
+
 
 class LogonOptions(TypedDict, total=False):
-    """Options of a logon.
+    """Options of each logon of a client that stays connected.
 
     Attributes:
         correlation_id: a text for the server's log and admin pages; base64 characters only.
@@ -27,150 +37,141 @@ class LogonOptions(TypedDict, total=False):
     options: str | None
 
 
-class PublishOptions(TypedDict, total=False):
-    """Options of a publish or delta publish.
+def logon_options(given: LogonOptions | None) -> LogonOptions:
+    """Check options that are kept for later.
 
-    Attributes:
-        correlation_id: passed on to subscribers; base64 characters only.
-        expiration: the record's lifetime in seconds.
-        sow_key: the record's key, for topics that let the publisher say it.
-        sequence: the message's number from this client name. A server that has it already takes
-            the message for a duplicate.
+    Raises:
+        TypeError: there is no such option.
     """
-
-    correlation_id: str | None
-    expiration: int | None
-    sow_key: str | None
-    sequence: int | None
-
-
-class SubscribeOptions(TypedDict, total=False):
-    """Options of a subscription.
-
-    Attributes:
-        filter: the content filter.
-        options: the options field, such as "oof,conflation=1s" or "max_backlog=10".
-        bookmark: where in the transaction log to start.
-        top_n: how many messages to replay at most.
-        sub_id: the subscription's id. One is made up where none is given; with the options
-            `replace`, `pause` or `resume` it names the subscription to change.
-        acks: acknowledgements to hand out between the messages, such as ("completed",).
-    """
-
-    filter: str | None
-    options: str | None
-    bookmark: str | None
-    top_n: int | None
-    sub_id: str | None
-    acks: Iterable[AckType] | None
+    options = given or {}
+    unknown = sorted(options.keys() - LogonOptions.__annotations__.keys())
+    if unknown:
+        raise TypeError(f"logon_options: unexpected {', '.join(unknown)}")
+    text("correlation_id", options.get("correlation_id"))
+    text("options", options.get("options"))
+    return options
 
 
-class QueryOptions(TypedDict, total=False):
-    """Options of a SOW query.
-
-    Attributes:
-        filter: the content filter.
-        options: the options field, such as "select=[-/,+/id]" or "top_n=10,skip_n=20".
-        bookmark: the moment of a historical query.
-        order_by: what to sort by, such as "/price DESC".
-        batch_size: how many records the server puts into one frame; 10 if not given.
-        top_n: how many records to return at most.
-        sow_keys: return the records with these keys.
-        acks: acknowledgements to hand out between the records, such as ("stats",).
-    """
-
-    filter: str | None
-    options: str | None
-    bookmark: str | None
-    order_by: str | None
-    batch_size: int | None
-    top_n: int | None
-    sow_keys: Iterable[str] | None
-    acks: Iterable[AckType] | None
-
-
-class QueryAndSubscribeOptions(QueryOptions, total=False):
-    """Options of a SOW query with a subscription: those of a query, and the subscription's id.
-
-    Attributes:
-        sub_id: the id of subscription and query; see `SubscribeOptions`.
-    """
-
-    sub_id: str | None
-
-
-class DeleteOptions(TypedDict, total=False):
-    """What a deletion removes: exactly one of filter, sow_keys and body; and how.
-
-    Attributes:
-        filter: the records that match this content filter.
-        sow_keys: the records with these keys.
-        body: the record that a publish of this message would update.
-        sequence: the command's number from this client name. A server that has it already takes
-            the command for a duplicate.
-        persisted: whether to wait until the deletion is on stable storage.
-    """
-
-    filter: str | None
-    sow_keys: Iterable[str] | None
-    body: bytes | None
-    sequence: int | None
-    persisted: bool
-
-
-DEFAULT_BATCH_SIZE: Final = 10
-"""Records a frame (AMPS Command Reference, sow: what client libraries ask for)."""
-
-_MESSAGES_A_WRITE: Final = 512
-
-
-def chunks(bodies: Iterable[bytes]) -> Iterator[list[bytes]]:
+def chunks(messages: Iterable[_T]) -> Iterator[list[_T]]:
     """Cut messages into lists that are worth one write each."""
-    remaining = iter(bodies)
+    remaining = iter(messages)
     while chunk := list(islice(remaining, _MESSAGES_A_WRITE)):
         yield chunk
 
 
-def joined(texts: Iterable[str] | None) -> str | None:
-    """A comma-separated list, or None for none."""
-    return ",".join(texts or ()) or None
+def publish_command(delta: bool) -> str:
+    """The name of a publish command, as short as it may be."""
+    return "delta_publish" if delta else "p"
 
 
-def publish_header(command: str, topic: str, options: PublishOptions) -> Header:
+def publish_header(
+    topic: str,
+    *,
+    delta: bool = False,
+    correlation_id: str | None = None,
+    expiration: int | None = None,
+    sow_key: str | None = None,
+    sequence: int | None = None,
+) -> Header:
     """The header of a publish or delta publish."""
     return Header(
-        command=command,
-        topic=topic,
-        correlation_id=options.get("correlation_id"),
-        expiration=options.get("expiration"),
-        sow_key=options.get("sow_key"),
-        sequence=options.get("sequence"),
+        command=publish_command(delta),
+        topic=required_text("topic", topic),
+        correlation_id=text("correlation_id", correlation_id),
+        expiration=number("expiration", expiration),
+        sow_key=text("sow_key", sow_key),
+        sequence=number("sequence", sequence),
     )
 
 
-def subscribe_header(topic: str, delta: bool, options: SubscribeOptions) -> Header:
+def subscribe_header(
+    topic: str,
+    *,
+    delta: bool,
+    filter: str | None,
+    options: str | None,
+    bookmark: str | None,
+    top_n: int | None,
+    sub_id: str | None,
+) -> Header:
     """The header of a subscription."""
     return Header(
         command="delta_subscribe" if delta else "subscribe",
-        topic=topic,
-        short_filter=options.get("filter"),
-        short_options=options.get("options"),
-        bookmark=options.get("bookmark"),
-        top_n=options.get("top_n"),
-        sub_id=options.get("sub_id"),
+        topic=required_text("topic", topic),
+        short_filter=text("filter", filter),
+        short_options=text("options", options),
+        bookmark=text("bookmark", bookmark),
+        top_n=number("top_n", top_n),
+        sub_id=text("sub_id", sub_id),
     )
 
 
-def query_header(command: str, topic: str, options: QueryOptions) -> Header:
+def query_header(
+    command: str,
+    topic: str,
+    *,
+    filter: str | None,
+    options: str | None,
+    bookmark: str | None,
+    order_by: str | None,
+    batch_size: int | None,
+    top_n: int | None,
+    sow_keys: Iterable[str] | None,
+    sub_id: str | None = None,
+) -> Header:
     """The header of a SOW query, with or without a subscription."""
     return Header(
         command=command,
-        topic=topic,
-        short_filter=options.get("filter"),
-        short_options=options.get("options"),
-        bookmark=options.get("bookmark"),
-        order_by=options.get("order_by"),
-        batch_size=options.get("batch_size") or DEFAULT_BATCH_SIZE,
-        top_n=options.get("top_n"),
-        sow_keys=joined(options.get("sow_keys")),
+        topic=required_text("topic", topic),
+        short_filter=text("filter", filter),
+        short_options=text("options", options),
+        bookmark=text("bookmark", bookmark),
+        order_by=text("order_by", order_by),
+        batch_size=number("batch_size", batch_size) or DEFAULT_BATCH_SIZE,
+        top_n=number("top_n", top_n),
+        sow_keys=_keys(sow_keys),
+        sub_id=text("sub_id", sub_id),
     )
+
+
+def delete_header(
+    topic: str,
+    *,
+    filter: str | None,
+    sow_keys: Iterable[str] | None,
+    has_body: bool,
+    sequence: int | None,
+) -> Header:
+    """The header of a deletion.
+
+    Raises:
+        ValueError: it says in no way, or in several ways, which records are meant.
+    """
+    if (filter is not None) + (sow_keys is not None) + has_body != 1:
+        raise ValueError("sow_delete takes exactly one of filter, sow_keys and body")
+    return Header(
+        command="sow_delete",
+        topic=required_text("topic", topic),
+        short_filter=text("filter", filter),
+        sow_keys=_keys(sow_keys),
+        sequence=number("sequence", sequence),
+    )
+
+
+def acknowledge_header(topic: str, bookmarks: Iterable[str], options: str | None) -> Header:
+    """The header that tells a queue about messages."""
+    return Header(
+        command="sow_delete",
+        topic=required_text("topic", topic),
+        bookmark=joined("bookmarks", bookmarks),
+        short_options=text("options", options),
+    )
+
+
+def _keys(keys: Iterable[str] | None) -> str | None:
+    """A list of SOW keys; an empty one would stand for all records."""
+    if keys is None:
+        return None
+    if not (listed := joined("sow_keys", keys)):
+        raise ValueError("sow_keys: expected at least one key")
+    return listed

@@ -1,39 +1,51 @@
 """What can go wrong, as types: one for each thing that a caller would handle differently.
 
 ClientError
-  InvalidUriError            the text is no server URI
-  ConnectError               no connection could be made
-  ConnectionLostError        the connection ended, or the peer fell silent
+  InvalidUriError            the text is no server URI                            ValueError
+  ConnectError               no connection could be made                          ConnectionError
+  ConnectionLostError        the connection ended, or the peer fell silent        ConnectionError
+    NotConnectedError        ... or has not been made yet
     ProtocolError            ... because the peer sent what is no amps protocol
     GaveUpError              ... and no server could be reached any more (also a ConnectError)
-  TimedOutError              no answer in time
+  TimedOutError              no answer in time                                    TimeoutError
     PublishStoreFullError    ... or no room for another message that is not persisted yet
+  StoreError                 a file of a publish or bookmark store cannot be used OSError
   CommandError               the server refused a command
+    MessagesRefusedError     ... publishes, as `flush` found out
     LogonError               ... the logon
-      AuthenticationError, NameInUseError
-    NotEntitledError, BadFilterError, BadRegexTopicError, InvalidTopicError,
-    DuplicateMessageError, SubscriptionExistsError
+      AuthenticationError, NameInUseError                                         PermissionError
+    NotEntitledError                                                              PermissionError
+    BadFilterError, BadRegexTopicError, InvalidTopicError, DuplicateMessageError,
+    SubscriptionExistsError
+
+On the right is which of Python's own errors they are as well. What is wrong with an argument is a
+TypeError or a ValueError, as for any function.
 """
 
 from __future__ import annotations
 
-from typing import Final
+import copy
+from typing import Final, TypeVar
 
 
 class ClientError(Exception):
     """Whatever the client raises, other than for a misuse of its own functions."""
 
 
-class InvalidUriError(ClientError):
+class InvalidUriError(ClientError, ValueError):
     """The text is not the URI of a server."""
 
 
-class ConnectError(ClientError):
+class ConnectError(ClientError, ConnectionError):
     """No connection could be made: refused, unknown host, TLS failure or too slow."""
 
 
-class ConnectionLostError(ClientError):
+class ConnectionLostError(ClientError, ConnectionError):
     """The connection has ended, or the server has fallen silent."""
+
+
+class NotConnectedError(ConnectionLostError):
+    """There is no connection: `connect` was not called yet, or the client is closed."""
 
 
 class ProtocolError(ConnectionLostError):
@@ -44,12 +56,16 @@ class GaveUpError(ConnectError, ConnectionLostError):
     """No server could be reached within the limits of the back-off, or each refused the logon."""
 
 
-class TimedOutError(ClientError):
+class TimedOutError(ClientError, TimeoutError):
     """The server did not answer in time. The command may still take effect."""
 
 
 class PublishStoreFullError(TimedOutError):
     """Too many messages wait to be persisted, and none was in time. The message was not taken."""
+
+
+class StoreError(ClientError, OSError):
+    """The file of a publish store or bookmark store cannot be read, written or had for oneself."""
 
 
 class CommandError(ClientError):
@@ -67,12 +83,34 @@ class CommandError(ClientError):
         self.reason = reason
         self.detail = detail
 
+    def __reduce__(self) -> tuple[object, ...]:
+        return type(self), (self.command, self.reason, self.detail)
+
+
+class MessagesRefusedError(CommandError):
+    """The server refused messages that were published since the last `flush`.
+
+    Attributes:
+        count: how many.
+        first: why, for the first of them.
+    """
+
+    def __init__(self, count: int, first: CommandError) -> None:
+        noun = "message was" if count == 1 else "messages were"
+        super().__init__("publish", first.reason, first.detail)
+        self.args = (f"{count} {noun} refused; the first: {first}",)
+        self.count = count
+        self.first = first
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return type(self), (self.count, self.first)
+
 
 class LogonError(CommandError):
     """The server refused the logon."""
 
 
-class AuthenticationError(LogonError):
+class AuthenticationError(LogonError, PermissionError):
     """The user is unknown, or the password is wrong."""
 
 
@@ -80,7 +118,7 @@ class NameInUseError(LogonError):
     """Another connection of another user has this client name."""
 
 
-class NotEntitledError(CommandError):
+class NotEntitledError(CommandError, PermissionError):
     """The user may not do this."""
 
 
@@ -102,6 +140,23 @@ class DuplicateMessageError(CommandError):
 
 class SubscriptionExistsError(CommandError):
     """The subscription id is taken, and the options do not say `replace`."""
+
+
+_Error = TypeVar("_Error", bound=ClientError)
+
+
+def again(first: _Error) -> _Error:
+    """Make an error to raise for a reason that was told before, or is told to others as well.
+
+    An exception that is raised a second time keeps the traceback of the first, and adds to it.
+
+    Args:
+        first: the error that says why.
+
+    Returns:
+        Another one that says the same, to be raised `from` the first.
+    """
+    return copy.copy(first)
 
 
 _BY_REASON: Final[dict[str, type[CommandError]]] = {

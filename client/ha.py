@@ -1,46 +1,40 @@
 """A blocking client that stays connected: it reconnects, resubscribes and publishes again.
 
-It has no thread either. While there is no session, calls that wait make the attempts to reconnect
-and sleep in between, within their timeout; a publish makes an attempt if one is due, and otherwise
-leaves its message in the publish store. `client.recovery` says what becomes of commands, streams
-and messages, `client.reconnection` which server is tried when.
+Its thread (`client.session_keeping`) makes the attempts, whatever the application does meanwhile:
+commands that are given without a session wait for the next, within their timeout, and messages
+that are published go into the publish store.
 """
 
 from __future__ import annotations
 
 import random
 import ssl
-import time
 import uuid
+import weakref
 from collections.abc import Callable, Iterable
-from typing import Unpack
 
 from client.authentication import Authenticator, PasswordAuthenticator
 from client.backoff import Backoff
 from client.blocking_commands import BlockingCommands
-from client.blocking_connection import BlockingConnection
-from client.bookmarks import BookmarkStore
-from client.commands import AckType, LogonOptions, PublishOptions, chunks
-from client.errors import (
-    ClientError,
-    ConnectionLostError,
-    GaveUpError,
-    PublishStoreFullError,
-    TimedOutError,
-)
-from client.limits import DEFAULT_TIMEOUT, HEARTBEATS_MISSED, MESSAGES_BETWEEN_READS
-from client.logon import LogonDialogue
-from client.publish_store import PublishStore
+from client.bookmarks import BookmarkStorage, BookmarkStore
+from client.commands import LogonOptions
+from client.commands import logon_options as checked_logon_options
+from client.errors import NotConnectedError, TimedOutError, again
+from client.limits import DEFAULT_TIMEOUT, HEARTBEATS_MISSED
+from client.numbering import RefusalListener
+from client.publish_store import PublishStorage, PublishStore, warn_of_unpersisted
 from client.reconnection import Reconnection
-from client.recovery import RecoveringProtocol, RefusalListener
+from client.recovery import RecoveringProtocol
 from client.servers import Server, ServerChooser
-from client.states import ConnectionEvent, ConnectionState, StateListener
+from client.session_keeping import SessionKeeper, SessionOptions
+from client.states import StateListener
 from client.uri import ServerUri
-from server.wire.header import Header
 
 
 class HAClient(BlockingCommands):
-    """A client of whichever of several servers can be reached, for one thread.
+    """A client of whichever of several servers can be reached.
+
+    Any thread may give commands and iterate streams.
 
     Args:
         servers: URIs in order, or a chooser.
@@ -51,7 +45,9 @@ class HAClient(BlockingCommands):
         publish_store: keeps messages until they are persisted; None for one in memory.
         bookmark_store: keeps where bookmark subscriptions stand; None for one in memory.
         on_state: told about the connection's changes of state.
-        on_refused: told about each published message that the server refuses.
+        on_refused: told about each published message that the server refuses; None to have `flush`
+            raise `MessagesRefusedError`. This and `on_state` are called by the client's thread and
+            must not wait.
         timeout: seconds that a call waits for its answer unless it says otherwise.
         authenticator: makes the credentials for servers that have none of their own.
         ssl_context: for tcps and wss.
@@ -69,8 +65,8 @@ class HAClient(BlockingCommands):
         *,
         backoff: Backoff | None = None,
         heartbeat: int | None = None,
-        publish_store: PublishStore | None = None,
-        bookmark_store: BookmarkStore | None = None,
+        publish_store: PublishStorage | None = None,
+        bookmark_store: BookmarkStorage | None = None,
         on_state: StateListener | None = None,
         on_refused: RefusalListener | None = None,
         timeout: float = DEFAULT_TIMEOUT,
@@ -81,20 +77,27 @@ class HAClient(BlockingCommands):
         super().__init__(timeout)
         self.name = name or f"client-{uuid.uuid4().hex[:12]}"
         self.publish_store = PublishStore() if publish_store is None else publish_store
-        self.bookmark_store = bookmark_store or BookmarkStore()
+        self.bookmark_store = BookmarkStore() if bookmark_store is None else bookmark_store
         chooser = servers if isinstance(servers, ServerChooser) else ServerChooser(servers)
         self._plan = Reconnection(chooser, backoff or Backoff(), random.random)
         self._heartbeat = heartbeat
-        self._on_state = on_state
         self._on_refused = on_refused
-        self._authenticator = authenticator or PasswordAuthenticator()
-        self._ssl_context = ssl_context
-        self._logon_options = logon_options or {}
-        self._recovering: RecoveringProtocol | None = None
-        self._connection: BlockingConnection | None = None
+        self._options = SessionOptions(
+            name=self.name,
+            timeout=timeout,
+            authenticator=authenticator or PasswordAuthenticator(),
+            ssl_context=ssl_context,
+            logon_options=checked_logon_options(logon_options),
+            on_state=on_state,
+        )
+        self._session: tuple[SessionKeeper, RecoveringProtocol] | None = None
         self._server: ServerUri | None = None
-        self._silence_allowed: float | None = None
-        self._unread = 0
+
+    def __repr__(self) -> str:
+        state = "not connected"
+        if self._session is not None and self._session[0].connection is not None:
+            state = f"connected to {self.server}"
+        return f"<{type(self).__name__} {self.name}: {state}>"
 
     # The connection
 
@@ -105,199 +108,98 @@ class HAClient(BlockingCommands):
             timeout: seconds for all attempts together.
 
         Raises:
-            TimedOutError: no attempt has succeeded in time; the next call goes on trying.
+            TimedOutError: no attempt has succeeded in time; they go on.
             GaveUpError: the back-off allows no more attempts.
         """
         self.close()
         protocol = RecoveringProtocol(self.publish_store, self.bookmark_store, self._on_refused)
-        self._recovering = protocol
         self._plan.restart()
+        keeper = SessionKeeper(self._guard, protocol, self._plan, self._options)
         if self._heartbeat is not None:
             protocol.set_heartbeat(self._heartbeat)
-            self._silence_allowed = float(self._heartbeat * HEARTBEATS_MISSED)
-        self.wait_until(lambda: protocol.is_online, self._timeout_or(timeout), "a session")
+            keeper.silence_allowed = float(self._heartbeat * HEARTBEATS_MISSED)
+        self._session = keeper, protocol
+        weakref.finalize(self, keeper.forget).atexit = False
+        keeper.start()
+        self._wait_until(
+            lambda: keeper.connection is not None or protocol.is_closed,
+            self._timeout_or(timeout),
+            "a session",
+        )
+        if protocol.is_closed:
+            raise again(protocol.end_reason) from protocol.end_reason
 
     def close(self) -> None:
-        """Close the connection; streams end. What is in the publish store stays there."""
-        if self._recovering is None:
+        """Close the connection; streams end.
+
+        What is in the publish store stays there. If there is something, the log says so
+        (logger `amperage.client`): the messages are lost with a store in memory, unless another
+        client is given it.
+        """
+        if self._session is None:
             return
-        protocol, self._recovering = self._recovering, None
-        protocol.close()
-        if self._connection is not None:
-            self._connection.close()
-            self._connection = None
-        self._tell(ConnectionState.CLOSED, self._server)
+        (keeper, _), self._session = self._session, None
+        self._server = keeper.server
+        keeper.stop()
+        warn_of_unpersisted(self.name, self.publish_store)
 
     @property
     def server(self) -> ServerUri | None:
         """The server that the client is, or was last, connected to."""
-        return self._server
+        return self._server if self._session is None else self._session[0].server
 
     # Publishing
 
-    def publish(
-        self, topic: str, body: bytes, *, delta: bool = False, **options: Unpack[PublishOptions]
-    ) -> None:
-        """Publish a message. It is kept and sent again until the server has persisted it.
+    def publish_flush(self, timeout: float | None = None) -> None:
+        """Wait until everything in the publish store is persisted or refused.
+
+        Args:
+            timeout: seconds to wait.
 
         Raises:
-            PublishStoreFullError: too many messages wait for that, and none was in time.
+            TimedOutError: that took longer.
+            MessagesRefusedError: as of `flush`.
         """
-        self._wait_for_room()
-        super().publish(topic, body, delta=delta, **options)
-
-    def publish_all(self, topic: str, bodies: Iterable[bytes], *, delta: bool = False) -> None:
-        """Publish many messages, with few writes."""
-        for chunk in chunks(bodies):
-            self._wait_for_room()
-            super().publish_all(topic, chunk, delta=delta)
-
-    def confirmed_publish(
-        self,
-        topic: str,
-        body: bytes,
-        ack: AckType = "persisted",
-        *,
-        delta: bool = False,
-        timeout: float | None = None,
-        **options: Unpack[PublishOptions],
-    ) -> Header:
-        """Publish a message and wait until the server acknowledges it."""
-        self._wait_for_room()
-        return super().confirmed_publish(topic, body, ack, delta=delta, timeout=timeout, **options)
-
-    def flush(self, *, timeout: float | None = None) -> None:
-        """Wait until all messages are persisted or refused, and all commands processed."""
-        store, last = self.publish_store, self.publish_store.last_sequence
-        deadline = time.monotonic() + self._timeout_or(timeout)
-        self.wait_until(
-            lambda: not store.holds_up_to(last),
-            self._timeout_or(timeout),
-            f"the acknowledgement of message {last}",
-        )
-        super().flush(timeout=max(0.0, deadline - time.monotonic()))
-
-    def _wait_for_room(self) -> None:
-        store = self.publish_store
-        if not store.is_full:
-            return
-        try:
-            self.wait_until(lambda: not store.is_full, self._timeout, "room")
-        except TimedOutError:
-            raise PublishStoreFullError(
-                f"no room in the publish store within {self._timeout:g} seconds:"
-                f" {len(store)} messages are not known to be persisted"
-            ) from None
+        protocol = self._protocol
+        self._wait_for_store(protocol.messages, self._timeout_or(timeout))
+        if protocol.is_closed:
+            raise again(protocol.end_reason) from protocol.end_reason
+        protocol.messages.raise_refusals()
 
     # Staying connected
 
-    def wait_until(self, arrived: Callable[[], bool], timeout: float | None, what: str) -> None:
-        """Read, write and reconnect until something has arrived.
-
-        Raises:
-            TimedOutError: it has not arrived in time.
-            GaveUpError: the back-off allows no more attempts.
-        """
-        deadline = None if timeout is None else time.monotonic() + timeout
-        while not arrived():
-            left = None if deadline is None else max(0.0, deadline - time.monotonic())
-            if self._connection is None:
-                self._reconnect(left, what)
-                continue
-            try:
-                self._connection.wait_until(arrived, left, what)
-            except ConnectionLostError as error:
-                self._take_loss(error)
+    def _wait_until(
+        self,
+        arrived: Callable[[], bool],
+        timeout: float | None,
+        what: str,
+        *,
+        is_urgent: bool = True,
+    ) -> None:
+        try:
+            super()._wait_until(arrived, timeout, what, is_urgent=is_urgent)
+        except TimedOutError:
+            if self._session is None or self._session[0].connection is not None:
+                raise
+            raise TimedOutError(f"{what} did not come in time: {self._plan.trouble}") from None
 
     @property
     def _protocol(self) -> RecoveringProtocol:
-        if self._recovering is None:
-            raise ConnectionLostError("not connected")
-        return self._recovering
+        return self._sessions()[1]
 
-    def _write(self) -> None:
-        if self._connection is None and self._due_in() <= 0:
-            self._attempt(self._timeout)
-        if self._connection is None:
-            return
-        try:
-            self._connection.write(self._timeout)
-            self._unread += 1
-            if self._unread >= MESSAGES_BETWEEN_READS:
-                self._unread = 0
-                self._connection.receive_some()
-        except ConnectionLostError as error:
-            self._take_loss(error)
+    def _sessions(self) -> tuple[SessionKeeper, RecoveringProtocol]:
+        if self._session is None:
+            raise NotConnectedError("not connected: call connect() first")
+        return self._session
+
+    def _write(self) -> int:
+        connection = self._sessions()[0].connection
+        return 0 if connection is None else connection.send_some()
+
+    def _wait_to_write(self, mark: int) -> None:
+        keeper = self._sessions()[0]
+        if keeper.connection is not None:
+            keeper.connection.wait_for_room(mark, self._timeout)
 
     def _notice_silence(self, allowed: float) -> None:
-        self._silence_allowed = allowed
-        if self._connection is not None:
-            self._connection.notice_silence(allowed)
-
-    def _take_loss(self, error: ConnectionLostError) -> None:
-        if self._connection is not None:
-            self._connection = None
-            self._plan.lost()
-            self._tell(ConnectionState.DISCONNECTED, self._server, error)
-
-    def _reconnect(self, left: float | None, what: str) -> None:
-        """Wait for the next attempt, and make it.
-
-        Args:
-            left: seconds that the caller has.
-            what: what the caller waits for.
-        """
-        delay = self._due_in()
-        if left is not None and delay >= left:
-            time.sleep(left)
-            raise TimedOutError(f"{what} did not come in time: {self._plan.trouble}")
-        time.sleep(delay)
-        self._attempt(self._timeout if left is None else min(self._timeout, left - delay))
-
-    def _due_in(self) -> float:
-        protocol = self._protocol
-        try:
-            return self._plan.due_in(time.monotonic())
-        except GaveUpError as error:
-            if not protocol.is_closed:
-                protocol.give_up(error)
-                self._tell(ConnectionState.GAVE_UP, self._server, error)
-            raise
-
-    def _attempt(self, timeout: float) -> None:
-        server = self._plan.server
-        try:
-            connection = self._log_on(server, timeout)
-        except ClientError as error:
-            self._plan.failed(time.monotonic(), error)
-            self._tell(ConnectionState.DISCONNECTED, server.uri, error)
-            return
-        self._plan.succeeded()
-        self._connection = connection
-        if self._silence_allowed is not None:
-            connection.notice_silence(self._silence_allowed)
-        self._tell(ConnectionState.RECOVERED, server.uri)
-
-    def _log_on(self, server: Server, timeout: float) -> BlockingConnection:
-        protocol = self._protocol
-        connection = BlockingConnection(protocol, server.uri, timeout, self._ssl_context)
-        self._server = server.uri
-        self._tell(ConnectionState.CONNECTED, server.uri)
-        authenticator = server.authenticator or self._authenticator
-        dialogue = LogonDialogue(
-            protocol, self.name, server.uri, authenticator, self._logon_options
-        )
-        try:
-            answer = connection.log_on(dialogue, timeout)
-        except ClientError as error:
-            connection.close(error)
-            raise
-        self._tell(ConnectionState.LOGGED_ON, server.uri)
-        protocol.logged_on(answer)
-        return connection
-
-    def _tell(
-        self, state: ConnectionState, server: ServerUri | None, error: ClientError | None = None
-    ) -> None:
-        if self._on_state is not None:
-            self._on_state(ConnectionEvent(state, server, error))
+        self._sessions()[0].notice_silence(allowed)

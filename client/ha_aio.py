@@ -11,30 +11,24 @@ import random
 import ssl
 import uuid
 from collections.abc import Callable, Iterable
-from typing import Unpack
 
 from client.aio_commands import AsyncCommands
 from client.aio_connection import AioConnection, Waiters, open_connection
 from client.authentication import Authenticator, PasswordAuthenticator
 from client.backoff import Backoff
-from client.bookmarks import BookmarkStore
-from client.commands import AckType, LogonOptions, PublishOptions, chunks
-from client.errors import (
-    ClientError,
-    ConnectionLostError,
-    GaveUpError,
-    PublishStoreFullError,
-    TimedOutError,
-)
+from client.bookmarks import BookmarkStorage, BookmarkStore
+from client.commands import LogonOptions
+from client.commands import logon_options as checked_logon_options
+from client.errors import ClientError, GaveUpError, NotConnectedError, again
 from client.limits import DEFAULT_TIMEOUT, HEARTBEATS_MISSED
 from client.logon import LogonDialogue
-from client.publish_store import PublishStore
+from client.numbering import RefusalListener
+from client.publish_store import PublishStorage, PublishStore, warn_of_unpersisted
 from client.reconnection import Reconnection
-from client.recovery import RecoveringProtocol, RefusalListener
+from client.recovery import RecoveringProtocol
 from client.servers import Server, ServerChooser
 from client.states import ConnectionEvent, ConnectionState, StateListener
 from client.uri import ServerUri
-from server.wire.header import Header
 
 
 class AsyncHAClient(AsyncCommands):
@@ -50,8 +44,8 @@ class AsyncHAClient(AsyncCommands):
         *,
         backoff: Backoff | None = None,
         heartbeat: int | None = None,
-        publish_store: PublishStore | None = None,
-        bookmark_store: BookmarkStore | None = None,
+        publish_store: PublishStorage | None = None,
+        bookmark_store: BookmarkStorage | None = None,
         on_state: StateListener | None = None,
         on_refused: RefusalListener | None = None,
         timeout: float = DEFAULT_TIMEOUT,
@@ -62,7 +56,7 @@ class AsyncHAClient(AsyncCommands):
         super().__init__(timeout)
         self.name = name or f"client-{uuid.uuid4().hex[:12]}"
         self.publish_store = PublishStore() if publish_store is None else publish_store
-        self.bookmark_store = bookmark_store or BookmarkStore()
+        self.bookmark_store = BookmarkStore() if bookmark_store is None else bookmark_store
         chooser = servers if isinstance(servers, ServerChooser) else ServerChooser(servers)
         self._plan = Reconnection(chooser, backoff or Backoff(), random.random)
         self._heartbeat = heartbeat
@@ -70,13 +64,17 @@ class AsyncHAClient(AsyncCommands):
         self._on_refused = on_refused
         self._authenticator = authenticator or PasswordAuthenticator()
         self._ssl_context = ssl_context
-        self._logon_options = logon_options or {}
+        self._logon_options = checked_logon_options(logon_options)
         self._waiters = Waiters()
         self._recovering: RecoveringProtocol | None = None
         self._connection: AioConnection | None = None
         self._reconnecting: asyncio.Task[None] | None = None
         self._server: ServerUri | None = None
         self._silence_allowed: float | None = None
+
+    def __repr__(self) -> str:
+        state = "not connected" if self._connection is None else f"connected to {self._server}"
+        return f"<{type(self).__name__} {self.name}: {state}>"
 
     # The connection
 
@@ -106,6 +104,7 @@ class AsyncHAClient(AsyncCommands):
             self._connection = None
         self._waiters.wake()
         self._tell(ConnectionState.CLOSED, self._server)
+        warn_of_unpersisted(self.name, self.publish_store)
 
     @property
     def server(self) -> ServerUri | None:
@@ -114,80 +113,38 @@ class AsyncHAClient(AsyncCommands):
 
     # Publishing
 
-    async def publish(
-        self, topic: str, body: bytes, *, delta: bool = False, **options: Unpack[PublishOptions]
-    ) -> None:
-        """Publish a message. It is kept and sent again until the server has persisted it."""
-        await self._wait_for_room()
-        await super().publish(topic, body, delta=delta, **options)
-
-    async def publish_all(
-        self, topic: str, bodies: Iterable[bytes], *, delta: bool = False
-    ) -> None:
-        """Publish many messages, with few writes."""
-        for chunk in chunks(bodies):
-            await self._wait_for_room()
-            await super().publish_all(topic, chunk, delta=delta)
-
-    async def confirmed_publish(
-        self,
-        topic: str,
-        body: bytes,
-        ack: AckType = "persisted",
-        *,
-        delta: bool = False,
-        timeout: float | None = None,
-        **options: Unpack[PublishOptions],
-    ) -> Header:
-        """Publish a message and wait until the server acknowledges it."""
-        await self._wait_for_room()
-        return await super().confirmed_publish(
-            topic, body, ack, delta=delta, timeout=timeout, **options
-        )
-
-    async def flush(self, *, timeout: float | None = None) -> None:
-        """Wait until all messages are persisted or refused, and all commands processed."""
-        store, last = self.publish_store, self.publish_store.last_sequence
-        loop = asyncio.get_running_loop()
-        deadline = loop.time() + self._timeout_or(timeout)
-        await self.wait_until(
-            lambda: not store.holds_up_to(last),
-            self._timeout_or(timeout),
-            f"the acknowledgement of message {last}",
-        )
-        await super().flush(timeout=max(0.0, deadline - loop.time()))
-
-    async def _wait_for_room(self) -> None:
-        store = self.publish_store
-        if not store.is_full:
-            return
-        try:
-            await self.wait_until(lambda: not store.is_full, self._timeout, "room")
-        except TimedOutError:
-            raise PublishStoreFullError(
-                f"no room in the publish store within {self._timeout:g} seconds:"
-                f" {len(store)} messages are not known to be persisted"
-            ) from None
+    async def publish_flush(self, timeout: float | None = None) -> None:
+        """Wait until everything in the publish store is persisted or refused."""
+        protocol = self._protocol
+        await self._wait_for_store(protocol.messages, self._timeout_or(timeout))
+        protocol.messages.raise_refusals()
 
     # Staying connected
 
     async def wait_until(
-        self, arrived: Callable[[], bool], timeout: float | None, what: str
+        self,
+        arrived: Callable[[], bool],
+        timeout: float | None,
+        what: str,
+        *,
+        is_urgent: bool = True,
     ) -> None:
         """Wait until something has arrived, on this connection or one that follows."""
         protocol = self._recovering
-        if self._connection is not None:
-            self._connection.adjust_reading()
-        await self._waiters.wait_until(
-            lambda: arrived() or protocol is None or protocol.is_closed, timeout, what
-        )
-        if not arrived():
-            raise ConnectionLostError("not connected") if protocol is None else protocol.end_reason
+        with self._waiters.attention(self._connection, is_urgent=is_urgent):
+            await self._waiters.wait_until(
+                lambda: arrived() or protocol is None or protocol.is_closed, timeout, what
+            )
+        if arrived():
+            return
+        if protocol is None:
+            raise _not_connected()
+        raise again(protocol.end_reason) from protocol.end_reason
 
     @property
     def _protocol(self) -> RecoveringProtocol:
         if self._recovering is None:
-            raise ConnectionLostError("not connected")
+            raise _not_connected()
         return self._recovering
 
     async def _write(self) -> None:
@@ -282,3 +239,7 @@ class AsyncHAClient(AsyncCommands):
     ) -> None:
         if self._on_state is not None:
             self._on_state(ConnectionEvent(state, server, error))
+
+
+def _not_connected() -> NotConnectedError:
+    return NotConnectedError("not connected: call connect() first")

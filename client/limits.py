@@ -14,7 +14,7 @@ HEARTBEATS_MISSED: Final = 2
 """After this many intervals without a sign of life the server is taken for gone."""
 
 QUEUED_AT_MOST: Final = 50_000
-"""Messages in all streams together, beyond which the asyncio client stops reading."""
+"""Messages in all streams together, beyond which a client stops reading."""
 
-MESSAGES_BETWEEN_READS: Final = 256
-"""A blocking client that only publishes reads acknowledgements after so many messages."""
+QUEUED_BYTES_AT_MOST: Final = 64 * 1024 * 1024
+"""Bytes in all streams together, beyond which a client stops reading."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from client.authentication import Authenticator, Credentials
 from client.commands import LogonOptions
-from client.errors import LogonError
+from client.errors import LogonError, again
 from client.limits import LOGON_ROUNDS
 from client.pending import Request
 from client.protocol import ClientProtocol
@@ -66,7 +66,7 @@ class LogonDialogue:
             ClientError: the request failed.
         """
         if request.error is not None:
-            raise request.error
+            raise again(request.error) from request.error
         answer = request.acks["processed"]
         if answer.status == "retry":
             given = Credentials(answer.user_id, answer.password)

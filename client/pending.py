@@ -105,6 +105,17 @@ class Request:
             not self._group_open and self._expected <= self.acks.keys()
         )
 
+    @property
+    def command_name(self) -> str:
+        """The command's name as people call it."""
+        return "publish" if self.command == "p" else self.command
+
+    def describe(self) -> str:
+        """The command in short, for people."""
+        header = self.header
+        wanted = f" where {header.filter}" if header.filter else ""
+        return f"{self.command_name} {header.topic}{wanted}"
+
     def succeed(self, ack: Header) -> None:
         """Take one acknowledgement for each that is waited for."""
         for ack_type in self._awaited:

@@ -17,57 +17,77 @@ A made-up subscription id is the command's id, so that one table of inboxes serv
 One object lives as long as one connection; `client.recovery` has one that outlives them.
 """
 
+# ruff: noqa: A002 - a filter is called filter
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Final, Unpack
+from typing import Final
 
+from client.arguments import Body, all_bodies, body_bytes, number, required_text, text, texts
 from client.commands import (
     AckType,
-    DeleteOptions,
-    LogonOptions,
-    PublishOptions,
-    QueryAndSubscribeOptions,
-    QueryOptions,
-    SubscribeOptions,
-    joined,
+    acknowledge_header,
+    delete_header,
     publish_header,
     query_header,
     subscribe_header,
 )
-from client.errors import ClientError, ConnectionLostError, ProtocolError, command_error
+from client.errors import (
+    ClientError,
+    CommandError,
+    ConnectionLostError,
+    NotConnectedError,
+    ProtocolError,
+    again,
+    command_error,
+)
 from client.message import Message, split_batch
+from client.numbering import TEMPLATES_KEPT, Numbering
 from client.pending import Inbox, Request
 from server.wire.framing import Frame, FrameError, FrameReader, frame, frame_head
 from server.wire.header import Header, HeaderError, decode_frame, encode_header
 
 _VERSION: Final = "amperage:python"
 _BEAT: Final = frame(encode_header(Header(command="heartbeat", short_options="beat")))
-TEMPLATES_KEPT: Final = 256
-"""Headers of plain publishes that are kept prepared, one for each topic."""
 
 
 class ClientProtocol:
     """Commands to bytes, bytes to messages and acknowledgements.
 
+    Args:
+        numbering: numbers what is published; None to publish without asking for an answer.
+
     Attributes:
         output: bytes that wait to be written; the shell removes what it has written.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, numbering: Numbering | None = None) -> None:
         self.output = bytearray()
+        self.numbering = numbering
         self._reader = FrameReader()
         self._requests: dict[str, Request] = {}
         self._numbered: dict[int, Request] = {}
         self._inboxes: dict[str, Inbox] = {}
-        self._templates: dict[tuple[str, str], bytes] = {}
+        self._templates: dict[tuple[str, bool], bytes] = {}
         self._last_id = 0
         self._closed: ClientError | None = None
+        self._has_logged_on = False
+        self._last_refusal: CommandError | None = None  # of what nobody waits for
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether nothing more can be sent, now or later."""
+        return self._closed is not None
 
     @property
     def is_waiting(self) -> bool:
         """Whether some command has not been answered yet."""
         return any(not request.done for request in self._requests.values())
+
+    @property
+    def has_inboxes(self) -> bool:
+        """Whether messages may come."""
+        return bool(self._inboxes)
 
     @property
     def queued(self) -> int:
@@ -82,96 +102,200 @@ class ClientProtocol:
         user: str | None,
         password: str | None,
         message_type: str | None,
-        **options: Unpack[LogonOptions],
+        *,
+        correlation_id: str | None = None,
+        options: str | None = None,
     ) -> Request:
         """Open the session. The server accepts one successful logon a connection."""
         header = Header(
             command="logon",
-            client_name=client_name,
-            user_id=user,
-            password=password,
+            client_name=required_text("name", client_name),
+            user_id=text("user", user),
+            password=text("password", password),
             message_type=message_type,
             long_version=_VERSION,
-            correlation_id=options.get("correlation_id"),
-            short_options=options.get("options"),
+            correlation_id=text("correlation_id", correlation_id),
+            short_options=text("options", options),
         )
         return self._send(header, awaited=("processed",))
 
     def publish(
-        self, topic: str, body: bytes, *, delta: bool = False, **options: Unpack[PublishOptions]
+        self,
+        topic: str,
+        body: Body,
+        *,
+        delta: bool = False,
+        correlation_id: str | None = None,
+        expiration: int | None = None,
+        sow_key: str | None = None,
+        sequence: int | None = None,
     ) -> None:
-        """Publish without asking for an answer."""
-        self._check_open()
-        if options:
-            header = encode_header(publish_header(publish_command(delta), topic, options))
-        else:
-            header = self._template(topic, delta)
-        self.output += frame_head(header, len(body))
-        self.output += body
+        """Publish a message.
 
-    def publish_all(self, topic: str, bodies: Iterable[bytes], *, delta: bool = False) -> None:
-        """Publish many messages to one topic without asking for an answer."""
+        Raises:
+            ValueError: there is a sequence number, and the publish store gives those.
+        """
         self._check_open()
-        header = self._template(topic, delta)
-        parts: list[bytes] = []
-        append = parts.append
-        for body in bodies:
-            append(frame_head(header, len(body)))
-            append(body)
-        self.output += b"".join(parts)
+        data = body if type(body) is bytes else body_bytes(body)
+        if correlation_id is None and expiration is None and sow_key is None and sequence is None:
+            self._publish_plain(topic, data, delta)
+            return
+        header = publish_header(
+            topic,
+            delta=delta,
+            correlation_id=correlation_id,
+            expiration=expiration,
+            sow_key=sow_key,
+            sequence=sequence,
+        )
+        self._publish(header, data)
+
+    def publish_all(self, topic: str, bodies: Iterable[Body], *, delta: bool = False) -> None:
+        """Publish many messages to one topic: all of them, or none if one cannot be."""
+        self._check_open()
+        made = [body if type(body) is bytes else body_bytes(body) for body in all_bodies(bodies)]
+        self._publish_all(topic, made, delta)
 
     def confirmed_publish(
         self,
         topic: str,
-        body: bytes,
+        body: Body,
         ack: AckType,
         *,
         delta: bool = False,
-        **options: Unpack[PublishOptions],
+        correlation_id: str | None = None,
+        expiration: int | None = None,
+        sow_key: str | None = None,
+        sequence: int | None = None,
     ) -> Request:
         """Publish and ask for an acknowledgement."""
-        header = publish_header(publish_command(delta), topic, options)
-        request = self._send(header, body, awaited=(ack,))
-        if request.sequence is not None:
-            self._numbered[request.sequence] = request
+        self._check_open()
+        data = body_bytes(body)
+        header = publish_header(
+            topic,
+            delta=delta,
+            correlation_id=correlation_id,
+            expiration=expiration,
+            sow_key=sow_key,
+            sequence=sequence,
+        )
+        if self.numbering is None:
+            request = self._send(header, data, awaited=(ack,))
+            if request.sequence is not None:
+                self._numbered[request.sequence] = request
+            return request
+        self._check_numbers()
+        command_id = header.command_id = self._next_id()
+        header.acks = required_text("ack", ack)
+        message = self.numbering.with_header(header, data)
+        awaited = frozenset((ack,))
+        request = Request(header, data, command_id, awaited=awaited, expected=awaited)
+        self._requests[command_id] = self._numbered[message.sequence] = request
+        self._emit_messages(frame(message.header, message.body))
         return request
 
     def subscribe(
-        self, topic: str, *, delta: bool = False, **options: Unpack[SubscribeOptions]
+        self,
+        topic: str,
+        *,
+        delta: bool = False,
+        filter: str | None = None,
+        options: str | None = None,
+        bookmark: str | None = None,
+        top_n: int | None = None,
+        sub_id: str | None = None,
+        acks: Iterable[AckType] | None = None,
     ) -> Request:
         """Place a subscription, or change the one that has the same id."""
-        header = subscribe_header(topic, delta, options)
-        return self._open(header, options.get("acks") or ())
+        header = subscribe_header(
+            topic,
+            delta=delta,
+            filter=filter,
+            options=options,
+            bookmark=bookmark,
+            top_n=top_n,
+            sub_id=sub_id,
+        )
+        return self._open(header, acks)
 
-    def sow(self, topic: str, **options: Unpack[QueryOptions]) -> Request:
+    def sow(
+        self,
+        topic: str,
+        *,
+        filter: str | None = None,
+        options: str | None = None,
+        bookmark: str | None = None,
+        order_by: str | None = None,
+        batch_size: int | None = None,
+        top_n: int | None = None,
+        sow_keys: Iterable[str] | None = None,
+        acks: Iterable[AckType] | None = None,
+    ) -> Request:
         """Query a SOW topic. The inbox ends with the last record."""
-        return self._open(query_header("sow", topic, options), options.get("acks") or ())
+        header = query_header(
+            "sow",
+            topic,
+            filter=filter,
+            options=options,
+            bookmark=bookmark,
+            order_by=order_by,
+            batch_size=batch_size,
+            top_n=top_n,
+            sow_keys=sow_keys,
+        )
+        return self._open(header, acks)
 
     def sow_and_subscribe(
-        self, topic: str, *, delta: bool = False, **options: Unpack[QueryAndSubscribeOptions]
+        self,
+        topic: str,
+        *,
+        delta: bool = False,
+        filter: str | None = None,
+        options: str | None = None,
+        bookmark: str | None = None,
+        order_by: str | None = None,
+        batch_size: int | None = None,
+        top_n: int | None = None,
+        sow_keys: Iterable[str] | None = None,
+        sub_id: str | None = None,
+        acks: Iterable[AckType] | None = None,
     ) -> Request:
         """Query a SOW topic and subscribe to it, with no gap between."""
-        command = "sow_and_delta_subscribe" if delta else "sow_and_subscribe"
-        header = query_header(command, topic, options)
-        header.sub_id = options.get("sub_id")
-        return self._open(header, options.get("acks") or ())
-
-    def sow_delete(self, topic: str, **options: Unpack[DeleteOptions]) -> Request:
-        """Delete records; the `stats` acknowledgement says how many."""
-        which = (options.get("filter"), options.get("sow_keys"), options.get("body"))
-        if sum(value is not None for value in which) != 1:
-            raise ValueError("sow_delete takes exactly one of filter, sow_keys and body")
-        header = Header(
-            command="sow_delete",
-            topic=topic,
-            short_filter=options.get("filter"),
-            sow_keys=joined(options.get("sow_keys")),
-            sequence=options.get("sequence"),
+        header = query_header(
+            "sow_and_delta_subscribe" if delta else "sow_and_subscribe",
+            topic,
+            filter=filter,
+            options=options,
+            bookmark=bookmark,
+            order_by=order_by,
+            batch_size=batch_size,
+            top_n=top_n,
+            sow_keys=sow_keys,
+            sub_id=sub_id,
         )
+        return self._open(header, acks)
+
+    def sow_delete(
+        self,
+        topic: str,
+        *,
+        filter: str | None = None,
+        sow_keys: Iterable[str] | None = None,
+        body: Body | None = None,
+        sequence: int | None = None,
+        persisted: bool = False,
+    ) -> Request:
+        """Delete records; the `stats` acknowledgement says how many."""
+        if sequence is not None and self.numbering is not None:
+            raise ValueError("the publish store numbers what is sent; leave out sequence")
+        header = delete_header(
+            topic, filter=filter, sow_keys=sow_keys, has_body=body is not None, sequence=sequence
+        )
+        data = b"" if body is None else body_bytes(body)
         awaited: tuple[AckType, ...] = ("processed", "stats")
-        if options.get("persisted"):
+        if persisted:
             awaited = (*awaited, "persisted")
-        request = self._send(header, options.get("body") or b"", awaited=awaited)
+        request = self._send(header, data, awaited=awaited)
         if request.sequence is not None:
             self._numbered[request.sequence] = request
         return request
@@ -179,13 +303,11 @@ class ClientProtocol:
     def acknowledge(self, topic: str, bookmarks: Iterable[str], options: str | None = None) -> None:
         """Tell a queue that messages are done with (or `cancel`, `expire`), without an answer."""
         self._check_open()
-        header = Header(
-            command="sow_delete", topic=topic, bookmark=joined(bookmarks), short_options=options
-        )
-        self._emit(header)
+        self._emit(acknowledge_header(topic, bookmarks, options))
 
     def unsubscribe(self, inbox_id: str) -> Request:
         """End a subscription or query, or "all" of them. Their inboxes end at once."""
+        required_text("stream_id", inbox_id)
         request = self._send(
             Header(command="unsubscribe", sub_id=inbox_id, query_id=inbox_id),
             awaited=("processed",),
@@ -199,10 +321,16 @@ class ClientProtocol:
         return self._send(Header(command="flush"), awaited=("completed",))
 
     def heartbeat(self, interval: int) -> Request:
-        """Exchange signs of life from now on; ours answer the server's."""
+        """Exchange signs of life from now on, every so many seconds; ours answer the server's."""
+        if not number("interval", interval):
+            raise ValueError("interval: expected seconds from 1 up")
         return self._send(
             Header(command="heartbeat", short_options=f"start,{interval}"), awaited=("processed",)
         )
+
+    def beat(self) -> None:
+        """Show a sign of life."""
+        self.output += _BEAT
 
     # Bytes in
 
@@ -228,6 +356,24 @@ class ClientProtocol:
             self.close(error)
             raise
 
+    def lost(self, cause: str) -> ConnectionLostError:
+        """The error for a connection that has ended by itself.
+
+        Args:
+            cause: how it ended, as the shell saw it.
+
+        Returns:
+            An error that also says what the server said before, or what the client left undone.
+        """
+        if self._last_refusal is not None:
+            return ConnectionLostError(f"{cause}, after it had refused {self._last_refusal}")
+        has_asked = bool(self._templates) or self._last_id > 0
+        if has_asked and not self._has_logged_on and not self._awaits("logon"):
+            return ConnectionLostError(
+                f"{cause}; the client had not logged on: call logon() after connect()"
+            )
+        return ConnectionLostError(cause)
+
     def close(self, error: ClientError | None = None) -> None:
         """End the connection: whatever still waits gets the error.
 
@@ -236,7 +382,9 @@ class ClientProtocol:
         """
         if self._closed is not None:
             return
-        self._closed = error or ConnectionLostError("the client is closed")
+        self._closed = error or NotConnectedError(
+            "the client is closed; connect() would open it again"
+        )
         self.output.clear()
         for request in self._requests.values():
             if not request.done:
@@ -251,7 +399,17 @@ class ClientProtocol:
 
     def _check_open(self) -> None:
         if self._closed is not None:
-            raise self._closed
+            raise again(self._closed) from self._closed
+
+    def _check_numbers(self) -> None:
+        """Refuse to number a message before the server has said which numbers it has."""
+        if not self._has_logged_on:
+            raise NotConnectedError(
+                "not logged on: call logon() before publishing, so that messages can be numbered"
+            )
+
+    def _awaits(self, command: str) -> bool:
+        return any(it.command == command and not it.done for it in self._requests.values())
 
     def _next_id(self) -> str:
         while True:
@@ -266,7 +424,7 @@ class ClientProtocol:
         body: bytes = b"",
         *,
         awaited: tuple[AckType, ...],
-        handed_out: Iterable[AckType] = (),
+        handed_out: Iterable[str] = (),
         noted: Iterable[AckType] = (),
         inbox: Inbox | None = None,
     ) -> Request:
@@ -274,6 +432,7 @@ class ClientProtocol:
         command_id = header.command_id = header.command_id or self._next_id()
         expected = dict.fromkeys((*awaited, *handed_out))
         header.acks = ",".join(dict.fromkeys((*expected, *noted)))
+        encode_header(header)  # a header that cannot be sent must not be remembered
         request = Request(
             header,
             body,
@@ -289,8 +448,49 @@ class ClientProtocol:
     def _emit(self, header: Header, body: bytes = b"") -> None:
         self.output += frame(encode_header(header), body)
 
+    def _emit_messages(self, frames: bytes) -> None:
+        self.output += frames
+
+    def _publish_plain(self, topic: str, body: bytes, delta: bool) -> None:
+        if self.numbering is None:
+            self.output += frame(self._template(topic, delta), body)
+        else:
+            self._check_numbers()
+            message = self.numbering.plain(topic, body, delta)
+            self._emit_messages(frame(message.header, message.body))
+
+    def _publish_all(self, topic: str, bodies: list[bytes], delta: bool) -> None:
+        parts: list[bytes] = []
+        append = parts.append
+        if self.numbering is None:
+            header = self._template(topic, delta)
+            for body in bodies:
+                append(frame_head(header, len(body)))
+                append(body)
+        else:
+            self._check_numbers()
+            store = self.numbering.store
+            start, add = self.numbering.plain_start(topic, delta), store.add
+            for body in bodies:
+                message = add(start, body)
+                append(frame_head(message.header, len(body)))
+                append(body)
+            store.commit()
+        self._emit_messages(b"".join(parts))
+
+    def _publish(self, header: Header, body: bytes) -> None:
+        if self.numbering is None:
+            self._emit_messages(frame(encode_header(header), body))
+        else:
+            self._check_numbers()
+            message = self.numbering.with_header(header, body)
+            self._emit_messages(frame(message.header, message.body))
+
     def _open(
-        self, header: Header, handed_out: Iterable[AckType], noted: Iterable[AckType] = ()
+        self,
+        header: Header,
+        handed_out: Iterable[AckType] | None,
+        noted: Iterable[AckType] = (),
     ) -> Request:
         """Send a command that has an inbox; the inbox is new, or that of the id it names.
 
@@ -307,7 +507,11 @@ class ClientProtocol:
             header.query_id = inbox_id
         inbox = self._inboxes.get(inbox_id) or Inbox(inbox_id)
         request = self._send(
-            header, awaited=("processed",), handed_out=handed_out, noted=noted, inbox=inbox
+            header,
+            awaited=("processed",),
+            handed_out=texts("acks", handed_out),
+            noted=noted,
+            inbox=inbox,
         )
         if request.opens_inbox:
             inbox.opened_by = request
@@ -316,13 +520,12 @@ class ClientProtocol:
 
     def _template(self, topic: str, delta: bool) -> bytes:
         """The header of a plain publish: the same for every message of a topic."""
-        command = publish_command(delta)
-        template = self._templates.get((command, topic))
+        template = self._templates.get((topic, delta))
         if template is None:
             if len(self._templates) >= TEMPLATES_KEPT:
                 self._templates.clear()
-            template = encode_header(Header(command=command, topic=topic))
-            self._templates[command, topic] = template
+            template = encode_header(publish_header(topic, delta=delta))
+            self._templates[topic, delta] = template
         return template
 
     # How a frame comes in
@@ -344,7 +547,7 @@ class ClientProtocol:
         elif command in ("group_begin", "group_end"):
             self._take_group_mark(header)
         elif command == "heartbeat":
-            self.output += _BEAT
+            self.beat()
 
     def _deliver(self, ids: str | None, message: Message) -> None:
         """Hand a message to each inbox named; those that have ended meanwhile do not count."""
@@ -375,34 +578,63 @@ class ClientProtocol:
             self._take_conflated_ack(header)
             return
         request = self._requests.get(header.command_id)
+        ack_type = header.acks or ""
+        if request is None or (ack_type == "persisted" and header.status != "failure"):
+            self._take_number(header)
         if request is None:
             return
-        ack_type = header.acks or ""
         if header.status == "failure":
             self._fail(request, header)
             return
         request.acks[ack_type] = header
+        if request.command == "logon" and header.status != "retry":
+            self._take_logon(header)
         if request.inbox is not None and request.handed_out(ack_type):
             request.inbox.messages.append(Message(header, b""))
         self._settle(request)
 
     def _take_conflated_ack(self, header: Header) -> None:
         """An acknowledgement by sequence number: success for all up to it, failure for it alone."""
-        last = header.sequence
-        if last is None:
+        request = self._numbered.get(header.sequence or -1)
+        if header.status == "failure" and request is not None:
+            self._fail(request, header)
             return
-        if header.status == "failure":
-            request = self._numbered.get(last)
-            if request is not None:
-                self._fail(request, header)
+        self._take_number(header)
+        if header.status == "failure" or header.sequence is None:
             return
-        for number in [number for number in self._numbered if number <= last]:
-            request = self._numbered[number]
+        for number_ in [number_ for number_ in self._numbered if number_ <= header.sequence]:
+            request = self._numbered[number_]
             request.acks[header.acks or ""] = header
             self._settle(request)
 
+    def _take_number(self, ack: Header) -> None:
+        """See what an acknowledgement says about a message that nobody waits for."""
+        if ack.status == "failure":
+            self._last_refusal = command_error("a command", ack.reason, ack.detail)
+            if ack.sequence is not None and self.numbering is not None:
+                self.numbering.take_refusal(ack.sequence, ack, is_awaited=False)
+        elif ack.acks == "persisted" and ack.sequence is not None:
+            self._take_persisted(ack, ack.sequence)
+
+    def _take_persisted(self, ack: Header, sequence: int) -> None:
+        """Every message up to a number is persisted, and so has been processed."""
+        if self.numbering is None:
+            return
+        self.numbering.store.persisted(sequence)
+        for number_ in [number_ for number_ in self._numbered if number_ <= sequence]:
+            request = self._numbered[number_]
+            request.succeed(ack)
+            self._settle(request)
+
+    def _take_logon(self, answer: Header) -> None:
+        self._has_logged_on = True
+        if self.numbering is not None:
+            self.numbering.store.logged_on(answer.sequence or 0)
+
     def _fail(self, request: Request, header: Header) -> None:
-        request.error = command_error(request.command, header.reason, header.detail)
+        if request.sequence is not None and self.numbering is not None:
+            self.numbering.take_refusal(request.sequence, header, is_awaited=True)
+        request.error = command_error(request.command_name, header.reason, header.detail)
         # A change to a subscription that is refused leaves the subscription as it was.
         if request.inbox is not None and request.opens_inbox:
             self._close_inbox(request.inbox.id, request.error)
@@ -427,8 +659,3 @@ class ClientProtocol:
         finished = [key for key, it in self._requests.items() if it.inbox is inbox and it.done]
         for command_id in finished:
             del self._requests[command_id]
-
-
-def publish_command(delta: bool) -> str:
-    """The name of a publish command, as short as it may be."""
-    return "delta_publish" if delta else "p"

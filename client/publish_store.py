@@ -12,15 +12,19 @@ messages that are missing from it.
 
 from __future__ import annotations
 
+import logging
 from collections import deque
 from collections.abc import Iterator
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, Protocol
 
 DEFAULT_CAPACITY: Final = 256 * 1024 * 1024
 """Bytes in a publish store unless it is made with another capacity."""
 
 _OVERHEAD: Final = 200
 """What a message in the store costs besides its header and body, in bytes, roughly."""
+
+
+_log: Final = logging.getLogger("amperage.client")
 
 
 class StoredMessage(NamedTuple):
@@ -35,6 +39,50 @@ class StoredMessage(NamedTuple):
     sequence: int
     header: bytes
     body: bytes
+
+
+class PublishStorage(Protocol):
+    """What a client wants of a publish store.
+
+    `PublishStore` has it in memory, `FilePublishStore` in a file; anything else that has these
+    methods is as good. A client calls them one at a time.
+    """
+
+    def __len__(self) -> int:
+        """How many messages are not known to be persisted."""
+
+    def __iter__(self) -> Iterator[StoredMessage]:
+        """The messages that are not known to be persisted, oldest first."""
+
+    @property
+    def last_sequence(self) -> int:
+        """The highest number given out, or known to the server; 0 before the first."""
+
+    @property
+    def is_full(self) -> bool:
+        """Whether to wait for acknowledgements before the next message."""
+
+    def holds_up_to(self, sequence: int) -> bool:
+        """Whether some message with this number or a lower one is not known to be persisted."""
+
+    def add(self, header_start: bytes, body: bytes) -> StoredMessage:
+        """Give a message its number, one higher than the last, and keep it; see `PublishStore`."""
+
+    def commit(self) -> None:
+        """Make what was added last as safe as it is to be, before any of it is sent.
+
+        Raises:
+            StoreError: that cannot be done; the messages added since the last time are not taken.
+        """
+
+    def persisted(self, sequence: int) -> None:
+        """The server has every message up to a number: they can be let go."""
+
+    def refused(self, sequence: int) -> StoredMessage | None:
+        """The server will not take one message: let it go, and return it if it was kept."""
+
+    def logged_on(self, sequence: int) -> None:
+        """A session has begun, and this is the last number of ours that the server has."""
 
 
 class PublishStore:
@@ -88,6 +136,9 @@ class PublishStore:
         self._bytes += _size(message)
         return message
 
+    def commit(self) -> None:
+        """Nothing: it is in memory."""
+
     def persisted(self, sequence: int) -> None:
         """The server has every message up to a number."""
         messages = self._messages
@@ -115,6 +166,17 @@ class PublishStore:
         """
         self.persisted(sequence)
         self._last = max(self._last, sequence)
+
+
+def warn_of_unpersisted(client_name: str, store: PublishStorage) -> None:
+    """Have the log say that a client is closed before its messages are known to be persisted."""
+    if left := len(store):
+        _log.warning(
+            "client %s is closed while %d messages are not known to be persisted; publish_flush()"
+            " before close() waits for that",
+            client_name,
+            left,
+        )
 
 
 def _size(message: StoredMessage) -> int:

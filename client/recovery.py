@@ -21,21 +21,18 @@ identity, publisher and sequence, by which the receiving side drops it.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import Unpack
 
-from client.bookmarks import BookmarkStore, BookmarkTrail
-from client.commands import AckType, DeleteOptions, PublishOptions, publish_header
-from client.errors import ClientError, CommandError, ConnectionLostError, command_error
+from client.bookmarks import BookmarkStorage, BookmarkTrail
+from client.commands import AckType
+from client.errors import ClientError, NotConnectedError
 from client.message import Message
+from client.numbering import Numbering, RefusalListener
 from client.pending import Inbox, Request
-from client.protocol import TEMPLATES_KEPT, ClientProtocol, publish_command
-from client.publish_store import PublishStore, StoredMessage
+from client.protocol import ClientProtocol
+from client.publish_store import PublishStorage
 from client.resubscription import again, changed, is_change, places_none, replaces
 from server.wire.framing import FrameReader, frame, frame_head
 from server.wire.header import Header, encode_header
-
-RefusalListener = Callable[[StoredMessage, CommandError], None]
-"""Told about a published message that the server refuses, and why."""
 
 
 class RecoveringProtocol(ClientProtocol):
@@ -45,38 +42,34 @@ class RecoveringProtocol(ClientProtocol):
         store: keeps what is published until it is persisted.
         bookmarks: keeps where bookmark subscriptions stand.
         on_refused: told about each published message that the server refuses; a duplicate is none.
+            None to have `flush` tell.
 
     Attributes:
         is_online: whether there is a session.
+        messages: what is published.
     """
 
     def __init__(
         self,
-        store: PublishStore,
-        bookmarks: BookmarkStore,
+        store: PublishStorage,
+        bookmarks: BookmarkStorage,
         on_refused: RefusalListener | None = None,
     ) -> None:
-        super().__init__()
+        self.messages = Numbering(store, on_refused)
+        super().__init__(self.messages)
         self.is_online = False
         self._store = store
         self._bookmarks = bookmarks
-        self._on_refused = on_refused
         self._heartbeat: int | None = None
         self._unsent: list[bytes] = []
         self._sent_deletions: set[str] = set()
         self._trails: dict[str, BookmarkTrail] = {}
         self._replacing: dict[str, BookmarkTrail | None] = {}  # by the command's id
-        self._message_starts: dict[tuple[str, str], bytes] = {}
-
-    @property
-    def is_closed(self) -> bool:
-        """Whether there will be no further session."""
-        return self._closed is not None
 
     @property
     def end_reason(self) -> ClientError:
         """Why there will be no further session, once that is so."""
-        return self._closed or ConnectionLostError("not connected")
+        return self._closed or NotConnectedError("not connected")
 
     # The connections' comings and goings
 
@@ -103,7 +96,7 @@ class RecoveringProtocol(ClientProtocol):
         Args:
             answer: the header of the logon's acknowledgement.
         """
-        self.is_online = True
+        self.is_online = self._has_logged_on = True
         last = answer.sequence or 0
         self._take_persisted(Header(command="ack", acks="persisted", status="success"), last)
         self._store.logged_on(last)
@@ -115,12 +108,10 @@ class RecoveringProtocol(ClientProtocol):
         self.output += b"".join(self._unsent)
         self._unsent.clear()
         for message in self._store:
-            self._emit_message(message)
+            self.output += frame_head(message.header, len(message.body))
+            self.output += message.body
         for request in unanswered:
             self._emit(request.header, request.body)
-
-    def _awaits(self, command: str) -> bool:
-        return any(it.command == command and not it.done for it in self._requests.values())
 
     def _disconnected(self, error: ClientError) -> None:
         self.is_online = False
@@ -161,7 +152,10 @@ class RecoveringProtocol(ClientProtocol):
         self._heartbeat = interval
 
     def _open(
-        self, header: Header, handed_out: Iterable[AckType], noted: Iterable[AckType] = ()
+        self,
+        header: Header,
+        handed_out: Iterable[AckType] | None,
+        noted: Iterable[AckType] = (),
     ) -> Request:
         named, is_known = header.sub_id, header.sub_id in self._inboxes
         trail: BookmarkTrail | None = None
@@ -204,77 +198,10 @@ class RecoveringProtocol(ClientProtocol):
         header.command_id = opening.command_id
         self._emit(header)
 
-    # Publishing
+    # How commands go out
 
-    def publish(
-        self, topic: str, body: bytes, *, delta: bool = False, **options: Unpack[PublishOptions]
-    ) -> None:
-        """Publish a message, and keep it until it is persisted.
-
-        Raises:
-            ValueError: the options have a sequence number; the publish store gives those.
-        """
-        self._check_open()
-        if options:
-            start = _message_start(_publish(topic, delta, options))
-        else:
-            start = self._plain_message_start(topic, delta)
-        self._emit_message(self._store.add(start, body))
-
-    def publish_all(self, topic: str, bodies: Iterable[bytes], *, delta: bool = False) -> None:
-        """Publish many messages to one topic, and keep each until it is persisted."""
-        self._check_open()
-        start = self._plain_message_start(topic, delta)
-        for body in bodies:
-            self._emit_message(self._store.add(start, body))
-
-    def confirmed_publish(
-        self,
-        topic: str,
-        body: bytes,
-        ack: AckType,
-        *,
-        delta: bool = False,
-        **options: Unpack[PublishOptions],
-    ) -> Request:
-        """Publish a message, keep it until it is persisted, and wait for an acknowledgement."""
-        self._check_open()
-        header = _publish(topic, delta, options)
-        command_id = header.command_id = self._next_id()
-        header.acks = ",".join(dict.fromkeys((ack, "persisted")))
-        message = self._store.add(encode_header(header)[:-1], body)
-        header.sequence = message.sequence
-        awaited = frozenset((ack,))
-        request = Request(header, body, command_id, awaited=awaited, expected=awaited)
-        self._requests[command_id] = self._numbered[message.sequence] = request
-        self._emit_message(message)
-        return request
-
-    def sow_delete(self, topic: str, **options: Unpack[DeleteOptions]) -> Request:
-        """Delete records.
-
-        Raises:
-            ValueError: the options have a sequence number; the publish store gives those.
-        """
-        if options.get("sequence") is not None:
-            raise ValueError("the publish store numbers what is sent; leave out sequence")
-        return super().sow_delete(topic, **options)
-
-    def _plain_message_start(self, topic: str, delta: bool) -> bytes:
-        key = (publish_command(delta), topic)
-        start = self._message_starts.get(key)
-        if start is None:
-            if len(self._message_starts) >= TEMPLATES_KEPT:
-                self._message_starts.clear()
-            start = self._message_starts[key] = _message_start(_publish(topic, delta, {}))
-        return start
-
-    def _emit_message(self, message: StoredMessage) -> None:
-        if self.is_online:
-            self.output += frame_head(message.header, len(message.body))
-            self.output += message.body
-
-    # How the rest goes out
+    def _check_numbers(self) -> None:
+        """The store has the numbers, with or without a session."""
 
     def _emit(self, header: Header, body: bytes = b"") -> None:
         if not self.is_online and header.command != "logon":
@@ -285,15 +212,17 @@ class RecoveringProtocol(ClientProtocol):
             self._sent_deletions.add(header.command_id)
         super()._emit(header, body)
 
+    def _emit_messages(self, frames: bytes) -> None:
+        if self.is_online:
+            super()._emit_messages(frames)
+
     # How answers come in
 
     def _take_ack(self, header: Header) -> None:
         request = self._requests.get(header.command_id or "")
-        if header.acks == "persisted" and header.status != "failure":
-            if header.sequence is not None:
-                self._take_persisted(header, header.sequence)
-            elif request is not None and request.inbox is not None and header.bookmark:
-                self._note_safe_point(request.inbox, header.bookmark)
+        is_safe = header.acks == "persisted" and header.status != "failure"
+        if is_safe and request is not None and request.inbox is not None and header.bookmark:
+            self._note_safe_point(request.inbox, header.bookmark)
         super()._take_ack(header)
         if request is None:
             return
@@ -302,30 +231,12 @@ class RecoveringProtocol(ClientProtocol):
         if header.acks == "processed" and request.error is None and is_change(request.header):
             self._note_change(request)
 
-    def _take_conflated_ack(self, header: Header) -> None:
-        if header.status == "failure" and header.sequence is not None:
-            self._take_refusal(header.sequence, header)
-        super()._take_conflated_ack(header)
+    def _take_logon(self, answer: Header) -> None:
+        """Nothing yet: the shell says with `logged_on` when the session begins."""
 
     def _fail(self, request: Request, header: Header) -> None:
-        if request.sequence is not None:
-            self._take_refusal(request.sequence, header)
         self._replacing.pop(request.command_id, None)
         super()._fail(request, header)
-
-    def _take_persisted(self, ack: Header, sequence: int) -> None:
-        """Every message up to a number is persisted, and so has been processed."""
-        self._store.persisted(sequence)
-        covered = [number for number in self._numbered if number <= sequence]
-        for number in covered:
-            request = self._numbered[number]
-            request.succeed(ack)
-            self._settle(request)
-
-    def _take_refusal(self, sequence: int, header: Header) -> None:
-        message = self._store.refused(sequence)
-        if message is not None and header.reason != "duplicate" and self._on_refused is not None:
-            self._on_refused(message, command_error("publish", header.reason, header.detail))
 
     def _note_safe_point(self, inbox: Inbox, bookmark: str) -> None:
         trail = self._trails.get(inbox.id)
@@ -344,17 +255,6 @@ class RecoveringProtocol(ClientProtocol):
             if inbox is None or inbox.opened_by is None or inbox.opened_by is request:
                 continue
             inbox.opened_by.header = changed(inbox.opened_by.header, request.header)
-
-
-def _publish(topic: str, delta: bool, options: PublishOptions) -> Header:
-    if options.get("sequence") is not None:
-        raise ValueError("the publish store numbers the messages; leave out sequence")
-    return publish_header(publish_command(delta), topic, options)
-
-
-def _message_start(header: Header) -> bytes:
-    header.acks = "persisted"
-    return encode_header(header)[:-1]
 
 
 def _is_covered(request: Request) -> bool:

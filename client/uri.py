@@ -112,7 +112,9 @@ def parse_uri(text: str) -> ServerUri:
     message_type, options = _parameters(text, parts)
     if parts.scheme == "unix":
         if parts.hostname or not parts.path.strip("/"):
-            raise _invalid(text, "expected the path of a socket, such as unix:///var/run/amps.sock")
+            raise _invalid(
+                text, "expected the absolute path of a socket, such as unix:///var/run/amps.sock"
+            )
         path = unquote(parts.path)
         return ServerUri("unix", "", 0, user, password, message_type, options, path)
     if not parts.hostname or not port:

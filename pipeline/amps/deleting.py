@@ -7,7 +7,6 @@ from itertools import groupby
 from typing import Final, NamedTuple
 
 from client import Client, CommandError, DuplicateMessageError
-from client.commands import DeleteOptions
 from pipeline.amps.connection import blaming, log_on
 from pipeline.amps.options import AmpsOptions
 from pipeline.amps.sink import LOGON_OPTIONS, Identity, Sink
@@ -101,13 +100,14 @@ class Deleter(Sink):
         held, self._held = self._held, None
         if held is None:
             return
-        options: DeleteOptions = {"sequence": held.sequence, "persisted": persisted}
-        if held.keys is None:
-            options["body"] = held.body
-        else:
-            options["sow_keys"] = held.keys
         try:
-            self._client.sow_delete(held.topic, **options)
+            self._client.sow_delete(
+                held.topic,
+                sow_keys=held.keys,
+                body=held.body if held.keys is None else None,
+                sequence=held.sequence,
+                persisted=persisted,
+            )
         except DuplicateMessageError:
             return  # another try of this task has got further meanwhile
         except CommandError as error:

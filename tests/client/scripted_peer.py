@@ -19,9 +19,8 @@ Answer = Callable[[Header, bytes], list[bytes]]
 def accept(header: Header, _body: bytes = b"") -> list[bytes]:
     """Say success to every acknowledgement that a command asks for."""
     asked = [ack for ack in header.get("a", "").split(",") if ack]
-    return [
-        frame({"c": "ack", "cid": header["cid"], "a": ack, "status": "success"}) for ack in asked
-    ]
+    identity = {key: header[key] for key in ("cid", "s") if key in header}
+    return [frame({"c": "ack", "a": ack, "status": "success"} | identity) for ack in asked]
 
 
 def refuse(header: Header, reason: str, detail: str | None = None) -> list[bytes]:

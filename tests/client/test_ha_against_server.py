@@ -87,7 +87,13 @@ def test_a_server_that_is_killed_and_started_again_is_found_again(
 
     asyncio.run(scenario())
     one = [ConnectionState.CONNECTED, ConnectionState.LOGGED_ON, ConnectionState.RECOVERED]
-    assert states == [*one, *one, ConnectionState.CLOSED]
+    # A server that is being killed may still take a connection, which leads to nothing.
+    led_on = [
+        state
+        for state, following in zip(states, [*states[1:], None], strict=True)
+        if state is not ConnectionState.CONNECTED or following is ConnectionState.LOGGED_ON
+    ]
+    assert led_on == [*one, *one, ConnectionState.CLOSED]
 
 
 def test_a_second_server_takes_over_from_one_that_is_killed(

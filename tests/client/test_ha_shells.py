@@ -324,7 +324,7 @@ def test_a_query_and_a_deletion_that_were_cut_off_are_told(new_client: NewHAClie
     asyncio.run(scenario())
 
 
-def test_a_defect_of_an_authenticator_reaches_whoever_waits() -> None:
+def test_a_defect_of_an_authenticator_reaches_whoever_waits(new_client: NewHAClient) -> None:
     class Broken:
         def authenticate(self, given: Credentials) -> Credentials:
             raise LookupError("no ticket")
@@ -334,9 +334,11 @@ def test_a_defect_of_an_authenticator_reaches_whoever_waits() -> None:
 
     async def scenario() -> None:
         with scripted_peer() as peer:
-            async with AsyncHAClient([uri(peer)], authenticator=Broken()) as client:
+            async with new_client([uri(peer)], authenticator=Broken()) as client:
                 with pytest.raises(GaveUpError, match="no ticket") as caught:
                     await client.connect()
-                assert isinstance(caught.value.__cause__, LookupError)
+                first = caught.value.__cause__
+                assert first is not None
+                assert isinstance(first.__cause__, LookupError)
 
     asyncio.run(scenario())

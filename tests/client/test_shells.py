@@ -14,7 +14,6 @@ from pathlib import Path
 import pytest
 
 from client import (
-    AsyncClient,
     BadFilterError,
     ConnectError,
     ConnectionLostError,
@@ -278,18 +277,18 @@ def test_publishing_to_a_server_that_writes_before_it_reads_does_not_lock_up(
     asyncio.run(scenario())
 
 
-def test_the_asyncio_client_stops_reading_for_a_stream_that_nobody_reads(
-    monkeypatch: pytest.MonkeyPatch,
+def test_a_client_stops_reading_for_a_stream_that_nobody_reads(
+    new_client: NewClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What is queued stays near the limit, and in the end every message has been handed out."""
     limit, total = 10, 300
-    monkeypatch.setattr("client.aio_connection.QUEUED_AT_MOST", limit)
+    monkeypatch.setattr("client.backpressure.QUEUED_AT_MOST", limit)
     flood = frame({"c": "p", "t": "t", "sids": "2"}, b"x" * 65536) * total
     most_in_one_read = 256 * 1024 // 65536 + 1
 
     async def scenario() -> None:
         with scripted_peer(on("subscribe", flood)) as peer:
-            async with AsyncClient() as client:
+            async with new_client() as client:
                 await client.connect(uri(peer.port))
                 await client.logon()
                 stream = await client.subscribe("t")

@@ -126,6 +126,9 @@ def test_a_unix_socket_is_named_by_its_path(tmp_path: Path) -> None:
     )
     with running_server(tmp_path, transports=transport):
         code, said, _ = spark("ping", "-urischeme", "unix", "-server", str(path), "-type", "json")
+        relative = f"ann:secret@{os.path.relpath(path, ROOT)}"
+        again = spark("ping", "-urischeme", "unix", "-server", relative, "-type", "json")
+    assert again == (0, f"Successfully connected to unix://ann@{path}?message_type=json\n", "")
     line = f"Successfully connected to unix://{getpass.getuser()}@{path}?message_type=json\n"
     assert (code, said) == (0, line)
 

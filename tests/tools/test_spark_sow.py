@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
 
 import pytest
@@ -13,10 +14,22 @@ from tests.tools.test_spark import spark, start
 
 RECORDS = b'{"id":1,"qty":10}\n{"id":2,"qty":20}\n{"id":3,"qty":30}\n'
 
+ENRICHED = """
+  <Topic>
+    <Name>enriched</Name>
+    <MessageType>json</MessageType>
+    <Key>/id</Key>
+    <Durability>transient</Durability>
+    <Enrichment><Field>COALESCE(/n OF PREVIOUS, 0) + 1 AS /n</Field></Enrichment>
+  </Topic>
+"""
+"""A topic that refuses what is no JSON."""
+
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningServer]:
-    with running_server(tmp_path_factory.mktemp("server"), elements=TOPICS) as running:
+    elements = TOPICS.replace("</SOW>", ENRICHED + "</SOW>")
+    with running_server(tmp_path_factory.mktemp("server"), elements=elements) as running:
         yield running
 
 
@@ -66,3 +79,28 @@ def test_a_topic_without_records_is_told(at: list[str]) -> None:
     code, said, complaint = spark("sow", *at, "-topic", "adhoc")
     assert (code, said) == (1, "")
     assert complaint.startswith("spark sow: invalid topic: ")
+
+
+@pytest.mark.parametrize(
+    ("lines", "published", "complaint"),
+    [
+        (
+            b'{"id":4}\ngarbage\n{"id":5}\n',
+            2,
+            r"spark publish: refused: .*: garbage\nspark publish: 1 message was refused\n",
+        ),
+        (
+            b"garbage 1\n" + b'{"id":6}\n' * 500 + b"garbage 2\n" * 600,
+            500,
+            r"(spark publish: refused: .*: garbage [12]\n){3}"
+            r"spark publish: 601 messages were refused\n",
+        ),
+    ],
+)
+def test_messages_that_are_refused_are_counted_and_told(
+    at: list[str], lines: bytes, published: int, complaint: str
+) -> None:
+    code, said, complained = spark("publish", *at, "-topic", "enriched", data=lines)
+    assert code == 1
+    assert said.startswith(f"total messages published: {published} (")
+    assert re.fullmatch(complaint, complained), complained

@@ -10,11 +10,21 @@ import ssl
 import uuid
 from typing import Final
 
-from client import Authenticator, Client, CommandError, LogonError, PasswordAuthenticator, ServerUri
-from client.uri import parse_uri
+from client import (
+    Authenticator,
+    Client,
+    CommandError,
+    LogonError,
+    PasswordAuthenticator,
+    ServerUri,
+    parse_uri,
+)
+from client.numbering import RefusalListener
 from server.tools.spark.options import Settings, UsageError
 
 _TRUST_STORE: Final = "-Djavax.net.ssl.trustStore="
+_LOGON_OPTIONS: Final = "ack_conflation=10ms"
+"""Have whoever publishes wait for the last of the acknowledgements no longer than that."""
 _DEFAULT_FACTORY: Final = "com.crankuptheamps.spark.DefaultAuthenticatorFactory"
 
 
@@ -22,12 +32,13 @@ class RefusedLogonError(Exception):
     """The server refused the logon; the message says where, as whom and why."""
 
 
-def connect(settings: Settings, server: str) -> Client:
+def connect(settings: Settings, server: str, on_refused: RefusalListener | None = None) -> Client:
     """Connect and log on.
 
     Args:
         settings: the command line.
         server: host:port or the path of a socket, perhaps with user:password@ before it.
+        on_refused: told about each published message that the server refuses.
 
     Raises:
         UsageError: the options make no usable connection.
@@ -39,10 +50,11 @@ def connect(settings: Settings, server: str) -> Client:
         f"spark-{getpass.getuser()}-{uuid.uuid4().hex[:12]}",
         authenticator=_authenticator(settings.authenticator),
         ssl_context=_ssl_context() if uri.is_encrypted else None,
+        on_refused=on_refused,
     )
     client.connect(uri)
     try:
-        client.logon()
+        client.logon(options=None if on_refused is None else _LOGON_OPTIONS)
     except LogonError as error:
         client.close()
         raise RefusedLogonError(
@@ -61,17 +73,27 @@ def server_uri(settings: Settings, server: str) -> ServerUri:
 
     Args:
         settings: the command line.
-        server: host:port, perhaps with user:password@ before it.
+        server: host:port or the path of a socket, perhaps with user:password@ before it.
     """
     scheme = settings.urischeme or ("tcps" if settings.secure else "tcp")
-    user = "" if "@" in server else f"{getpass.getuser()}@"
-    path = f"/amps/{settings.type}" if settings.type else "/amps"
     parameters = [settings.uriopts] if settings.uriopts else []
     if scheme == "unix":  # the path is that of the socket
-        path = ""
+        address = _socket_address(server)
         parameters += [f"message_type={settings.type}"] if settings.type else []
+    else:
+        user = "" if "@" in server else f"{getpass.getuser()}@"
+        address = f"{user}{server}/amps{f'/{settings.type}' if settings.type else ''}"
     query = f"?{'&'.join(parameters)}" if parameters else ""
-    return parse_uri(f"{scheme}://{user}{server}{path}{query}")
+    return parse_uri(f"{scheme}://{address}{query}")
+
+
+def _socket_address(server: str) -> str:
+    """User and absolute path of a socket, as they stand in a URI."""
+    first, slash, rest = server.partition("/")
+    credentials, at, directory = first.rpartition("@")
+    path = os.path.abspath(f"{directory}{slash}{rest}")
+    user = credentials if at else getpass.getuser()
+    return f"{user}@{path.replace('?', '%3F').replace('#', '%23')}"
 
 
 def explain(error: CommandError) -> str:

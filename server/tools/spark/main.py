@@ -17,7 +17,7 @@ from server.tools.command import command
 from server.tools.spark.connection import RefusedLogonError, explain
 from server.tools.spark.help import command_help, overview
 from server.tools.spark.options import COMMANDS, UsageError, parse
-from server.tools.spark.run import RUN
+from server.tools.spark.run import RUN, RefusedMessagesError
 from server.tools.spark.sources import SourceError
 
 _STANDARD_OUTPUT: Final = 1
@@ -51,6 +51,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return _fail(str(error), 1)
     except CommandError as error:
         return _fail(f"spark {name}: {explain(error)}", 1)
+    except RefusedMessagesError as error:
+        for line in str(error).splitlines():
+            _fail(f"spark {name}: {line}", 1)
+        return 1
     except (ClientError, SourceError) as error:
         return _fail(f"spark {name}: {error}", 1)
     return 0

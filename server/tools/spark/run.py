@@ -9,9 +9,16 @@ from contextlib import ExitStack, closing
 from itertools import chain, groupby
 from typing import BinaryIO, Final
 
-from client import Client, Message, MessageStream
-from client.commands import QueryOptions, SubscribeOptions
-from server.tools.spark.connection import connect, server_uri
+from client import (
+    Client,
+    CommandError,
+    InvalidTopicError,
+    Message,
+    MessageStream,
+    NotEntitledError,
+    StoredMessage,
+)
+from server.tools.spark.connection import connect, explain, server_uri
 from server.tools.spark.formats import Render, compile_format, has_tag
 from server.tools.spark.options import Settings, UsageError
 from server.tools.spark.sources import paced, read_messages
@@ -19,6 +26,36 @@ from server.tools.spark.sources import paced, read_messages
 _CONTENT: Final = frozenset({"publish", "sow", "oof"})
 _FLUSH_TIMEOUT: Final = 60.0
 """Seconds for the server to work off what it has been sent."""
+_REFUSALS_SHOWN: Final = 3
+
+
+class RefusedMessagesError(Exception):
+    """The server refused some of the messages; the text says how many, and why the first."""
+
+
+class _Refusals:
+    """What the server has refused; told by the client's thread."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        self._reasons: list[str] = []
+
+    def take(self, message: StoredMessage, error: CommandError) -> None:
+        """Count a message, and keep the reason if it is one of the first."""
+        if self.count < _REFUSALS_SHOWN:
+            body = message.body[:80].decode("utf-8", "replace")
+            self._reasons.append(f"refused: {explain(error)}: {body}")
+        self.count += 1
+
+    def raise_any(self) -> None:
+        """Say what was refused.
+
+        Raises:
+            RefusedMessagesError: something was.
+        """
+        if self.count:
+            noun = "message was" if self.count == 1 else "messages were"
+            raise RefusedMessagesError("\n".join([*self._reasons, f"{self.count} {noun} refused"]))
 
 
 def ping(settings: Settings, output: BinaryIO) -> None:
@@ -30,35 +67,52 @@ def ping(settings: Settings, output: BinaryIO) -> None:
 def publish(settings: Settings, output: BinaryIO) -> None:
     """Publish the messages of a file or of standard input.
 
-    The first message is confirmed, so that a topic that cannot be published to is told.
+    Every message is acknowledged. The first is waited for, so that a topic that cannot be published
+    to is told at once.
+
+    Raises:
+        RefusedMessagesError: the server refused some of them.
     """
     count = 0
     topic, delta = settings.topic, settings.delta
+    refusals = _Refusals()
     batches = read_messages(settings.file, settings.delimiter)
     if settings.rate is not None:
         batches = paced(batches, settings.rate)
-    with closing(connect(settings, settings.server)) as client:
+    with closing(connect(settings, settings.server, refusals.take)) as client:
         started = time.perf_counter()
         for batch in batches:
             if batch and not count:
-                client.confirmed_publish(topic, batch[0], "processed", delta=delta)
+                _publish_first(client, settings, batch[0])
                 client.publish_all(topic, batch[1:], delta=delta)
             else:
                 client.publish_all(topic, batch, delta=delta)
             count += len(batch)
         client.flush(timeout=_FLUSH_TIMEOUT)
+        count -= refusals.count
         _say(output, f"total messages published: {count} ({_rate(count, started)}/s)")
+    refusals.raise_any()
+
+
+def _publish_first(client: Client, settings: Settings, body: bytes) -> None:
+    try:
+        client.confirmed_publish(settings.topic, body, "processed", delta=settings.delta)
+    except (InvalidTopicError, NotEntitledError):
+        raise  # so would all others be refused
+    except CommandError:
+        return  # counted like any other
 
 
 def subscribe(settings: Settings, output: BinaryIO) -> None:
     """Print messages as they are published, until interrupted."""
     wanted = [] if settings.backlog is None else [f"max_backlog={settings.backlog}"]
-    options: SubscribeOptions = {
-        "filter": settings.filter,
-        "options": ",".join(wanted + _header_options(settings)) or None,
-    }
     with _Printer(settings, output) as printer:
-        stream = printer.client.subscribe(settings.topic, delta=settings.delta, **options)
+        stream = printer.client.subscribe(
+            settings.topic,
+            delta=settings.delta,
+            filter=settings.filter,
+            options=",".join(wanted + _header_options(settings)) or None,
+        )
         printer.print_all(stream)
 
 
@@ -66,16 +120,31 @@ def sow(settings: Settings, output: BinaryIO) -> None:
     """Print the records of a SOW topic."""
     with _Printer(settings, output) as printer:
         started = time.perf_counter()
-        count = printer.print_all(printer.client.sow(settings.topic, **_query(settings)))
+        stream = printer.client.sow(
+            settings.topic,
+            filter=settings.filter,
+            options=",".join(_header_options(settings)) or None,
+            order_by=settings.orderby,
+            batch_size=settings.batchsize,
+            top_n=settings.topn,
+        )
+        count = printer.print_all(stream)
         summary = f"Total messages received: {count} ({_rate(count, started)}/s)"
         print(summary, file=sys.stderr)
 
 
 def sow_and_subscribe(settings: Settings, output: BinaryIO) -> None:
     """Print the records of a SOW topic, then messages as they are published."""
-    query = _query(settings)
     with _Printer(settings, output) as printer:
-        stream = printer.client.sow_and_subscribe(settings.topic, delta=settings.delta, **query)
+        stream = printer.client.sow_and_subscribe(
+            settings.topic,
+            delta=settings.delta,
+            filter=settings.filter,
+            options=",".join(_header_options(settings)) or None,
+            order_by=settings.orderby,
+            batch_size=settings.batchsize,
+            top_n=settings.topn,
+        )
         printer.print_all(stream)
 
 
@@ -115,6 +184,7 @@ class _Printer:
         self._settings = settings
         self._output = output
         self._render: Render = compile_format(settings.format)
+        self._refusals = _Refusals()
         self._stack = ExitStack()
 
     def __enter__(self) -> _Printer:
@@ -123,7 +193,8 @@ class _Printer:
             self.client = stack.enter_context(closing(connect(settings, settings.server)))
             self._copy: Client | None = None
             if settings.copy is not None:
-                self._copy = stack.enter_context(closing(connect(settings, settings.copy)))
+                copy = connect(settings, settings.copy, self._refusals.take)
+                self._copy = stack.enter_context(closing(copy))
             self._stack = stack.pop_all()
         return self
 
@@ -149,6 +220,7 @@ class _Printer:
                 _acknowledge(self.client, batch)
         if self._copy is not None:
             self._copy.flush(timeout=_FLUSH_TIMEOUT)
+            self._refusals.raise_any()
         return count
 
 
@@ -162,16 +234,6 @@ def _acknowledge(client: Client, batch: list[Message]) -> None:
     leased = [message for message in batch if message.header.lease_period is not None]
     for topic, messages in groupby(leased, key=lambda message: message.topic):
         client.acknowledge(topic, [it.bookmark for it in messages if it.bookmark is not None])
-
-
-def _query(settings: Settings) -> QueryOptions:
-    return {
-        "filter": settings.filter,
-        "options": ",".join(_header_options(settings)) or None,
-        "order_by": settings.orderby,
-        "batch_size": settings.batchsize,
-        "top_n": settings.topn,
-    }
 
 
 def _header_options(settings: Settings) -> list[str]:

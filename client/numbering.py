@@ -1,0 +1,126 @@
+"""Publishes with a sequence number: which are not answered yet, and which were refused.
+
+Each asks for a `persisted` acknowledgement. Those of success are conflated: one covers all numbers
+up to its own. A refusal is told for each message (AMPS User Guide, Acknowledgment Conflation and
+Publish Acknowledgments). Until then a message is in the publish store.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from typing import Final
+
+from client.commands import publish_header
+from client.errors import CommandError, MessagesRefusedError, again, command_error
+from client.publish_store import PublishStorage, StoredMessage
+from server.wire.header import Header, encode_header
+
+RefusalListener = Callable[[StoredMessage, CommandError], None]
+"""Told about a published message that the server refuses, and why. It must not wait."""
+
+TEMPLATES_KEPT: Final = 256
+"""Headers of plain publishes that are kept prepared, one for each topic."""
+
+
+class Numbering:
+    """The numbered messages of one client.
+
+    Args:
+        store: gives the numbers, and keeps what has not been answered.
+        on_refused: told about each message that the server refuses; a duplicate is none. None to
+            have `raise_refusals` tell.
+    """
+
+    def __init__(self, store: PublishStorage, on_refused: RefusalListener | None = None) -> None:
+        self.store = store
+        self._on_refused = on_refused
+        self._untold: deque[tuple[StoredMessage, CommandError]] = deque()
+        self._refused = 0
+        self._first_refusal: CommandError | None = None
+        self._starts: dict[tuple[str, bool], bytes] = {}
+
+    def plain(self, topic: str, body: bytes, delta: bool) -> StoredMessage:
+        """Number and keep a message that has no options."""
+        message = self.store.add(self.plain_start(topic, delta), body)
+        self.store.commit()
+        return message
+
+    def with_header(self, header: Header, body: bytes) -> StoredMessage:
+        """Number and keep a message.
+
+        Args:
+            header: that of its command; it is given the number, and the acks to ask for.
+            body: its data.
+
+        Raises:
+            ValueError: the header has a number.
+        """
+        message = self.store.add(_start(header), body)
+        self.store.commit()
+        header.sequence = message.sequence
+        return message
+
+    def plain_start(self, topic: str, delta: bool) -> bytes:
+        """The header of messages without options, up to the number."""
+        key = (topic, delta)
+        start = self._starts.get(key)
+        if start is None:
+            if len(self._starts) >= TEMPLATES_KEPT:
+                self._starts.clear()
+            start = self._starts[key] = _start(publish_header(topic, delta=delta))
+        return start
+
+    def is_settled(self, sequence: int) -> bool:
+        """Whether all messages up to a number are answered, and their refusals told."""
+        return not self._untold and not self.store.holds_up_to(sequence)
+
+    def take_refusal(self, sequence: int, header: Header, *, is_awaited: bool) -> None:
+        """Take a failure acknowledgement.
+
+        Args:
+            sequence: the number of the message.
+            header: the acknowledgement.
+            is_awaited: whether somebody waits for it, who gets the error.
+        """
+        message = self.store.refused(sequence)
+        if message is None or header.reason == "duplicate":
+            return
+        error = command_error("publish", header.reason, header.detail)
+        if self._on_refused is not None:
+            self._untold.append((message, error))
+        elif not is_awaited:
+            self._refused += 1
+            self._first_refusal = self._first_refusal or error
+
+    @property
+    def has_untold(self) -> bool:
+        """Whether there are refusals to tell."""
+        return bool(self._untold)
+
+    def tell_refusals(self) -> None:
+        """Tell the listener what was refused; the shells do that outside of their locks."""
+        while self._untold and self._on_refused is not None:
+            try:
+                self._on_refused(*self._untold[0])
+            finally:
+                self._untold.popleft()
+
+    def raise_refusals(self) -> None:
+        """Say that messages were refused which nobody has been told about.
+
+        Raises:
+            MessagesRefusedError: how many since it was raised last, and why the first of them.
+        """
+        count, first = self._refused, self._first_refusal
+        self._refused, self._first_refusal = 0, None
+        if first is not None:
+            raise MessagesRefusedError(count, again(first))
+
+
+def _start(header: Header) -> bytes:
+    if header.sequence is not None:
+        raise ValueError("the publish store numbers the messages; leave out sequence")
+    acks = header.acks.split(",") if header.acks else ()
+    header.acks = ",".join(dict.fromkeys((*acks, "persisted")))
+    return encode_header(header)[:-1]

@@ -1,0 +1,53 @@
+"""What both shells' streams of messages have in common."""
+
+from __future__ import annotations
+
+from client.errors import again
+from client.message import Message
+from client.pending import Inbox
+
+
+class Stream:
+    """The messages of one subscription or query.
+
+    Args:
+        inbox: where they arrive.
+    """
+
+    def __init__(self, inbox: Inbox) -> None:
+        self._inbox = inbox
+
+    @property
+    def id(self) -> str:
+        """The subscription or query id."""
+        return self._inbox.id
+
+    def __repr__(self) -> str:
+        opening = self._inbox.opened_by
+        what = f" {opening.describe()}" if opening is not None else ""
+        state = "ended" if self._inbox.ended else "open"
+        waiting = len(self._inbox.messages)
+        return f"<{type(self).__name__} {self.id}:{what}, {state}, {waiting} waiting>"
+
+    def _has_news(self) -> bool:
+        return bool(self._inbox.messages) or self._inbox.ended
+
+    def _take(self) -> Message | None:
+        """The next message, if there is one."""
+        try:
+            return self._inbox.messages.popleft()
+        except IndexError:  # nothing there, or another thread has just taken it
+            return None
+
+    def _is_over(self) -> bool:
+        """Whether the stream has ended, and everything has been taken.
+
+        Raises:
+            ClientError: it has ended other than as wished.
+        """
+        inbox = self._inbox
+        if not inbox.ended or inbox.messages:
+            return False
+        if inbox.error is not None:
+            raise again(inbox.error) from inbox.error
+        return True
