@@ -21,7 +21,7 @@ from server.commands import (
 )
 from server.commands.acks import acknowledge, acks_among, fail, failure, wants
 from server.commands.refusal import CommandRefused
-from server.wire.header import Header, encode_header
+from server.wire.header import Header, command_name, encode_header
 
 if TYPE_CHECKING:
     from server.session import Session
@@ -104,7 +104,7 @@ def refuse(session: Session, header: Header, reason: str, detail: str) -> None:
     session.engine.log.emit(
         "02-0001",
         client=session.client_name,
-        command=header.command,
+        command=command_name(header.command),
         reason=reason,
         detail=detail,
     )
@@ -143,7 +143,7 @@ def _trace(session: Session, header: Header, body: bytes) -> None:
         log.emit(
             message_id,
             client=session.client_name,
-            command=header.command,
+            command=command_name(header.command),
             header=encode_header(shown),
             body=body,
         )

@@ -136,6 +136,14 @@ json_text: Final = msgspec.json.encode
 """A text as a JSON string, quotes included, in bytes: for headers that are put together."""
 
 
+_LONG_NAMES: Final = {"p": "publish"}
+
+
+def command_name(command: str) -> str:
+    """What people call a command, which may have a shorter name on the wire."""
+    return _LONG_NAMES.get(command, command)
+
+
 SEQUENCE_KEY: Final = b',"s":'
 _DIGITS: Final = b"0123456789"
 MOST_DIGITS: Final = 18

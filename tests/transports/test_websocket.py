@@ -440,6 +440,22 @@ def test_other_handshakes_are_refused(web: WebServer, sent: bytes, answer: bytes
     assert b"101" not in received.split(b"\r\n")[0]
 
 
+@pytest.mark.parametrize(
+    ("sent", "said"),
+    [
+        (b'\x00\x00\x00\x0d{"c":"logon"}', "it is a frame, as clients send that connect with tcp"),
+        (b"\x16\x03\x01\x00\xf4", "it is a TLS handshake, and this transport has no TLS"),
+        (b'{"c":"logon"}', "it is no HTTP request"),
+    ],
+)
+def test_who_does_not_speak_http_is_recognised(web: WebServer, sent: bytes, said: str) -> None:
+    """The connection ends at once, and the log says what its peer seems to speak."""
+    with socket.create_connection(("127.0.0.1", web.ports["any"]), WAIT_SECONDS) as peer:
+        peer.sendall(sent)
+        assert peer.recv(65536) == b""
+    assert web.server.logs(f": {said}")
+
+
 def test_an_unfinished_handshake_waits(web: WebServer) -> None:
     """A handshake may come byte by byte."""
     with socket.create_connection(("127.0.0.1", web.ports["any"]), WAIT_SECONDS) as peer:
