@@ -193,6 +193,11 @@ class Session:
         return self.state is not State.CLOSED
 
     @property
+    def is_internal(self) -> bool:
+        """Whether it belongs to the server itself, which tells nobody what it does."""
+        return self.number < 0
+
+    @property
     def logged_on(self) -> bool:
         """Whether the client has said who it is."""
         return self.state is State.LOGGED_ON

@@ -42,7 +42,7 @@ def handle(session: Session, header: Header, _body: bytes) -> None:
         )
     check_query_options(header, options)
     terms = read_query_terms(session, header, options)
-    presentation = read_presentation(options, session)
+    presentation = read_presentation(header, options, session)
 
     def begin(as_of: PastPoint | None) -> None:
         command = QueryCommand(session, header, replace(terms, as_of=as_of), presentation)

@@ -28,6 +28,9 @@ if TYPE_CHECKING:
 
 _MOST_MATCHES_KEPT: Final = 16_384
 
+FOR_NOBODY: Final = "/AMPS/devnull"
+"""The topic that takes what is published to it, and that nobody hears of."""
+
 
 class Topic(Audience):
     """One topic of one message type; it is nothing but its audience.
@@ -140,3 +143,13 @@ class Topic(Audience):
         if watchers := session.engine.hooks.delivery_watchers(self.message_type.name, self.name):
             delivery = WatchedDelivery(delivery, watchers, session, self.name)
         return delivery
+
+
+class TopicForNobody(Topic):
+    """The topic `FOR_NOBODY`: its subscribers hear nothing, and nothing is recorded."""
+
+    __slots__ = ()
+
+    def publish(self, bodies: Sequence[bytes], envelope: Envelope) -> Sequence[Rejection]:  # noqa: ARG002 - nobody hears of them
+        """Let messages go."""
+        return ()
