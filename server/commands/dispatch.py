@@ -21,6 +21,8 @@ from server.commands import (
 )
 from server.commands.acks import acknowledge, acks_among, fail, failure, wants
 from server.commands.refusal import CommandRefused
+from server.topics.stored import REASONS
+from server.topics.transaction_log import DuplicateError
 from server.wire.header import Header, command_name, encode_header
 
 if TYPE_CHECKING:
@@ -101,6 +103,9 @@ def refuse(session: Session, header: Header, reason: str, detail: str) -> None:
             session.send(refused)
         else:
             session.persisted_acks.failed(refused, log.when_durable)
+    if reason == REASONS[DuplicateError]:  # what publishers send again after a lost connection
+        session.remark("02-0026", sequence=header.sequence)
+        return
     session.engine.log.emit(
         "02-0001",
         client=session.client_name,
