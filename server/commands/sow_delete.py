@@ -74,7 +74,9 @@ def handle(session: Session, header: Header, body: bytes) -> None:
         topics = [chosen for chosen in topics if isinstance(chosen.keeper, SowTopic)]
     if not topics and not selector.is_regex:
         raise CommandRefused(
-            "invalid topic", f"topic {selector.text!r} keeps no records that could be deleted"
+            "invalid topic",
+            f"topic {selector.text!r} of message type {session.message_type} keeps no records that"
+            " could be deleted",
         )
     _refuse_duplicate(session, header)
     found = [_find(session, selected, which, selector) for selected in topics]
