@@ -115,7 +115,7 @@ class InternalClient:
             command, groups = aggregated.open_query(session, header, chosen)
             return _first([groups], command.presentation)
         check_query_options(header, chosen)
-        presentation = read_presentation(chosen, session)
+        presentation = read_presentation(header, chosen, session)
         terms = read_query_terms(session, header, chosen)
         selector = read_topic(session, header, chosen)
         topics = records_of(session, Permission.READ_TOPIC, selector)

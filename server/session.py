@@ -181,12 +181,17 @@ class Session:
         self._topics_generation = 0
         self._envelope = Envelope(self, self.last_heard)  # of messages that say no more
         self._sub_ids_made = 0
-        self._remarks: set[str] = set()
+        self._remarks: frozenset[str] = frozenset()
 
     @property
     def is_open(self) -> bool:
         """Whether the connection is still served."""
         return self.state is not State.CLOSED
+
+    @property
+    def is_internal(self) -> bool:
+        """Whether it belongs to the server itself, which tells nobody what it does."""
+        return self.number < 0
 
     @property
     def logged_on(self) -> bool:
@@ -265,7 +270,7 @@ class Session:
             fields: the entry's other fields.
         """
         if message_id not in self._remarks:
-            self._remarks.add(message_id)
+            self._remarks |= {message_id}
             self.engine.log.emit(message_id, client=self.client_name, **fields)
 
     def send(self, header: Header) -> None:

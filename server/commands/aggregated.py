@@ -92,7 +92,7 @@ def open_query(
     topic, aggregation, options = _read(session, header, options)
     check_query_options(header, options)
     terms = replace(read_query_terms(session, header, options), as_of=as_of)
-    presentation = read_presentation(options, session)
+    presentation = read_presentation(header, options, session)
     groups = aggregation.groups(None, session.hold)
     command = QueryCommand(session, header, terms, presentation)
     scan = _scan(command, topic, terms)

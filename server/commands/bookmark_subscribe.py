@@ -126,7 +126,7 @@ def make_subscription(
         sub_id,
         selector,
         restricted_to(read_filter(session, header, stable=page is not None), keys),
-        replace(read_presentation(options, session), bookmark=True),
+        replace(read_presentation(header, options, session), bookmark=True),
         conflater,
         tracks_focus=page is not None and "oof" in options,
         options=header.options,

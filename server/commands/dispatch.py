@@ -23,7 +23,7 @@ from server.commands import (
 from server.commands.acks import acknowledge, acks_among, fail, failure, wants
 from server.commands.refusal import CommandRefused
 from server.topics.transaction_log import DUPLICATE
-from server.wire.header import Header, encode_header
+from server.wire.header import Header, command_name, encode_header
 
 if TYPE_CHECKING:
     from server.session import Session
@@ -107,10 +107,13 @@ def refuse(session: Session, header: Header, reason: str, detail: str) -> None:
             )
         else:
             session.persisted_acks.refused(refused)
+    if reason == DUPLICATE:  # what publishers send again after a lost connection
+        session.remark("02-0026", sequence=header.sequence)
+        return
     session.engine.log.emit(
         "02-0001",
         client=session.client_name,
-        command=header.command,
+        command=command_name(header.command),
         reason=reason,
         detail=detail,
     )
@@ -149,7 +152,7 @@ def _trace(session: Session, header: Header, body: bytes) -> None:
         log.emit(
             message_id,
             client=session.client_name,
-            command=header.command,
+            command=command_name(header.command),
             header=encode_header(shown),
             body=body,
         )

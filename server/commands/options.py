@@ -204,7 +204,7 @@ def read_subscribe_options(
     _check(header, options, honoured, WITHOUT_EFFECT, refused)
     return SubscribeOptions(
         replace="replace" in options,
-        presentation=read_presentation(options, session),
+        presentation=read_presentation(header, options, session),
         conflation=read_conflation(options, keys_needed=not with_records),
         tracks_focus="oof" in options,
         no_empties="no_empties" in options,
@@ -271,8 +271,13 @@ def _check(
             raise option_refusal(name, f"it is no option of {header.command}")
 
 
-def read_presentation(options: Mapping[str, str], session: Session) -> Presentation:
+def read_presentation(header: Header, options: Mapping[str, str], session: Session) -> Presentation:
     """Read in which form messages are wanted.
+
+    Args:
+        header: the command's header.
+        options: its options, split.
+        session: the connection that sent it.
 
     Raises:
         CommandRefused: the select list cannot be used.
@@ -283,6 +288,7 @@ def read_presentation(options: Mapping[str, str], session: Session) -> Presentat
         timestamp="timestamp" in options,
         sow_key="no_sowkey" not in options,
         bookmark="bookmark" in options,
+        sub_ids=header.send_matching_ids is not False,
         pretty=pretty_printer(message_type) if session.options.pretty else None,
     )
 
@@ -294,14 +300,8 @@ def read_options(header: Header) -> Mapping[str, str]:
         The value of each option, by its name in lower case; a flag's value is empty.
 
     Raises:
-        CommandRefused: the options are malformed, or a key asks for what cannot be.
+        CommandRefused: the options are malformed.
     """
-    if header.data_only:
-        raise option_refusal("data_only", "messages of the protocol amps always have a header")
-    if header.send_matching_ids is False:
-        raise option_refusal(
-            "send_matching_ids", "messages always say which subscriptions they are for"
-        )
     options = dict(split_options(header.options or ""))
     if header.send_oof:
         options["oof"] = ""

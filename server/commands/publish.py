@@ -14,6 +14,7 @@ from server.commands.acks import acknowledge, acknowledge_late, wants
 from server.commands.refusal import CommandRefused
 from server.security.entitlement import Permission
 from server.subscriptions.envelope import Envelope
+from server.topics.topic import FOR_NOBODY
 from server.wire.header import Header
 
 if TYPE_CHECKING:
@@ -22,7 +23,6 @@ if TYPE_CHECKING:
     from server.topics.table import AnyTopic
 
 _RESERVED_TOPICS: Final = "/AMPS"
-_TOPIC_FOR_NOBODY: Final = "/AMPS/devnull"
 _LONGEST_LIFE: Final = (1 << 32) - 1  # seconds, some 136 years
 
 ACKS: Final = ("processed", "completed", "persisted")
@@ -38,7 +38,7 @@ def handle(session: Session, header: Header, body: bytes) -> None:
     topic = header.topic
     if not topic:
         raise CommandRefused("invalid topic", "the publish names no topic (header t)")
-    if topic.startswith(_RESERVED_TOPICS) and topic != _TOPIC_FOR_NOBODY:
+    if topic.startswith(_RESERVED_TOPICS) and topic != FOR_NOBODY:
         raise CommandRefused(
             "invalid topic", f"topics that begin with {_RESERVED_TOPICS} are the server's own"
         )

@@ -70,6 +70,8 @@ class QueryCommand:
             leavers: makes queries of what the client is to hear of after the results.
             then: called when everything has been sent.
         """
+        if self._sub_id is None:
+            self._tell()
         form = ResultForm(self.query_id, self._terms.batch_size, self.presentation)
         run = QueryRun(self._session, form, self._sub_id)
         chosen = self._chosen(len(queries))
@@ -84,6 +86,20 @@ class QueryCommand:
 
         results = [Part(query, take) for query in queries]
         run.begin(results, leavers(run) if leavers is not None else (), self._acks, then)
+
+    def _tell(self) -> None:
+        """Say that the client queries; of one that subscribes as well, its subscription says it."""
+        header, session = self._header, self._session
+        session.engine.client_status.publish(
+            header.command,
+            session,
+            topic=header.topic,
+            filter=header.filter,
+            options=header.options,
+            sub_id=header.sub_id,
+            query_id=self.query_id or None,
+            correlation_id=header.correlation_id,
+        )
 
     def queries(self, topics: Sequence[Selected]) -> list[Query]:
         """Queries of this moment for what the command asks for.

@@ -38,11 +38,13 @@ def handle(session: Session, header: Header, _body: bytes) -> None:
     topics = records_of(session, Permission.READ_TOPIC, selector)
     if not topics and not selector.is_regex:
         raise CommandRefused(
-            "invalid topic", f"topic {selector.text!r} keeps no records that could be queried"
+            "invalid topic",
+            f"topic {selector.text!r} of message type {session.message_type} keeps no records that"
+            " could be queried",
         )
     check_query_options(header, options)
     terms = read_query_terms(session, header, options)
-    presentation = read_presentation(options, session)
+    presentation = read_presentation(header, options, session)
 
     def begin(as_of: PastPoint | None) -> None:
         command = QueryCommand(session, header, replace(terms, as_of=as_of), presentation)

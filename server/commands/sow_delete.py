@@ -76,12 +76,24 @@ def handle(session: Session, header: Header, body: bytes) -> None:
         topics = [chosen for chosen in topics if isinstance(chosen.keeper, SowTopic)]
     if not topics and not selector.is_regex:
         raise CommandRefused(
-            "invalid topic", f"topic {selector.text!r} keeps no records that could be deleted"
+            "invalid topic",
+            f"topic {selector.text!r} of message type {session.message_type} keeps no records that"
+            " could be deleted",
         )
     _refuse_duplicate(session, header)
     found = [_find(session, selected, which, selector) for selected in topics]
     groups = _by_topic(session, found, selector)
     deleted = _delete(session, header, groups)
+    if not session.is_internal:
+        session.engine.client_status.publish(
+            header.command,
+            session,
+            topic=header.topic,
+            filter=header.filter,
+            options=header.options,
+            query_id=header.query_id,
+            correlation_id=header.correlation_id,
+        )
     _acknowledge(session, header, found, deleted)
     if wants(header, "persisted"):
         changed = list({topic: None for topic, _ in groups})

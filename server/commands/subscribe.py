@@ -21,7 +21,7 @@ from server.commands.selection import read_filter, read_topic, require_topic, re
 from server.security.entitlement import Permission
 from server.subscriptions.conflation import Conflater
 from server.subscriptions.subscription import Subscription
-from server.wire.header import Header
+from server.wire.header import LONGEST_NAME, Header
 
 if TYPE_CHECKING:
     from server.message_types.base import Path
@@ -209,9 +209,14 @@ def read_sub_id(session: Session, header: Header, options: Mapping[str, str]) ->
     """Read the id of the subscription that a command asks for.
 
     Raises:
-        CommandRefused: there is one with that id, which is not to be replaced.
+        CommandRefused: it is too long, or there is one with that id, which is not to be replaced.
     """
     sub_id = header.sub_id or header.command_id or session.make_sub_id()
+    if len(sub_id) > LONGEST_NAME:
+        raise CommandRefused(
+            "invalid subscription id",
+            f"it has {len(sub_id)} characters, expected {LONGEST_NAME} at most",
+        )
     if sub_id in session.subscriptions and "replace" not in options:
         raise CommandRefused(
             "subscription already exists",

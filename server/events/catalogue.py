@@ -18,7 +18,7 @@ from server.events.template import Template
 NO_ACTION: Final = "No action is needed."
 
 _ID: Final = re.compile(r"([0-9A-F]{2})-[0-9]{4}")
-_KEYS: Final = frozenset({"level", "text", "meaning", "action"})
+_KEYS: Final = frozenset({"level", "text", "meaning", "action", "whole"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +31,7 @@ class Message:
         template: its text with named fields.
         meaning: what has happened, in a sentence or two.
         action: what the reader should do about it.
+        is_whole: whether its values are written in full, however long they are.
     """
 
     id: str
@@ -38,6 +39,7 @@ class Message:
     template: Template
     meaning: str
     action: str
+    is_whole: bool
 
     @property
     def category(self) -> str:
@@ -74,12 +76,14 @@ def _message(key: str, entry: dict[str, Any], categories: Mapping[str, str]) -> 
     if not entry.keys() <= _KEYS:
         raise ValueError(f"catalogue.toml: {key} has unknown keys {sorted(entry.keys() - _KEYS)}")
     try:
+        level = parse_level(entry["level"])
         return Message(
             id=key,
-            level=parse_level(entry["level"]),
+            level=level,
             template=Template(entry["text"]),
             meaning=" ".join(entry["meaning"].split()),
             action=" ".join(entry.get("action", NO_ACTION).split()),
+            is_whole=entry.get("whole", level is Level.TRACE),
         )
     except (KeyError, ValueError) as problem:
         raise ValueError(f"catalogue.toml: {key}: {problem}") from problem

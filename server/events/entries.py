@@ -17,6 +17,9 @@ from structlog.typing import EventDict, WrappedLogger
 from server.events.catalogue import Message
 from server.events.targets.base import Line
 
+LONGEST_VALUE: Final = 10_000
+"""Characters of a value that is not written in full: clients may have sent any text."""
+
 
 class EntryLogger(structlog.BoundLoggerBase):
     """A bound logger for entries of the catalogue. Used by the writer's thread alone."""
@@ -58,7 +61,8 @@ def entry_logger() -> EntryLogger:
 def fill_template(_logger: WrappedLogger, _method: str, event: EventDict) -> EventDict:
     """Give the entry its text and the name of its level."""
     message: Message = event["message"]
-    event["text"] = message.template.render(event["fields"])
+    longest = None if message.is_whole else LONGEST_VALUE
+    event["text"] = message.template.render(event["fields"], longest)
     event["level"] = message.level.label
     return event
 

@@ -15,6 +15,9 @@ from typing import Final
 UNKNOWN: Final = "?"
 """What stands for a field that the caller did not give."""
 
+_END: Final = 100
+"""Characters that are left of the end of a value that is shortened."""
+
 _UNPRINTABLE: Final = (
     {code: f"^{chr(code ^ 0x40)}" for code in (*range(0x20), 0x7F)}
     | {code: f"\\x{code:02x}" for code in range(0x80, 0xA0)}
@@ -35,8 +38,13 @@ _UNRENDERABLE: Final = (
 """What the `__str__` of a value may raise: the entry is then written without that value."""
 
 
-def printable(value: object) -> str:
-    """The text that stands for a value in the log; None is empty, bytes are read as UTF-8."""
+def printable(value: object, longest: int | None = None) -> str:
+    """The text that stands for a value in the log; None is empty, bytes are read as UTF-8.
+
+    Args:
+        value: the value.
+        longest: characters from which on the middle is left out; None to leave out nothing.
+    """
     if value is None:
         return ""
     if isinstance(value, bytes):
@@ -46,6 +54,9 @@ def printable(value: object) -> str:
             text = str(value)
         except _UNRENDERABLE:
             return f"<{type(value).__name__}>"
+    if longest is not None and len(text) > longest:
+        more = len(text) - longest
+        text = f"{text[: longest - _END]}... {more} characters more ...{text[-_END:]}"
     return text if text.isprintable() else text.translate(_UNPRINTABLE)
 
 
@@ -82,13 +93,18 @@ class Template:
         self.required = frozenset(field for _, field, lead in parts if not lead)
         self.optional = frozenset(field for _, field, lead in parts if lead)
 
-    def render(self, fields: Mapping[str, object]) -> str:
-        """The text with its values; a required field that is missing shows as `?`."""
+    def render(self, fields: Mapping[str, object], longest: int | None = None) -> str:
+        """The text with its values; a required field that is missing shows as `?`.
+
+        Args:
+            fields: the values.
+            longest: see `printable`.
+        """
         pieces: list[str] = []
         for literal, field, lead in self._parts:
             pieces.append(literal)
             if field in fields:
-                value = printable(fields[field])
+                value = printable(fields[field], longest)
                 if value and lead:
                     pieces.append(lead)
                 pieces.append(value)

@@ -114,8 +114,8 @@ class DirectDelivery:
         self._present = presentation.present if presentation.changes_bodies else None
         self._further_keys = presentation.keys if presentation.asks_for_keys else None
         self._key_columns = presentation.key_columns
-        sids = json_text(",".join(sub_ids))
-        self._heads = _Heads(b'{"c":"p","t":' + json_text(topic), b',"sids":' + sids + b"}")
+        left = b'{"c":"p","t":' + json_text(topic)
+        self._heads = _Heads(left, presentation.header_end(sub_ids))
 
     def deliver(self, bodies: Sequence[bytes], envelope: Envelope) -> None:
         """Frame messages and put them into the connection's outbox."""

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from server.message_types.base import BodyError
+from server.wire.header import json_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -53,6 +54,7 @@ class Presentation:
         timestamp: whether the header says when the server received the message.
         sow_key: whether the header has the SOW key, of messages that have one.
         bookmark: whether the header has the bookmark, of messages that have one.
+        sub_ids: whether the header says which subscriptions the message is for.
         pretty: makes the body readable, None to leave it as it is.
     """
 
@@ -60,7 +62,12 @@ class Presentation:
     timestamp: bool = False
     sow_key: bool = True
     bookmark: bool = False
+    sub_ids: bool = True
     pretty: Callable[[bytes], bytes] | None = None
+
+    def header_end(self, sub_ids: Sequence[str]) -> bytes:
+        """The end of the header of messages for some subscriptions, as JSON text."""
+        return b',"sids":%b}' % json_text(",".join(sub_ids)) if self.sub_ids else b"}"
 
     @property
     def changes_bodies(self) -> bool:

@@ -174,7 +174,7 @@ class Framer:
         self._outbox = outbox
         self._command = command
         self._left = b'{"c":%b,"t":%b' % (json_text(command), json_text(topic))
-        self._right = b',"sids":%b}' % json_text(",".join(sub_ids))
+        self._right = presentation.header_end(sub_ids)
 
     def write(self, message: RecordMessage, body: bytes, received: Envelope | None = None) -> None:
         """Send a body about a record.

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
 from server.wire.framing import contents, header_end
+from server.wire.header import command_name
 
 if TYPE_CHECKING:
     from server.session import Session
@@ -18,7 +19,6 @@ _MESSAGE: Final = "17-0001"
 _ACK: Final = "17-0002"
 _IS_ACK: Final = b'{"c":"ack"'
 _COMMAND_START: Final = len('{"c":"')
-_LONG_NAMES: Final = {"p": "publish"}
 
 
 def with_transcript(session: Session, send: Callable[[bytes], None]) -> Callable[[bytes], None]:
@@ -44,7 +44,7 @@ def with_transcript(session: Session, send: Callable[[bytes], None]) -> Callable
             log.emit(
                 _MESSAGE,
                 client=client,
-                command=_LONG_NAMES.get(command, command),
+                command=command_name(command),
                 header=header,
                 body=frames[body_start:end],
             )

@@ -17,7 +17,7 @@ from server.subscriptions.failures import give_up_on
 from server.subscriptions.subscription import Subscription
 from server.topics.journaled import JournaledStoredTopic, JournaledTopic
 from server.topics.stored import DerivedTopic, StoredTopic, TopicWithRecords
-from server.topics.topic import Topic
+from server.topics.topic import FOR_NOBODY, Topic, TopicForNobody
 from server.topics.transaction_log import TopicJournal
 
 if TYPE_CHECKING:
@@ -145,6 +145,8 @@ class TopicTable:
 
     def _make(self, message_type: str, name: str) -> AnyTopic:
         functions, log = self._functions, self.transaction_log
+        if name == FOR_NOBODY:
+            return TopicForNobody(self._message_types[message_type], name, functions)
         keeper = self._stores.find(message_type, name)
         if keeper is not None and not isinstance(keeper, SowTopic):
             return DerivedTopic(keeper, name, functions, self._stores)

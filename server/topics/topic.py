@@ -8,7 +8,7 @@ that a message matches; the deliveries for such sets are kept from one message t
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from server.expressions.context import NO_CONTEXT
 from server.subscriptions.audience import Audience
@@ -27,6 +27,9 @@ if TYPE_CHECKING:
     from server.message_types.base import MessageType
     from server.sow.store import Settled
     from server.subscriptions.outbox import Outbox
+
+FOR_NOBODY: Final = "/AMPS/devnull"
+"""The topic that takes what is published to it, and that nobody hears of."""
 
 
 class Topic(Audience):
@@ -135,3 +138,13 @@ class Topic(Audience):
         if watchers := session.engine.hooks.delivery_watchers(self.message_type.name, self.name):
             delivery = WatchedDelivery(delivery, watchers, session, self.name)
         return delivery
+
+
+class TopicForNobody(Topic):
+    """The topic `FOR_NOBODY`: its subscribers hear nothing, and nothing is recorded."""
+
+    __slots__ = ()
+
+    def publish(self, bodies: Sequence[bytes], envelope: Envelope) -> Sequence[Rejection]:  # noqa: ARG002 - nobody hears of them
+        """Let messages go."""
+        return ()

@@ -119,8 +119,12 @@ class Connection(asyncio.Protocol):
         """Close the connection if the handshake that has begun does not end soon."""
         if self._handshake_limit is None:
             self._handshake_limit = asyncio.get_running_loop().call_later(
-                HANDSHAKE_SECONDS, self.disconnect, "connection closed"
+                HANDSHAKE_SECONDS, self._give_up_handshake
             )
+
+    def _give_up_handshake(self) -> None:
+        """Close the connection: its peer has taken too long."""
+        self.disconnect("connection closed")
 
     def _end_handshake(self) -> None:
         if self._handshake_limit is not None:

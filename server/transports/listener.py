@@ -17,6 +17,7 @@ from server.transports.tls import (
     load_authorities,
     load_certificates,
     make_server_context,
+    tell_failures,
 )
 
 
@@ -76,6 +77,8 @@ class Listener:
                 f"{self.spec.location}: transport {self.spec.name} cannot listen on"
                 f" {self.address}: {error.strerror or error}"
             ) from None
+        if context is not None:
+            tell_failures(context, self._handshake_failed)
         self._context = context
         self._reception.is_open = True
         for listening in sockets:
@@ -129,6 +132,10 @@ class Listener:
         """
         for connection in list(self._reception.connections):
             connection.disconnect(reason)
+
+    def _handshake_failed(self, reason: str) -> None:
+        log = self._reception.engine.log
+        log.emit("11-0008", transport=self.spec.name, reason=reason)
 
     def _listen(self) -> list[socket.socket]:
         if self._file is not None:

@@ -57,6 +57,31 @@ def make_server_context(tls: TlsSpec) -> ssl.SSLContext:
     return context
 
 
+def tell_failures(context: ssl.SSLContext, tell: Callable[[str], None]) -> None:
+    """Have somebody told why the handshake of a connection fails.
+
+    The event loop keeps that to itself, and nobody else hears of such a connection.
+
+    Args:
+        context: the context of the connections.
+        tell: takes the reason, in words.
+    """
+
+    class TellingObject(ssl.SSLObject):
+        """One connection's side of TLS."""
+
+        def do_handshake(self) -> None:
+            try:
+                super().do_handshake()
+            except (ssl.SSLWantReadError, ssl.SSLWantWriteError):
+                raise
+            except ssl.SSLError as error:
+                tell(_words(error))
+                raise
+
+    context.sslobject_class = TellingObject
+
+
 def files_of(tls: TlsSpec) -> list[Path]:
     """The files that a transport's TLS is made from: certificate, key, authorities.
 
@@ -140,12 +165,14 @@ def _use(what: str, action: Callable[[], object], expected: str) -> None:
     try:
         action()
     except ssl.SSLError as error:
-        reason = (
-            getattr(error, "reason", None) or error.args[0]
-        )  # the binding does not always set it
-        words = str(reason).rstrip(".").replace("_", " ").lower()
-        raise TlsError(f"{what}: {words}; {expected}") from None
+        raise TlsError(f"{what}: {_words(error)}; {expected}") from None
     except OSError as error:
         raise TlsError(f"{what}: {error.strerror or error}") from None
     except ValueError as error:
         raise TlsError(f"{what}: {error}; {expected}") from None
+
+
+def _words(error: ssl.SSLError) -> str:
+    """What is wrong, in words."""
+    reason = getattr(error, "reason", None) or error.args[0]  # the binding does not always set it
+    return str(reason).rstrip(".").replace("_", " ").lower()

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from websockets.http11 import Request
 
-from server.transports.connection import Connection, Reception
+from server.transports.connection import HANDSHAKE_SECONDS, Connection, Reception
 from server.transports.handshake import Doorkeeper, HandshakeRefused
 from server.wire.framing import FrameError
 from server.wire.websocket import WebsocketPeer
@@ -51,6 +51,10 @@ class WebsocketConnection(Connection):
 
     def _begin(self) -> None:
         self._limit_handshake()
+
+    def _give_up_handshake(self) -> None:
+        self._log_refusal(f"it did not end within {HANDSHAKE_SECONDS:.0f} seconds")
+        super()._give_up_handshake()
 
     def _shake_hands(self, data: bytes) -> None:
         if self._peer.is_ended:

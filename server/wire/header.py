@@ -128,12 +128,33 @@ class HeaderError(ValueError):
         self.header = header
 
 
+LONGEST_NAME: Final = 1024
+_LONGEST: Final = {
+    "client_name": LONGEST_NAME,
+    "user_id": LONGEST_NAME,
+    "command_id": LONGEST_NAME,
+    "topic": 65_535,
+    "sow_key": 65_535,
+    "correlation_id": 65_535,
+    "sub_id": 1_000_000,  # these two may be lists
+    "query_id": 1_000_000,
+}
+"""Characters of texts that are kept, repeated in messages to others, and logged."""
+
 _decode: Final = msgspec.json.Decoder(Header, strict=False).decode
 _EMPTY: Final = b'""'
 encode_header: Final = msgspec.json.Encoder().encode
 """A Header as the bytes that go on the wire."""
 json_text: Final = msgspec.json.encode
 """A text as a JSON string, quotes included, in bytes: for headers that are put together."""
+
+
+_LONG_NAMES: Final = {"p": "publish"}
+
+
+def command_name(command: str) -> str:
+    """What people call a command, which may have a shorter name on the wire."""
+    return _LONG_NAMES.get(command, command)
 
 
 SEQUENCE_KEY: Final = b',"s":'
@@ -175,14 +196,33 @@ def decode_frame(header: bytes, body: bytes) -> tuple[Header, bytes]:
         HeaderError: a key has a value that it cannot have.
     """
     try:
-        return _read(header), body
+        decoded = _read(header)
     except (msgspec.DecodeError, UnicodeDecodeError):
         header, body = split_at_header_end(header, body)
-    try:
-        return _read(header), body
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        message = f"the header cannot be read: {error}: {header[:64]!r}"
-        raise FrameError(message) from None
+        try:
+            decoded = _read(header)
+        except (msgspec.DecodeError, UnicodeDecodeError) as error:
+            message = f"the header cannot be read: {error}: {header[:64]!r}"
+            raise FrameError(message) from None
+    if len(header) > LONGEST_NAME:
+        _check_lengths(decoded)
+    return decoded, body
+
+
+def _check_lengths(header: Header) -> None:
+    """Refuse texts that are too long to be what they should be.
+
+    Raises:
+        HeaderError: there are some.
+    """
+    faults = {
+        name: f"{_WIRE_KEYS.get(name, name)} has {len(text)} characters, expected {most} at most"
+        for name, most in _LONGEST.items()
+        if (text := getattr(header, name)) is not None and len(text) > most
+    }
+    if faults:
+        short = msgspec.structs.replace(header, **dict.fromkeys(faults))
+        raise HeaderError("; ".join(faults.values()), short)
 
 
 def _read(header: bytes) -> Header:

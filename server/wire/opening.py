@@ -7,7 +7,8 @@
 
 The first byte tells them apart: the length of a frame within the limit begins with a byte of at
 most 0x0c, an HTTP request that asks for an upgrade with "G", and a zlib stream with 0x78. Nothing
-of this is configured; the peer chooses (AMPS User Guide, HTTP Preflight and TCP Connections).
+of this is configured; the peer chooses (AMPS User Guide, HTTP Preflight and TCP Connections). A
+peer that has come to the wrong port is told by its first byte, too.
 
 `Opening` takes the bytes of a new connection until it knows. It does no I/O.
 """
@@ -27,6 +28,14 @@ _END_OF_REQUEST: Final = b"\r\n\r\n"
 _LONGEST_REQUEST: Final = 16 * 1024
 _REQUEST_LINE: Final = re.compile(r"GET \S+ HTTP/1\.\d")
 _TOKEN: Final = re.compile(r"[\w!#$%&'*+.^`|~/-]+", re.ASCII)
+
+_STRANGERS: Final = {
+    0x16: "a TLS handshake: this transport has no TLS",
+    0x81: "a websocket message: this transport does not speak websocket",
+    0x82: "a websocket message: this transport does not speak websocket",
+    **dict.fromkeys(b"CDHOPT", "an HTTP request: this is the port of an AMPS transport"),
+}
+"""Those whom a first byte gives away: it would begin the length of a frame over the limit."""
 
 _UPGRADE_REQUIRED: Final = (
     b"HTTP/1.1 426 Upgrade Required\r\n"
@@ -66,10 +75,13 @@ class Opening:
             Those of them, and of what was fed before, that do not belong to the opening.
 
         Raises:
-            FrameError: the peer sent an HTTP request that is none, or is no preflight.
+            FrameError: the peer sent an HTTP request that is none, or is no preflight; or speaks
+                another protocol.
         """
         if not data:
             return data
+        if not self._request and (stranger := _STRANGERS.get(data[0])) is not None:
+            raise FrameError(f"{stranger}: {data[:32]!r}")
         if self._request or (data[0] == _GET and not self._preflight_done):
             return self._take_request(self._request + data)
         self.is_complete = True

@@ -29,6 +29,8 @@ from server.wire.framing import MAXIMUM_FRAME, Frame, FrameError
 from server.wire.websocket_forms import Form, Message, WholeForm, choose_form
 
 _DATA: Final = (Opcode.TEXT, Opcode.BINARY, Opcode.CONT)
+_METHOD: Final = frozenset(b"ABCDEFGHIJKLMNOPQRSTUVWXYZ")
+_TLS_HANDSHAKE: Final = 0x16
 _LONGEST_REASON: Final = 123  # bytes; RFC 6455, section 5.5
 
 # Windows of 4 KB compress messages nearly as well as the largest, with a fifth of the memory.
@@ -51,13 +53,22 @@ class WebsocketPeer:
         is_ended: whether the connection is to be closed once all output has been sent.
     """
 
-    __slots__ = ("_form", "_fragments", "_fragments_are_text", "_protocol", "error", "is_ended")
+    __slots__ = (
+        "_form",
+        "_fragments",
+        "_fragments_are_text",
+        "_has_begun",
+        "_protocol",
+        "error",
+        "is_ended",
+    )
 
     def __init__(self, *, deflate: bool) -> None:
         extensions = [_DEFLATE] if deflate else []
         self._protocol = ServerProtocol(
             extensions=extensions, max_size=MAXIMUM_FRAME, logger=_SILENT
         )
+        self._has_begun = False
         self._form: Form | None = None  # the peer's first message tells
         self._fragments: bytearray | None = None  # of a message that is not complete yet
         self._fragments_are_text = False
@@ -81,6 +92,10 @@ class WebsocketPeer:
             FrameError: what came is no HTTP request; the reply is among the output.
         """
         protocol = self._protocol
+        if data and not self._has_begun:
+            self._has_begun = True
+            if data[0] not in _METHOD:
+                raise FrameError(_describe(data))
         protocol.receive_data(data)
         events = protocol.events_received()
         if protocol.handshake_exc is not None:
@@ -218,3 +233,14 @@ class WebsocketPeer:
             return None
         message, self._fragments = bytes(self._fragments), None
         return message, self._fragments_are_text
+
+
+def _describe(beginning: bytes) -> str:
+    """What a connection begins with that has come to the wrong port."""
+    if beginning[0] == _TLS_HANDSHAKE:
+        what = "it is a TLS handshake, and this transport has no TLS"
+    elif beginning[0] <= MAXIMUM_FRAME >> 24:
+        what = "it is a frame, as clients send that connect with tcp:// or tcps:// instead of ws://"
+    else:
+        what = "it is no HTTP request"
+    return f"{what}: {beginning[:32]!r}"

@@ -104,3 +104,45 @@ def test_headers_are_json_however_written(server: RunningServer, header: bytes) 
         peer.subscribe("odd", "1")
         peer.socket.sendall(struct.pack(">I", len(header) + len(body)) + header + body)
         assert peer.receive()[1] == body
+
+
+@pytest.mark.parametrize(
+    ("command", "key", "length", "reason"),
+    [
+        ("logon", "client_name", 1025, "bad header"),
+        ("logon", "client_name", 5_000_000, "bad header"),
+        ("logon", "user_id", 1025, "bad header"),
+        ("subscribe", "cid", 1025, "bad header"),
+        ("subscribe", "sub_id", 1025, "invalid subscription id"),
+        ("subscribe", "t", 65_536, "bad header"),
+        ("publish", "x", 65_536, "bad header"),
+        ("publish", "k", 65_536, "bad header"),
+        ("unsubscribe", "query_id", 1_000_001, "bad header"),
+    ],
+)
+def test_texts_have_limits(
+    server: RunningServer, command: str, key: str, length: int, reason: str
+) -> None:
+    """A text that is too long is refused with its length, and does not fill the log."""
+    with server.connect() as peer:
+        if command != "logon":
+            peer.log_on()
+        header = {"c": command, "cid": "1", "t": "t", "mt": "json", "a": "processed"}
+        ack = peer.ask(header | {key: "n" * length})
+        assert (ack["status"], ack["reason"]) == ("failure", reason)
+        assert str(length) in ack["detail"]
+        if command == "logon":
+            assert peer.log_on()["status"] == "success"
+        peer.flush()
+    assert "n" * 10_000 not in server.log()
+
+
+def test_texts_within_the_limits_pass(server: RunningServer) -> None:
+    """The longest names that there can be; long filters are shortened in the log."""
+    name = "n" * 1024
+    with server.connect() as peer:
+        assert peer.log_on(name)["client_name"] == name
+        assert peer.subscribe("long", name, f=f"/a = '{'f' * 50_000}'")["status"] == "success"
+        peer.flush()
+    assert server.logs("characters more ...")
+    assert "f" * 10_000 not in server.log()

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
 
 from tests.support.raw import RawPeer
-from tests.support.server import RunningServer
+from tests.support.server import RunningServer, running_server
+from tests.support.sow import TOPICS
 
 
 def next_event(peer: RawPeer) -> dict[str, Any]:
@@ -75,3 +77,28 @@ def test_nobody_else_publishes_there(server: RunningServer) -> None:
     with server.log_on() as peer:
         ack = peer.ask({"c": "publish", "t": "/AMPS/ClientStatus", "a": "processed"}, b"{}")
         assert ack["reason"] == "invalid topic"
+
+
+def test_queries_and_deletions_are_events(tmp_path: Path) -> None:
+    """With their topic, filter and ids; those that are refused are none."""
+    with running_server(tmp_path, elements=TOPICS) as server, server.log_on("watcher") as watcher:
+        watcher.subscribe("/AMPS/ClientStatus", "w", f="/ClientStatus/event LIKE '^sow'")
+        with server.log_on("asker") as peer:
+            keys = {"t": "orders", "f": "/qty > 50", "query_id": "q", "x": "mark", "a": "completed"}
+            assert peer.ask({"c": "sow", "o": "none", "f": "/qty >"} | keys)["c"] == "group_begin"
+            peer.send({"c": "sow", "t": "orders", "f": "/qty >"})
+            peer.send({"c": "sow_delete", "t": "orders"})
+            peer.send({"c": "sow_delete"} | keys)
+            peer.send({"c": "sow", "t": "orders", "o": "projection=[/n],grouping=[/n]"})
+            peer.send({"c": "sow_and_subscribe", "t": "orders", "cid": "s"})
+            events = [next_event(watcher) for _ in range(4)]
+    assert [event["event"] for event in events] == ["sow", "sow_delete", "sow", "sow_and_subscribe"]
+    for event in events[:2]:
+        assert {name: event[name] for name in ("topic", "filter", "query_id")} == {
+            "topic": "orders",
+            "filter": "/qty > 50",
+            "query_id": "q",
+        }
+        assert (event["client_name"], event["correlation_id"]) == ("asker", "mark")
+    assert events[0]["options"] == "none"
+    assert events[2]["options"] == "projection=[/n],grouping=[/n]"

@@ -69,6 +69,17 @@ def test_messages_are_filtered_and_delivered_verbatim(legacy: Legacy) -> None:
     assert received == [(header, match)] * 3
 
 
+def test_clients_of_the_amps_protocol_are_told_apart(legacy: Legacy) -> None:
+    """They have come to the wrong port: the connection ends, and the log shows what they sent."""
+    with legacy.connect() as peer:
+        peer.send_content(b'{"c":"logon","a":"processed"}')
+        with pytest.raises(EOFError):
+            peer.receive()
+    assert legacy.server.logs(': b\'{"c":"logon","a":"processed"}\'')
+    if "fix" in legacy.name:
+        assert legacy.server.logs("a header of the protocol amps, expected FIX tags")
+
+
 def test_empty_fields_say_nothing(legacy: Legacy) -> None:
     """A field without a value is as good as none."""
     fields = [

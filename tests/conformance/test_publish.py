@@ -113,3 +113,16 @@ def test_topic_names_are_escaped_in_headers(server: RunningServer) -> None:
             peer.publish(name, b"{}")
         received = [peer.receive() for _ in range(3)]
     assert [(header["t"], body) for header, body in received] == [(name, b"{}")] * 3
+
+
+def test_nobody_hears_of_what_goes_to_devnull(server: RunningServer) -> None:
+    """Libraries publish there to learn how far the server has come: one by one, and in runs."""
+    topic = "/AMPS/devnull"
+    with server.log_on() as peer:
+        for name, sub_id in ((topic, "1"), ("^/AMPS/dev", "2")):
+            assert peer.subscribe(name, sub_id)["status"] == "success"
+        for number in range(1, 4):
+            peer.publish(topic, b"{}", s=number, a="persisted")
+            assert peer.receive_header()["s"] == number
+        peer.publish(topic, b"{}")
+        assert peer.hears_nothing()

@@ -76,19 +76,26 @@ def test_send_keys_asks_for_what_is_always_there(
         assert json.loads(body)["id"] == "k"
 
 
-@pytest.mark.parametrize("keys", [{"data_only": True}, {"send_matching_ids": False}])
-@pytest.mark.parametrize("command", [*FOLLOWING, "sow"])
-def test_what_cannot_be_honoured_is_refused(
-    server: RunningServer, command: str, keys: dict[str, Any]
+@pytest.mark.parametrize("topic", ["orders", "no-records"])
+@pytest.mark.parametrize("command", FOLLOWING)
+def test_messages_without_the_ids_of_subscriptions(
+    server: RunningServer, command: str, topic: str
 ) -> None:
-    """A message without its header, or without the ids in it, would reach nobody."""
-    with server.log_on() as peer:
-        ack = ask(peer, command, **keys)
-        assert (ack["status"], ack["reason"]) == ("failure", "invalid option")
-        assert next(iter(keys)) in ack["detail"]
+    """A subscriber that has one subscription may do without; its others have their ids."""
+    with server.log_on() as peer, server.log_on("other") as other:
+        without = {"t": topic, "send_matching_ids": False, "o": "none"}
+        assert ask(peer, command, **without)["status"] == "success"
+        peer.subscribe(topic, "with")
+        other.publish(topic, b'{"id":"ids"}')
+        other.publish(topic, b'{"id":"ids","n":1}')
+        headers = [peer.receive()[0] for _ in range(4)]
+    assert sorted(header.get("sids", "") for header in headers) == ["", "", "with", "with"]
+    assert all(header["t"] == topic for header in headers)
 
 
-@pytest.mark.parametrize("keys", [{"data_only": False}, {"send_matching_ids": True}])
+@pytest.mark.parametrize(
+    "keys", [{"data_only": False}, {"data_only": True}, {"send_matching_ids": True}]
+)
 @pytest.mark.parametrize("command", FOLLOWING)
 def test_what_is_the_case_anyway_is_accepted(
     server: RunningServer, command: str, keys: dict[str, Any]

@@ -77,3 +77,11 @@ def test_a_template_knows_its_fields() -> None:
 def test_a_template_that_is_more_than_names_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match=r".+"):
         Template(text)
+
+
+def test_long_values_lose_their_middle() -> None:
+    """What clients send may be of any length; how much is left out is said."""
+    template = Template("{a}{b: and }")
+    text = template.render({"a": "x" * 500 + "y" * 500, "b": b"short"}, 200)
+    assert text == "x" * 100 + "... 800 characters more ..." + "y" * 100 + " and short"
+    assert template.render({"a": "x" * 200}, 200) == "x" * 200

@@ -247,3 +247,28 @@ def test_decompression_comes_in_bounded_pieces() -> None:
     sizes = [len(piece) for piece in Compression().decompress(bomb)]
     assert sum(sizes) == 50_000_000
     assert max(sizes) <= 256 * 1024
+
+
+@pytest.mark.parametrize(
+    ("sent", "said"),
+    [
+        (b"\x16\x03\x01\x02\x00\x01\x00", "a TLS handshake: this transport has no TLS"),
+        (b"\x16", "a TLS handshake: this transport has no TLS"),
+        (b"POST / HTTP/1.1\r\n\r\n", "an HTTP request: this is the port of an AMPS transport"),
+        (b"\x82\x84abcd", "a websocket message: this transport does not speak websocket"),
+    ],
+)
+@pytest.mark.parametrize("after_preflight", [False, True])
+def test_who_has_come_to_the_wrong_port_is_recognised(
+    server: RunningServer, sent: bytes, said: str, after_preflight: bool
+) -> None:
+    """The connection ends at once, and the log says what its peer seems to speak."""
+    if after_preflight:
+        with preflight(server) as peer:
+            peer.socket.sendall(sent)
+            assert receive_all(peer) == b""
+    else:
+        with server.connect() as peer:
+            peer.socket.sendall(sent)
+            assert receive_all(peer) == b""
+    assert server.logs(f"sent a frame that cannot be read: {said}: {sent!r}")

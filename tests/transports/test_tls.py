@@ -131,6 +131,32 @@ def test_only_the_configured_ciphers_are_used(secure: SecureServer) -> None:
         connect_tls(secure.ports["one-cipher"], context)
 
 
+@pytest.mark.parametrize(
+    ("name", "beginning", "said"),
+    [
+        ("tcps", b"GET / HTTP/1.1\r\n\r\n", "http request"),
+        ("tcps", b'\x00\x00\x00\x0d{"c":"logon"}', "wrong version number"),
+        ("one-cipher", None, "no shared cipher"),
+        ("verified-by-file", None, "peer did not return a certificate"),
+    ],
+)
+def test_a_handshake_that_fails_is_logged(
+    secure: SecureServer, name: str, beginning: bytes | None, said: str
+) -> None:
+    """With the transport and the reason; the connection is not one before its handshake."""
+    if beginning is not None:
+        with RawPeer(secure.ports[name]) as peer:
+            peer.socket.sendall(beginning)
+            assert peer.is_disconnected()
+    else:
+        context = secure.authority.client_context()
+        context.maximum_version = ssl.TLSVersion.TLSv1_2
+        context.set_ciphers("ECDHE+AES128")
+        with pytest.raises((ssl.SSLError, ConnectionError)):
+            connect_tls(secure.ports[name], context)
+    assert secure.server.logs(f"11-0008 Transport[{name}] refused a TLS handshake: {said}")
+
+
 @pytest.mark.parametrize("name", ["verified-by-file", "verified-by-path"])
 def test_clients_are_verified(secure: SecureServer, name: str) -> None:
     """With VerifyClient, only a certificate of a trusted authority gets in."""

@@ -15,6 +15,7 @@ import pytest
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 from websockets.sync.client import ClientConnection, connect
 
+from server.transports import connection
 from tests.support.raw import SILENCE_SECONDS, WAIT_SECONDS
 from tests.support.server import RunningServer, free_port, running_server
 from tests.transports.support import Authority, transport
@@ -440,6 +441,22 @@ def test_other_handshakes_are_refused(web: WebServer, sent: bytes, answer: bytes
     assert b"101" not in received.split(b"\r\n")[0]
 
 
+@pytest.mark.parametrize(
+    ("sent", "said"),
+    [
+        (b'\x00\x00\x00\x0d{"c":"logon"}', "it is a frame, as clients send that connect with tcp"),
+        (b"\x16\x03\x01\x00\xf4", "it is a TLS handshake, and this transport has no TLS"),
+        (b'{"c":"logon"}', "it is no HTTP request"),
+    ],
+)
+def test_who_does_not_speak_http_is_recognised(web: WebServer, sent: bytes, said: str) -> None:
+    """The connection ends at once, and the log says what its peer seems to speak."""
+    with socket.create_connection(("127.0.0.1", web.ports["any"]), WAIT_SECONDS) as peer:
+        peer.sendall(sent)
+        assert peer.recv(65536) == b""
+    assert web.server.logs(f": {said}")
+
+
 def test_an_unfinished_handshake_waits(web: WebServer) -> None:
     """A handshake may come byte by byte."""
     with socket.create_connection(("127.0.0.1", web.ports["any"]), WAIT_SECONDS) as peer:
@@ -452,6 +469,28 @@ def test_an_unfinished_handshake_waits(web: WebServer) -> None:
         peer.settimeout(WAIT_SECONDS)
         peer.sendall(request[-1:])
         assert peer.recv(65536).startswith(b"HTTP/1.1 101 ")
+
+
+def impatient() -> None:
+    """Have the server wait for handshakes a moment only."""
+    connection.HANDSHAKE_SECONDS = 0.1  # type: ignore[misc]  # ten seconds are long for a test
+
+
+@pytest.mark.parametrize("beginning", [b"", b"GET /amps/json HTTP/1.1\r\n"])
+def test_a_handshake_that_does_not_end_is_logged(tmp_path: Path, beginning: bytes) -> None:
+    """The connection is closed, and the log says where it came from."""
+    port = free_port()
+    web = transport(
+        "web", "tcp", f"<InetAddr>127.0.0.1:{port}</InetAddr><Protocol>websocket</Protocol>"
+    )
+    with (
+        running_server(tmp_path, transports=web, prepare=impatient) as server,
+        socket.create_connection(("127.0.0.1", port), WAIT_SECONDS) as peer,
+    ):
+        peer.sendall(beginning)
+        assert peer.recv(65536) == b""
+        address = f"127.0.0.1:{peer.getsockname()[1]}"
+        assert server.logs(f"Transport[web] refused a websocket handshake from {address}")
 
 
 def test_clients_are_told_that_the_server_stops(tmp_path: Path) -> None:

@@ -39,6 +39,8 @@ class FixDialect:
             tag, _, value = field.partition("=")
             if value and tag in _KEYS:
                 fields[_KEYS[tag]] = value
+        if message.startswith(b"{") and not fields:
+            raise FrameError(f"a header of the protocol amps, expected FIX tags: {message[:64]!r}")
         return Opened(fields, None if end < 0 else end + 1)
 
     def body(self, message: bytes, body_start: int) -> bytes:
