@@ -224,8 +224,12 @@ class Engine:
         else:
             flush_part(self.waiting_outboxes, first, len(self.waiting_outboxes))
 
+    def flush_some(self) -> None:
+        """Let leave what has waited longest in outboxes; there is more to do before the rest."""
+        flush_part(self.waiting_outboxes, 0, MOST_FLUSHED)
+
     def _flush_after_turn(self) -> None:
         if self.turns.is_queue_empty:
             self.flush()
         else:
-            flush_part(self.waiting_outboxes, 0, MOST_FLUSHED)
+            self.flush_some()

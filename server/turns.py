@@ -158,19 +158,22 @@ class Pace:
 
     What a message costs is known from those before it. A cost that has grown is believed at once,
     one that has shrunk by and by, so that cheap messages do not hide expensive ones among them.
+    The end of a slice is not met with ever smaller runs: it may be passed by a fraction.
     """
 
     __slots__ = ("_seconds_each",)
 
     _FIRST_GUESS: Final = 0.000_1
     _MOST: Final = 1024
-    _FORGET: Final = 0.7
+    _FORGET: Final = 0.5
+    _LEAST_SECONDS: Final = 0.000_3
 
     def __init__(self) -> None:
         self._seconds_each = self._FIRST_GUESS
 
     def messages_in(self, seconds: float) -> int:
-        """How many messages are expected to fit; at least one."""
+        """How many messages are expected to fit, or to fill the least that is worth a look."""
+        seconds = max(seconds, self._LEAST_SECONDS)
         if seconds >= self._seconds_each * self._MOST:
             return self._MOST
         return max(int(seconds / self._seconds_each), 1)
