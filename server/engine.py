@@ -16,6 +16,7 @@ from server.expressions import Functions
 from server.expressions.prepared import FilterParser
 from server.hooks import Hooks
 from server.inbox import FrameSource
+from server.lobby import Lobby
 from server.message_types.base import MessageType
 from server.replays.tail import Tail
 from server.security.switches import Switches
@@ -88,6 +89,7 @@ class Engine:
         switches: whether authentication and entitlement are on.
         client_status: publishes what clients do.
         sow_stats: publishes how many records topics have.
+        lobby: the connections that have not logged on.
         turns: shares the time among connections, queries and replays.
         transaction_log: records what is published; None if there is none. Then there are no tails
             either.
@@ -116,6 +118,7 @@ class Engine:
         self.client_status = ClientStatus(self.topics, event_types, clock, self.hooks)
         self.sow_stats = SowStats(self.topics, event_types, self.stores, clock, self.flush)
         self.turns = Turns(clock, elapsed, self._flush_after_turn)
+        self.lobby = Lobby(clock)
         self.waiting_outboxes: list[Outbox] = []
         self.transaction_log: TransactionLog | None = None
         self._sessions: dict[int, Session] = {}

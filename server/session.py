@@ -16,9 +16,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from enum import Enum
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from server.commands import dispatch
+from server.commands.acks import failure
 from server.commands.heartbeat import Pulse
 from server.commands.options import LogonOptions
 from server.commands.persisted_acks import PersistedAcks
@@ -31,6 +32,8 @@ from server.commands.refusal import CommandRefused
 from server.expressions import to_text
 from server.filters.base import IncomingCommand, TransportFilter, Verdict
 from server.inbox import FrameSource, Inbox
+from server.limits import MOST_HEADER, MOST_HEADER_BEFORE_LOGON, MOST_QUERIES
+from server.lobby import Visit
 from server.security.entitlement import Permission
 from server.subscriptions.envelope import Envelope
 from server.subscriptions.outbox import Outbox
@@ -45,6 +48,7 @@ from server.wire.header import (
     HeaderError,
     decode_frame,
     encode_header,
+    glance_at,
 )
 
 if TYPE_CHECKING:
@@ -53,6 +57,10 @@ if TYPE_CHECKING:
     from server.security.authentication import Authenticator
     from server.security.entitlement import Entitlement
     from server.topics.table import AnyTopic
+
+
+_HELD_SECONDS: Final = 0.005
+"""After how long it is looked again whether a session that is held may go on."""
 
 
 class State(Enum):
@@ -167,7 +175,10 @@ class Session:
         self._inbox = Inbox(reader)
         self._pace = Pace()
         self._is_waiting = False  # for a turn, with something in the inbox
+        self._is_held = False  # waits, but not for a turn: `_go_on` puts it into the queue
         self._is_lost = False
+        self._visit: Visit | None = Visit(engine.lobby, self)  # until the logon
+        self._records_publishes = False
         self._filters_keep_to_headers = all(one.header_only for one in entrance.filters)
         self._plain_publishes = PlainPublishes()
         self._topics_generation = 0
@@ -203,7 +214,7 @@ class Session:
         self._inbox.put(chunk)
         if self._is_waiting:
             return
-        if self.engine.turns.serve(self, len(chunk)):
+        if self.engine.turns.serve(self, len(chunk)) or self._is_held:
             self._is_waiting = True
             self._pause()
 
@@ -211,7 +222,9 @@ class Session:
         """Do what the peer has asked for until the slice is over. See `Sliced.step`."""
         self.last_heard = self.engine.clock.now()
         has_more = self.is_open and self._obey_slice()
-        if self._is_waiting and not has_more:
+        if self._visit is not None:
+            self._visit.keep(self._inbox.reader.partial_size)
+        if self._is_waiting and not has_more and not self._is_held:
             self._is_waiting = False
             if self._is_lost:
                 self._end_lost()
@@ -246,6 +259,17 @@ class Session:
         self.engine.log.emit("18-0001", client=self.client_name, problem=error)
         self.close("unknown command")
 
+    def turn_away(self, problem: str) -> None:
+        """Disconnect a peer that has not logged on.
+
+        Args:
+            problem: which limit it has gone beyond.
+        """
+        header = Header("logon")
+        self.send(failure(header, "processed", "limit exceeded", problem))
+        self.engine.log.emit("18-0002", client=self.client_name, problem=problem)
+        self.close("auth")
+
     def send(self, header: Header) -> None:
         """Send a message that is nothing but a header."""
         encoded = encode_header(header)
@@ -271,6 +295,7 @@ class Session:
         self.client_version = version
         self.message_type = message_type
         self.state = State.LOGGED_ON
+        self._end_visit()
 
     def require(self, permission: Permission, topic: str) -> None:
         """Refuse the command at hand unless the user may do this.
@@ -364,12 +389,16 @@ class Session:
         elapsed = turns.elapsed
         now = elapsed()
         while True:
+            if self._has_to_hold():
+                return False
             if not inbox.has_frames:
                 if inbox.reader.error is not None:
                     self.give_up(inbox.reader.error)
                     return False
                 if not inbox.cut():
                     return False
+                if not inbox.has_frames and turns.left(elapsed()) <= 0:
+                    return inbox.has_something
                 continue
             self._begin_runs()
             most = pace.messages_in(turns.left(now))
@@ -386,7 +415,28 @@ class Session:
         self._obey_one(header, body)
         self._begin_runs()
         turns = self.engine.turns
-        return self.is_open and turns.left(turns.elapsed()) > 0
+        return self.is_open and turns.left(turns.elapsed()) > 0 and len(self.queries) < MOST_QUERIES
+
+    def _has_to_hold(self) -> bool:
+        """Whether nothing may be obeyed for now, because too much of what was is not done yet.
+
+        What has to become less is this connection's queries, or what waits to be written to the
+        transaction log, if the connection adds to that.
+        """
+        has_to = len(self.queries) >= MOST_QUERIES
+        if self._records_publishes and (log := self.engine.transaction_log) is not None:
+            journal = log.journal
+            has_to |= journal.is_crowded and journal.refusal is None
+        if has_to:
+            self._is_held = True
+            self.engine.clock.call_later(_HELD_SECONDS, self._go_on)
+        return has_to
+
+    def _go_on(self) -> None:
+        """Obey further what waits, in the next turn, if it may be obeyed again."""
+        self._is_held = False
+        if self._is_waiting:
+            self.engine.turns.queue(self)
 
     def _begin_runs(self) -> None:
         self._drop_forgotten_topics()
@@ -402,6 +452,7 @@ class Session:
         if topic.is_journaled:
             envelope = Envelope(self, self.last_heard)
             envelope.sequences = list(map(int, sequences))
+            self._records_publishes = True
         rejections = topic.publish(bodies, envelope)
         if rejections:
             sequences = self._reject(run, rejections, sequences)
@@ -446,6 +497,9 @@ class Session:
             self._plain_publishes.forget()
 
     def _obey_one(self, header_bytes: bytes, body_bytes: bytes) -> None:
+        if len(header_bytes) > self._most_header:
+            self._refuse_long(glance_at(header_bytes), len(header_bytes))
+            return
         try:
             header, body = decode_frame(header_bytes, body_bytes)
         except HeaderError as error:
@@ -453,6 +507,10 @@ class Session:
             return
         except FrameError as error:
             self.give_up(error)
+            return
+        size = len(header_bytes) + len(body_bytes) - len(body)
+        if size > self._most_header:
+            self._refuse_long(header, size)
             return
         whole = body is body_bytes  # the reader had not cut the header at a brace inside a string
         exact_header = header_bytes if whole and self._filters_keep_to_headers else None
@@ -463,6 +521,18 @@ class Session:
             header, body = command.header, command.body
         dispatch.execute(self, header, body, exact_header)
 
+    @property
+    def _most_header(self) -> int:
+        return MOST_HEADER if self.logged_on else MOST_HEADER_BEFORE_LOGON
+
+    def _refuse_long(self, header: Header, size: int) -> None:
+        """Refuse a command with a header beyond the limit."""
+        detail = f"a header of {size} bytes is over the limit of {self._most_header}"
+        if self.logged_on:
+            dispatch.refuse(self, header, "limit exceeded", detail)
+        else:
+            self.turn_away(f"{detail} before the logon")
+
     def _pass_filters(self, command: IncomingCommand) -> bool:
         for transport_filter in self.entrance.filters:
             verdict = transport_filter.filter(command)
@@ -471,6 +541,11 @@ class Session:
             if verdict is not Verdict.PASS:
                 return False
         return True
+
+    def _end_visit(self) -> None:
+        if self._visit is not None:
+            self._visit.end()
+            self._visit = None
 
     def _end_lost(self) -> None:
         if self._inbox.reader.has_partial_frame and self.is_open:
@@ -483,6 +558,7 @@ class Session:
         if not self.is_open:
             return
         self.state = State.CLOSED
+        self._end_visit()
         self._inbox.drop()
         self.pulse.stop()
         self.engine.forget(self)

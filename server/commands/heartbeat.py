@@ -69,7 +69,7 @@ class Pulse:
     def _beat(self) -> None:
         session = self._session
         silence = session.engine.clock.now() - session.last_heard
-        if silence > self._interval * _BEATS_FORGIVEN and not session.is_waiting:
+        if silence > self._interval * _BEATS_FORGIVEN:
             session.engine.log.emit("07-0042", client=session.client_name)
             session.close("heartbeat")
         else:
