@@ -131,6 +131,7 @@ class Session:
         client_name: the name the client logged on with, the connection's name before.
         options: what the client asked for at its logon.
         client_version: the version that the client gave at its logon.
+        command: the name of the command obeyed last.
         message_type: the name of the connection's message type; empty before the logon.
         user: the authenticated user's name.
         subscriptions: the connection's subscriptions by id.
@@ -161,6 +162,7 @@ class Session:
         self.state = State.CONNECTED
         self.client_version = ""
         self.options = LogonOptions()
+        self.command = ""
         self.message_type = ""
         self.user = ""
         self.subscriptions: dict[str, Subscription] = {}
@@ -194,6 +196,11 @@ class Session:
     def logged_on(self) -> bool:
         """Whether the client has said who it is."""
         return self.state is State.LOGGED_ON
+
+    @property
+    def doing(self) -> tuple[str, str]:
+        """See `Sliced.doing`: the command obeyed last."""
+        return self.client_name, self.command
 
     @property
     def is_waiting(self) -> bool:
@@ -448,6 +455,7 @@ class Session:
         bodies: Sequence[bytes],
         sequences: Sequence[bytes],
     ) -> None:
+        self.command = "publish"
         topic, envelope = run.topic, self._envelope
         if topic.is_journaled:
             envelope = Envelope(self, self.last_heard)

@@ -52,6 +52,8 @@ AFTER_LOGON: Final[Mapping[str, Handler]] = {
 
 _SUBSCRIBING: Final = (subscribe.handle, sow_and_subscribe.handle)
 
+_LONGEST_NAME: Final = 32  # of a command; those that are none may be longer
+
 _TRACE_IDS: Final = {"logon": "12-0010", "publish": "12-0001", "p": "12-0001"}
 _OTHER_TRACE_ID: Final = "12-0002"
 
@@ -66,6 +68,7 @@ def execute(session: Session, header: Header, body: bytes, exact_header: bytes |
         exact_header: the bytes that say all that the header says, so that the next command with
             the same bytes is the same command; None where they do not.
     """
+    session.command = header.command[:_LONGEST_NAME]
     _trace(session, header, body)
     try:
         if session.logged_on:

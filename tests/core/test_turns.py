@@ -11,7 +11,7 @@ import zlib
 
 import pytest
 
-from server.turns import LONG_READ, TURN_SECONDS
+from server.turns import LONG_READ, LONG_SECONDS, TURN_SECONDS
 from server.wire.compression import Compression
 from tests.core.support import Core, CorePeer
 from tests.sow.support import topic_spec
@@ -184,6 +184,23 @@ def test_queries_and_connections_take_turns(core: Core) -> None:
         raise AssertionError("the query did not end")
     assert busy.is_paused
     assert numbers(busy)
+
+
+def test_what_takes_long_is_said(core: Core) -> None:
+    """With whose it was and the command's name, and nothing else of the command."""
+    peer = log_on(core, "slow")
+    longest = core.engine.turns.longest
+    assert longest.count == 0
+    assert longest.work == "logon"
+    core.clock.work_per_look = LONG_SECONDS
+    peer.send({"c": "sow", "t": "records", "f": "/secret = 1"})
+    core.clock.work_per_look = 0.0
+    peer.send({"c": "heartbeat"})
+    assert (longest.client, longest.work, longest.count) == ("slow", "sow", 1)
+    (entry,) = [fields for entry_id, fields in core.log.entries if entry_id == "01-0010"]
+    assert (entry["client"], entry["work"]) == ("slow", "sow")
+    assert entry["milliseconds"] == round(longest.seconds * 1000)
+    assert "secret" not in str(entry)
 
 
 def test_a_compressed_stream_is_inflated_a_piece_at_a_time(core: Core) -> None:
