@@ -16,6 +16,7 @@ from server.expressions import Functions
 from server.expressions.prepared import FilterParser
 from server.hooks import Hooks
 from server.inbox import FrameSource
+from server.lobby import Lobby
 from server.message_types.base import MessageType
 from server.replays.tail import Tail
 from server.security.switches import Switches
@@ -89,6 +90,7 @@ class Engine:
         switches: whether authentication and entitlement are on.
         client_status: publishes what clients do.
         sow_stats: publishes how many records topics have.
+        lobby: the connections that have not logged on.
         turns: shares the time among connections, queries and replays.
         failures: ends subscriptions on whose behalf something has failed.
         transaction_log: records what is published; None if there is none. Then there are no tails
@@ -117,7 +119,8 @@ class Engine:
         )
         self.client_status = ClientStatus(self.topics, event_types, clock, self.hooks)
         self.sow_stats = SowStats(self.topics, event_types, self.stores, clock, self.flush)
-        self.turns = Turns(clock, elapsed, self._flush_after_turn)
+        self.turns = Turns(clock, elapsed, self._flush_after_turn, log)
+        self.lobby = Lobby(clock)
         self.failures = Failures(clock, log, self.flush)
         self.waiting_outboxes: list[Outbox] = []
         self.transaction_log: TransactionLog | None = None
@@ -227,8 +230,12 @@ class Engine:
         else:
             flush_part(self.waiting_outboxes, first, len(self.waiting_outboxes))
 
+    def flush_some(self) -> None:
+        """Let leave what has waited longest in outboxes; there is more to do before the rest."""
+        flush_part(self.waiting_outboxes, 0, MOST_FLUSHED)
+
     def _flush_after_turn(self) -> None:
         if self.turns.is_queue_empty:
             self.flush()
         else:
-            flush_part(self.waiting_outboxes, 0, MOST_FLUSHED)
+            self.flush_some()

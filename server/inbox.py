@@ -32,6 +32,10 @@ class FrameSource(Protocol):
         """Whether the bytes stopped inside a frame."""
 
     @property
+    def partial_size(self) -> int:
+        """Bytes that are kept of a frame that is not complete."""
+
+    @property
     def has_more(self) -> bool:
         """Whether bytes that it has taken may give more frames when it is fed nothing."""
 
@@ -85,10 +89,10 @@ class Inbox:
         Returns:
             Whether there was anything to be cut.
         """
-        if self._chunks:
-            chunk = self._chunks.popleft()
-        elif self.reader.has_more:
+        if self.reader.has_more:
             chunk = b""
+        elif self._chunks:
+            chunk = self._chunks.popleft()
         else:
             return False
         self._frames = self.reader.feed(chunk)

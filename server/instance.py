@@ -265,8 +265,12 @@ class Instance:
     def _post(self, loop: asyncio.AbstractEventLoop, call: Callable[[], None]) -> None:
         """Have a helper thread's call made on the engine's thread."""
 
+        turns = self._engine.turns
+
         def make() -> None:
+            begun = turns.elapsed()
             call()
+            turns.took(turns.elapsed() - begun, ("", "what a helper thread has finished"))
             self._engine.flush()
 
         loop.call_soon_threadsafe(make)

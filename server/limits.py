@@ -1,4 +1,7 @@
-"""The limits that a configuration sets for what waits for clients, with their defaults.
+"""The limits of what one client may make the server do: docs/limits.md has all of them in a table.
+
+Those that are constants here protect the other clients, and are far from what clients do that mean
+well. Those of what waits for clients are set by the configuration, and have their defaults here.
 
 Source: AMPS User Guide, Slow Client Management and Capacity Limits.
 """
@@ -11,6 +14,27 @@ from typing import Final
 
 from config_schema.spec import SlowClientLimits
 from server.subscriptions.slow_clients import Limits
+
+LOGON_SECONDS: Final = 10.0
+"""How long a connection may be there before its logon, or its first command instead of one."""
+
+MOST_HEADER_BEFORE_LOGON: Final = 64 * 1024
+"""Bytes of a header. That of a logon holds names and a password, which may be a token."""
+
+MOST_FRAME_BEFORE_LOGON: Final = 1024 * 1024
+"""Bytes that are kept of an unfinished frame."""
+
+MOST_UNFINISHED_BEFORE_LOGON: Final = 64 * 1024 * 1024
+"""Bytes that are kept of the unfinished frames of all connections that have not logged on."""
+
+MOST_HEADER: Final = 1024 * 1024
+"""Bytes of a header: some 50,000 SOW keys, or 20,000 bookmarks."""
+
+MOST_QUERIES: Final = 100
+"""Queries of one connection that are under way; the commands behind them wait."""
+
+MOST_SUBSCRIPTIONS: Final = 10_000
+"""Subscriptions of one connection."""
 
 _DEFAULT_SHARE_OF_MEMORY: Final = 10  # percent
 _DEFAULT_CLIENT_CAPACITY: Final = 50  # percent

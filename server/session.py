@@ -17,10 +17,10 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from server.commands import dispatch
-from server.commands.acks import SequencedAcks, fail_sequences
+from server.commands.acks import SequencedAcks, fail_sequences, failure
 from server.commands.heartbeat import Pulse
 from server.commands.options import LogonOptions
 from server.commands.persisted_acks import PersistedAcks
@@ -33,6 +33,8 @@ from server.commands.refusal import CommandRefused
 from server.expressions import to_text
 from server.filters.base import IncomingCommand, TransportFilter, Verdict
 from server.inbox import FrameSource, Inbox
+from server.limits import MOST_HEADER, MOST_HEADER_BEFORE_LOGON, MOST_QUERIES
+from server.lobby import Visit
 from server.security.entitlement import Permission
 from server.subscriptions.envelope import Envelope
 from server.subscriptions.outbox import Outbox
@@ -48,6 +50,7 @@ from server.wire.header import (
     HeaderError,
     decode_frame,
     encode_header,
+    glance_at,
 )
 
 if TYPE_CHECKING:
@@ -57,6 +60,10 @@ if TYPE_CHECKING:
     from server.security.entitlement import Entitlement
     from server.sow.store import StoreError
     from server.topics.table import AnyTopic
+
+
+_HELD_SECONDS: Final = 0.005
+"""After how long it is looked again whether a session that is held may go on."""
 
 
 class State(Enum):
@@ -127,6 +134,7 @@ class Session:
         client_name: the name the client logged on with, the connection's name before.
         options: what the client asked for at its logon.
         client_version: the version that the client gave at its logon.
+        command: the name of the command obeyed last.
         message_type: the name of the connection's message type; empty before the logon.
         user: the authenticated user's name.
         subscriptions: the connection's subscriptions by id.
@@ -161,6 +169,7 @@ class Session:
         self.fault = ""
         self.client_version = ""
         self.options = LogonOptions()
+        self.command = ""
         self.message_type = ""
         self.user = ""
         self.subscriptions: dict[str, Subscription] = {}
@@ -175,7 +184,10 @@ class Session:
         self._inbox = Inbox(reader)
         self._pace = Pace()
         self._is_waiting = False  # for a turn, with something in the inbox
+        self._is_held = False  # waits, but not for a turn: `_go_on` puts it into the queue
         self._is_lost = False
+        self._visit: Visit | None = Visit(engine.lobby, self)  # until the logon
+        self._records_publishes = False
         self._filters_keep_to_headers = all(one.header_only for one in entrance.filters)
         self._plain_publishes = PlainPublishes()
         self._topics_generation = 0
@@ -199,6 +211,11 @@ class Session:
         return self.state is State.LOGGED_ON
 
     @property
+    def doing(self) -> tuple[str, str]:
+        """See `Sliced.doing`: the command obeyed last."""
+        return self.client_name, self.command
+
+    @property
     def is_waiting(self) -> bool:
         """Whether something that the peer has sent waits for a turn. See server/turns.py."""
         return self._is_waiting
@@ -217,7 +234,7 @@ class Session:
         self._inbox.put(chunk)
         if self._is_waiting:
             return
-        if self.engine.turns.serve(self, len(chunk)):
+        if self.engine.turns.serve(self, len(chunk)) or self._is_held:
             self._is_waiting = True
             self._pause()
 
@@ -225,7 +242,9 @@ class Session:
         """Do what the peer has asked for until the slice is over. See `Sliced.step`."""
         self.last_heard = self.engine.clock.now()
         has_more = self.is_open and self._obey_slice()
-        if self._is_waiting and not has_more:
+        if self._visit is not None:
+            self._visit.keep(self._inbox.reader.partial_size)
+        if self._is_waiting and not has_more and not self._is_held:
             self._is_waiting = False
             if self._is_lost:
                 self._end_lost()
@@ -262,6 +281,17 @@ class Session:
         self.fault = str(error)
         self.close("unknown command")
 
+    def turn_away(self, problem: str) -> None:
+        """Disconnect a peer that has not logged on.
+
+        Args:
+            problem: which limit it has gone beyond.
+        """
+        header = Header("logon")
+        self.send(failure(header, "processed", "limit exceeded", problem))
+        self.engine.log.emit("18-0002", client=self.client_name, problem=problem)
+        self.close("auth")
+
     def remark(self, message_id: str, /, **fields: object) -> None:
         """Write to the log what is worth saying once of a connection, however often it occurs.
 
@@ -295,6 +325,7 @@ class Session:
         self.client_version = version
         self.message_type = message_type
         self.state = State.LOGGED_ON
+        self._end_visit()
 
     def require(self, permission: Permission, topic: str) -> None:
         """Refuse the command at hand unless the user may do this.
@@ -388,12 +419,16 @@ class Session:
         elapsed = turns.elapsed
         now = elapsed()
         while True:
+            if self._has_to_hold():
+                return False
             if not inbox.has_frames:
                 if inbox.reader.error is not None:
                     self.give_up(inbox.reader.error)
                     return False
                 if not inbox.cut():
                     return False
+                if not inbox.has_frames and turns.left(elapsed()) <= 0:
+                    return inbox.has_something
                 continue
             self._begin_runs()
             most = pace.messages_in(turns.left(now))
@@ -410,7 +445,28 @@ class Session:
         self._obey_one(header, body)
         self._begin_runs()
         turns = self.engine.turns
-        return self.is_open and turns.left(turns.elapsed()) > 0
+        return self.is_open and turns.left(turns.elapsed()) > 0 and len(self.queries) < MOST_QUERIES
+
+    def _has_to_hold(self) -> bool:
+        """Whether nothing may be obeyed for now, because too much of what was is not done yet.
+
+        What has to become less is this connection's queries, or what waits to be written to the
+        transaction log, if the connection adds to that.
+        """
+        has_to = len(self.queries) >= MOST_QUERIES
+        if self._records_publishes and (log := self.engine.transaction_log) is not None:
+            journal = log.journal
+            has_to |= journal.is_crowded and journal.refusal is None
+        if has_to:
+            self._is_held = True
+            self.engine.clock.call_later(_HELD_SECONDS, self._go_on)
+        return has_to
+
+    def _go_on(self) -> None:
+        """Obey further what waits, in the next turn, if it may be obeyed again."""
+        self._is_held = False
+        if self._is_waiting:
+            self.engine.turns.queue(self)
 
     def _begin_runs(self) -> None:
         self._drop_forgotten_topics()
@@ -422,10 +478,12 @@ class Session:
         bodies: Sequence[bytes],
         sequences: Sequence[bytes],
     ) -> None:
+        self.command = "publish"
         topic, envelope = run.topic, self._envelope
         if topic.is_journaled:
             envelope = Envelope(self, self.last_heard)
             envelope.sequences = list(map(int, sequences))
+            self._records_publishes = True
         rejections = topic.publish(bodies, envelope)
         unsaid = sequences
         if rejections:
@@ -481,6 +539,9 @@ class Session:
             self._plain_publishes.forget()
 
     def _obey_one(self, header_bytes: bytes, body_bytes: bytes) -> None:
+        if len(header_bytes) > self._most_header:
+            self._refuse_long(glance_at(header_bytes), len(header_bytes))
+            return
         try:
             header, body = decode_frame(header_bytes, body_bytes)
         except HeaderError as error:
@@ -488,6 +549,10 @@ class Session:
             return
         except FrameError as error:
             self.give_up(error)
+            return
+        size = len(header_bytes) + len(body_bytes) - len(body)
+        if size > self._most_header:
+            self._refuse_long(header, size)
             return
         whole = body is body_bytes  # the reader had not cut the header at a brace inside a string
         exact_header = header_bytes if whole and self._filters_keep_to_headers else None
@@ -498,6 +563,18 @@ class Session:
             header, body = command.header, command.body
         dispatch.execute(self, header, body, exact_header)
 
+    @property
+    def _most_header(self) -> int:
+        return MOST_HEADER if self.logged_on else MOST_HEADER_BEFORE_LOGON
+
+    def _refuse_long(self, header: Header, size: int) -> None:
+        """Refuse a command with a header beyond the limit."""
+        detail = f"a header of {size} bytes is over the limit of {self._most_header}"
+        if self.logged_on:
+            dispatch.refuse(self, header, "limit exceeded", detail)
+        else:
+            self.turn_away(f"{detail} before the logon")
+
     def _pass_filters(self, command: IncomingCommand) -> bool:
         for transport_filter in self.entrance.filters:
             verdict = transport_filter.filter(command)
@@ -506,6 +583,11 @@ class Session:
             if verdict is not Verdict.PASS:
                 return False
         return True
+
+    def _end_visit(self) -> None:
+        if self._visit is not None:
+            self._visit.end()
+            self._visit = None
 
     def _end_lost(self) -> None:
         if self._inbox.reader.has_partial_frame and self.is_open:
@@ -518,6 +600,7 @@ class Session:
         if not self.is_open:
             return
         self.state = State.CLOSED
+        self._end_visit()
         self._inbox.drop()
         self.pulse.stop()
         self.engine.forget(self)

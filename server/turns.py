@@ -29,10 +29,12 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Protocol
 
 if TYPE_CHECKING:
     from server.clock import Clock
+    from server.engine import Log
 
 TURN_SECONDS: Final = 0.001
 """How long the engine works before it looks at all sockets again."""
@@ -49,11 +51,36 @@ LONG_READ: Final = 64 * 1024
 _SLICES_AT_ONCE: Final = 4
 
 
+LONG_SECONDS: Final = 0.1
+"""From which length on it is logged that a piece of work has held everybody up."""
+
+
 class Sliced(Protocol):
     """Work that is done in slices."""
 
+    @property
+    def doing(self) -> tuple[str, str]:
+        """For whom, a client's name or nothing, and what: a command, or another word for it."""
+
     def step(self) -> bool:
         """Do a slice; whether there is more to do."""
+
+
+@dataclass(slots=True)
+class Longest:
+    """The piece of work that has held up everybody for longest, and how often that happened.
+
+    Attributes:
+        seconds: how long it took.
+        client: for whom it was, nothing if it was for no client in particular.
+        work: the command, or another word for what it was; never more of it.
+        count: how many pieces of work have taken longer than LONG_SECONDS.
+    """
+
+    seconds: float = 0.0
+    client: str = ""
+    work: str = ""
+    count: int = 0
 
 
 class Turns:
@@ -63,11 +90,18 @@ class Turns:
         clock: has the next turn made.
         elapsed: seconds since some moment, never going back: tells how long work has taken.
         flush: called after a turn, before the next one.
+        log: told what takes long.
+
+    Attributes:
+        elapsed: see above.
+        longest: what has taken longest.
     """
 
     def __init__(
-        self, clock: Clock, elapsed: Callable[[], float], flush: Callable[[], None]
+        self, clock: Clock, elapsed: Callable[[], float], flush: Callable[[], None], log: Log
     ) -> None:
+        self.longest: Final = Longest()
+        self._log = log
         self.elapsed: Final = elapsed
         self._clock = clock
         self._flush = flush
@@ -106,7 +140,7 @@ class Turns:
         else:
             self._begin_turn(now)
             self._slice_ends = self._turn_ends
-        has_more = self._slice_ends <= now or connection.step()
+        has_more = self._slice_ends <= now or self._step(connection, now)
         if has_more:
             self.queue(connection)
         return has_more
@@ -145,12 +179,36 @@ class Turns:
             work = self._waiting.popleft()
             share = (self._turn_ends - now) / (len(self._waiting) + 1)
             self._slice_ends = now + max(share, _LEAST_SLICE_SECONDS)
-            if work.step():
+            if self._step(work, now):
                 self._waiting.append(work)
             now = self.elapsed()
             if now >= self._turn_ends:
                 break
         self._flush()
+
+    def took(self, seconds: float, doing: tuple[str, str]) -> None:
+        """Take note of how long a piece of work has held everybody up.
+
+        Args:
+            seconds: how long.
+            doing: whose it was, and what; see `Sliced.doing`.
+        """
+        longest = self.longest
+        if seconds > longest.seconds:
+            longest.seconds = seconds
+            longest.client, longest.work = doing
+        if seconds > LONG_SECONDS:
+            longest.count += 1
+            client, work = doing
+            milliseconds = round(seconds * 1000)
+            self._log.emit("01-0010", milliseconds=milliseconds, work=work, client=client or None)
+
+    def _step(self, work: Sliced, begun: float) -> bool:
+        has_more = work.step()
+        seconds = self.elapsed() - begun
+        if seconds > self.longest.seconds or seconds > LONG_SECONDS:
+            self.took(seconds, work.doing)
+        return has_more
 
 
 class Pace:
@@ -158,19 +216,22 @@ class Pace:
 
     What a message costs is known from those before it. A cost that has grown is believed at once,
     one that has shrunk by and by, so that cheap messages do not hide expensive ones among them.
+    The end of a slice is not met with ever smaller runs: it may be passed by a fraction.
     """
 
     __slots__ = ("_seconds_each",)
 
     _FIRST_GUESS: Final = 0.000_1
     _MOST: Final = 1024
-    _FORGET: Final = 0.7
+    _FORGET: Final = 0.5
+    _LEAST_SECONDS: Final = 0.000_3
 
     def __init__(self) -> None:
         self._seconds_each = self._FIRST_GUESS
 
     def messages_in(self, seconds: float) -> int:
-        """How many messages are expected to fit; at least one."""
+        """How many messages are expected to fit, or to fill the least that is worth a look."""
+        seconds = max(seconds, self._LEAST_SECONDS)
         if seconds >= self._seconds_each * self._MOST:
             return self._MOST
         return max(int(seconds / self._seconds_each), 1)

@@ -22,6 +22,7 @@ from server.commands import (
 )
 from server.commands.acks import acknowledge, acks_among, fail, failure, wants
 from server.commands.refusal import CommandRefused
+from server.limits import MOST_SUBSCRIPTIONS
 from server.topics.transaction_log import DUPLICATE
 from server.wire.header import Header, command_name, encode_header
 
@@ -52,6 +53,10 @@ AFTER_LOGON: Final[Mapping[str, Handler]] = {
     "stop_timer": timer.handle,
 }
 
+_SUBSCRIBING: Final = (subscribe.handle, sow_and_subscribe.handle)
+
+_LONGEST_NAME: Final = 32  # of a command; those that are none may be longer
+
 _TRACE_IDS: Final = {"logon": "12-0010", "publish": "12-0001", "p": "12-0001"}
 _OTHER_TRACE_ID: Final = "12-0002"
 
@@ -66,6 +71,7 @@ def execute(session: Session, header: Header, body: bytes, exact_header: bytes |
         exact_header: the bytes that say all that the header says, so that the next command with
             the same bytes is the same command; None where they do not.
     """
+    session.command = header.command[:_LONGEST_NAME]
     _trace(session, header, body)
     try:
         if session.logged_on:
@@ -128,12 +134,28 @@ def _execute_after_logon(
             raise CommandRefused("already logged on", "a connection can log on only once")
         raise _unknown(header)
     acknowledge(session, header, "received")
+    if handler in _SUBSCRIBING and len(session.subscriptions) >= MOST_SUBSCRIPTIONS:
+        _refuse_more_subscriptions(session, header)
     handler(session, header, body)
     if exact_header is not None and handler is publish.handle:
         topic = session.find_topic(header.topic or "")
         if publish.is_plain(session, header, topic):
             acks = acks_among(header, publish.ACKS)
             session.remember_plain_publish(exact_header, header.sequence, topic, acks)
+
+
+def _refuse_more_subscriptions(session: Session, header: Header) -> None:
+    """Refuse a subscription beyond the limit, unless it takes the place of another.
+
+    Raises:
+        CommandRefused: it does not.
+    """
+    if header.sub_id not in session.subscriptions:
+        raise CommandRefused(
+            "limit exceeded",
+            f"a connection may have {MOST_SUBSCRIPTIONS} subscriptions: use fewer with regular"
+            " expressions or filters, or more connections",
+        )
 
 
 def _unknown(header: Header) -> CommandRefused:

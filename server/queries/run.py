@@ -131,6 +131,11 @@ class QueryRun:
         self._session.queries.append(self)
         self._session.engine.turns.start(self)
 
+    @property
+    def doing(self) -> tuple[str, str]:
+        """See `Sliced.doing`."""
+        return self._session.client_name, "query"
+
     def step(self) -> bool:
         """See `Sliced.step`. A query waits for those that its client sent before it."""
         if self.place.is_open and self._session.queries[0] is not self:

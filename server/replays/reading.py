@@ -78,6 +78,11 @@ class Reading:
             self._is_running = True
             self._engine.turns.start(self)
 
+    @property
+    def doing(self) -> tuple[str, str]:
+        """See `Sliced.doing`."""
+        return self._session.client_name, "replay"
+
     def step(self) -> bool:
         """See `Sliced.step`."""
         more = self._step()

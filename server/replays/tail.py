@@ -90,6 +90,11 @@ class Tail:
         self._is_running = False
         self.run()
 
+    @property
+    def doing(self) -> tuple[str, str]:
+        """See `Sliced.doing`; it is for all that have caught up."""
+        return "", "replay"
+
     def step(self) -> bool:
         """See `Sliced.step`."""
         for replay in [one for one in self._replays if one.subscription.session.is_behind()]:

@@ -151,8 +151,10 @@ class Connection(asyncio.Protocol):
         engine = self._engine
         first = len(engine.waiting_outboxes)
         session.feed(data)
-        if len(data) < LONG_READ and not session.is_waiting:
-            engine.flush_reply(first)  # otherwise a turn follows, which does that
+        if len(data) >= LONG_READ or session.is_waiting:
+            engine.flush_some()  # a turn follows
+        else:
+            engine.flush_reply(first)
 
     def _pause_reading(self) -> None:
         if self._transport is not None and not self._transport.is_closing():

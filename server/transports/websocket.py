@@ -46,7 +46,11 @@ class WebsocketConnection(Connection):
         elif self._session.is_open:
             self._feed(self._session, data)
         else:
-            self._peer.feed(data)  # the peer's goodbye may be among it
+            self._peer.read_goodbye(data)
+        self._send_pending()
+
+    def _resume_reading(self) -> None:
+        super()._resume_reading()
         self._send_pending()
 
     def _begin(self) -> None:

@@ -101,6 +101,11 @@ class CompressedReader:
         return self._reader.has_partial_frame
 
     @property
+    def partial_size(self) -> int:
+        """Bytes that are kept of a frame that is not complete."""
+        return self._reader.partial_size
+
+    @property
     def has_more(self) -> bool:
         """Whether bytes that it has taken may give more frames when it is fed nothing."""
         return self._compression.has_more and self.error is None

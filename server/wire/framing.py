@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
 _LENGTH: Final = Struct(">I")
 _OPENING_BRACE: Final = ord("{")
+_SMALL_PART: Final = 4096
 MAXIMUM_FRAME: Final = 200 * 1024 * 1024
 
 # A flat JSON object: strings with escapes, and anything else that is neither quote nor brace. The
@@ -47,14 +48,16 @@ class FrameReader:
     Attributes:
         error: what was found instead of a frame; None while the stream is good. Frames that stood
             before it have been handed out, nothing behind it ever is.
+        partial_size: bytes that are kept of a frame that is not complete.
     """
 
-    __slots__ = ("_limit", "_missing", "_partial", "error")
+    __slots__ = ("_limit", "_missing", "_partial", "error", "partial_size")
 
     def __init__(self, limit: int = MAXIMUM_FRAME) -> None:
         self._limit = limit
-        self._partial: list[bytes] = []  # the chunks of a frame that is not complete yet
+        self._partial: list[bytes | bytearray] = []  # of a frame that is not complete yet
         self._missing = 0  # bytes wanted before another look at them can pay
+        self.partial_size = 0
         self.error: FrameError | None = None
 
     @property
@@ -74,12 +77,12 @@ class FrameReader:
         if self.error is not None:
             return []
         if self._partial:
-            self._partial.append(chunk)
+            self._keep(chunk)
             self._missing -= len(chunk)
             if self._missing > 0:
                 return []
             chunk = b"".join(self._partial)
-            self._partial.clear()
+            self.drop()
         return self._split(chunk)
 
     @property
@@ -90,6 +93,7 @@ class FrameReader:
     def drop(self) -> None:
         """Let go of a frame that is not complete; nothing more is fed."""
         self._partial.clear()
+        self.partial_size = 0
 
     def take_run(self) -> NumberedRun | None:
         """Frames that came before those that `feed` gave; there are none without a `RunReader`."""
@@ -135,7 +139,17 @@ class FrameReader:
 
     def _wait_for(self, missing: int, chunk: bytes, position: int) -> None:
         self._missing = missing
-        self._partial.append(chunk[position:] if position else chunk)
+        self._keep(chunk[position:] if position else chunk)
+
+    def _keep(self, chunk: bytes) -> None:
+        """Keep a part of a frame; small parts are joined, for a frame may come in a million."""
+        self.partial_size += len(chunk)
+        if len(chunk) > _SMALL_PART:
+            self._partial.append(chunk)
+        elif self._partial and isinstance(last := self._partial[-1], bytearray):
+            last += chunk
+        else:
+            self._partial.append(bytearray(chunk))
 
 
 def frame(header: bytes, body: bytes = b"") -> bytes:

@@ -6,6 +6,7 @@ may be quoted. One type serves both directions and both ends; keys that are not 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from typing import Annotated, Final
 
@@ -149,6 +150,7 @@ json_text: Final = msgspec.json.encode
 """A text as a JSON string, quotes included, in bytes: for headers that are put together."""
 
 
+_GLANCE: Final = re.compile(rb'"(c|cid|a)":"([^"\\]{0,256})"')
 _LONG_NAMES: Final = {"p": "publish"}
 
 
@@ -207,6 +209,12 @@ def decode_frame(header: bytes, body: bytes) -> tuple[Header, bytes]:
     if len(header) > LONGEST_NAME:
         _check_lengths(decoded)
     return decoded, body
+
+
+def glance_at(header: bytes) -> Header:
+    """What the beginning of a header says that is too long to be decoded: whom to answer, how."""
+    keys = {key.decode(): value.decode("latin-1") for key, value in _GLANCE.findall(header[:4096])}
+    return Header(command=keys.get("c", ""), command_id=keys.get("cid"), acks=keys.get("a"))
 
 
 def _check_lengths(header: Header) -> None:

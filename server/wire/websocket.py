@@ -15,26 +15,34 @@ Source: AMPS User Guide, WebSocket Protocol Connections; RFC 6455, RFC 7692.
 from __future__ import annotations
 
 import logging
+import zlib
+from collections import deque
 from collections.abc import Iterable
 from typing import Final
 
-from websockets.extensions.permessage_deflate import ServerPerMessageDeflateFactory
+from websockets.extensions.permessage_deflate import PerMessageDeflate
 from websockets.frames import CloseCode, Opcode
 from websockets.frames import Frame as WebsocketFrame
 from websockets.http11 import Request
-from websockets.protocol import OPEN, SEND_EOF, Event
+from websockets.protocol import OPEN, SEND_EOF
 from websockets.server import ServerProtocol
 
 from server.wire.framing import MAXIMUM_FRAME, Frame, FrameError
+from server.wire.inflating import LARGEST_PIECE, DeflatedFrame, DeflateFactory, Inflater
 from server.wire.websocket_forms import Form, Message, WholeForm, choose_form
 
 _DATA: Final = (Opcode.TEXT, Opcode.BINARY, Opcode.CONT)
 _METHOD: Final = frozenset(b"ABCDEFGHIJKLMNOPQRSTUVWXYZ")
 _TLS_HANDSHAKE: Final = 0x16
 _LONGEST_REASON: Final = 123  # bytes; RFC 6455, section 5.5
+_SLICE: Final = 2048
+"""Bytes that are given to the library at once; it takes them to pieces in one go."""
+_LONG_REST: Final = 64 * 1024
+MOST_FRAGMENTS: Final = 10_000
+"""Fragments of one message."""
 
 # Windows of 4 KB compress messages nearly as well as the largest, with a fifth of the memory.
-_DEFLATE: Final = ServerPerMessageDeflateFactory(
+_DEFLATE: Final = DeflateFactory(
     server_max_window_bits=12, client_max_window_bits=12, compress_settings={"memLevel": 5}
 )
 
@@ -54,11 +62,15 @@ class WebsocketPeer:
     """
 
     __slots__ = (
+        "_events",
         "_form",
         "_fragments",
         "_fragments_are_text",
+        "_fragments_taken",
         "_has_begun",
+        "_inflater",
         "_protocol",
+        "_rest",
         "error",
         "is_ended",
     )
@@ -70,8 +82,12 @@ class WebsocketPeer:
         )
         self._has_begun = False
         self._form: Form | None = None  # the peer's first message tells
+        self._rest = memoryview(b"")  # what has come and the library has not been given yet
+        self._events: deque[WebsocketFrame] = deque()  # data frames, the first being inflated
+        self._inflater: Inflater | None = None
         self._fragments: bytearray | None = None  # of a message that is not complete yet
         self._fragments_are_text = False
+        self._fragments_taken = 0
         self.error: FrameError | None = None
         self.is_ended = False
 
@@ -124,6 +140,9 @@ class WebsocketPeer:
         self._protocol.send_response(response)
         if self._protocol.handshake_exc is not None:
             raise FrameError(str(self._protocol.handshake_exc))
+        for extension in self._protocol.extensions:
+            if isinstance(extension, PerMessageDeflate):
+                self._inflater = Inflater(extension)
 
     def refuse(self, status: int, text: str, headers: Iterable[tuple[str, str]]) -> None:
         """Turn a request down.
@@ -141,34 +160,122 @@ class WebsocketPeer:
     @property
     def has_more(self) -> bool:
         """See `FrameReader.has_more`."""
-        return False
+        return self.error is None and bool(self._rest or self._events)
+
+    @property
+    def partial_size(self) -> int:
+        """Bytes that are kept of a command that is not complete."""
+        held = 0 if self._form is None else self._form.partial_size
+        return held + len(self._fragments or b"") + len(self._protocol.reader.buffer)
 
     def drop(self) -> None:
-        """Let go of a message that is not complete; nothing more is fed."""
+        """Let go of a command that is not complete; nothing more is fed."""
         self._fragments = None
+        if self._form is not None:
+            self._form.drop()
+        self._rest = memoryview(b"")
+        self._events.clear()
+        if len(self._protocol.reader.buffer) > _LONG_REST:  # in less there may be the goodbye
+            self._protocol.reader.discard()
 
     def take_run(self) -> None:
         """Frames come one by one here. See `FrameReader.take_run`."""
 
     def feed(self, chunk: bytes) -> list[Frame]:
-        """Take bytes from the peer, and give the frames completed by them."""
-        self._protocol.receive_data(chunk)
-        events = self._protocol.events_received()
+        """Take bytes from the peer, and give frames completed by a part of them.
+
+        There may be more of these when nothing is fed, see `has_more`: what takes long is done bit
+        by bit.
+        """
+        if chunk:
+            self._rest = memoryview(bytes(self._rest) + chunk)
+        if not self._events:
+            self._read_on()
         frames: list[Frame] = []
-        if self.error is not None:
-            return frames
-        for event in events:
-            message = self._message(event)
-            if message is None:
-                continue
-            try:
-                self._read(message, frames)
-            except FrameError as error:
-                self.error = error
-                return frames
-        if self._protocol.parser_exc is not None:
+        inflated = 0
+        while self._events and self.error is None and inflated < LARGEST_PIECE:
+            event = self._events[0]
+            if isinstance(event, DeflatedFrame):
+                piece, is_whole = self._inflate(event)
+                inflated += len(piece)
+            else:
+                piece, is_whole = bytes(event.data), True
+            if is_whole:
+                self._events.popleft()
+            content = self._join(piece, event.opcode, is_whole=is_whole and event.fin)
+            if content is not None:
+                self._read((content, self._fragments_are_text), frames)
+        if not self._events and self._protocol.parser_exc is not None and self.error is None:
             self.error = FrameError(str(self._protocol.parser_exc))
         return frames
+
+    def read_goodbye(self, data: bytes) -> None:
+        """Take bytes of a peer that is listened to no more: its goodbye may be among them."""
+        self._protocol.receive_data(data[:_SLICE])
+        self._protocol.events_received()
+
+    def _read_on(self) -> None:
+        """Give the library what it takes at once, and keep what comes of it."""
+        part, self._rest = self._rest[:_SLICE], self._rest[_SLICE:]
+        self._protocol.receive_data(bytes(part))
+        for event in self._protocol.events_received():
+            if isinstance(event, WebsocketFrame) and event.opcode in _DATA:
+                self._events.append(event)
+                self._count(event)
+
+    def _count(self, event: WebsocketFrame) -> None:
+        self._fragments_taken = 0 if event.fin else self._fragments_taken + 1
+        if self._fragments_taken > MOST_FRAGMENTS:
+            problem = f"a message of more than {MOST_FRAGMENTS} fragments"
+            self._fail(problem, CloseCode.MESSAGE_TOO_BIG)
+
+    def _inflate(self, frame: DeflatedFrame) -> tuple[bytes, bool]:
+        """Inflate a piece of the first frame; also tells whether it was the last one."""
+        inflater = self._inflater
+        assert inflater is not None  # noqa: S101 - there are no such frames without it
+        if not inflater.has_more:
+            inflater.take(frame)
+        try:
+            piece = inflater.piece()
+        except zlib.error as error:
+            self._fail(f"a message cannot be inflated: {error}", CloseCode.INVALID_DATA)
+            return b"", True
+        return piece, not inflater.has_more
+
+    def _join(self, piece: bytes, opcode: Opcode, *, is_whole: bool) -> bytes | None:
+        """Add to the message that is coming in; gives its content when it is whole."""
+        if self._fragments is None:
+            if opcode is not Opcode.CONT:
+                self._fragments_are_text = opcode is Opcode.TEXT
+            if is_whole:
+                return piece
+            self._fragments = bytearray()
+        self._fragments += piece
+        if len(self._fragments) > MAXIMUM_FRAME:
+            problem = f"a message over the limit of {MAXIMUM_FRAME} bytes"
+            self._fail(problem, CloseCode.MESSAGE_TOO_BIG)
+            return None
+        if not is_whole:
+            return None
+        content, self._fragments = bytes(self._fragments), None
+        return content
+
+    def _read(self, message: Message, frames: list[Frame]) -> None:
+        """Take a whole message; adds the commands that are complete with it to the frames."""
+        if self._form is None:
+            self._form, says_nothing_else = choose_form(message)
+            if says_nothing_else:
+                return
+        try:
+            self._form.read(message, frames)
+        except FrameError as error:
+            self.error = error
+
+    def _fail(self, problem: str, code: CloseCode) -> None:
+        """Give up what the peer sends, and have it told why."""
+        self.error = FrameError(problem)
+        self._protocol.fail(code, problem)
+        self._fragments = None
 
     def encode(self, frames: bytes, *, as_text: bool) -> bytes:
         """Turn length-prefixed frames into websocket messages.
@@ -211,28 +318,6 @@ class WebsocketPeer:
         if SEND_EOF in chunks:
             self.is_ended = True
         return b"".join(chunks)
-
-    def _read(self, message: Message, frames: list[Frame]) -> None:
-        if self._form is None:
-            self._form, says_nothing_else = choose_form(message)
-            if says_nothing_else:
-                return
-        self._form.read(message, frames)
-
-    def _message(self, event: Event) -> Message | None:
-        """The message that an event completes, if it completes one."""
-        if not isinstance(event, WebsocketFrame) or event.opcode not in _DATA:
-            return None
-        if self._fragments is None and event.fin:
-            return bytes(event.data), event.opcode is Opcode.TEXT
-        if self._fragments is None:
-            self._fragments = bytearray()
-            self._fragments_are_text = event.opcode is Opcode.TEXT
-        self._fragments += event.data
-        if not event.fin:
-            return None
-        message, self._fragments = bytes(self._fragments), None
-        return message, self._fragments_are_text
 
 
 def _describe(beginning: bytes) -> str:

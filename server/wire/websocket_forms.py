@@ -50,6 +50,13 @@ class Form(Protocol):
     def has_partial_command(self) -> bool:
         """Whether the messages stopped inside a command."""
 
+    @property
+    def partial_size(self) -> int:
+        """Bytes that are kept of a command that is not complete."""
+
+    def drop(self) -> None:
+        """Let go of a command that is not complete; nothing more is read."""
+
     def read(self, message: Message, frames: list[Frame]) -> None:
         """Take a message from the peer.
 
@@ -75,6 +82,10 @@ class WholeForm:
     """One message is one header with its body."""
 
     has_partial_command: Final = False
+    partial_size: Final = 0
+
+    def drop(self) -> None:
+        """There is never anything to let go of."""
 
     def read(self, message: Message, frames: list[Frame]) -> None:
         """Take a command. See `Form.read`."""
@@ -111,6 +122,15 @@ class SplitForm:
     def has_partial_command(self) -> bool:
         """Whether the messages stopped inside a command."""
         return self._missing > 0
+
+    @property
+    def partial_size(self) -> int:
+        """See `Form.partial_size`."""
+        return len(self._header or b"") + len(self._body)
+
+    def drop(self) -> None:
+        """See `Form.drop`."""
+        self._header, self._body = None, b""
 
     def read(self, message: Message, frames: list[Frame]) -> None:
         """Take a count, a header or a part of a body, whichever has to come. See `Form.read`."""
@@ -172,6 +192,15 @@ class StreamForm:
     def has_partial_command(self) -> bool:
         """Whether the messages stopped inside a frame."""
         return self._reader.has_partial_frame
+
+    @property
+    def partial_size(self) -> int:
+        """See `Form.partial_size`."""
+        return self._reader.partial_size
+
+    def drop(self) -> None:
+        """See `Form.drop`."""
+        self._reader.drop()
 
     def read(self, message: Message, frames: list[Frame]) -> None:
         """Take the next bytes of the stream. See `Form.read`."""

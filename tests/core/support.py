@@ -22,6 +22,7 @@ from server.session import Entrance, Link
 from server.sow.memory_store import MemoryStore
 from server.sow.topic import SowTopic
 from server.topics.transaction_log import TransactionLog
+from server.wire.compression import Compression
 from tests.support.raw import WAIT_SECONDS, frame
 
 TYPES = ("json", "fix", "nvfix", "xml", "bson", "msgpack", "bflat")
@@ -170,7 +171,15 @@ class CorePeer:
         self.hung_up = False
         self.is_behind = False
         self._core = core
-        link = Link("test", self._take, self._hang_up, lambda: self.is_behind)
+        self.is_paused = False
+        link = Link(
+            "test",
+            self._take,
+            self._hang_up,
+            lambda: self.is_behind,
+            pause=self._pause,
+            resume=self._resume,
+        )
         self._session = core.engine.connect(core.entrance, link)
 
     def send(self, header: dict[str, Any], body: bytes = b"") -> None:
@@ -181,6 +190,10 @@ class CorePeer:
         """Send any bytes."""
         self._session.feed(data)
         self._core.engine.flush()
+
+    def read_compressed(self, compression: Compression) -> None:
+        """Send compressed bytes from now on."""
+        self._session.read_compressed(compression)
 
     def leave(self) -> None:
         """Close the connection from this end."""
@@ -204,3 +217,9 @@ class CorePeer:
 
     def _hang_up(self) -> None:
         self.hung_up = True
+
+    def _pause(self) -> None:
+        self.is_paused = True
+
+    def _resume(self) -> None:
+        self.is_paused = False

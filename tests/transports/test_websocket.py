@@ -403,6 +403,7 @@ def test_a_bad_message_ends_the_connection(
 def test_a_compression_bomb_is_refused(web: WebServer) -> None:
     """A message that grows beyond the largest frame closes the connection with code 1009."""
     with web.open() as client:
+        assert client.subscribe("others")["status"] == "success"
         client.send({"c": "publish", "t": "bomb"}, b"\x00" * (201 * 1024 * 1024))
         with pytest.raises(ConnectionClosed) as raised:
             client.receive()

@@ -1,0 +1,186 @@
+"""What others wait for while one client is busy: latencies beside each kind of load.
+
+    python -m benchmarks.fairness
+
+The quiet pair, a publisher and a subscriber, passes 1,000 messages a second. Beside it, through the
+same server, one client after the other does as much as it can: publishes, queries, replays,
+subscribes. nats-server is measured beside what it has, too.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import multiprocessing
+import socket
+import struct
+import subprocess
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from benchmarks.harness import Server, amperage, nats, print_table, tool
+
+SECONDS = 3
+RECORDS = 20_000
+CONFIGURATION = """<AMPSConfig>
+  <Name>benchmark</Name>
+  <Transports>
+    <Transport>
+      <Name>any-tcp</Name><Type>tcp</Type><Protocol>amps</Protocol>
+      <InetAddr>127.0.0.1:{port}</InetAddr><ReuseAddr>true</ReuseAddr>
+    </Transport>
+  </Transports>
+  <SOW>
+    <Topic>
+      <Name>records</Name><MessageType>json</MessageType><Key>/id</Key>
+      <FileName>%s/records.sow</FileName>
+    </Topic>
+    <Topic>
+      <Name>queried</Name><MessageType>json</MessageType><Key>/id</Key>
+      <Durability>transient</Durability>
+    </Topic>
+  </SOW>
+  <TransactionLog>
+    <JournalDirectory>%s/journals</JournalDirectory><JournalSize>256MB</JournalSize>
+    <Topic><Name>^(logged|records)</Name><MessageType>json</MessageType></Topic>
+  </TransactionLog>
+</AMPSConfig>
+"""
+
+Busy = Callable[[int, "multiprocessing.synchronize.Event"], None]
+"""Keeps a server busy through its port, until told to stop."""
+
+
+@dataclass(frozen=True, slots=True)
+class Load:
+    """One kind of load.
+
+    Attributes:
+        name: what the table calls it.
+        arguments: those of the load generator, if it makes the load.
+        busy: makes it otherwise.
+        everywhere: whether other servers have the same thing.
+    """
+
+    name: str
+    arguments: Sequence[str] = ()
+    busy: Busy | None = None
+    everywhere: bool = False
+
+
+class Peer:
+    """A client that speaks in bytes, reads what it must, and looks at nothing."""
+
+    def __init__(self, port: int) -> None:
+        self._socket = socket.create_connection(("127.0.0.1", port))
+        self._received = b""
+        self.send({"c": "logon", "cid": "logon", "client_name": "busy", "mt": "json"})
+
+    def send(self, *headers: Mapping[str, object]) -> None:
+        """Send commands without a body."""
+        contents = [json.dumps(header).encode() for header in headers]
+        self._socket.sendall(b"".join(struct.pack(">I", len(one)) + one for one in contents))
+
+    def read_until(self, mark: bytes) -> None:
+        """Read and drop what comes, up to where something stands in it."""
+        while mark not in self._received:
+            self._received = self._received[-len(mark) :] + self._socket.recv(1 << 20)
+        self._received = self._received.split(mark, 1)[1]
+
+
+def query(port: int, stop: multiprocessing.synchronize.Event) -> None:
+    """Read all records of a topic, again and again, ten queries at a time."""
+    peer = Peer(port)
+    ask = {"c": "sow", "t": "queried", "a": "completed", "f": "/qty > 0", "bs": 100}
+    while not stop.is_set():
+        peer.send(*[{**ask, "cid": f"q{number}"} for number in range(10)])
+        for number in range(10):
+            peer.read_until(b'"cid":"q%d"' % number)
+
+
+def replay(port: int, stop: multiprocessing.synchronize.Event) -> None:
+    """Read all that has been logged, again and again."""
+    peer = Peer(port)
+    ask = {"c": "subscribe", "t": "logged", "bm": "0", "a": "completed", "sub_id": "r"}
+    while not stop.is_set():
+        peer.send({**ask, "cid": "again"})
+        peer.read_until(b'"cid":"again"')
+        peer.send({"c": "unsubscribe", "sub_id": "r"})
+
+
+def subscribe(port: int, stop: multiprocessing.synchronize.Event) -> None:
+    """Subscribe a thousand times and unsubscribe, again and again."""
+    peer = Peer(port)
+    ask = {"c": "subscribe", "t": "many"}
+    numbers = range(1000)
+    while not stop.is_set():
+        peer.send(*[{**ask, "sub_id": str(n), "f": f"/qty = {n} AND /px > 1"} for n in numbers])
+        peer.send({"c": "unsubscribe", "sub_id": "all", "cid": "end", "a": "processed"})
+        peer.read_until(b'"cid":"end"')
+
+
+LOADS = (
+    Load("nothing", everywhere=True),
+    Load("publishes", ("-topic", "busy"), everywhere=True),
+    Load("publishes, 1 KB", ("-topic", "busy", "-size", "1024"), everywhere=True),
+    Load("publishes, logged", ("-topic", "logged", "-ack", "persisted")),
+    Load("publishes, records and log", ("-topic", "records", "-ack", "persisted")),
+    Load("fan-out to 1,000", ("-topic", "busy", "-subs", "1000", "-window", "64"), everywhere=True),
+    Load("queries", busy=query),
+    Load("replays", busy=replay),
+    Load("subscribing by the thousand", busy=subscribe),
+)
+
+
+def main() -> None:
+    """Measure and print."""
+    with contextlib.ExitStack() as running:
+        directory = running.enter_context(tempfile.TemporaryDirectory())
+        ours = running.enter_context(amperage(CONFIGURATION.replace("%s", str(Path(directory)))))
+        theirs = running.enter_context(nats())
+        seed = ("-mode", "sowseed", "-size", "256", "-n", str(RECORDS))
+        ours.load(*seed, "-topic", "queried")
+        ours.load("-topic", "logged", "-n", str(RECORDS))
+        rows: list[Sequence[object]] = []
+        for load in LOADS:
+            for server in (ours, theirs):
+                if server is not None and (server is ours or load.everywhere):
+                    with _beside(server, load):
+                        rows.append((f"{load.name}, {server.name}", *_latencies(server)))
+    head = ("beside", "p50 us", "p99 us", "max us")
+    print_table("A quiet pair at 1,000 messages a second", head, rows)
+
+
+def _latencies(server: Server) -> tuple[float, float, float]:
+    run = server.load("-mode", "latency", "-rate", "1000", "-secs", str(SECONDS))
+    return run["p50_us"], run["p99_us"], run["max_us"]
+
+
+@contextlib.contextmanager
+def _beside(server: Server, load: Load) -> Iterator[None]:
+    """Have a load made while the body runs."""
+    if load.busy is not None:
+        stop = multiprocessing.Event()
+        process = multiprocessing.Process(target=load.busy, args=(server.port, stop))
+        process.start()
+        time.sleep(0.5)
+        yield
+        stop.set()
+        process.join()
+        return
+    if not load.arguments:
+        yield
+        return
+    command = [str(tool("ampsload")), "-proto", server.protocol, "-port", str(server.port)]
+    command += ["-secs", str(SECONDS * 10), *load.arguments]
+    with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as busy:
+        time.sleep(0.7)
+        yield
+        busy.terminate()
+
+
+if __name__ == "__main__":
+    main()

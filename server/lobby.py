@@ -1,0 +1,77 @@
+"""The lobby: connections that have not logged on, whom nobody has said yes to.
+
+They may take little memory, each of them and all together, and stay for a short time. What they
+have sent is read by a session as what anybody sends; a session whose client has not logged on has a
+`Visit`, which ends with the logon or the connection.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from server.limits import LOGON_SECONDS, MOST_FRAME_BEFORE_LOGON, MOST_UNFINISHED_BEFORE_LOGON
+
+if TYPE_CHECKING:
+    from server.clock import Clock
+    from server.session import Session
+
+
+class Lobby:
+    """What the connections that have not logged on take.
+
+    Args:
+        clock: tells when one has been there for too long.
+
+    Attributes:
+        clock: see above.
+        unfinished: bytes of frames that are not complete.
+    """
+
+    def __init__(self, clock: Clock) -> None:
+        self.clock = clock
+        self.unfinished = 0
+
+
+class Visit:
+    """One connection in the lobby.
+
+    Args:
+        lobby: the lobby.
+        session: the connection's session.
+    """
+
+    __slots__ = ("_cancel", "_lobby", "_session", "_unfinished")
+
+    def __init__(self, lobby: Lobby, session: Session) -> None:
+        self._lobby = lobby
+        self._session = session
+        self._unfinished = 0
+        self._cancel = lobby.clock.call_later(LOGON_SECONDS, self._took_too_long)
+
+    def keep(self, size: int) -> None:
+        """Take note of how much is kept of a frame; a connection that goes too far is closed.
+
+        Args:
+            size: in bytes.
+        """
+        self._lobby.unfinished += size - self._unfinished
+        self._unfinished = size
+        if size > MOST_FRAME_BEFORE_LOGON:
+            self._session.turn_away(
+                f"a frame before the logon is over the limit of {MOST_FRAME_BEFORE_LOGON} bytes"
+            )
+        elif self._lobby.unfinished > MOST_UNFINISHED_BEFORE_LOGON and size:
+            self._session.turn_away(
+                "frames that are not complete, of all connections that have not logged on, are over"
+                f" the limit of {MOST_UNFINISHED_BEFORE_LOGON} bytes"
+            )
+
+    def end(self) -> None:
+        """The client has logged on, or has gone."""
+        self._cancel()
+        self._lobby.unfinished -= self._unfinished
+        self._unfinished = 0
+
+    def _took_too_long(self) -> None:
+        self._session.turn_away(f"no logon within {LOGON_SECONDS:.0f} seconds")
+        self._session.engine.flush()

@@ -1,0 +1,100 @@
+"""permessage-deflate with messages that are inflated later, and bit by bit.
+
+The websockets library inflates a frame whole as soon as it has come in. Here the library's
+extension only looks after the flags of the protocol (RFC 7692, 7.2.2), and hands frames on as they
+came, as `DeflatedFrame`s; `Inflater` inflates them in pieces of bounded size, so that a few bytes
+that stand for very many hold nobody up.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Sequence
+from typing import Final
+
+from websockets.exceptions import ProtocolError
+from websockets.extensions.permessage_deflate import (
+    PerMessageDeflate,
+    ServerPerMessageDeflateFactory,
+)
+from websockets.frames import CTRL_OPCODES, Frame, Opcode
+from websockets.typing import ExtensionParameter
+
+_END_OF_MESSAGE: Final = b"\x00\x00\xff\xff"
+LARGEST_PIECE: Final = 64 * 1024
+
+
+class DeflatedFrame(Frame):
+    """A data frame whose content has to be inflated."""
+
+
+class _Deflate(PerMessageDeflate):
+    """The extension of one connection: deflates what is sent, and marks what has come deflated."""
+
+    def decode(self, frame: Frame, *, max_size: int | None = None) -> Frame:  # noqa: ARG002 - the library's
+        """Mark a frame that has to be inflated."""
+        if frame.opcode in CTRL_OPCODES:
+            return frame
+        if frame.opcode is Opcode.CONT:
+            if not self.decode_cont_data:
+                return frame
+            if frame.rsv1:
+                raise ProtocolError("RSV1 bit set in continuation frame")
+            self.decode_cont_data = not frame.fin
+        elif not frame.rsv1:
+            return frame
+        else:
+            self.decode_cont_data = not frame.fin
+        return DeflatedFrame(frame.opcode, frame.data, frame.fin, False, frame.rsv2, frame.rsv3)
+
+
+class DeflateFactory(ServerPerMessageDeflateFactory):
+    """Agrees to the extension, as the library's own factory does."""
+
+    def process_request_params(
+        self, params: Sequence[ExtensionParameter], accepted_extensions: Sequence[object]
+    ) -> tuple[list[ExtensionParameter], PerMessageDeflate]:
+        """See the library."""
+        response, agreed = super().process_request_params(params, accepted_extensions)  # type: ignore[arg-type]
+        return response, _Deflate(
+            agreed.remote_no_context_takeover,
+            agreed.local_no_context_takeover,
+            agreed.remote_max_window_bits,
+            agreed.local_max_window_bits,
+            agreed.compress_settings,
+        )
+
+
+class Inflater:
+    """Inflates the messages of one connection.
+
+    Args:
+        agreed: the extension that the two sides have agreed on.
+    """
+
+    __slots__ = ("_bits", "_decoder", "_deflated", "_forgets", "has_more")
+
+    def __init__(self, agreed: PerMessageDeflate) -> None:
+        self._bits = -agreed.remote_max_window_bits
+        self._forgets = agreed.remote_no_context_takeover
+        self._decoder = zlib.decompressobj(self._bits)
+        self._deflated = b""
+        self.has_more = False
+
+    def take(self, frame: DeflatedFrame) -> None:
+        """Begin with another frame, when the one before has been inflated."""
+        if frame.opcode is not Opcode.CONT and self._forgets:
+            self._decoder = zlib.decompressobj(self._bits)
+        self._deflated = bytes(frame.data) + (_END_OF_MESSAGE if frame.fin else b"")
+        self.has_more = True
+
+    def piece(self) -> bytes:
+        """The next piece of the frame; there are more while `has_more`.
+
+        Raises:
+            zlib.error: the content is not deflated.
+        """
+        piece = self._decoder.decompress(self._deflated, LARGEST_PIECE)
+        self._deflated = self._decoder.unconsumed_tail
+        self.has_more = bool(self._deflated) or len(piece) == LARGEST_PIECE
+        return piece

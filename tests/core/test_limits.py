@@ -1,0 +1,220 @@
+"""What one client may make the server do has limits, and going beyond one costs nobody else."""
+
+from __future__ import annotations
+
+import gc
+import json
+import struct
+import tracemalloc
+from typing import Any
+
+import pytest
+
+from server import limits
+from tests.core.support import Core, CorePeer
+from tests.sow.support import topic_spec
+from tests.support.raw import frame
+
+PART = b"x" * 200_000
+
+
+def logged(core: Core, message_id: str) -> list[str]:
+    """What has been logged with an id: the problem or the detail of each entry."""
+    return [
+        str(fields.get("problem") or fields.get("detail"))
+        for entry_id, fields in core.log.entries
+        if entry_id == message_id
+    ]
+
+
+def begin_frame(peer: CorePeer, length: int) -> None:
+    """Send the length of a frame."""
+    peer.send_bytes(struct.pack(">I", length))
+
+
+def only_ack(peer: CorePeer) -> dict[str, Any]:
+    """The one frame that has been received."""
+    ((header, _),) = peer.take_frames()
+    return header
+
+
+def test_a_frame_before_the_logon_is_small() -> None:
+    """More than the limit is not kept; the peer is told which limit that is, and disconnected."""
+    core = Core()
+    peer, other = core.connect(), core.log_on()
+    begin_frame(peer, 100_000_000)
+    parts = 0
+    while not peer.hung_up:
+        peer.send_bytes(PART)
+        parts += 1
+    assert parts <= limits.MOST_FRAME_BEFORE_LOGON // len(PART) + 1
+    ack = only_ack(peer)
+    assert (ack["status"], ack["reason"]) == ("failure", "limit exceeded")
+    assert str(limits.MOST_FRAME_BEFORE_LOGON) in logged(core, "18-0002")[0]
+    assert core.engine.lobby.unfinished == 0
+    assert not other.hung_up
+
+
+def test_a_large_message_may_follow_the_logon_at_once() -> None:
+    """The limit counts what has come before the logon, not what is announced behind it."""
+    core = Core()
+    peer = core.connect()
+    publish = frame({"c": "publish", "t": "t", "cid": "1", "a": "processed"}, b"x" * 3_000_000)
+    logon = frame({"c": "logon", "cid": "0", "client_name": "c", "mt": "json", "a": "processed"})
+    stream = logon + publish
+    for start in range(0, len(stream), 256_000):
+        peer.send_bytes(stream[start : start + 256_000])
+    assert [header["status"] for header, _ in peer.take_frames()] == ["success", "success"]
+
+
+def test_unfinished_frames_have_a_limit_together() -> None:
+    """Who goes beyond it is disconnected; those who have logged on do not count."""
+    core = Core()
+    large = core.log_on()
+    begin_frame(large, 100_000_000)
+    for _ in range(400):
+        large.send_bytes(PART)
+    peers = [core.connect() for _ in range(100)]
+    for peer in peers:
+        begin_frame(peer, 1_000_000)
+        for _ in range(4):
+            if not peer.hung_up:
+                peer.send_bytes(PART)
+        assert core.engine.lobby.unfinished <= limits.MOST_UNFINISHED_BEFORE_LOGON
+    assert not peers[0].hung_up
+    assert peers[-1].hung_up
+    assert not large.hung_up
+    for peer in peers:
+        peer.leave()
+    assert core.engine.lobby.unfinished == 0
+
+
+def test_a_partial_frame_goes_with_its_connection() -> None:
+    """At once, and not when garbage is collected."""
+    core = Core()
+    gc.collect()
+    gc.disable()
+    tracemalloc.start()
+    try:
+        before = tracemalloc.get_traced_memory()[0]
+        peers = [core.log_on(str(number)) for number in range(10)]
+        for peer in peers:
+            begin_frame(peer, 100_000_000)
+            for _ in range(20):
+                peer.send_bytes(bytes(100_000))
+        during = tracemalloc.get_traced_memory()[0]
+        for peer in peers:
+            peer.leave()
+        after = tracemalloc.get_traced_memory()[0]
+    finally:
+        tracemalloc.stop()
+        gc.enable()
+    assert during - before > 19_000_000
+    assert after - before < 2_000_000
+
+
+def test_a_frame_in_tiny_parts_takes_little_more_than_its_bytes() -> None:
+    """However it is cut by the network."""
+    core = Core()
+    peer = core.log_on()
+    begin_frame(peer, 1_000_000)
+    tracemalloc.start()
+    try:
+        for _ in range(100_000):
+            peer.send_bytes(b"xy")
+        used = tracemalloc.get_traced_memory()[0]
+    finally:
+        tracemalloc.stop()
+    assert used < 1_000_000
+
+
+def test_who_does_not_log_on_is_turned_away() -> None:
+    """After some seconds; who has logged on may be silent."""
+    core = Core()
+    silent, half, client = core.connect(), core.connect(), core.log_on()
+    begin_frame(half, 100)
+    core.clock.advance(limits.LOGON_SECONDS - 1)
+    assert not silent.hung_up
+    core.clock.advance(2)
+    assert silent.hung_up
+    assert half.hung_up
+    assert not client.hung_up
+    assert "no logon within 10 seconds" in logged(core, "18-0002")
+    assert only_ack(silent)["reason"] == "limit exceeded"
+
+
+def test_the_first_command_counts_as_a_logon_where_that_is_allowed() -> None:
+    """Its connection is not turned away later."""
+    core = Core(require_logon=False, message_type="json")
+    peer = core.connect()
+    peer.send({"c": "subscribe", "t": "t", "sub_id": "1"})
+    core.clock.advance(limits.LOGON_SECONDS * 2)
+    assert not peer.hung_up
+
+
+@pytest.mark.parametrize("brace", ["", "}"], ids=["plain", "with a brace in a string"])
+def test_a_header_has_a_limit(brace: str) -> None:
+    """The command is refused, the connection goes on."""
+    core = Core()
+    core.keep(topic_spec("/id", name="records"))
+    peer = core.log_on()
+    keys = brace + ",".join(map(str, range(200_000)))
+    assert len(keys) > limits.MOST_HEADER
+    peer.send({"c": "sow_delete", "cid": "7", "a": "processed", "t": "records", "sow_keys": keys})
+    ack = only_ack(peer)
+    assert (ack["cid"], ack["status"], ack["reason"]) == ("7", "failure", "limit exceeded")
+    assert str(limits.MOST_HEADER) in logged(core, "02-0001")[0]
+    peer.send({"c": "heartbeat", "cid": "8", "a": "processed"})
+    assert only_ack(peer)["cid"] == "8"
+
+
+def test_a_logon_has_a_smaller_one() -> None:
+    """A token fits, more does not."""
+    core = Core()
+    for size, fits in ((50_000, True), (70_000, False)):
+        peer = core.connect()
+        logon = {"c": "logon", "cid": "1", "client_name": "c", "mt": "json", "a": "processed"}
+        peer.send({**logon, "pw": "x" * size})
+        assert (only_ack(peer)["status"] == "success") is fits
+        assert peer.hung_up is not fits
+
+
+def test_queries_under_way_have_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The commands behind them wait unread, and are all obeyed in the end."""
+    monkeypatch.setattr("server.session.MOST_QUERIES", 5)
+    core = Core()
+    core.keep(topic_spec("/id", name="records"))
+    peer, other = core.log_on("many"), core.log_on("other")
+    for number in range(5000):
+        other.send({"c": "p", "t": "records"}, json.dumps({"id": number}).encode())
+    query = {"c": "sow", "t": "records", "a": "completed", "bs": 1000, "orderby": "/id"}
+    peer.send_bytes(b"".join(frame({**query, "cid": str(n)}) for n in range(12)))
+    session = core.engine.client("many")
+    most = len(session.queries) if session else 0
+    assert most == 5
+    assert peer.is_paused
+    other.send({"c": "heartbeat", "cid": "1", "a": "processed"})
+    assert only_ack(other)["cid"] == "1"
+    ended: list[str] = []
+    while len(ended) < 12:
+        core.clock.advance(0.005)
+        assert session is not None
+        assert len(session.queries) <= 5
+        ended += [header["cid"] for header, _ in peer.take_frames() if header["c"] == "ack"]
+    assert ended == [str(number) for number in range(12)]
+    core.clock.advance(0.005)
+    assert not peer.is_paused
+
+
+def test_subscriptions_of_a_connection_have_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One more is refused, unless it takes the place of another."""
+    monkeypatch.setattr("server.commands.dispatch.MOST_SUBSCRIPTIONS", 10)
+    core = Core()
+    peer = core.log_on()
+    for number in range(11):
+        peer.send({"c": "subscribe", "sub_id": str(number), "t": "t", "a": "processed"})
+    answers = [header["status"] for header, _ in peer.take_frames()]
+    assert answers == ["success"] * 10 + ["failure"]
+    again = {"c": "subscribe", "sub_id": "3", "t": "u", "o": "replace", "a": "processed"}
+    peer.send(again)
+    assert only_ack(peer)["status"] == "success"
