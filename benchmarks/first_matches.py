@@ -3,8 +3,8 @@
     python -m benchmarks.first_matches
 
 10,000 subscriptions with a filter each, on ten connections to one topic; every message matches one
-of them. Everything runs in this process on one core: what is measured is the time of the processor in the
-engine, from the bytes of a connection to the bytes for others.
+of them. Everything runs in this process on one core: what is measured is the time of the processor
+in the engine, from the bytes of a connection to the bytes for others.
 """
 
 from __future__ import annotations

@@ -7,10 +7,10 @@ settings. Transports feed sessions and, when a turn's input is used up, have the
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
-from config_schema.spec import ConflatedTopicSpec
+from config_schema.spec import ConflatedTopicSpec, TopicRef
 from server.clock import Clock
 from server.expressions import Functions
 from server.expressions.prepared import FilterParser
@@ -32,7 +32,7 @@ from server.views.view import View
 from server.wire.runs import RunReader
 
 if TYPE_CHECKING:
-    from config_schema.spec import TopicRef, ViewSpec
+    from config_schema.spec import ViewSpec
     from server.sow.records import Change
     from server.subscriptions.envelope import Envelope
     from server.topics.keeper import Keeper
@@ -61,6 +61,7 @@ class Settings:
             topics share.
         functions: what expressions may call.
         regex_topics: whether topics with regular expression characters are expressions.
+        unavailable: the topics that refuse all commands, and what there is to say about each.
     """
 
     instance_name: str
@@ -69,6 +70,7 @@ class Settings:
     unified_fix_tags: frozenset[str]
     functions: Functions
     regex_topics: bool
+    unavailable: Mapping[TopicRef, str] = field(default_factory=dict)
 
 
 class Engine:

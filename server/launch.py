@@ -31,6 +31,7 @@ from server.events.targets import LogTargetError
 from server.instance import Instance, StartError
 from server.plan import as_graphviz, as_text, plan_runtime
 from server.provision import ProvisionError, check_provisions
+from server.unavailable import warn_of_unavailable
 
 _DRAWINGS: Final = {"graph": as_text, "graphviz": as_graphviz}
 
@@ -85,7 +86,10 @@ def fulfil(wish: Wish) -> int:
 
 
 def _compile(document: Document, problems: Problems) -> InstanceSpec | None:
-    return compile_config(validate(document, problems), ProgramCatalogue(), problems)
+    spec = compile_config(validate(document, problems), ProgramCatalogue(), problems)
+    if spec is not None:
+        warn_of_unavailable(spec, problems)
+    return spec
 
 
 def _report(path: str, problems: Problems) -> int:
