@@ -175,7 +175,11 @@ class Engine:
         for query in list(session.queries):
             query.cancel()
         for sub_id in list(session.subscriptions):
-            session.end_subscription(sub_id)
+            try:
+                session.end_subscription(sub_id)
+            except Exception as error:  # whatever it is, the others end all the same
+                text = f"the end of subscription {sub_id!r} of client[{session.client_name}]"
+                self.log.emit("01-0004", text=text, error=repr(error))
 
     def derive(self, spec: ConflatedTopicSpec | ViewSpec) -> None:
         """Add a topic that is made from others, unless one of these is not there.
