@@ -395,13 +395,19 @@ DO_MODULES: Final = _table(
     *(
         ModuleRule(
             f"amps-action-do-reset-{what}",
-            f"clears what is cached for {what}",
+            does,
             (
                 _ONE_TRANSPORT,
                 _optional("AuthenticationId", ValueKind.TEXT, "whose; everybody's if left out"),
             ),
         )
-        for what in ("authentication", "entitlement")
+        for what, does in (
+            ("authentication", "clears what is cached for authentication"),
+            (
+                "entitlement",
+                "clears what is cached for entitlement, and disconnects the clients concerned",
+            ),
+        )
     ),
     ModuleRule(
         "amps-action-do-enable-transport", "lets a transport listen again", (_ONE_TRANSPORT,)

@@ -1,6 +1,7 @@
 """amps-action-do-reset-authentication: what is kept about earlier logons is forgotten.
 
-None of the authentication modules that exist keeps anything.
+None of the authentication modules that exist keeps anything. Nobody is disconnected: whoever has
+logged on stays so (AMPS User Guide, Manage Security, which says that of entitlement alone).
 """
 
 from __future__ import annotations

@@ -1,28 +1,58 @@
 """amps-action-do-reset-entitlement: what is kept about permissions is forgotten.
 
-Sessions keep that a user may publish to a topic. To forget more of that than Transport and
-AuthenticationId ask for costs asking again, and nothing else; so all of it is forgotten.
+Whom that concerns is disconnected, so that whoever comes again has the permissions of then. A
+client without an authentication id is only concerned where everybody is: an AuthenticationId that
+turns out to be empty, as with a variable that has no value, is nobody's.
+
+Source: AMPS User Guide, Manage Security; Entitlement.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
-from actions.module import Step
+from actions.module import Step, StepFailed
+from actions.options import optional
 
 if TYPE_CHECKING:
     from actions.context import Context
     from actions.services import Services
+    from config_schema.spec import Options
+
+_REASON: Final = "entitlement reset"
 
 
 class DoResetEntitlement(Step):
-    """Has every permission asked for afresh."""
+    """Has every permission asked for afresh, and disconnects whom that concerns."""
+
+    def __init__(self, options: Options) -> None:
+        super().__init__(options)
+        self._transport = optional(options, "Transport")
+        self._user = optional(options, "AuthenticationId")
 
     def provision(self, services: Services) -> None:
-        """Take note of the engine."""
+        """Take note of the engine and its transports."""
         self._engine = services.engine
+        self._transports = services.transports
 
-    async def run(self, context: Context) -> None:  # noqa: ARG002 - the same whatever happened
-        """Forget."""
-        self._engine.topics.invalidate()
-        self._engine.log.emit("25-0002", what="entitlement")
+    async def run(self, context: Context) -> None:
+        """Forget, and disconnect.
+
+        Raises:
+            StepFailed: there is no such transport.
+        """
+        transport = None if self._transport is None else self._transport.expand_text(context)
+        user = None if self._user is None else self._user.expand_text(context)
+        if transport is not None and transport not in self._transports.names:
+            raise StepFailed(f"there is no transport {transport!r}")
+        self._engine.topics.invalidate()  # who is concerned goes; others are asked for once more
+        whose = [f"user {user!r}"] if user is not None else []
+        whose += [f"transport {transport}"] if transport is not None else []
+        self._engine.log.emit("25-0002", what="entitlement", whose=" on ".join(whose) or None)
+        for session in list(self._engine.sessions):
+            if (
+                session.logged_on
+                and transport in (None, session.entrance.transport)
+                and (user is None or (user and user == session.user))
+            ):
+                session.close(_REASON)

@@ -4,6 +4,7 @@ Source: AMPS User Guide, Regular Expressions and Subscribing to a Set of Topics.
 """
 
 import re
+from functools import lru_cache
 from typing import Final
 
 import pcre2
@@ -11,14 +12,16 @@ import pcre2
 _SPECIAL: Final = re.compile(r"[.*+?^$|()\[\]{}\\]")
 """What makes a name a pattern: with none of these a regular expression only matches itself."""
 
+_OWN_LIMIT: Final = re.compile(r"(?:\(\*[A-Za-z0-9_=]*\))*\(\*(LIMIT_[A-Z]+)")
+"""What may stand at the start of a pattern, up to an item that limits its searches."""
+
+_MOST_STEPS: Final = 100_000
+"""For each position at which a match may begin."""
+
 
 def has_regex_characters(name: str) -> bool:
     """Whether `name`, where a pattern is allowed, is one rather than a literal topic name."""
     return _SPECIAL.search(name) is not None
-
-
-_OWN_LIMIT: Final = re.compile(r"(?:\(\*[A-Za-z0-9_=]*\))*\(\*(LIMIT_[A-Z]+)")
-"""What may stand at the start of a pattern, up to an item that limits its searches."""
 
 
 def limit_error(pattern: str) -> str | None:
@@ -46,10 +49,15 @@ def regex_error(pattern: str) -> str | None:
 def matches(pattern: str, topic: str) -> bool:
     """Whether `pattern`, known to compile, occurs in `topic`.
 
-    An expression that takes more steps than the library allows, because it backtracks without end,
-    does not match.
+    An expression that takes too many steps, because it backtracks without end, does not match: the
+    names of topics are for clients to choose, and no name may keep the program busy.
     """
     try:
-        return pcre2.compile(pattern).search(topic) is not None
+        return _compiled(pattern).search(topic) is not None
     except (pcre2.LibraryError, UnicodeEncodeError):
         return False
+
+
+@lru_cache(maxsize=1024)
+def _compiled(pattern: str) -> pcre2.Pattern:
+    return pcre2.compile(f"(*LIMIT_MATCH={_MOST_STEPS})(*LIMIT_DEPTH={_MOST_STEPS}){pattern}")

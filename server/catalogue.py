@@ -60,9 +60,6 @@ UNBUILT: Final[Mapping[str, str]] = {
     "Transports/Transport/Protocol=fix-session": "the fix-session protocol",
     "Protocols/Protocol/Module=fix-session": "the fix-session protocol",
     "Protocols/Protocol/TrustedAdmin": "connections trusted by the admin interface",
-    "SOW/Queue": "queues",
-    "SOW/LocalQueue": "queues",
-    "SOW/GroupLocalQueue": "queues",
     "Replication": "replication",
     **_UNBUILT_ACTION_MODULES,
     "Description": "the admin interface, which shows it",
@@ -71,7 +68,10 @@ UNBUILT: Final[Mapping[str, str]] = {
     "Tuning/Queue": "queues",
     "Tuning/Replication": "replication",
 }
-"""Place in the configuration -> feature, for the located warning that it is not available yet."""
+"""Place in the configuration -> feature, for the located warning that it is not available yet.
+
+Queues and synchronous destinations have warnings of their own: server/unavailable.py.
+"""
 
 _OPTION_HELP: Final = {
     "AllowSpoofing": "take the user name that the client gives for its own",

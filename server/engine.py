@@ -7,10 +7,10 @@ settings. Transports feed sessions and, when a turn's input is used up, have the
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
-from config_schema.spec import ConflatedTopicSpec
+from config_schema.spec import ConflatedTopicSpec, TopicRef
 from server.clock import Clock
 from server.expressions import Functions
 from server.expressions.prepared import FilterParser
@@ -34,7 +34,7 @@ from server.views.view import View
 from server.wire.runs import RunReader
 
 if TYPE_CHECKING:
-    from config_schema.spec import TopicRef, ViewSpec
+    from config_schema.spec import ViewSpec
     from server.sow.records import Change
     from server.subscriptions.envelope import Envelope
     from server.topics.keeper import Keeper
@@ -63,6 +63,7 @@ class Settings:
             topics share.
         functions: what expressions may call.
         regex_topics: whether topics with regular expression characters are expressions.
+        unavailable: the topics that refuse all commands, and what there is to say about each.
     """
 
     instance_name: str
@@ -71,6 +72,7 @@ class Settings:
     unified_fix_tags: frozenset[str]
     functions: Functions
     regex_topics: bool
+    unavailable: Mapping[TopicRef, str] = field(default_factory=dict)
 
 
 class Engine:
@@ -185,7 +187,11 @@ class Engine:
         for query in list(session.queries):
             query.cancel()
         for sub_id in list(session.subscriptions):
-            session.end_subscription(sub_id)
+            try:
+                session.end_subscription(sub_id)
+            except Exception as error:  # whatever it is, the others end all the same
+                text = f"the end of subscription {sub_id!r} of client[{session.client_name}]"
+                self.log.emit("01-0004", text=text, error=repr(error))
 
     def derive(self, spec: ConflatedTopicSpec | ViewSpec) -> None:
         """Add a topic that is made from others, unless one of these is not there.

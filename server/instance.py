@@ -49,6 +49,7 @@ from server.sow.records import NANOSECONDS
 from server.topics.transaction_log import TransactionLog
 from server.transports.listener import TransportError
 from server.transports.table import TransportTable
+from server.unavailable import unavailable_topics
 
 
 class StartError(Exception):
@@ -94,6 +95,7 @@ class Instance:
                 unified_fix_tags=with_unified_fix_tags(spec),
                 functions=provision_functions(spec, log, self._lookups.find),
                 regex_topics=spec.regex_topic_support,
+                unavailable=unavailable_topics(spec),
             ),
             log,
             LoopClock(),

@@ -33,6 +33,7 @@ from server.instance import Instance, StartError
 from server.plan import as_graphviz, as_text, plan_runtime
 from server.provision import ProvisionError, check_provisions
 from server.surroundings import check_surroundings
+from server.unavailable import warn_of_unavailable
 
 _PROBLEM: Final = PROBLEM_IDS[Severity.WARNING]
 _DRAWINGS: Final = {"graph": as_text, "graphviz": as_graphviz}
@@ -84,6 +85,7 @@ def _fulfil(path: str, wish: Wish) -> int:
     spec = compile_config(root, ProgramCatalogue(), problems)
     if spec is None:
         return _report(path, problems)
+    warn_of_unavailable(spec, problems)
     if not (wish.check or wish.explain or wish.drawing):
         return _run(spec, document, problems, in_background=wish.in_background)
     check_provisions(spec, problems)

@@ -24,6 +24,7 @@ from config_schema.spec import (
     TransportSpec,
     ViewSpec,
 )
+from server.unavailable import unavailable_topics
 
 
 class Kind(Enum):
@@ -60,12 +61,14 @@ class Node:
         name: its name, unique within its kind.
         detail: the few words that tell it from others of its kind.
         location: where it is configured.
+        is_missing: whether it is not available yet, so that it does not start.
     """
 
     kind: Kind
     name: str
     detail: str
     location: Location
+    is_missing: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,25 +103,35 @@ def plan_runtime(spec: InstanceSpec) -> Plan:
 
 def as_text(plan: Plan) -> str:
     """The plan for people: a line per part in start order, with what comes in below it."""
-    lines = [f"instance {plan.instance}: {len(plan.nodes)} parts, in start order"]
-    for number, node in enumerate(plan.nodes, 1):
-        detail = f" ({node.detail})" if node.detail else ""
-        lines.append(f"{number:4}. {node.kind.value} {node.name}{detail}  {node.location}")
+    starting = [node for node in plan.nodes if not node.is_missing]
+    lines = [f"instance {plan.instance}: {len(starting)} parts, in start order"]
+    for number, node in enumerate(starting, 1):
+        lines.append(f"{number:4}. {_described(node)}")
         lines += [
             f"        {edge.label} {edge.source.kind.value} {edge.source.name}"
             for edge in plan.edges
             if edge.target is node
         ]
-    return "\n".join(lines)
+    missing = [f"      {_described(node)}" for node in plan.nodes if node.is_missing]
+    return "\n".join(
+        [*lines, "not available yet, and not started:", *missing] if missing else lines
+    )
+
+
+def _described(node: Node) -> str:
+    detail = f" ({node.detail})" if node.detail else ""
+    return f"{node.kind.value} {node.name}{detail}  {node.location}"
 
 
 def as_graphviz(plan: Plan) -> str:
     """The plan in the language of Graphviz's `dot`."""
     ids = {id(node): f"n{number}" for number, node in enumerate(plan.nodes)}
     lines = [f"digraph {_quoted(plan.instance)} {{", "  rankdir=LR;", "  node [shape=box];"]
-    lines += [
-        f"  {ids[id(node)]} [label={_quoted(node.kind.value, node.name)}];" for node in plan.nodes
-    ]
+    for node in plan.nodes:
+        label, style = [node.kind.value, node.name], ""
+        if node.is_missing:
+            label, style = [*label, "not available yet"], ", style=dashed"
+        lines.append(f"  {ids[id(node)]} [label={_quoted(*label)}{style}];")
     lines += [
         f"  {ids[id(edge.source)]} -> {ids[id(edge.target)]} [label={_quoted(edge.label)}];"
         for edge in plan.edges
@@ -143,18 +156,22 @@ def _nodes(spec: InstanceSpec) -> Iterator[Node]:
     if spec.transaction_log is not None:
         journal = spec.transaction_log
         yield Node(Kind.JOURNAL, journal.journal_directory, "", journal.location)
+    unavailable = unavailable_topics(spec)
     for store in spec.sow:
-        yield Node(_kind_of(store), str(store.ref), _detail_of(store), store.location)
-    for destination in spec.replication:
-        yield Node(Kind.DESTINATION, destination.name, destination.sync_type, destination.location)
+        missing = store.ref in unavailable
+        yield Node(_kind_of(store), str(store.ref), _detail_of(store), store.location, missing)
+    for one in spec.replication:
+        yield Node(Kind.DESTINATION, one.name, one.sync_type, one.location, is_missing=True)
     for action in spec.actions:
         name = ", ".join(trigger.module for trigger in action.triggers)
         steps = " then ".join(step.use.module for step in action.steps)
         yield Node(Kind.ACTION, name, steps, action.location)
     if spec.admin is not None and spec.admin.inet_addr is not None:
-        yield Node(Kind.ADMIN, str(spec.admin.inet_addr), "", spec.admin.location)
+        address = str(spec.admin.inet_addr)
+        yield Node(Kind.ADMIN, address, "", spec.admin.location, is_missing=True)
     for transport in spec.transports:
-        yield Node(Kind.TRANSPORT, transport.name, _transport_detail(transport), transport.location)
+        detail, missing = _transport_detail(transport), _is_missing(transport)
+        yield Node(Kind.TRANSPORT, transport.name, detail, transport.location, missing)
 
 
 def _kind_of(store: SowSpec) -> Kind:
@@ -189,6 +206,11 @@ def _transport_detail(transport: TransportSpec) -> str:
     where = transport.inet_addr if transport.inet_addr is not None else transport.file_name
     disabled = "" if transport.initial_state_enabled else ", disabled at start"
     return f"{transport.protocol} over {transport.type} at {where}{disabled}"
+
+
+def _is_missing(transport: TransportSpec) -> bool:
+    """Whether a transport needs what is not available yet."""
+    return transport.type.startswith("amps-replication") or transport.protocol == "fix-session"
 
 
 def _edges(spec: InstanceSpec, nodes: Sequence[Node]) -> Iterator[Edge]:

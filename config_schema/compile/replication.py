@@ -6,6 +6,7 @@ Validation.
 
 import re
 from collections.abc import Collection, Sequence
+from itertools import count
 from typing import Final, Literal, get_args
 
 from config_schema.catalogue import ExpressionKind, ModuleKind
@@ -44,8 +45,10 @@ MANDATORY_CHECKS: Final = ("queue", "queue_underlying")
 def compile_replication(root: Reader, scope: Scope) -> tuple[DestinationSpec, ...]:
     """Compile the Replication section."""
     destinations: dict[str, DestinationSpec] = {}
-    for reader in root.inside("Replication", "Destination"):
-        spec = _destination(reader, scope, destinations)
+    readers = list(root.inside("Replication", "Destination"))
+    given = {reader.text("Name") for reader in readers}
+    for reader in readers:
+        spec = _destination(reader, scope, given | destinations.keys())
         if spec.name in destinations:
             reader.error(
                 f"there is already a destination named {quoted(spec.name)} at "
@@ -61,14 +64,14 @@ def compile_replication(root: Reader, scope: Scope) -> tuple[DestinationSpec, ..
     return tuple(destinations.values())
 
 
-def _destination(reader: Reader, scope: Scope, others: Collection[str]) -> DestinationSpec:
+def _destination(reader: Reader, scope: Scope, taken: Collection[str | None]) -> DestinationSpec:
+    name = reader.text("Name") or _made_name(reader, taken)
     topics = tuple(_topic(topic, scope) for topic in reader.children("Topic"))
     if not topics:
         reader.warning("has no Topic, so nothing is replicated to it")
     _check_queues(reader, topics, scope)
     transports = tuple(_transport(child, scope) for child in reader.children("Transport"))
     _check_reachable(reader, scope)
-    name = reader.text("Name") or _made_name(reader, transports, others)
     return DestinationSpec(
         name=name,
         group=reader.text("Group") or name,
@@ -82,14 +85,13 @@ def _destination(reader: Reader, scope: Scope, others: Collection[str]) -> Desti
     )
 
 
-def _made_name(
-    reader: Reader, transports: Sequence[OutgoingTransportSpec], others: Collection[str]
-) -> str:
-    """What to call a destination without a Name, as those of the documentation's examples are."""
-    names = [reader.text("Group")]
-    names += [str(address) for transport in transports for address in transport.addresses]
-    given = [name for name in names if name]
-    return next((name for name in given if name not in others), (given or ["destination"])[0])
+def _made_name(reader: Reader, taken: Collection[str | None]) -> str:
+    """A name for a destination without one, as in examples of the guide."""
+    transports = reader.children("Transport")
+    addresses = (transport.text("InetAddr") for transport in transports)
+    wanted = reader.text("Group") or next(filter(None, addresses), None) or "destination"
+    names = (wanted if number == 1 else f"{wanted}-{number}" for number in count(1))
+    return next(name for name in names if name not in taken)
 
 
 def _topic(reader: Reader, scope: Scope) -> ReplicatedTopicSpec:

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from config_schema.problems import Location
+from config_schema.units import parse_bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +51,15 @@ class Options:
     def get(self, name: str) -> str | None:
         """Return the value of the first option called `name`, None when there is none."""
         return next((option.value for option in self.items if option.name == name), None)
+
+    def flag(self, name: str, *, default: bool) -> bool:
+        """Return the value of a switch, `default` when there is none of this name.
+
+        Raises:
+            UnitError: it is none of the words for true and false.
+        """
+        text = self.get(name)
+        return default if text is None else parse_bool(text)
 
     def all(self, name: str) -> tuple[str, ...]:
         """Return the values of every option called `name`, in file order."""

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 from server.commands.acks import acknowledge, acknowledge_late, wants
 from server.commands.refusal import CommandRefused
+from server.commands.selection import require_available
 from server.security.entitlement import Permission
 from server.subscriptions.envelope import Envelope
 from server.topics.topic import FOR_NOBODY
@@ -33,7 +34,8 @@ def handle(session: Session, header: Header, body: bytes) -> None:
     """Deliver a message to the subscribers of its topic.
 
     Raises:
-        CommandRefused: the topic is missing or reserved, or the user may not publish to it.
+        CommandRefused: the topic is missing, reserved or not available, or the user may not
+            publish to it.
     """
     topic = header.topic
     if not topic:
@@ -43,6 +45,7 @@ def handle(session: Session, header: Header, body: bytes) -> None:
             "invalid topic", f"topics that begin with {_RESERVED_TOPICS} are the server's own"
         )
     session.require(Permission.WRITE_TOPIC, topic)
+    require_available(session, topic)
     envelope = Envelope(
         session,
         session.last_heard,

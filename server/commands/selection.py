@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from config_schema.spec import TopicRef
 from server.commands.refusal import CommandRefused
 from server.expressions import ExpressionError, Kind, conjuncts, parse
 from server.expressions.tree import And, Call, In, Literal
 from server.security.entitlement import Permission
 from server.topics.names import TopicError, TopicSelector, select_topics
+from server.unavailable import QUEUES
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -23,14 +25,29 @@ def read_topic(session: Session, header: Header, options: Mapping[str, str]) -> 
     """Read which topics a command is about.
 
     Raises:
-        CommandRefused: the topic is missing, or is no valid regular expression.
+        CommandRefused: the topic is missing, is no valid regular expression, or refuses commands.
     """
     literal = "non_regex_topic" in options or not session.engine.settings.regex_topics
     try:
-        return select_topics(header.topic or "", literal=literal)
+        selector = select_topics(header.topic or "", literal=literal)
     except TopicError as error:
         reason = "bad regex topic" if header.topic else "invalid topic"
         raise CommandRefused(reason, str(error)) from None
+    require_available(session, selector.text)
+    return selector
+
+
+def require_available(session: Session, topic: str) -> None:
+    """Refuse the command at hand if its topic is of a kind that is not built yet.
+
+    Raises:
+        CommandRefused: it is.
+    """
+    unavailable = session.engine.settings.unavailable
+    if unavailable:
+        detail = unavailable.get(TopicRef(topic, session.message_type))
+        if detail is not None:
+            raise CommandRefused(QUEUES, detail)
 
 
 def read_filter(session: Session, header: Header, *, stable: bool = False) -> Expr | None:

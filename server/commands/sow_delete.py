@@ -57,13 +57,13 @@ def handle(session: Session, header: Header, body: bytes) -> None:
         CommandRefused: the topic keeps no records, the command does not say which records are to
             go, or a deletion cannot be stored.
     """
+    options = split_options(header.options or "")
+    selector = read_topic(session, header, options)
     if header.bookmark is not None:
         raise CommandRefused(
             "invalid topic", "messages are acknowledged by bookmark on queues only"
         )
-    options = split_options(header.options or "")
     check_delete_options(header, options)
-    selector = read_topic(session, header, options)
     require_topic(session, Permission.WRITE_TOPIC, selector)
     which = _Which(read_filter(session, header), read_keys(header), body)
     if which.filter is None and which.keys is None and not which.body:

@@ -8,7 +8,6 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Final
 
 from config_schema.spec import ModuleSpec, ModuleUse
-from config_schema.units import parse_bool
 from server.filters.base import FilterError, TransportFilter
 from server.filters.correlation_ids import CorrelationIdTimestamper
 from server.filters.custom import load_filter
@@ -19,8 +18,7 @@ from server.filters.topic_translators import (
 
 
 def _make_timestamper(use: ModuleUse) -> TransportFilter:
-    override = parse_bool(use.options.get("Override") or "false")
-    return CorrelationIdTimestamper(time.time, override=override)
+    return CorrelationIdTimestamper(time.time, override=use.options.flag("Override", default=False))
 
 
 Factory = Callable[[ModuleUse], TransportFilter]

@@ -5,19 +5,11 @@ from __future__ import annotations
 from difflib import get_close_matches
 from typing import TYPE_CHECKING
 
+from config_schema.units import UnitError, parse_bool
 from server.message_types.base import MessageTypeError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
-
-_BOOLEANS = {
-    "true": True,
-    "enabled": True,
-    "1": True,
-    "false": False,
-    "disabled": False,
-    "0": False,
-}
 
 _VERSION_COMPLIANCE = "AMPSVersionCompliance"
 _VERSIONS = ("2", "4", "5")
@@ -55,12 +47,10 @@ class Options:
     def boolean(self, name: str, *, default: bool) -> bool:
         """The value of a yes-or-no option."""
         text = self.text(name)
-        if text is None:
-            return default
         try:
-            return _BOOLEANS[text.strip().lower()]
-        except KeyError:
-            raise MessageTypeError(name, f"expected true or false, not {text!r}") from None
+            return default if text is None else parse_bool(text)
+        except UnitError as error:
+            raise MessageTypeError(name, str(error)) from None
 
     def reject_unknown(self) -> None:
         """Complain of the first option that no method was asked for; call it when all have been

@@ -72,9 +72,9 @@ class RefuseAll:
 
 def _default(use: ModuleUse) -> Authenticator:
     return AcceptAll(
-        require_logon=_is_true(use, "RequireLogon", default=True),
-        require_user_name=_is_true(use, "RequireUsername", default=False),
-        trust_user_name=_is_true(use, "AllowSpoofing", default=False),
+        require_logon=use.options.flag("RequireLogon", default=True),
+        require_user_name=use.options.flag("RequireUsername", default=False),
+        trust_user_name=use.options.flag("AllowSpoofing", default=False),
     )
 
 
@@ -82,7 +82,7 @@ def _implicit(use: ModuleUse) -> Authenticator:
     return AcceptAll(
         require_logon=False,
         require_user_name=False,
-        trust_user_name=_is_true(use, "AllowSpoofing", default=False),
+        trust_user_name=use.options.flag("AllowSpoofing", default=False),
     )
 
 
@@ -103,8 +103,3 @@ def make_authenticator(use: ModuleUse | None) -> Authenticator:
     if use is None:
         return AcceptAll(require_logon=True, require_user_name=False, trust_user_name=False)
     return AUTHENTICATION_MODULES[use.module](use)
-
-
-def _is_true(use: ModuleUse, option: str, *, default: bool) -> bool:
-    value = use.options.get(option)
-    return default if value is None else value.strip().lower() == "true"

@@ -23,6 +23,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple
 
+from config_schema.units import UnitError, parse_bool
 from server.expressions import semantics
 from server.expressions.octets import from_octets
 from server.message_types.base import MessageType, Path, Value
@@ -30,8 +31,6 @@ from server.message_types.paths import PathError, parse_path
 from server.sow.chain_file import ChainFile
 from server.sow.key_errors import KeyModuleError
 from server.sow.keys import KeyHash, KeyRefusedError
-
-_BOOLEANS: Final = {"true": True, "1": True, "false": False, "0": False}
 
 
 class ChainingOptions(NamedTuple):
@@ -71,14 +70,15 @@ def chaining_options(options: Mapping[str, Sequence[str]]) -> ChainingOptions:
     file_names = options.get("FileName", ())
     if len(file_names) != 1 or not file_names[0]:
         raise KeyModuleError("FileName", "expected one file, which keeps the chains")
-    validation = options.get("Validation", ("false",))[-1].lower()
-    if validation not in _BOOLEANS:
-        raise KeyModuleError("Validation", f"expected true or false, not {validation!r}")
+    try:
+        validation = parse_bool(options.get("Validation", ("false",))[-1])
+    except UnitError as error:
+        raise KeyModuleError("Validation", str(error)) from None
     return ChainingOptions(
         _path("Primary", primaries[0]),
         tuple(_path("Secondary", text) for text in others),
         file_names[0],
-        _BOOLEANS[validation],
+        validation,
     )
 
 

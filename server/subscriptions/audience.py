@@ -125,6 +125,10 @@ class Audience:
             places.update(self._users.get(filter_, ()))
         return sorted(places, key=places.__getitem__)
 
+    def give_up(self, error: Exception) -> None:
+        """What is told here cannot be made, which is the end of all who listen."""
+        give_up_on(self._subscriptions, error)
+
     def _give_up_on(self, filter_: Filter, error: Exception) -> None:
         """A filter has failed, which is the end of those who have it."""
         give_up_on(self._users.get(filter_, ()), error)

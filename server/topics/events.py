@@ -92,8 +92,11 @@ class EventTopic:
             values: their values, by their names in JSON; NULL where there is none.
             moment: when it happened, in seconds since 1970.
         """
-        named = list(self._named(listener, fields, values))
-        listener.topic.publish([listener.topic.message_type.build(named)], Envelope(None, moment))
+        topic, named = listener.topic, list(self._named(listener, fields, values))
+        try:
+            topic.publish([topic.message_type.build(named)], Envelope(None, moment))
+        except Exception as error:  # whatever it is, the client that is told of must not pay
+            topic.give_up(error)
 
     def _named(
         self, listener: Listener, fields: Iterable[EventField], values: Mapping[str, Value]

@@ -84,7 +84,7 @@ class Stores:
         self._announce = announce
         self._flush = flush
         self.transaction_log: TransactionLog | None = None
-        self.cascade: Final = Cascade()
+        self.cascade: Final = Cascade(log)
         self._keepers: list[Keeper] = []
         self._has_containers = False
         self._topics: list[SowTopic] = []

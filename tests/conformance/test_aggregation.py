@@ -96,6 +96,14 @@ def test_a_query_gives_what_a_view_would_hold(server: RunningServer) -> None:
         assert [record["k"] for record, _ in again.records][1:] == keys
 
 
+def test_a_query_can_have_a_select_list(server: RunningServer) -> None:
+    """It is for the groups, as for the records of a view; a subscription refuses it."""
+    with server.log_on() as peer:
+        publish(peer, "selected", 1, "IBM")
+        group = query(peer, "orders", o=f"{SUMS},select=[-/,+/sym]", f="/g = 'selected'")
+        assert group.messages == [{"sym": "IBM"}]
+
+
 @pytest.mark.parametrize(
     ("terms", "expected"),
     [

@@ -98,6 +98,11 @@ class Fragile:
     def __getattr__(self, member):
         return getattr(self._json, member)
 
+    def build(self, fields):
+        if any(value is not None for _, value in fields):
+            raise RuntimeError("another defect")
+        return self._json.build(fields)
+
     def select(self, body, selection):
         if b"trouble" in body:
             raise RuntimeError("a defect of this library")
@@ -118,6 +123,21 @@ OWN_TYPE = """
     <Name>records</Name><MessageType>fragile</MessageType><Key>/id</Key>
     <Durability>transient</Durability>
   </Topic>
+  <Topic>
+    <Name>viewed</Name><MessageType>fragile</MessageType><Key>/id</Key>
+    <Durability>transient</Durability>
+  </Topic>
+  <View>
+    <Name>broken-view</Name><MessageType>fragile</MessageType>
+    <UnderlyingTopic>viewed</UnderlyingTopic>
+    <Projection><Field>/id</Field></Projection><Grouping><Field>/id</Field></Grouping>
+  </View>
+  <View>
+    <Name>good-view</Name><MessageType>json</MessageType>
+    <UnderlyingTopic>[fragile].[viewed]</UnderlyingTopic>
+    <Projection><Field>[fragile].[viewed]./id AS /id</Field></Projection>
+    <Grouping><Field>[fragile].[viewed]./id</Field></Grouping>
+  </View>
 </SOW>
 """
 
@@ -149,3 +169,33 @@ def test_what_fails_for_one_subscription_ends_that_one_alone(tmp_path: Path, top
         assert [body for header, body in heard if header.get("sids") == "whole"] == bodies
         assert [body for header, body in heard if header.get("sids") == "cut"] == [b'{"a":1}']
         assert server.logs("14-0004")
+
+
+def test_events_that_cannot_be_made_cost_those_who_listen(tmp_path: Path) -> None:
+    """Whoever does what the event is about notices nothing."""
+    (tmp_path / "fragile.py").write_text(FRAGILE)
+    with (
+        running_server(tmp_path, elements=OWN_TYPE) as server,
+        server.log_on("listener", "fragile") as listener,
+    ):
+        listener.send({"c": "subscribe", "sub_id": "1", "t": "/AMPS/ClientStatus"})
+        with server.log_on("other") as other:
+            assert other.subscribe("any", "1")["status"] == "success"
+        told = listener.receive_header()
+        assert (told["sub_id"], told["reason"]) == ("1", "subscription ended")
+
+
+def test_a_view_that_cannot_be_made_costs_no_publisher(tmp_path: Path) -> None:
+    """The log says so, and another view of the same topic follows it."""
+    (tmp_path / "fragile.py").write_text(FRAGILE)
+    with (
+        running_server(tmp_path, elements=OWN_TYPE) as server,
+        server.log_on("reader") as reader,
+        server.log_on("publisher", "fragile") as publisher,
+    ):
+        assert reader.subscribe("good-view", "1")["status"] == "success"
+        for number in (1, 2):
+            publisher.publish("viewed", b'{"id":%d}' % number)
+            publisher.flush()
+            assert reader.receive()[1] == b'{"id":%d}' % number
+        assert server.logs("could not follow a change of topic 'viewed'")

@@ -1,0 +1,173 @@
+"""What it costs that a filter matches for the first time, beside many others.
+
+    python -m benchmarks.first_matches
+
+10,000 subscriptions with a filter each, on ten connections to one topic; every message matches one
+of them. Everything runs in this process on one core: what is measured is the time of the processor
+in the engine, from the bytes of a connection to the bytes for others.
+"""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Callable
+from typing import Final
+
+from benchmarks.harness import print_table
+from config_schema.problems import Location
+from config_schema.spec import TopicSpec
+from server.engine import Engine, Settings
+from server.expressions import BUILTINS
+from server.message_types.registry import MessageTypes
+from server.security.authentication import make_authenticator
+from server.security.entitlement import make_entitlement
+from server.session import Entrance, Link, Session
+from server.sow.memory_store import MemoryStore
+from server.sow.topic import SowTopic
+from server.wire.framing import frame
+from server.wire.header import Header, encode_header
+
+SUBSCRIPTIONS: Final = 10_000
+CONNECTIONS: Final = 10
+MESSAGES: Final = 20_000
+TOPICS: Final = {"a topic without records": "passing", "a topic with records": "kept"}
+
+
+def main() -> None:
+    """Measure and print."""
+    print_table(
+        f"{SUBSCRIPTIONS:,} filtered subscriptions on {CONNECTIONS} connections, "
+        "microseconds of the processor",
+        ["", "to subscribe", *_PARTS, "to unsubscribe"],
+        [[name, *_measured(topic)] for name, topic in TOPICS.items()],
+    )
+
+
+_PARTS: Final = (
+    f"a message, the first {MESSAGES:,}",
+    f"the next {MESSAGES:,}",
+    "while others subscribe",
+)
+
+
+def _measured(topic: str) -> list[float]:
+    engine = _engine()
+    subscribers = [_log_on(engine, f"subscriber-{n}") for n in range(CONNECTIONS)]
+    publisher = _log_on(engine, "publisher")
+    numbers = random.Random(1).choices(range(SUBSCRIPTIONS), k=MESSAGES)
+    messages = [_command(Header("publish", topic=topic), _body(n)) for n in numbers]
+
+    def subscribe(number: int) -> None:
+        subscribers[number % CONNECTIONS].feed(_subscribe(topic, number))
+
+    def unsubscribe(number: int) -> None:
+        header = Header("unsubscribe", sub_id=str(number))
+        subscribers[number % CONNECTIONS].feed(_command(header))
+
+    def publish(number: int) -> None:
+        publisher.feed(messages[number])
+        engine.flush()
+
+    def resubscribe(number: int) -> None:
+        unsubscribe(number)
+        subscribe(number)
+        publish(number)
+
+    return [
+        _microseconds(subscribe, SUBSCRIPTIONS),
+        _microseconds(publish, MESSAGES),
+        _microseconds(publish, MESSAGES),
+        _microseconds(resubscribe, SUBSCRIPTIONS),
+        _microseconds(unsubscribe, SUBSCRIPTIONS),
+    ]
+
+
+def _microseconds(step: Callable[[int], None], count: int) -> float:
+    begin = time.process_time()
+    for number in range(count):
+        step(number)
+    return round((time.process_time() - begin) / count * 1e6, 1)
+
+
+def _subscribe(topic: str, number: int) -> bytes:
+    text = f"/symbol = 'SYM{number:06}'"
+    return _command(Header("subscribe", topic=topic, sub_id=str(number), short_filter=text))
+
+
+def _body(number: int) -> bytes:
+    return b'{"id":%d,"symbol":"SYM%06d","qty":%d}' % (number, number, number * 3)
+
+
+def _command(header: Header, body: bytes = b"") -> bytes:
+    return frame(encode_header(header) + body)
+
+
+def _log_on(engine: Engine, name: str) -> Session:
+    entrance = Entrance("any-tcp", None, make_authenticator(None), make_entitlement(None))
+    session = engine.connect(entrance, Link("here", lambda _: None, lambda: None))
+    session.feed(_command(Header("logon", client_name=name, message_type="json")))
+    return session
+
+
+def _engine() -> Engine:
+    json = MessageTypes().get("json")
+    settings = Settings(
+        "benchmark", {"json": json}, {"json": "json"}, frozenset(), BUILTINS, regex_topics=True
+    )
+    engine = Engine(settings, _Silence(), _Standstill())
+    sow = SowTopic(_KEPT, json, MemoryStore(), BUILTINS)
+    engine.stores.add(sow, sow.table.store.commit)
+    return engine
+
+
+_KEPT: Final = TopicSpec(
+    name="kept",
+    message_type="json",
+    keys=("/id",),
+    key_domain="kept",
+    key_generator=None,
+    file_name=None,
+    durability="transient",
+    recovery_point="epoch",
+    expiration_enabled=False,
+    expiration=None,
+    slab_size=1 << 20,
+    initial_slab_count=1,
+    expected_key_count_hint=None,
+    hash_indexes=(),
+    indexes=(),
+    history=None,
+    preprocessing=(),
+    enrichment=(),
+    pattern=None,
+    name_has_regex_characters=False,
+    location=Location("config.xml", 1),
+)
+
+
+class _Silence:
+    """A log that is not written."""
+
+    def emit(self, message_id: str, /, **fields: object) -> None:
+        """Write nothing."""
+
+    def enabled(self, message_id: str) -> bool:  # noqa: ARG002 - the same for all
+        """Nothing would be written."""
+        return False
+
+
+class _Standstill:
+    """A time in which nothing falls due."""
+
+    def now(self) -> float:
+        """The same moment."""
+        return 1e9
+
+    def call_later(self, delay: float, callback: Callable[[], None]) -> Callable[[], None]:  # noqa: ARG002 - never
+        """Never call back."""
+        return lambda: None
+
+
+if __name__ == "__main__":
+    main()
