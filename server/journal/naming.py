@@ -6,7 +6,7 @@ Source: AMPS User Guide, Configuring a Transaction Log, Reference to File Types.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Final
 
@@ -21,7 +21,8 @@ UNFINISHED: Final = ".tmp"
 CUT: Final = ".cut-"
 """What follows, before a number, on the name of a journal for what recovery has cut off."""
 
-_NUMBERED: Final = re.compile(r"(?P<name>.+)\.(?P<number>\d{10})(?P<kind>\.[a-z.]+)")
+_KINDS: Final = "|".join(map(re.escape, (JOURNAL, COMPRESSED, *INDEXES)))
+_NUMBERED: Final = re.compile(rf"(?P<name>.+)\.(?P<number>\d{{10}})(?P<kind>{_KINDS})")
 
 
 def journal_name(instance: str, number: int, kind: str = JOURNAL) -> str:
@@ -46,15 +47,25 @@ def journal_files(directory: Path, instance: str) -> dict[int, Path]:
     A file that is there in both forms has been compressed, and its original not yet removed.
     """
     found: dict[int, Path] = {}
-    for path in _names(directory):
-        match = _NUMBERED.fullmatch(path.name)
-        if match is None or match["name"] != _as_file_name(instance):
-            continue
-        if match["kind"] in (JOURNAL, COMPRESSED):
-            number = int(match["number"])
-            if number not in found or match["kind"] == JOURNAL:
-                found[number] = path
+    for number, path in numbered_files(directory, instance):
+        kind = kind_of(path)
+        if kind == JOURNAL or (kind == COMPRESSED and number not in found):
+            found[number] = path
     return found
+
+
+def numbered_files(directory: Path, instance: str) -> Iterator[tuple[int, Path]]:
+    """The journals of an instance in a directory and their indexes, with their numbers."""
+    for path in sorted(_names(directory)):
+        match = _NUMBERED.fullmatch(path.name)
+        if match is not None and match["name"] == _as_file_name(instance):
+            yield int(match["number"]), path
+
+
+def kind_of(path: Path) -> str:
+    """Which kind of file with a number something is: JOURNAL, COMPRESSED, or one of INDEXES."""
+    match = _NUMBERED.fullmatch(path.name)
+    return "" if match is None else match["kind"]
 
 
 def instances_with_journals(directory: Path) -> set[str]:
