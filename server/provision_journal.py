@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from server.helper_thread import HelperThread
-from server.journal import Event, Journal, JournalError, JournalSettings
+from server.journal import Event, Journal, JournalError, JournalSettings, JournalUnreadable
 from server.provision import ProvisionError
 from server.sow.recovery import recover_records
 from server.sow.store import StoreError
@@ -103,12 +103,12 @@ def recover(
         check: called between entries; what it raises ends the recovery.
 
     Raises:
-        ProvisionError: a record cannot be stored.
+        ProvisionError: a record cannot be stored, or the log not be read.
     """
     topics = [sow for sow in engine.stores.topics if engine.stores.is_journaled(sow)]
     try:
         recover_records(transaction_log.journal, topics, engine.stores.find, settle, check)
-    except StoreError as error:
+    except (StoreError, JournalUnreadable) as error:
         raise ProvisionError(spec, f"TransactionLog: not recovered: {error}") from None
     for sow in topics:
         engine.stores.touched(sow)

@@ -51,6 +51,7 @@ from server.journal.errors import (
     Event,
     JournalError,
     JournalUnavailable,
+    JournalUnreadable,
     Notice,
 )
 from server.journal.handles import OriginHandle, TopicHandle
@@ -81,6 +82,7 @@ __all__ = [
     "JournalError",
     "JournalSettings",
     "JournalUnavailable",
+    "JournalUnreadable",
     "Kind",
     "NotFound",
     "Notice",

@@ -30,6 +30,7 @@ _SIZE_UNIT: Final = 1 << 20
 _FILLED_AT_ONCE: Final = 64 << 20  # larger files get their zeros in the background
 _MICROSECONDS: Final = 1_000_000
 _DEFAULT_CACHE: Final = 10 << 30
+_MOST_TOLD: Final = 10_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,6 +86,7 @@ class Journal:
     ) -> None:
         self._settings = settings
         self._notice = notice
+        self._told = set[tuple[str, int]]()
         disk = disk or Disk()
         possession = _take_possession(settings)
         try:
@@ -329,8 +331,17 @@ class Journal:
             span,
             wanted,
             kinds,
-            self._notice,
+            self._tell_once,
         )
+
+    def _tell_once(self, notice: Notice) -> None:
+        """Tell of damage that a replay has met, however many replays meet it."""
+        what = notice.path, notice.txid
+        if what not in self._told:
+            if len(self._told) >= _MOST_TOLD:
+                self._told.clear()
+            self._told.add(what)
+            self._notice(notice)
 
     def entries(self, after: int = 0) -> Iterator[Entry]:
         """All that changes state, in order, from behind a txid to the end: for recovery."""
