@@ -106,6 +106,12 @@ def recover(
         ProvisionError: a record cannot be stored, or the log not be read.
     """
     topics = [sow for sow in engine.stores.topics if engine.stores.is_journaled(sow)]
+    last = transaction_log.last_txid
+    for sow in topics:
+        ahead = sow.table.store.last_sequence
+        if ahead > last:
+            about = {"topic": sow.spec.name, "message_type": sow.spec.message_type}
+            engine.log.emit("1D-0015", **about, ahead=ahead, last=last, count=ahead - last)
     try:
         recover_records(transaction_log.journal, topics, engine.stores.find, settle, check)
     except (StoreError, JournalUnreadable) as error:

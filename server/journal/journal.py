@@ -103,6 +103,11 @@ class Journal:
             raise
         self._possession = possession
         text = f"the transaction log has {len(found.files)} files, up to entry {self.last_txid}"
+        if found.files and found.files[0].number:
+            begin = found.files[0].path.name
+            text += (
+                f"; it begins with {begin}, entry {self.first_txid}: what was before that is gone"
+            )
         notice(Notice(Event.RECOVERED, text, txid=self.last_txid))
 
     def _build(
@@ -204,7 +209,7 @@ class Journal:
 
     def start(self) -> None:
         """Commit, and look after the files, on threads from now on."""
-        self._upkeep.later(self._store_clients_of_full_files)
+        self._upkeep.later(self._store_clients)
         self._upkeep.start()
         self._committer.start()
         self._upkeep.later(partial(self._upkeep.prepare, self._settings.preallocated - 1))
@@ -212,10 +217,13 @@ class Journal:
             if file.seal is not None and not self._upkeep.is_indexed(file):
                 self._upkeep.later(partial(self._upkeep.complete, file.number))
 
-    def _store_clients_of_full_files(self) -> None:
-        """Let full files not be the only place where something about publishers is."""
+    def _store_clients(self) -> None:
+        """Let full files not be the only place where something about publishers is.
+
+        The table is there from the first start on, for whoever looks into it.
+        """
         ends = [file.end_txid for file in self._table.files if file.end_txid is not None]
-        if ends and self._upkeep.stored_to < ends[-1] - 1:
+        if not self._upkeep.stored_to or (ends and self._upkeep.stored_to < ends[-1] - 1):
             self._upkeep.store_clients(ClientsCache(self.durable_txid, self._writer.sequences))
 
     def close(self) -> None:

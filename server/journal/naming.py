@@ -22,6 +22,7 @@ CUT: Final = ".cut-"
 """What follows, before a number, on the name of a journal for what recovery has cut off."""
 
 _KINDS: Final = "|".join(map(re.escape, (JOURNAL, COMPRESSED, *INDEXES)))
+_UNFINISHED: Final = rf"(\d{{10}}({_KINDS})|(next|now){re.escape(JOURNAL)}|clients\.ack(\.[a-z]+)?)"
 _NUMBERED: Final = re.compile(rf"(?P<name>.+)\.(?P<number>\d{{10}})(?P<kind>{_KINDS})")
 
 
@@ -33,6 +34,11 @@ def journal_name(instance: str, number: int, kind: str = JOURNAL) -> str:
 def clients_name(instance: str) -> str:
     """The name of the cache of client sequences."""
     return f"{_as_file_name(instance)}.clients.ack"
+
+
+def preparing_name(instance: str, what: str) -> str:
+    """The name of a journal that is still being made, for later (`next`) or for `now`."""
+    return f"{_as_file_name(instance)}.{what}{JOURNAL}{UNFINISHED}"
 
 
 def sibling(path: Path, kind: str) -> Path:
@@ -76,12 +82,9 @@ def instances_with_journals(directory: Path) -> set[str]:
 
 def unfinished_files(directory: Path, instance: str) -> list[Path]:
     """What an interrupted run of this instance left half made."""
-    prefix = _as_file_name(instance) + "."
-    return [
-        path
-        for path in _names(directory)
-        if path.name.startswith(prefix) and path.name.endswith(UNFINISHED)
-    ]
+    name = re.escape(_as_file_name(instance))
+    unfinished = re.compile(rf"{name}\.{_UNFINISHED}{re.escape(UNFINISHED)}")
+    return [path for path in _names(directory) if unfinished.fullmatch(path.name)]
 
 
 def _names(directory: Path) -> Iterable[Path]:

@@ -299,6 +299,12 @@ class Recovery:
 
         extent = find_extent(source, header.first_txid, self._covered, visit)
         self._report_damage(path, header, extent)
+        if header.number and not extent.count:
+            text = (
+                f"{path}: was taken into use behind entry {header.first_txid - 1}, and has no "
+                "entry; if it had any, they are lost"
+            )
+            self._notice(Notice(Event.TORN_TAIL, text, str(path)))
         descriptor = self._disk.open(path, writable=True)
         live = LiveFile(header.number, path, descriptor, source.size, names)
         self._cut(live, header, extent)
