@@ -115,7 +115,7 @@ def _engine() -> Engine:
     settings = Settings(
         "benchmark", {"json": json}, {"json": "json"}, frozenset(), BUILTINS, regex_topics=True
     )
-    engine = Engine(settings, _Silence(), _Standstill())
+    engine = Engine(settings, _Silence(), _Standstill(), time.perf_counter)
     sow = SowTopic(_KEPT, json, MemoryStore(), BUILTINS)
     engine.stores.add(sow, sow.table.store.commit)
     return engine

@@ -130,6 +130,12 @@ def _parser() -> _Parser:
     add("--sample-config", action="store_true", help="print a minimal configuration, then exit")
     add("--version", action="store_true", help="print the version, then exit")
     add("--help", "-h", action="store_true", help="print this text, then exit")
+    add(
+        "--set-aside-foreign-files",
+        action="store_true",
+        help="before the start, rename files of other programs that have the names of journals or"
+        " SOW files of the configuration, such as AMPS's own, to NAME.foreign-1",
+    )
     add("--daemon", action="store_true", help="run in the background")
     add(
         "-D",
@@ -159,6 +165,7 @@ def _fulfil(options: argparse.Namespace) -> int:
             explain=options.explain_actions,
             dump=options.dump_config,
             in_background=options.daemon,
+            set_aside=options.set_aside_foreign_files,
         )
     )
 

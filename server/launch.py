@@ -29,6 +29,11 @@ from server.daemon import detach
 from server.events.log import EventLog
 from server.events.targets import LogTargetError
 from server.events.targets.console import DESCRIPTORS
+from server.foreign_files import (
+    ForeignFilesError,
+    refuse_foreign_files,
+    warn_of_foreign_files,
+)
 from server.instance import Instance, StartError
 from server.plan import as_graphviz, as_text, plan_runtime
 from server.provision import ProvisionError, check_provisions
@@ -51,6 +56,7 @@ class Wish:
         explain: print what each action does.
         dump: print it expanded.
         in_background: run as a daemon.
+        set_aside: rename files of others that are where ours would be.
     """
 
     paths: Sequence[str]
@@ -60,6 +66,7 @@ class Wish:
     explain: bool
     dump: bool
     in_background: bool
+    set_aside: bool
 
 
 def fulfil(wish: Wish) -> int:
@@ -87,9 +94,10 @@ def _fulfil(path: str, wish: Wish) -> int:
         return _report(path, problems)
     warn_of_unavailable(spec, problems)
     if not (wish.check or wish.explain or wish.drawing):
-        return _run(spec, document, problems, in_background=wish.in_background)
+        return _run(spec, document, problems, wish)
     check_provisions(spec, problems)
     check_surroundings(root, problems)
+    warn_of_foreign_files(spec, problems)
     if wish.drawing and not problems.has_errors:
         put(f"{_DRAWINGS[wish.drawing](plan_runtime(spec))}\n")
     if wish.explain and not problems.has_errors:
@@ -122,12 +130,12 @@ def _plural(count: int, noun: str) -> str:
     return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
 
 
-def _run(spec: InstanceSpec, document: Document, problems: Problems, *, in_background: bool) -> int:
+def _run(spec: InstanceSpec, document: Document, problems: Problems, wish: Wish) -> int:
     with contextlib.suppress(OutputError):  # nobody has to read it
         put(f"{BANNER}\n")
-    if in_background:
+    if wish.in_background:
         _warn_of_consoles(spec, problems)
-    tell_starter: Callable[[str | None], None] = detach() if in_background else _tell_terminal
+    tell_starter: Callable[[str | None], None] = detach() if wish.in_background else _tell_terminal
     if spec.process_name is not None:
         setproctitle.setproctitle(spec.process_name)
     try:
@@ -145,10 +153,12 @@ def _run(spec: InstanceSpec, document: Document, problems: Problems, *, in_backg
         tell_starter(None)
 
     try:
+        refuse_foreign_files(spec, log, set_aside=wish.set_aside)
         uvloop.run(Instance(spec, log, document.files).run(on_started))
     except (ProvisionError, StartError) as error:
         log.emit("00-0012", reason=error)
-        tell_starter(str(error))
+        files = error.files if isinstance(error, ForeignFilesError) else ()
+        tell_starter("\n".join((*files, str(error))))
         return 1
     finally:
         log.close()

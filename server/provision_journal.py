@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from server.helper_thread import HelperThread
-from server.journal import Event, Journal, JournalError, JournalSettings
+from server.journal import Event, Journal, JournalError, JournalSettings, JournalUnreadable
 from server.provision import ProvisionError
 from server.sow.recovery import recover_records
 from server.sow.store import StoreError
@@ -103,12 +103,18 @@ def recover(
         check: called between entries; what it raises ends the recovery.
 
     Raises:
-        ProvisionError: a record cannot be stored.
+        ProvisionError: a record cannot be stored, or the log not be read.
     """
     topics = [sow for sow in engine.stores.topics if engine.stores.is_journaled(sow)]
+    last = transaction_log.last_txid
+    for sow in topics:
+        ahead = sow.table.store.last_sequence
+        if ahead > last:
+            about = {"topic": sow.spec.name, "message_type": sow.spec.message_type}
+            engine.log.emit("1D-0015", **about, ahead=ahead, last=last, count=ahead - last)
     try:
         recover_records(transaction_log.journal, topics, engine.stores.find, settle, check)
-    except StoreError as error:
+    except (StoreError, JournalUnreadable) as error:
         raise ProvisionError(spec, f"TransactionLog: not recovered: {error}") from None
     for sow in topics:
         engine.stores.touched(sow)

@@ -19,7 +19,15 @@ from typing import Final
 from pipeline.errors import PipelineError, option_error
 from pipeline.journal.tail import entries_written
 from server.journal.files import JournalFile, open_source, read_page, salvage_header, unpack_page
-from server.journal.layout import BODY_START, PAGE, TIMESTAMP, FileHeader, FormatError, Seal
+from server.journal.layout import (
+    BODY_START,
+    PAGE,
+    TIMESTAMP,
+    FileHeader,
+    FormatError,
+    Seal,
+    VersionError,
+)
 from server.journal.naming import COMPRESSED, JOURNAL, instances_with_journals, journal_files
 from server.journal.records import read_rows, slots
 from server.journal.storage import FileSource, Source
@@ -159,8 +167,9 @@ def _describe(path: Path) -> JournalFile | None:
     try:
         header, seal = unpack_page(read_page(path))
     except FormatError as problem:
-        source, seal = open_source(path), None
-        header = salvage_header(source, _number_of(path), "")
+        source, seal, header = open_source(path), None, None
+        if not isinstance(problem, VersionError):
+            header = salvage_header(source, _number_of(path), "")
         if header is None:
             raise PipelineError(f"{path}: {problem}") from problem
     if header is None:

@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Final, cast
 
 from config_schema.units import UnitError, parse_interval
-from server.commands.acks import acknowledge, success, wants
+from server.commands.acks import acknowledge, failure, success, wants
 from server.commands.options import (
     QUERYING,
     check_replay_options,
@@ -107,6 +107,7 @@ def make_subscription(
             on_completed=lambda bookmark: success(
                 header, "completed", sub_id=sub_id, bookmark=bookmark
             ),
+            on_failed=lambda why: failure(header, "completed", "replay failed", why),
         )
     if wants(header, "persisted") and not queries:
         terms = replace(

@@ -98,7 +98,12 @@ def handle(session: Session, header: Header, options: Mapping[str, str]) -> None
             session.end_subscription(sub_id)
             session.refuse(header, "bookmark not found", str(place))
             return
-        point = point_of(log, place)
+        try:
+            point = point_of(log, place)
+        except CommandRefused as refusal:
+            session.end_subscription(sub_id)
+            session.refuse(header, refusal.reason, refusal.detail)
+            return
         command = QueryCommand(
             session, header, replace(terms, as_of=point), subscription.presentation, sub_id
         )

@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Final
 
 from server.commands.refusal import CommandRefused
-from server.journal import BookmarkError, parse_bookmark
+from server.journal import BookmarkError, JournalUnreadable, parse_bookmark
 from server.sow.history import PastPoint
 from server.wire.bookmarks import EPOCH, is_now, parse_moment
 
@@ -93,8 +93,17 @@ def _look_up(
 
 
 def point_of(log: TransactionLog, place: Span) -> PastPoint:
-    """The point that a part of the log begins behind."""
+    """The point that a part of the log begins behind.
+
+    Raises:
+        CommandRefused: the log cannot be read at the moment.
+    """
     if place.not_before:
         return PastPoint(place.not_before * _NANOSECONDS)
-    recorded = log.moment_of(place.after)
+    try:
+        recorded = log.moment_of(place.after)
+    except JournalUnreadable as problem:
+        raise CommandRefused(
+            "bookmark not found", f"the transaction log cannot be read: {problem}"
+        ) from None
     return PastPoint(0 if recorded is None else recorded * _NANOSECONDS, place.after)

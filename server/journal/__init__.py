@@ -28,9 +28,10 @@ Threads: `append`, `topic`, `origin` and `last_sequence` belong to the engine's 
 
 The modules, from the bytes up: layout (records and pages), records (reading them), extent (where
 the log ends after a crash), index and clients (files beside the journals), storage and naming
-(disks and names), files (the set of them); batches, writer, committer (appending), upkeep (files
-made and sealed), filing (files moved, compressed, removed), bookmarks, lookup, cursor and stretch
-(replay), recovery, journal (all of it together); inspection and times (single files, for tools).
+(disks and names), files (the set of them), belonging (which of them are ours); batches, writer,
+committer (appending), upkeep (files made and sealed), filing (files moved, compressed, removed),
+bookmarks, lookup, cursor and stretch (replay), cutting, recovery, journal (all of it together);
+inspection and times (single files, for tools).
 The format is described in docs/formats/journal.md.
 """
 
@@ -51,6 +52,7 @@ from server.journal.errors import (
     Event,
     JournalError,
     JournalUnavailable,
+    JournalUnreadable,
     Notice,
 )
 from server.journal.handles import OriginHandle, TopicHandle
@@ -81,6 +83,7 @@ __all__ = [
     "JournalError",
     "JournalSettings",
     "JournalUnavailable",
+    "JournalUnreadable",
     "Kind",
     "NotFound",
     "Notice",

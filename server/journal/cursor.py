@@ -9,6 +9,7 @@ live from there, or keeps reading.
 from __future__ import annotations
 
 import contextlib
+import errno
 from bisect import bisect_left
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -20,7 +21,7 @@ import numpy.typing as npt
 
 from server.journal.bookmarks import Span
 from server.journal.entry import Entry, Kind, Topic
-from server.journal.errors import Event, Notice
+from server.journal.errors import Event, JournalUnreadable, Notice, reason
 from server.journal.files import FileTable, JournalFile, SourceCache
 from server.journal.index import unpack_topic_index
 from server.journal.layout import (
@@ -159,11 +160,20 @@ class Cursor:
 
         Returns:
             The next entries. None does not mean that there are no more: ask `is_caught_up`.
+
+        Raises:
+            JournalUnreadable: they cannot be read at the moment; the cursor is where it was.
         """
         return self.read_on(most_entries, most_bytes).entries()
 
     def read_on(self, most_entries: int, most_bytes: int = 1 << 20) -> Stretch:
         """The same, for those who do not want the entries one by one. See `read`."""
+        try:
+            return self._read_on(most_entries, most_bytes)
+        except OSError as problem:
+            raise JournalUnreadable(reason(problem)) from None
+
+    def _read_on(self, most_entries: int, most_bytes: int) -> Stretch:
         looked_at = 0
         while looked_at < _MOST_LOOKED_AT and not self.is_finished:
             durable = self._durable()  # before the table: what is durable has its file there
@@ -195,7 +205,7 @@ class Cursor:
                 return None
             try:
                 source = self._cache.open(file.path)
-            except OSError:
+            except FileNotFoundError:  # it has just been moved, or removed
                 file = self._table.covering(txid)
                 continue
             self.position = max(self.position, file.first_txid - 1)
@@ -204,16 +214,9 @@ class Cursor:
             place = _Open(file, source, names, wanted, self._entries(file, names))
             self._open = place
             return place
-        if file is not None:
-            self._skip_file(file)
-        return None
-
-    def _skip_file(self, file: JournalFile) -> None:
-        """Go past a file that cannot be opened."""
-        text = f"{file.path}: cannot be opened; its entries are left out of a replay"
-        self._notice(Notice(Event.DAMAGED, text, str(file.path), self.position + 1))
-        if file.end_txid is not None:
-            self.position = file.end_txid - 1
+        if file is None:
+            return None
+        raise FileNotFoundError(errno.ENOENT, "the file is not there", str(file.path))
 
     def _entries(self, file: JournalFile, names: Names) -> Entries | None:
         """The numbers of the wanted entries of a file with a topic index."""
@@ -242,19 +245,21 @@ class Cursor:
         if self._span.last is not None:
             end = min(end, self._span.last + 1 - first)
         found, reached = self._rows(place, start, end, most_entries)
-        rows = self._within_span(found)
-        if self.is_finished:
+        rows, ends = self._within_span(found)
+        if ends:
             reached = rows[-1][TXID] + 1 - first if rows else start
         kinds, wanted = self._kinds, place.wanted
         chosen = [row for row in rows if row[KIND] in kinds and wanted[row[TOPIC]]]
         fitting = _fitting(chosen, most_bytes)
         if fitting < len(chosen):
             del chosen[fitting:]
-            self.is_finished = False
+            ends = False
             reached = chosen[-1][TXID] + 1 - first
+        stretch = self._stretch(place, chosen)  # may fail: then nothing has been read
+        self.is_finished = ends
         self.position = first + reached - 1
         self._check_last()
-        return self._stretch(place, chosen)
+        return stretch
 
     def _rows(self, place: _Open, start: int, end: int, most: int) -> tuple[list[Row], int]:
         """The next intact records of a file that may be wanted, and the number up to where."""
@@ -276,25 +281,23 @@ class Cursor:
             self._report(place, first + start + found.index(None), len(found) - len(rows))
         return rows, stop
 
-    def _within_span(self, rows: Sequence[Row]) -> Sequence[Row]:
-        """The entries that are in the span by their moments and names; takes note of its end."""
+    def _within_span(self, rows: Sequence[Row]) -> tuple[Sequence[Row], bool]:
+        """The entries that are in the span by their moments and names; whether it ends there."""
         span = self._span
         if span.before is None and not span.not_before and not span.until:
-            return rows
+            return rows, False
         within: list[Row] = []
         for row in rows:
             if span.before is not None and row[TIMESTAMP] >= span.before:
-                self.is_finished = True
-                break
+                return within, True
             if row[TIMESTAMP] < span.not_before:
                 continue
             if (row[CLIENT], row[SEQUENCE]) in span.until:
-                self.is_finished = True
                 if span.includes_end:
                     within.append(row)
-                break
+                return within, True
             within.append(row)
-        return within
+        return within, False
 
     def _stretch(self, place: _Open, rows: Sequence[Row]) -> Stretch:
         """Entries with their bodies, but for those that are damaged."""

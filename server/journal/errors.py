@@ -14,6 +14,13 @@ class JournalUnavailable(Exception):
     """Nothing can be recorded at the moment; the text is a reason for whoever publishes."""
 
 
+class JournalUnreadable(Exception):
+    """Some of the log cannot be read at the moment, which does not mean that it is damaged.
+
+    Nothing has been passed over: who reads again gets what there is. The text is a reason.
+    """
+
+
 class EntryTooLarge(JournalUnavailable):
     """A message does not fit into a journal file."""
 

@@ -13,6 +13,7 @@ from collections import OrderedDict
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
+from weakref import WeakValueDictionary
 
 from server.journal.index import Index, unpack_index
 from server.journal.layout import (
@@ -99,7 +100,8 @@ def salvage_header(source: Source, number: int, instance: str) -> FileHeader | N
 
 
 class SourceCache:
-    """Decompressed journal files, as many as fit into a limit.
+    """Open journal files, one descriptor for all who read one; and decompressed ones, as many as
+    fit into a limit.
 
     Source: AMPS User Guide, Configuring a Transaction Log, CompressedJournalCacheMemoryLimit.
 
@@ -110,13 +112,21 @@ class SourceCache:
     def __init__(self, limit: int) -> None:
         self._limit = limit
         self._sources: OrderedDict[Path, Source] = OrderedDict()
+        self._open: WeakValueDictionary[Path, FileSource] = WeakValueDictionary()
         self._lock = threading.Lock()
 
     def open(self, path: Path) -> Source:
-        """Open a file; one that is compressed is decompressed unless that has been done before."""
-        if path.suffix != ".gz":
-            return FileSource(path)
+        """Open a file; one that is compressed is decompressed unless that has been done before.
+
+        Raises:
+            OSError: it cannot be opened.
+        """
         with self._lock:
+            if path.suffix != ".gz":
+                plain = self._open.get(path)
+                if plain is None:
+                    plain = self._open[path] = FileSource(path)
+                return plain
             source = self._sources.get(path)
             if source is not None:
                 self._sources.move_to_end(path)

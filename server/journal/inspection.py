@@ -13,7 +13,15 @@ from typing import Final
 from server.journal.entry import Entry
 from server.journal.extent import find_extent
 from server.journal.files import open_source, salvage_header, unpack_page
-from server.journal.layout import PAGE, RECORD_SIZE, FileHeader, FormatError, Row, Seal
+from server.journal.layout import (
+    PAGE,
+    RECORD_SIZE,
+    FileHeader,
+    FormatError,
+    Row,
+    Seal,
+    VersionError,
+)
 from server.journal.records import make_entry, read_body, read_names, read_rows, slots
 
 _TOGETHER: Final = 512
@@ -78,6 +86,8 @@ class JournalReader:
             raise FormatError(f"it has {self.size} bytes, less than a journal file")
         try:
             return unpack_page(page)
+        except VersionError:
+            raise
         except FormatError:
             header = salvage_header(self._source, 0, "")
             if header is None:

@@ -30,6 +30,7 @@ _SIZE_UNIT: Final = 1 << 20
 _FILLED_AT_ONCE: Final = 64 << 20  # larger files get their zeros in the background
 _MICROSECONDS: Final = 1_000_000
 _DEFAULT_CACHE: Final = 10 << 30
+_MOST_TOLD: Final = 10_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,6 +86,7 @@ class Journal:
     ) -> None:
         self._settings = settings
         self._notice = notice
+        self._told = set[tuple[str, int]]()
         disk = disk or Disk()
         possession = _take_possession(settings)
         try:
@@ -101,6 +103,11 @@ class Journal:
             raise
         self._possession = possession
         text = f"the transaction log has {len(found.files)} files, up to entry {self.last_txid}"
+        if found.files and found.files[0].number:
+            begin = found.files[0].path.name
+            text += (
+                f"; it begins with {begin}, entry {self.first_txid}: what was before that is gone"
+            )
         notice(Notice(Event.RECOVERED, text, txid=self.last_txid))
 
     def _build(
@@ -202,7 +209,7 @@ class Journal:
 
     def start(self) -> None:
         """Commit, and look after the files, on threads from now on."""
-        self._upkeep.later(self._store_clients_of_full_files)
+        self._upkeep.later(self._store_clients)
         self._upkeep.start()
         self._committer.start()
         self._upkeep.later(partial(self._upkeep.prepare, self._settings.preallocated - 1))
@@ -210,10 +217,13 @@ class Journal:
             if file.seal is not None and not self._upkeep.is_indexed(file):
                 self._upkeep.later(partial(self._upkeep.complete, file.number))
 
-    def _store_clients_of_full_files(self) -> None:
-        """Let full files not be the only place where something about publishers is."""
+    def _store_clients(self) -> None:
+        """Let full files not be the only place where something about publishers is.
+
+        The table is there from the first start on, for whoever looks into it.
+        """
         ends = [file.end_txid for file in self._table.files if file.end_txid is not None]
-        if ends and self._upkeep.stored_to < ends[-1] - 1:
+        if not self._upkeep.stored_to or (ends and self._upkeep.stored_to < ends[-1] - 1):
             self._upkeep.store_clients(ClientsCache(self.durable_txid, self._writer.sequences))
 
     def close(self) -> None:
@@ -329,8 +339,17 @@ class Journal:
             span,
             wanted,
             kinds,
-            self._notice,
+            self._tell_once,
         )
+
+    def _tell_once(self, notice: Notice) -> None:
+        """Tell of damage that a replay has met, however many replays meet it."""
+        what = notice.path, notice.txid
+        if what not in self._told:
+            if len(self._told) >= _MOST_TOLD:
+                self._told.clear()
+            self._told.add(what)
+            self._notice(notice)
 
     def entries(self, after: int = 0) -> Iterator[Entry]:
         """All that changes state, in order, from behind a txid to the end: for recovery."""

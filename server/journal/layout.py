@@ -51,6 +51,9 @@ Row = tuple[int, ...]
 """An unpacked record."""
 
 _HEADER: Final = struct.Struct("<8sHHIQQQqH")  # magic … instance name's length; the name follows
+NAME_OFFSET: Final = _HEADER.size
+"""Where the instance's name is in a header page."""
+
 _SEAL_OFFSET: Final = 2048
 _SEAL: Final = struct.Struct("<4sIQQQqq")
 _SEAL_MAGIC: Final = b"SEAL"
@@ -70,6 +73,10 @@ crc32c = google_crc32c.value
 
 class FormatError(Exception):
     """A file is not what it should be; the text says how."""
+
+
+class VersionError(FormatError):
+    """A file is intact, and of a version that this program does not know."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,9 +170,10 @@ def unpack_header(page: bytes) -> FileHeader | None:
     )
     if magic != MAGIC:
         raise FormatError("it does not begin like a journal file")
-    if version != VERSION:
-        raise FormatError(f"its format has version {version}; this program reads {VERSION}")
-    if not _checks(page[:_SEAL_OFFSET]) or record_size != RECORD_SIZE or page_size != PAGE:
+    is_intact = _checks(page[:_SEAL_OFFSET])
+    if version != VERSION and is_intact:
+        raise VersionError(f"its format has version {version}; this program reads {VERSION}")
+    if not is_intact or record_size != RECORD_SIZE or page_size != PAGE:
         raise FormatError("its header is damaged")
     name = page[_HEADER.size : _HEADER.size + length]
     return FileHeader(number, size, first_txid, created, decode_name(name))

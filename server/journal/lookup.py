@@ -33,7 +33,11 @@ class Lookup:
         self._clients: dict[int, Mapping[int, Span]] = {}  # by file number, of full files
 
     def find(self, client: int, sequence: int) -> int | None:
-        """The txid of the entry with a bookmark, None if it is not in the log."""
+        """The txid of the entry with a bookmark, None if it is not in the log.
+
+        Raises:
+            OSError: a file in which it may be cannot be read.
+        """
         if self._is_at(sequence, client, sequence):
             return sequence  # an identity made by the server counts in txids
         for file in reversed(self._table.files):
@@ -52,6 +56,9 @@ class Lookup:
 
         Returns:
             The txid, or that of the next entry to come if there is none.
+
+        Raises:
+            OSError: a file cannot be read.
         """
         durable = self._durable()
         files = [file for file in self._table.files if file.first_txid <= durable]
@@ -110,10 +117,16 @@ class Lookup:
         return max(min(count, file.seal.count if file.seal else count), 0)
 
     def _open(self, file: JournalFile) -> Source | None:
+        """Open a file, wherever it has just been moved to; None if it has been removed.
+
+        Raises:
+            OSError: it is there and cannot be opened: that says nothing of what is in it.
+        """
         try:
             return self._cache.open(file.path)
-        except OSError:
-            return None  # it has just been moved or removed
+        except FileNotFoundError:
+            now = next((one for one in self._table.files if one.number == file.number), None)
+            return None if now is None else self._cache.open(now.path)
 
 
 def _time(source: Source, file: JournalFile, number: int, count: int) -> int:

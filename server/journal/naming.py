@@ -6,7 +6,7 @@ Source: AMPS User Guide, Configuring a Transaction Log, Reference to File Types.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Final
 
@@ -21,7 +21,9 @@ UNFINISHED: Final = ".tmp"
 CUT: Final = ".cut-"
 """What follows, before a number, on the name of a journal for what recovery has cut off."""
 
-_NUMBERED: Final = re.compile(r"(?P<name>.+)\.(?P<number>\d{10})(?P<kind>\.[a-z.]+)")
+_KINDS: Final = "|".join(map(re.escape, (JOURNAL, COMPRESSED, *INDEXES)))
+_UNFINISHED: Final = rf"(\d{{10}}({_KINDS})|(next|now){re.escape(JOURNAL)}|clients\.ack(\.[a-z]+)?)"
+_NUMBERED: Final = re.compile(rf"(?P<name>.+)\.(?P<number>\d{{10}})(?P<kind>{_KINDS})")
 
 
 def journal_name(instance: str, number: int, kind: str = JOURNAL) -> str:
@@ -32,6 +34,11 @@ def journal_name(instance: str, number: int, kind: str = JOURNAL) -> str:
 def clients_name(instance: str) -> str:
     """The name of the cache of client sequences."""
     return f"{_as_file_name(instance)}.clients.ack"
+
+
+def preparing_name(instance: str, what: str) -> str:
+    """The name of a journal that is still being made, for later (`next`) or for `now`."""
+    return f"{_as_file_name(instance)}.{what}{JOURNAL}{UNFINISHED}"
 
 
 def sibling(path: Path, kind: str) -> Path:
@@ -46,15 +53,25 @@ def journal_files(directory: Path, instance: str) -> dict[int, Path]:
     A file that is there in both forms has been compressed, and its original not yet removed.
     """
     found: dict[int, Path] = {}
-    for path in _names(directory):
-        match = _NUMBERED.fullmatch(path.name)
-        if match is None or match["name"] != _as_file_name(instance):
-            continue
-        if match["kind"] in (JOURNAL, COMPRESSED):
-            number = int(match["number"])
-            if number not in found or match["kind"] == JOURNAL:
-                found[number] = path
+    for number, path in numbered_files(directory, instance):
+        kind = kind_of(path)
+        if kind == JOURNAL or (kind == COMPRESSED and number not in found):
+            found[number] = path
     return found
+
+
+def numbered_files(directory: Path, instance: str) -> Iterator[tuple[int, Path]]:
+    """The journals of an instance in a directory and their indexes, with their numbers."""
+    for path in sorted(_names(directory)):
+        match = _NUMBERED.fullmatch(path.name)
+        if match is not None and match["name"] == _as_file_name(instance):
+            yield int(match["number"]), path
+
+
+def kind_of(path: Path) -> str:
+    """Which kind of file with a number something is: JOURNAL, COMPRESSED, or one of INDEXES."""
+    match = _NUMBERED.fullmatch(path.name)
+    return "" if match is None else match["kind"]
 
 
 def instances_with_journals(directory: Path) -> set[str]:
@@ -65,12 +82,9 @@ def instances_with_journals(directory: Path) -> set[str]:
 
 def unfinished_files(directory: Path, instance: str) -> list[Path]:
     """What an interrupted run of this instance left half made."""
-    prefix = _as_file_name(instance) + "."
-    return [
-        path
-        for path in _names(directory)
-        if path.name.startswith(prefix) and path.name.endswith(UNFINISHED)
-    ]
+    name = re.escape(_as_file_name(instance))
+    unfinished = re.compile(rf"{name}\.{_UNFINISHED}{re.escape(UNFINISHED)}")
+    return [path for path in _names(directory) if unfinished.fullmatch(path.name)]
 
 
 def _names(directory: Path) -> Iterable[Path]:

@@ -6,9 +6,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
-from typing import Final
 
 from server.journal.batches import MOST_WAITING, LiveFile, Stream
+from server.journal.belonging import SMALLEST, strangers
 from server.journal.clients import ClientsCache, Sequences, unpack_clients
 from server.journal.committer import leave_mark
 from server.journal.cutting import cut_off
@@ -35,8 +35,6 @@ from server.journal.layout import (
 from server.journal.naming import clients_name, journal_files, unfinished_files
 from server.journal.records import CHUNK, Names, no_names, read_rows
 from server.journal.storage import Disk, FileSource
-
-_SMALLEST: Final = 1 << 20  # bytes of a journal file
 
 
 @dataclass(slots=True)
@@ -98,6 +96,8 @@ class Recovery:
             JournalError: the files do not make up a log.
             OSError: they cannot be read or written.
         """
+        for stranger in strangers(self._instance, self._directory, self._archive):
+            raise JournalError(f"{stranger.path}: {stranger.what}")
         self._read_clients()
         paths = self._collect()
         used, blank = self._sort(paths)
@@ -167,18 +167,15 @@ class Recovery:
         return used, self._open_blank_files(blank)
 
     def _read_header(self, number: int, path: Path) -> tuple[FileHeader | None, Seal | None]:
+        header, seal, problem = None, None, ""
         try:
             header, seal = unpack_page(read_page(path))
-        except FormatError as problem:
-            header, seal = None, None
-            text = f"{path}: {problem}"
-            if salvage_header(
-                open_source(path), number, self._instance
-            ) is None and not self._is_writable(path):
-                raise JournalError(f"{text}, and it has no intact entry") from problem
-            self._notice(Notice(Event.DAMAGED, text, str(path)))
+        except FormatError as error:
+            problem = str(error)
         if header is None:  # blank, unless there are entries: then the page has been lost
             header = salvage_header(open_source(path), number, self._instance)
+            if header is not None and problem:
+                self._notice(Notice(Event.DAMAGED, f"{path}: {problem}", str(path)))
         if header is not None and path.suffix != ".gz" and path.stat().st_size != header.size:
             raise JournalError(
                 f"{path}: has {path.stat().st_size} bytes and should have {header.size}; "
@@ -227,7 +224,7 @@ class Recovery:
         """Open files for later; from one that is too small to be of use on, they are removed."""
         files: list[LiveFile] = []
         for number, path in blank:
-            if len(files) < number - blank[0][0] or path.stat().st_size < _SMALLEST:
+            if len(files) < number - blank[0][0] or path.stat().st_size < SMALLEST:
                 self._disk.remove(path)
             else:
                 files.append(self._open_blank(number, path))
@@ -302,6 +299,12 @@ class Recovery:
 
         extent = find_extent(source, header.first_txid, self._covered, visit)
         self._report_damage(path, header, extent)
+        if header.number and not extent.count:
+            text = (
+                f"{path}: was taken into use behind entry {header.first_txid - 1}, and has no "
+                "entry; if it had any, they are lost"
+            )
+            self._notice(Notice(Event.TORN_TAIL, text, str(path)))
         descriptor = self._disk.open(path, writable=True)
         live = LiveFile(header.number, path, descriptor, source.size, names)
         self._cut(live, header, extent)

@@ -138,7 +138,11 @@ class Source(Protocol):
     size: int
 
     def read(self, offset: int, length: int) -> bytes:
-        """Up to `length` bytes from an offset; fewer at the end of the file."""
+        """Up to `length` bytes from an offset; fewer at the end of the file.
+
+        Raises:
+            OSError: they cannot be read.
+        """
 
 
 class FileSource:
@@ -152,13 +156,17 @@ class FileSource:
     """
 
     def __init__(self, path: Path) -> None:
+        self._path = path
         self._descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
         self.close = weakref.finalize(self, os.close, self._descriptor)
         self.size = os.fstat(self._descriptor).st_size
 
     def read(self, offset: int, length: int) -> bytes:
         """See Source."""
-        return os.pread(self._descriptor, max(length, 0), max(offset, 0))
+        try:
+            return os.pread(self._descriptor, max(length, 0), max(offset, 0))
+        except OSError as problem:
+            raise OSError(problem.errno, problem.strerror, str(self._path)) from None
 
 
 class MemorySource:

@@ -24,9 +24,9 @@ from server.journal.naming import (
     INDEX,
     INDEXES,
     TOPIC_INDEX,
-    UNFINISHED,
     clients_name,
     journal_name,
+    preparing_name,
     sibling,
 )
 from server.journal.storage import Disk
@@ -156,7 +156,7 @@ class Upkeep:
             self._prepare_one()
 
     def _prepare_one(self) -> None:
-        temporary = self._temporary(".new")
+        temporary = self._temporary("next")
         self._disk.remove(temporary)
         descriptor = self._disk.reserve(temporary, self._place.file_size)
         try:
@@ -170,7 +170,7 @@ class Upkeep:
 
     def _make(self) -> LiveFile:
         """Reserve a file without filling it with zeros: there is no time for that now."""
-        temporary = self._temporary(".urgent")
+        temporary = self._temporary("now")
         self._disk.remove(temporary)
         descriptor = self._disk.reserve(temporary, self._place.file_size)
         try:
@@ -190,7 +190,7 @@ class Upkeep:
         return LiveFile(number, path, descriptor, self._place.file_size)
 
     def _temporary(self, what: str) -> Path:
-        return self._place.directory / (clients_name(self._place.instance) + what + UNFINISHED)
+        return self._place.directory / preparing_name(self._place.instance, what)
 
     def seal(self, live: LiveFile, cache: ClientsCache) -> None:
         """Mark a file as full, make its indexes and store the table of publishers.

@@ -2,6 +2,7 @@
 
     READING --all read--> WAITING --more may be read--> READING        any state --all left--> over
     READING --client is behind, or the rate is used up--> PACED --timer--> READING
+    READING --the log cannot be read--> PACED, or over when that lasts too long
 
 It goes at the client's pace. While the client has unread data nothing is read, so that replays fill
 nobody's memory; of the log, a slice is read at a time.
@@ -13,7 +14,9 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Final
 
+from server.journal import JournalUnreadable
 from server.replays.logged_topics import LoggedTopics
+from server.replays.patience import RETRY_SECONDS, Patience
 from server.replays.rate import Rate
 
 if TYPE_CHECKING:
@@ -54,6 +57,7 @@ class Reading:
         self._cursor = self._log.journal.replay(
             span, self._topics.wants, self._topics.kinds, self._horizon
         )
+        self._patience = Patience(self._engine, self._log)
         self._unsent: deque[Entry] = deque()
         self._is_running = False  # a step is due, or something will make it so
         self._cancel_timer: Callable[[], None] = _nothing
@@ -85,10 +89,21 @@ class Reading:
 
     def step(self) -> bool:
         """See `Sliced.step`."""
-        more = self._step()
+        try:
+            more = self._step()
+        except JournalUnreadable as problem:
+            more = False
+            self._cannot_read(problem)
         if not more:
             self._is_running = False
         return more
+
+    def _cannot_read(self, problem: JournalUnreadable) -> None:
+        if not self._patience.is_lost(problem):
+            self._run_later(RETRY_SECONDS)
+            return
+        for replay in list(self._replays):
+            replay.failed(problem)
 
     def _step(self) -> bool:
         if not self._replays:
@@ -105,6 +120,7 @@ class Reading:
             self._plain.deliver(self._cursor.read_on(_SLICE))
         elif not self._send():
             return False
+        self._patience.regain()
         if self._cursor.is_finished or self._replays[0].has_had_enough:
             self._finish()
             return False

@@ -22,6 +22,7 @@ from server.replays.logged_topics import LoggedTopics
 from server.replays.reading import Reading, read_for
 
 if TYPE_CHECKING:
+    from server.journal import JournalUnreadable
     from server.replays.paged import PagedRecords
     from server.replays.rate import RateTerms
     from server.replays.tail import Tail
@@ -45,6 +46,7 @@ class ReplayTerms:
         is_paused: whether it begins paused.
         is_live: whether messages are wanted before they are on stable storage.
         on_completed: makes the ack that tells that the replay is complete; None if nobody asked.
+        on_failed: makes the ack that tells why it will not be; None if nobody asked.
         on_persisted: makes the acks that tell from time to time how far the log is safe.
     """
 
@@ -53,6 +55,7 @@ class ReplayTerms:
     is_paused: bool = False
     is_live: bool = False
     on_completed: MakeAck | None = None
+    on_failed: Callable[[str], Header] | None = None
     on_persisted: MakeAck | None = None
 
 
@@ -257,6 +260,20 @@ class Replay:
         self._is_open = False
         self._release()
         self._release()
+
+    def failed(self, problem: JournalUnreadable) -> None:
+        """What is to be sent next cannot be read; the subscription ends, and its client knows.
+
+        There is an ack that says so while the replay is not complete, if that was asked for. Later
+        there is none, and the client is disconnected: it comes back for what it has not got.
+        """
+        session, sub_id = self._session, self.subscription.sub_id
+        session.engine.log.emit("1D-0014", client=session.client_name, sub_id=sub_id, text=problem)
+        session.end_subscription(sub_id)
+        if self._terms.on_failed is not None and not self._is_complete:
+            session.send(self._terms.on_failed(f"the transaction log cannot be read: {problem}"))
+        else:
+            session.close("connection closed")
 
     def _read_for_itself(self) -> None:
         self._stop()

@@ -11,8 +11,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
-from server.journal import Span
+from server.journal import JournalUnreadable, Span
 from server.replays.logged_topics import LoggedTopics
+from server.replays.patience import RETRY_SECONDS, Patience
 
 if TYPE_CHECKING:
     from server.engine import Engine
@@ -40,6 +41,7 @@ class Tail:
         self.horizon = horizon
         self._log = log
         self._engine = engine
+        self._patience = Patience(engine, log)
         self._topics = LoggedTopics(engine.settings)
         self._replays: set[Replay] = set()
         self._cursor: Cursor = self._read_from(0)
@@ -63,7 +65,10 @@ class Tail:
         if not self._replays:
             self._cursor = self._read_from(position)
         elif position - _SLICE <= self.position < position:
-            self._read()
+            try:
+                self._read()
+            except JournalUnreadable:
+                return False
         if self.position != position:
             return False
         self._replays.add(replay)
@@ -100,13 +105,32 @@ class Tail:
         for replay in [one for one in self._replays if one.subscription.session.is_behind()]:
             replay.fell_behind()
         if self._replays:
-            self._read()
+            try:
+                self._read()
+            except JournalUnreadable as problem:
+                return self._cannot_read(problem)
+            self._patience.regain()
             if not self._cursor.is_caught_up:
                 return True
             self._log.when_longer(self._run_on)  # until then it counts as running
         else:
             self._is_running = False
         return False
+
+    def _cannot_read(self, problem: JournalUnreadable) -> bool:
+        """Try again later, or give up; there is nothing more to do in either case."""
+        if self._patience.is_lost(problem):
+            for replay in list(self._replays):
+                replay.failed(problem)
+            self._patience.regain()
+            self._is_running = False
+        else:  # until then it counts as running
+            self._engine.clock.call_later(RETRY_SECONDS, self._run_from_timer)
+        return False
+
+    def _run_from_timer(self) -> None:
+        self._run_on()
+        self._engine.flush()
 
     def _read(self) -> None:
         self._topics.deliver(self._cursor.read_on(_SLICE))

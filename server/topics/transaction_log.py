@@ -16,8 +16,9 @@ from itertools import islice
 from operator import lt
 from typing import TYPE_CHECKING, Final, TypeAlias
 
-from server.journal import EVENTS, BookmarkError, JournalUnavailable, Kind, Span
+from server.journal import EVENTS, BookmarkError, JournalUnavailable, JournalUnreadable, Kind, Span
 from server.journal.clients import server_made_identity
+from server.journal.errors import reason
 from server.wire.bookmarks import client_hash
 
 if TYPE_CHECKING:
@@ -56,6 +57,8 @@ class TransactionLog:
     Attributes:
         journal: see above.
         durable: the last entry on stable storage, as far as this thread has been told.
+        unreadable_said: when it was last said that some of it cannot be read, in seconds since the
+            Unix epoch: many readers may find that at once, and often.
     """
 
     def __init__(
@@ -67,6 +70,7 @@ class TransactionLog:
     ) -> None:
         self.journal: Final = journal
         self.durable = journal.durable_txid
+        self.unreadable_said = 0.0
         self.instance: Final = instance
         self._topics = topics
         self._helper = helper
@@ -157,12 +161,19 @@ class TransactionLog:
         """The bookmark of the last event up to an entry on stable storage; None if not close."""
         if txid != self._bookmarked[0]:
             span = Span(txid - _LOOK_BACK, last=txid)
-            entries = self.journal.replay(span, kinds=EVENTS).read(_LOOK_BACK)
+            try:
+                entries = self.journal.replay(span, kinds=EVENTS).read(_LOOK_BACK)
+            except JournalUnreadable:
+                return None  # not to be had at the moment
             self._bookmarked = txid, entries[-1].bookmark if entries else None
         return self._bookmarked[1]
 
     def moment_of(self, txid: int) -> int | None:
-        """When an entry on stable storage was recorded, in microseconds; None if there is none."""
+        """When an entry on stable storage was recorded, in microseconds; None if there is none.
+
+        Raises:
+            JournalUnreadable: that cannot be read at the moment.
+        """
         entries = self.journal.replay(Span(txid - 1, last=txid), kinds=frozenset(Kind)).read(1)
         return entries[0].timestamp if entries else None
 
@@ -196,7 +207,7 @@ class TransactionLog:
         except BookmarkError as error:
             return error
         except OSError as error:
-            return BookmarkError(f"the transaction log cannot be read: {error}")
+            return BookmarkError(f"the transaction log cannot be read: {reason(error)}")
 
     def hold(self, needed_from: Callable[[], int]) -> Callable[[], None]:
         """Keep the files of the log that somebody still needs.

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from server.engine import Engine
     from server.inbox import FrameSource
     from server.session import Entrance, Session
+    from server.transports.descriptors import DescriptorReserve
 
 _LINGER_SECONDS: Final = 5.0
 HANDSHAKE_SECONDS: Final = 10.0
@@ -36,6 +37,7 @@ class Reception:
         engine: the engine that serves them.
         entrance: what the transport grants to them.
         pool: the clients that share limits for what waits for them.
+        descriptors: says whether there is room for another connection.
         is_open: whether connections are accepted.
         connections: those that are there.
     """
@@ -43,6 +45,7 @@ class Reception:
     engine: Engine
     entrance: Entrance
     pool: Pool
+    descriptors: DescriptorReserve
     is_open: bool = False
     connections: set[Connection] = field(default_factory=set)
 
@@ -72,9 +75,10 @@ class Connection(asyncio.Protocol):
         )
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Take the connection, unless its transport has been disabled in the meantime."""
+        """Take the connection, unless its transport has been disabled, or there are too many."""
         self._transport = cast(asyncio.Transport, transport)  # uvloop's are by duck typing only
-        if not self._reception.is_open:
+        held = self._transport.get_extra_info("socket")
+        if not self._reception.is_open or not self._reception.descriptors.has_room(held.fileno()):
             self._transport.abort()
             return
         self._reception.connections.add(self)

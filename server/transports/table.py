@@ -24,6 +24,7 @@ from server.security.switches import SwitchedAuthenticator, SwitchedEntitlement
 from server.session import Entrance
 from server.subscriptions.slow_clients import Limits, Pool
 from server.transports.connection import Reception
+from server.transports.descriptors import DescriptorReserve
 from server.transports.handshake import Doorkeeper
 from server.transports.legacy import LEGACY_PROTOCOLS, LegacyConnection, make_dialect
 from server.transports.listener import Listener, TransportError
@@ -57,6 +58,7 @@ class TransportTable:
         self._spec = spec
         self._engine = engine
         self._shared_pool = _pool(limits_of(spec.limits))
+        self._descriptors = DescriptorReserve(engine.clock, engine.log)
         self._protocols = {protocol.name: protocol for protocol in spec.protocols}
         self._listeners = {
             transport.name: self._make(transport)
@@ -150,7 +152,9 @@ class TransportTable:
             ),
             filters=filters,
         )
-        reception = Reception(self._engine, entrance, self._pool_for(transport.limits))
+        reception = Reception(
+            self._engine, entrance, self._pool_for(transport.limits), self._descriptors
+        )
         return Listener(transport, reception, self._connector(transport, reception))
 
     def _pool_for(self, limits: SlowClientLimits) -> Pool:

@@ -65,13 +65,14 @@ def test_files_are_made_in_advance_and_have_one_size(tmp_path: Path) -> None:
         expected = ["orders", "/desk/a", "/desk/b", "orders"]
         assert recorded(server, published) == expected
         journal = tmp_path / "journal" / "deep"
-        files = sorted(path for path in journal.iterdir() if path.suffix == ".journal")
-        assert [path.name for path in files] == [
-            f"test-instance.{number:010}.journal" for number in range(3)
-        ]
+        names = [f"test-instance.{number:010}.journal" for number in range(3)]
+        files = [journal / name for name in names]
+        assert server.waits_for(lambda _: all(file.exists() for file in files))
+        assert sorted(path.name for path in journal.glob("*.journal")) == names
         assert len({path.stat().st_size for path in files}) == 1
         assert files[0].stat().st_size >= 10_000_000
         assert (tmp_path / "archive").is_dir()
+        assert (journal / "test-instance.clients.ack").exists()  # from the first start on
         assert server.stop() == 0
         assert (journal / "test-instance.clients.ack").exists()
     elements = TOPICS + LOG.format(topics=topics)

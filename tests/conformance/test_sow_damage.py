@@ -46,8 +46,8 @@ def cut(content: bytearray) -> None:
 
 
 def replace(content: bytearray) -> None:
-    """Another program's file."""
-    content[:] = b"SQLite format 3\\0" + bytes(20_000)
+    """Nothing but what it begins with is left."""
+    content[12:] = b"SQLite format 3\\0" + bytes(20_000)
 
 
 def damaged(directory: Path, damage: Callable[[bytearray], None], elements: str) -> RunningServer:
@@ -97,5 +97,5 @@ def test_each_damaged_file_is_kept(tmp_path: Path) -> None:
         with running_configuration(tmp_path, configuration, server.port) as running:
             assert running.logs(f"orders.sow.damaged-{number}")
             running.stop()
-        (tmp_path / "orders.sow").write_bytes(b"no SOW file" * 1000)
-    assert (tmp_path / "orders.sow.damaged-2").read_bytes() == b"no SOW file" * 1000
+        (tmp_path / "orders.sow").write_bytes(b"----AMPERSOW" * 1000)
+    assert (tmp_path / "orders.sow.damaged-2").read_bytes() == b"----AMPERSOW" * 1000

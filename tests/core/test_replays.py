@@ -67,6 +67,39 @@ def test_only_live_subscribers_hear_of_what_is_not_safe(core: Core) -> None:
     assert sorted(messages(peer)) == [("safe", b"4"), ("settled", b"4")]
 
 
+@pytest.mark.parametrize("acks", ["processed,completed", "processed"])
+def test_a_replay_that_cannot_be_read_for_too_long_fails(
+    core: Core, tmp_path: Path, acks: str
+) -> None:
+    """Its client is told in the ack that it waits for, or else by the end of its connection."""
+    publisher, peer = core.log_on("publisher"), core.log_on("reader")
+    publish(publisher, "log-a", b"1")
+    core.commit()
+    journals = list(tmp_path.rglob("*.journal"))
+    for journal in journals:
+        journal.rename(journal.with_suffix(".aside"))
+    peer.send({"c": "subscribe", "cid": "c", "sub_id": "s", "t": "log-a", "bm": "0", "a": acks})
+    (accepted,) = peer.take_frames()
+    assert (accepted[0]["a"], accepted[0]["status"]) == ("processed", "success")
+    core.clock.advance(20)
+    assert (peer.take_frames(), peer.hung_up) == ([], False)
+    core.clock.advance(20)
+    if "completed" in acks:
+        ((ack, _),) = peer.take_frames()
+        assert (ack["a"], ack["status"], ack["reason"]) == ("completed", "failure", "replay failed")
+        assert "the transaction log cannot be read: " in ack["detail"]
+        assert not peer.hung_up
+    else:
+        assert peer.hung_up
+    said = [one for one, _ in core.log.entries if one.startswith("1D-")]
+    assert said == ["1D-0013", "1D-0013", "1D-0014"]
+    for journal in journals:
+        journal.with_suffix(".aside").rename(journal)
+    again = core.log_on("again")
+    subscribe(again, "s", "log-a", "0")
+    assert messages(again) == [("s", b"1")]
+
+
 def test_what_is_not_safe_when_a_live_replay_has_caught_up_comes_in_its_place(core: Core) -> None:
     """Before messages that the topic has delivered meanwhile, which wait for it."""
     publisher, peer = core.log_on("publisher"), core.log_on()

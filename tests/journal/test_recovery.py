@@ -282,6 +282,34 @@ def test_the_oldest_files_may_be_taken_away_while_the_server_is_down(tmp_path: P
         bench.journal.files[0].path.unlink()
     with opened(tmp_path) as bench:
         assert sequences(bench) == list(range(21, 101))
+        (notice,) = [one for one in bench.notices if one.event is Event.RECOVERED]
+        first = f"it begins with TEST.0000000001.journal, entry {bench.journal.first_txid}: "
+        assert first + "what was before that is gone" in notice.text
+
+
+def test_a_file_that_has_lost_all_its_entries_is_spoken_of(tmp_path: Path) -> None:
+    write(tmp_path, 100, 50_000)
+    (tmp_path / "TEST.clients.ack").unlink()
+    with opened(tmp_path) as bench:
+        last = bench.journal.files[-1]
+    (tmp_path / "TEST.clients.ack").unlink()
+    with last.path.open("r+b") as file:
+        file.seek(4096)
+        file.write(bytes(FILE - 4096))
+    with opened(tmp_path) as bench:
+        (notice,) = [one for one in bench.notices if one.event is Event.TORN_TAIL]
+        assert str(last.path) in notice.text
+        assert f"taken into use behind entry {last.first_txid - 1}, and has no entry" in notice.text
+
+
+def test_only_what_the_log_itself_has_left_half_made_is_removed(tmp_path: Path) -> None:
+    ours = ["TEST.next.journal.tmp", "TEST.0000000001.index.gz.tmp", "TEST.clients.ack.new.tmp"]
+    theirs = ["TEST.notes.tmp", "TESTED.clients.ack.tmp", "TEST.0000000001.journal.gz.tmp.old"]
+    for name in ours + theirs:
+        (tmp_path / name).touch()
+    with opened(tmp_path):
+        assert not [name for name in ours if (tmp_path / name).exists()]
+        assert all((tmp_path / name).exists() for name in theirs)
 
 
 def swap(directory: Path) -> None:

@@ -249,11 +249,16 @@ def test_somebody_lays_hands_on_the_journal(
         assert server.stop() == 0
 
 
-def why_no_start(directory: Path, elements: str, disk: SmallDisk | None = None) -> str:
+def why_no_start(
+    directory: Path,
+    elements: str,
+    disk: SmallDisk | None = None,
+    options: tuple[str, ...] = (),
+) -> str:
     """What a server says that cannot start."""
     with (
         pytest.raises(ServerEnded) as ended,
-        running_server(directory, elements=elements, prepare=disk),
+        running_server(directory, elements=elements, prepare=disk, options=options),
     ):
         pass
     assert ended.value.code == 1

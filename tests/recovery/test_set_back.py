@@ -53,9 +53,15 @@ def test_all_stores_are_set_back_to_the_log(tmp_path: Path) -> None:
         assert records(server) != before
         server.stop(signal.SIGKILL)
     journal.write_bytes(safe)
-    for _ in range(2):
+    for round_ in range(2):
         with running_server(tmp_path, elements=elements) as server:
             assert records(server) == before
+            if round_ == 0:
+                for topic, count in (("orders", 3), ("shared", 6)):
+                    assert f"1D-0015 The records of topic {topic} of type json" in server.log()
+                    assert f": {count} entries are missing there" in server.log()
+            else:
+                assert "1D-0015" not in server.log()
             server.stop(signal.SIGKILL)
     with running_server(tmp_path, elements=elements) as server:
         with server.connect() as peer:

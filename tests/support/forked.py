@@ -34,13 +34,19 @@ class ForkedProcess:
         configuration: what it is given on its command line.
         log_file: where its standard output and error go.
         prepare: called in the process first.
+        options: of the command, before the configuration.
     """
 
     def __init__(
-        self, directory: Path, configuration: Path, log_file: Path, prepare: Prepare | None
+        self,
+        directory: Path,
+        configuration: Path,
+        log_file: Path,
+        prepare: Prepare | None,
+        options: tuple[str, ...] = (),
     ) -> None:
         log_file.write_bytes(b"")
-        arguments = (directory, configuration, log_file, prepare)
+        arguments = (directory, configuration, log_file, prepare, options)
         self._process: ForkServerProcess = _context().Process(target=_serve, args=arguments)
         self._process.start()
         self.pid = self._process.pid or 0
@@ -72,7 +78,13 @@ def _context() -> ForkServerContext:
     return context
 
 
-def _serve(directory: Path, configuration: Path, log_file: Path, prepare: Prepare | None) -> None:
+def _serve(
+    directory: Path,
+    configuration: Path,
+    log_file: Path,
+    prepare: Prepare | None,
+    options: tuple[str, ...],
+) -> None:
     os.setsid()
     log = os.open(log_file, os.O_WRONLY | os.O_APPEND)
     os.dup2(log, 1)
@@ -80,4 +92,4 @@ def _serve(directory: Path, configuration: Path, log_file: Path, prepare: Prepar
     if prepare is not None:
         prepare()
     os.chdir(directory)
-    sys.exit(cli.main([str(configuration)]))
+    sys.exit(cli.main([*options, str(configuration)]))

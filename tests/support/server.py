@@ -143,6 +143,7 @@ def running_server(
     transports: str = "",
     level: str = "info",
     prepare: Prepare | None = None,
+    options: tuple[str, ...] = (),
 ) -> Iterator[RunningServer]:
     """A server on a free port, stopped in the end.
 
@@ -152,22 +153,27 @@ def running_server(
         transports: further transports.
         level: the lowest level that it logs.
         prepare: called in its process first.
+        options: of its command line.
     """
     port = free_port()
     text = CONFIGURATION.format(port=port, elements=elements, transports=transports, level=level)
-    with running_configuration(directory, text, port, prepare) as server:
+    with running_configuration(directory, text, port, prepare, options) as server:
         yield server
 
 
 @contextmanager
 def running_configuration(
-    directory: Path, text: str, port: int, prepare: Prepare | None = None
+    directory: Path,
+    text: str,
+    port: int,
+    prepare: Prepare | None = None,
+    options: tuple[str, ...] = (),
 ) -> Iterator[RunningServer]:
     """A server that runs a configuration, stopped in the end."""
     configuration = directory / "config.xml"
     configuration.write_text(text)
     log_file = directory / "stdout.log"
-    process = ForkedProcess(directory, configuration, log_file, prepare)
+    process = ForkedProcess(directory, configuration, log_file, prepare, options)
     server = RunningServer(port, process, log_file)
     try:
         wait_until_started(server)

@@ -1,0 +1,177 @@
+"""Which files of a directory are no journals of ours, though they have the names of ours.
+
+Our journals are named as AMPS names its own. Whoever starts an instance where AMPS has run meets
+AMPS's journals, and must not lose them; nor must what is left of a journal of ours that has been
+damaged throughout be taken for an empty file. So a file is *blank*, and may be written over, only
+if its first page is: all zeros.
+
+A first page that is neither a header nor blank is no reason to refuse a file that has intact
+entries: the header is made again from these. Nor is what a power failure may leave of the page that
+was written with a file's first commit, sector by sector. Indexes and the table of publishers can be
+made again: beside a journal of ours they are taken for ours, however damaged.
+"""
+
+from __future__ import annotations
+
+import stat
+from collections.abc import Iterator
+from operator import and_, or_
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from server.journal import clients, index, layout
+from server.journal.files import inflate, open_source, read_page, salvage_header
+from server.journal.layout import (
+    FileHeader,
+    FormatError,
+    VersionError,
+    encode_name,
+    unpack_header,
+)
+from server.journal.naming import (
+    INDEX,
+    INDEXES,
+    TOPIC_INDEX,
+    clients_name,
+    kind_of,
+    numbered_files,
+)
+
+SMALLEST: Final = 1 << 20
+"""Bytes of a journal file, at least."""
+
+_OF_AMPERAGE: Final = "of Amperage, and AMPS's own files cannot be read"
+_GZIP: Final = b"\x1f\x8b"
+_SECTOR: Final = 512
+_HALF_PAGE: Final = layout.PAGE // 2
+_MAGICS: Final = {INDEX: index.INDEX_MAGIC, TOPIC_INDEX: index.TOPIC_INDEX_MAGIC}
+_TYPES: Final = {
+    stat.S_IFDIR: "a directory",
+    stat.S_IFIFO: "a fifo",
+    stat.S_IFSOCK: "a socket",
+    stat.S_IFCHR: "a device",
+    stat.S_IFBLK: "a device",
+}
+
+
+class Stranger(NamedTuple):
+    """A file that is not what its name says.
+
+    Attributes:
+        path: of the file.
+        what: what is wrong with it, for people.
+        is_ours: it has been a file of this program.
+    """
+
+    path: Path
+    what: str
+    is_ours: bool = False
+
+
+def strangers(instance: str, directory: Path, archive: Path | None) -> Iterator[Stranger]:
+    """Find the files that a transaction log must not touch. Nothing is changed.
+
+    Args:
+        instance: name of the instance.
+        directory: of its journals.
+        archive: where others have been moved to, if anywhere.
+
+    Raises:
+        OSError: a file cannot be read.
+    """
+    places = [directory] if archive is None else [directory, archive]
+    files = [file for place in places for file in numbered_files(place, instance)]
+    ours = set[int]()  # numbers of journals with entries
+    for number, path in files:
+        if kind_of(path) in INDEXES or number in ours:  # in that case: another form of the file
+            continue
+        found = _no_file(path) or _journal(path, number, instance)
+        if isinstance(found, Stranger):
+            yield found
+        elif found is not None:
+            ours.add(number)
+    for number, path in files:
+        if kind_of(path) in INDEXES and number not in ours:
+            yield from _side_file(path, "index of a journal", _MAGICS[kind_of(path)])
+    table = directory / clients_name(instance)
+    if table.exists() and not ours:
+        yield from _side_file(table, "clients.ack file", clients.MAGIC)
+
+
+def _side_file(path: Path, name: str, magic: bytes) -> Iterator[Stranger]:
+    stranger = _no_file(path)
+    if stranger is not None:
+        yield stranger
+    elif not _begins_with(path, magic):
+        yield Stranger(path, f"is no {name} {_OF_AMPERAGE}")
+
+
+def _no_file(path: Path) -> Stranger | None:
+    what = file_type(path)
+    return None if what is None else Stranger(path, f"is {what}, where a file is expected")
+
+
+def file_type(path: Path) -> str | None:
+    """What something is that is no ordinary file, for people; None for an ordinary file."""
+    mode = path.stat().st_mode
+    return None if stat.S_ISREG(mode) else _TYPES.get(stat.S_IFMT(mode), "no ordinary file")
+
+
+def _journal(path: Path, number: int, instance: str) -> Stranger | FileHeader | None:
+    """Judge a journal; None if it is blank."""
+    page, is_plain = read_page(path), path.suffix != ".gz"
+    why = "it cannot be decompressed" if not is_plain and not page else "its first page is lost"
+    try:
+        header = unpack_header(page)
+        if header is not None:
+            return header
+    except VersionError as problem:
+        return Stranger(path, f"is a journal of another Amperage: {problem}", is_ours=True)
+    except FormatError as problem:
+        why = str(problem)
+    header = salvage_header(open_source(path), number, instance)
+    if header is not None:
+        return header
+    if is_plain and (_is_blank(path, page) or _is_torn(page, instance)):
+        return None
+    if page.startswith(layout.MAGIC):
+        what = f"is a journal of Amperage that has no intact entry: {why}"
+        return Stranger(path, what, is_ours=True)
+    return Stranger(path, f"is no journal {_OF_AMPERAGE}: {why}")
+
+
+def _is_blank(path: Path, page: bytes) -> bool:
+    """Whether a file has not been used; a small one is removed, so it has to have no content."""
+    if any(page):
+        return False
+    return path.stat().st_size >= SMALLEST or not any(path.read_bytes())
+
+
+def _is_torn(page: bytes, instance: str) -> bool:
+    """Whether a page is a header of which some sectors have not been written."""
+    if len(page) < layout.PAGE:
+        return False
+    name = (bytes(layout.NAME_OFFSET) + encode_name(instance)).ljust(_HALF_PAGE, b"\0")
+    first, *between, last = _sectors(page[:_HALF_PAGE])
+    names = _sectors(name)[1:-1]
+    as_written = [
+        first.startswith(layout.MAGIC),
+        *(found == expected for found, expected in zip(between, names, strict=True)),
+        not any(last[: -layout.CHECKSUM.size]),
+    ]
+    missing = [not any(sector) for sector in (first, *between, last)]
+    has_content = [True, *(any(sector) for sector in names), True]
+    return all(map(or_, as_written, missing)) and any(map(and_, missing, has_content))
+
+
+def _sectors(page: bytes) -> list[bytes]:
+    return [page[start : start + _SECTOR] for start in range(0, len(page), _SECTOR)]
+
+
+def _begins_with(path: Path, magic: bytes) -> bool:
+    """Whether a file that can be made again is ours, or empty."""
+    with path.open("rb") as file:
+        begin = file.read(len(magic))
+    if path.suffix == ".gz" and begin.startswith(_GZIP):
+        begin = inflate(path, len(magic))
+    return not any(begin) or begin == magic

@@ -1,0 +1,174 @@
+"""Journals cannot be read for a while: replays wait, and nothing is left out of them.
+
+Files that cannot be opened or read are not damaged. So nobody is told that a replay is complete
+before it is, and nobody gets the rest without what comes before.
+"""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import resource
+import socket
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+
+from tests.support.raw import RawPeer
+from tests.support.server import RunningServer, running_server
+
+ELEMENTS: Final = """
+<TransactionLog>
+  <JournalDirectory>journal</JournalDirectory>
+  <JournalSize>10MB</JournalSize><PreallocatedJournalFiles>1</PreallocatedJournalFiles>
+  <Topic><Name>events</Name><MessageType>json</MessageType></Topic>
+</TransactionLog>
+"""
+MESSAGES: Final = 400
+SIZE: Final = 60_000
+FILES: Final = 60
+"""That the server with few descriptors may open."""
+
+
+@dataclass(frozen=True)
+class Trouble:
+    """Prepares a process: reading journals fails as long as there is a file of a name.
+
+    Attributes:
+        sign: the file; it has the name of the call that fails, and the number of the error.
+    """
+
+    sign: Path
+
+    def __call__(self) -> None:
+        """Watch the calls of this process from now on."""
+        pread, open_ = os.pread, os.open
+
+        def check(call: str, name: str) -> None:
+            if name.endswith(".journal") and self.sign.exists():
+                which, _, number = self.sign.read_text().partition(" ")
+                if which == call:
+                    raise OSError(int(number), os.strerror(int(number)), name)
+
+        def read(descriptor: int, length: int, offset: int) -> bytes:
+            check("read", os.readlink(f"/proc/self/fd/{descriptor}"))
+            return pread(descriptor, length, offset)
+
+        def open_file(path: Any, flags: int, *rest: Any, **further: Any) -> int:
+            if flags & os.O_ACCMODE == os.O_RDONLY:
+                check("open", os.fspath(path) if isinstance(path, os.PathLike | str) else "")
+            return open_(path, flags, *rest, **further)
+
+        os.pread, os.open = read, open_file
+
+
+def fill(server: RunningServer) -> None:
+    """Publish messages that take several journals."""
+    with server.log_on("publisher") as peer:
+        for number in range(1, MESSAGES + 1):
+            body = json.dumps({"n": number, "pad": "x" * SIZE}).encode()
+            peer.publish("events", body, s=number)
+        peer.ask({"c": "flush", "cid": "f", "a": "persisted"})
+
+
+def numbers(peer: RawPeer) -> list[int]:
+    """The messages that a replay sends, up to its completion."""
+    found: list[int] = []
+    while (frame := peer.receive())[0]["c"] == "p":
+        found.append(json.loads(frame[1])["n"])
+    assert (frame[0]["a"], frame[0]["status"]) == ("completed", "success"), frame[0]
+    return found
+
+
+def begin_replay(peer: RawPeer) -> None:
+    peer.send(
+        {"c": "subscribe", "cid": "r", "t": "events", "bm": "0", "a": "completed", "sub_id": "r"}
+    )
+
+
+@pytest.mark.parametrize(
+    ("call", "number"),
+    [
+        ("open", errno.EMFILE),
+        ("open", errno.ENFILE),
+        ("open", errno.EIO),
+        ("open", errno.EACCES),
+        ("read", errno.EIO),
+        ("read", errno.ENOMEM),
+    ],
+)
+def test_a_replay_waits_until_the_log_can_be_read(tmp_path: Path, call: str, number: int) -> None:
+    """Whether it is the first thing that it reads, or it is under way, or has caught up."""
+    sign = tmp_path / "sign"
+    with running_server(tmp_path, elements=ELEMENTS, prepare=Trouble(sign)) as server:
+        fill(server)
+        with server.log_on("follower") as follower, server.log_on("late") as late:
+            begin_replay(follower)
+            assert numbers(follower) == list(range(1, MESSAGES + 1))
+            sign.write_text(f"{call} {number}")
+            begin_replay(late)
+            with server.log_on("publisher") as peer:
+                peer.publish("events", b'{"n":401}', s=MESSAGES + 1, a="persisted")
+                assert peer.receive_header()["status"] == "success"
+            assert server.logs(f": {os.strerror(number)}; replays that need it wait")
+            assert late.hears_nothing()
+            sign.unlink()
+            assert numbers(late) == list(range(1, MESSAGES + 2))
+            assert json.loads(follower.receive()[1]) == {"n": MESSAGES + 1}
+        assert server.log().count("1D-0013") == 1
+        assert "1D-0004" not in server.log()
+        assert "Traceback" not in server.log()
+
+
+def test_a_bookmark_that_cannot_be_looked_for_is_not_taken_for_missing(tmp_path: Path) -> None:
+    """The subscription is refused; it does not begin at the end of the log."""
+    sign = tmp_path / "sign"
+    with running_server(tmp_path, elements=ELEMENTS, prepare=Trouble(sign)) as server:
+        fill(server)
+        sign.write_text(f"open {errno.EIO}")
+        with server.log_on("reader") as peer:
+            ack = peer.subscribe("events", "s", bm="1|5|", a="processed,completed")
+            assert ack["status"] == "failure"
+            assert "the transaction log cannot be read: " in ack["detail"]
+            sign.unlink()
+            peer.publish("events", b"{}")
+            assert peer.hears_nothing()
+
+
+def few_files() -> None:
+    """Let the process open few files."""
+    resource.setrlimit(resource.RLIMIT_NOFILE, (FILES, FILES))
+
+
+def test_connections_leave_descriptors_to_replays(tmp_path: Path) -> None:
+    """Those that are one too many are closed, and said to be; who is there is served."""
+    with running_server(tmp_path, elements=ELEMENTS, prepare=few_files) as server:
+        fill(server)
+        with server.log_on("reader") as peer:
+            crowd = [socket.create_connection(("127.0.0.1", server.port)) for _ in range(2 * FILES)]
+            assert server.logs("11-0020")
+            begin_replay(peer)
+            assert numbers(peer) == list(range(1, MESSAGES + 1))
+            for one in crowd:
+                one.close()
+        with server.log_on("later") as peer:
+            begin_replay(peer)
+            assert len(numbers(peer)) == MESSAGES
+        assert server.log().count("11-0020") == 1
+        assert "1D-0013" not in server.log()
+
+
+def test_a_journal_that_has_been_taken_away_is_waited_for(tmp_path: Path) -> None:
+    """A replay does not go on behind it as if it had never been."""
+    with running_server(tmp_path, elements=ELEMENTS) as server:
+        fill(server)
+        journal = tmp_path / "journal" / "test-instance.0000000000.journal"
+        aside = journal.rename(journal.with_suffix(".aside"))
+        with server.log_on("reader") as peer:
+            begin_replay(peer)
+            assert server.logs("the file is not there")
+            aside.rename(journal)
+            assert numbers(peer) == list(range(1, MESSAGES + 1))
