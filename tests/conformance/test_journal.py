@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.raw import RawPeer
+from tests.support.raw import RawPeer, frame
 from tests.support.server import RunningServer, running_server
 from tests.support.sow import query
 
@@ -77,6 +77,29 @@ def test_a_failure_is_told_by_itself_as_soon_as_it_is_known(server: RunningServe
             ack = peer.receive_header()
             acks.append((ack["s"], ack["status"]))
     assert [ack for ack in acks if ack[0] > 2] == [(3, "failure"), (4, "success")]
+
+
+@pytest.mark.parametrize("topic", ["orders", "quotes", "events/times"])
+def test_one_message_has_one_time(server: RunningServer, topic: str) -> None:
+    """Whoever asks for it: its subscribers, those who read the log, and those who read records."""
+    bodies = [b'{"id":"t%d"}' % number for number in range(40)]
+    with server.log_on("live") as live, server.log_on("replayed") as replayed:
+        live.subscribe(topic, "s", o="timestamp", f="/id LIKE '^t'")
+        with server.log_on("timed") as peer:
+            peer.publish(topic, bodies[0])
+            peer.publish(topic, bodies[1], e=60)
+            peer.socket.sendall(
+                b"".join(frame({"c": "publish", "t": topic}, body) for body in bodies[2:])
+            )
+            peer.flush()
+        times = {body: header["ts"] for header, body in (live.receive() for _ in bodies)}
+        replayed.subscribe(topic, "s", o="timestamp", bm="0", f="/id LIKE '^t'")
+        assert {
+            body: header["ts"] for header, body in (replayed.receive() for _ in bodies)
+        } == times
+        if not topic.startswith("events"):
+            found = query(replayed, topic, o="timestamp", f="/id LIKE '^t'", bs=1)
+            assert {body: one["ts"] for one, body in found.records} == times
 
 
 @pytest.mark.parametrize("topic", ["orders", "events"])
