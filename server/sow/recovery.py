@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 import msgspec
 
-from server.journal import EVENTS, Kind
+from server.journal import EVENTS, Kind, Span
 from server.sow.records import NANOSECONDS, NANOSECONDS_IN_MICROSECOND, Record
 from server.sow.store import StoreError
 from server.sow.topic import SowTopic
@@ -71,11 +71,11 @@ def recover_records(
     Raises:
         StoreError: a record cannot be stored.
     """
-    reached = {sow: _reached(sow, journal) for sow in topics}
-    if not reached:
+    begins = {sow: _begin(sow, journal) for sow in topics}
+    if not begins:
         return
     last = journal.last_txid
-    ahead = [sow for sow in reached if sow.table.store.last_sequence > last]
+    ahead = [sow for sow in begins if sow.table.store.last_sequence > last]
     for sow in ahead:
         tell(_set_back(sow, journal, find))
         sow.table.store.commit()
@@ -83,19 +83,23 @@ def recover_records(
         # In this order: should the power fail in between, the stores are still ahead.
         settle()
         _skip_txids(journal, max(sow.table.store.last_sequence for sow in ahead))
-    for entry in journal.entries(after=min(reached.values())):
+    for entry in journal.entries(after=min(begin.after for begin in begins.values())):
         check()
         topic = find(entry.topic.message_type, entry.topic.name)
-        if isinstance(topic, SowTopic) and entry.txid > reached.get(topic, entry.txid):
+        if not isinstance(topic, SowTopic) or (begin := begins.get(topic)) is None:
+            continue
+        if entry.txid > begin.after and entry.timestamp >= begin.not_before:
             apply_entry(topic, entry)
 
 
-def _reached(sow: SowTopic, journal: Journal) -> int:
-    """The txid up to which a topic needs nothing from the log."""
-    last = sow.table.store.last_sequence
-    if not last and sow.spec.recovery_point == "now":
-        return journal.last_txid
-    return last
+def _begin(sow: SowTopic, journal: Journal) -> Span:
+    """From where on a topic needs the log (AMPS User Guide, RecoveryPoint)."""
+    last, point = sow.table.store.last_sequence, sow.spec.recovery_point
+    if last or point == "epoch":
+        return Span(last)
+    if point == "now":
+        return Span(journal.last_txid)
+    return Span(0, not_before=point // NANOSECONDS_IN_MICROSECOND)
 
 
 def apply_entry(sow: SowTopic, entry: Entry) -> None:

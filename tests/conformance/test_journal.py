@@ -204,3 +204,34 @@ def test_records_come_back_from_the_log(tmp_path: Path, how: signal.Signals) -> 
             assert peer.log_on("p")["s"] == sequence
             found = {topic: sorted(query(peer, topic).bodies) for topic in bodies}
         assert found == bodies, restart
+
+
+FROM_A_TIME = """
+<SOW>
+  <Topic>
+    <Name>day</Name><MessageType>json</MessageType><Key>/id</Key>
+    <Durability>transient</Durability><RecoveryPoint>{since}</RecoveryPoint>
+  </Topic>
+</SOW>
+<TransactionLog>
+  <JournalDirectory>journal</JournalDirectory><JournalSize>10MB</JournalSize>
+  <Topic><Name>day</Name><MessageType>json</MessageType></Topic>
+</TransactionLog>
+"""
+
+
+def test_records_are_recovered_from_a_time_on(tmp_path: Path) -> None:
+    """What was published before that stays in the log only."""
+    with running_server(tmp_path, elements=FROM_A_TIME.format(since="epoch")) as server:
+        with server.log_on("writer") as peer:
+            for number in range(4):
+                peer.publish("day", b'{"id":%d}' % number)
+                peer.flush()
+            peer.subscribe("day", "s", bm="0", o="timestamp")
+            times = [peer.receive()[0]["ts"] for _ in range(4)]
+        assert server.stop() == 0
+    for since, expected in ((times[2], [2, 3]), (times[0], [0, 1, 2, 3]), ("20990101T000000Z", [])):
+        with running_server(tmp_path, elements=FROM_A_TIME.format(since=since)) as server:
+            with server.log_on("reader") as peer:
+                assert sorted(one["id"] for one in query(peer, "day").messages) == expected
+            server.stop(signal.SIGKILL)
