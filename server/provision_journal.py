@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from server.helper_thread import HelperThread
 from server.journal import Event, Journal, JournalError, JournalSettings, JournalUnreadable
 from server.provision import ProvisionError
-from server.sow.recovery import recover_records
+from server.sow.recovery import SetBack, recover_records
 from server.sow.store import StoreError
 from server.topics.transaction_log import TransactionLog
 
@@ -106,17 +107,30 @@ def recover(
         ProvisionError: a record cannot be stored, or the log not be read.
     """
     topics = [sow for sow in engine.stores.topics if engine.stores.is_journaled(sow)]
-    last = transaction_log.last_txid
-    for sow in topics:
-        ahead = sow.table.store.last_sequence
-        if ahead > last:
-            about = {"topic": sow.spec.name, "message_type": sow.spec.message_type}
-            engine.log.emit("1D-0015", **about, ahead=ahead, last=last, count=ahead - last)
     try:
-        recover_records(transaction_log.journal, topics, engine.stores.find, settle, check)
+        recover_records(
+            transaction_log.journal,
+            topics,
+            engine.stores.find,
+            settle,
+            check,
+            partial(_tell_set_back, engine),
+        )
     except (StoreError, JournalUnreadable) as error:
         raise ProvisionError(spec, f"TransactionLog: not recovered: {error}") from None
     for sow in topics:
         engine.stores.touched(sow)
     transaction_log.journal.start()
     engine.log.emit("1D-0001")
+
+
+def _tell_set_back(engine: Engine, done: SetBack) -> None:
+    engine.log.emit(
+        "15-0014",
+        topic=done.sow.spec.name,
+        message_type=done.sow.type_name,
+        first=done.first,
+        last=done.last,
+        records=done.records,
+        past=done.past,
+    )

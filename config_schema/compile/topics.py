@@ -4,22 +4,24 @@ Source: AMPS User Guide, Configuring Topics in a SOW.
 """
 
 import posixpath
+import re
 from collections.abc import Iterable
+from contextlib import suppress
+from datetime import UTC, datetime
 from typing import Final, Literal, get_args
 
 from config_schema.catalogue import ExpressionKind, ModuleKind
 from config_schema.compile.modules import compile_use
-from config_schema.compile.reader import COUNT, INTERVAL, SIZE, Reader, Report
+from config_schema.compile.reader import COUNT, INTERVAL, SIZE, Reader, Report, did_you_mean
 from config_schema.compile.scope import Scope
 from config_schema.regex import has_regex_characters
 from config_schema.spec import HistorySpec, ModuleUse, SowSpec, TopicSpec
 from config_schema.units import quoted
 
 Durability = Literal["persistent", "transient"]
-RecoveryPoint = Literal["epoch", "now"]
 
 DURABILITIES: Final[tuple[Durability, ...]] = get_args(Durability)
-RECOVERY_POINTS: Final[tuple[RecoveryPoint, ...]] = get_args(RecoveryPoint)
+_MOMENT: Final = re.compile(r"(\d{8}T\d{6})(?:\.(\d{1,9}))?Z?", re.ASCII)
 
 
 def compile_topic(reader: Reader, scope: Scope) -> TopicSpec:
@@ -42,7 +44,7 @@ def compile_topic(reader: Reader, scope: Scope) -> TopicSpec:
         key_generator=generator,
         file_name=_file_name(reader, durability, name, message_type),
         durability=durability,
-        recovery_point=reader.choice("RecoveryPoint", RECOVERY_POINTS, "epoch"),
+        recovery_point=_recovery_point(reader),
         expiration_enabled=enabled,
         expiration=expiration,
         slab_size=reader.quantity("SlabSize", SIZE, "5MB", least="1B", most="1GB"),
@@ -72,6 +74,28 @@ def compile_expiration(reader: Reader) -> tuple[bool, int | None]:
     if text in ("enabled", "disabled"):
         return text == "enabled", None
     return True, reader.quantity("Expiration", INTERVAL)
+
+
+def _recovery_point(reader: Reader) -> Literal["epoch", "now"] | int:
+    """Compile where recovery begins; a time as nanoseconds since 1970."""
+    text = reader.text("RecoveryPoint") or "epoch"
+    match text.lower():
+        case "epoch":
+            return "epoch"
+        case "now":
+            return "now"
+    parts = _MOMENT.fullmatch(text)
+    with suppress(ValueError):
+        if parts is not None:
+            moment = datetime.strptime(parts[1], "%Y%m%dT%H%M%S").replace(tzinfo=UTC)
+            return int(moment.timestamp()) * 10**9 + int((parts[2] or "").ljust(9, "0"))
+    reader.error(
+        f"{quoted(text)} is not a point of recovery: expected epoch, now, or a time such as "
+        "20260131T093000Z",
+        did_you_mean(text, ("epoch", "now")),
+        tag="RecoveryPoint",
+    )
+    return "epoch"
 
 
 def _history(reader: Reader) -> HistorySpec | None:
@@ -152,7 +176,7 @@ def _file_name(reader: Reader, durability: str, name: str, message_type: str) ->
     if "%n" in text and "/" in name:
         reader.info(
             f"%n stands for {quoted(f'{name}.{message_type}')}, which contains directories; "
-            "they have to exist",
+            "they are made where they are missing",
             tag="FileName",
         )
     return text.replace("%n", f"{name}.{message_type}")

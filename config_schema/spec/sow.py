@@ -22,7 +22,8 @@ class TopicSpec:
 
     `file_name` has %n expanded and is None for topics that live in memory only. `expiration` is the
     default lifetime in nanoseconds; with `expiration_enabled` and no default, messages bring their
-    own. `pattern` turns the topic into the store of every topic that it matches.
+    own. A `recovery_point` that is a time is in nanoseconds since 1970. `pattern` turns the topic
+    into the store of every topic that it matches.
     `name_has_regex_characters` asks for the start-up warning that the name is taken literally.
     Source: AMPS User Guide, Configuring Topics in a SOW.
     """
@@ -34,7 +35,7 @@ class TopicSpec:
     key_generator: ModuleUse | None
     file_name: str | None
     durability: Literal["persistent", "transient"]
-    recovery_point: Literal["epoch", "now"]
+    recovery_point: Literal["epoch", "now"] | int
     expiration_enabled: bool
     expiration: int | None
     slab_size: int

@@ -66,10 +66,12 @@ def handle(session: Session, header: Header, body: bytes) -> None:
     check_delete_options(header, options)
     require_topic(session, Permission.WRITE_TOPIC, selector)
     which = _Which(read_filter(session, header), read_keys(header), body)
-    if which.filter is None and which.keys is None and not which.body:
+    ways = (which.filter is not None) + (which.keys is not None) + bool(body)
+    if ways != 1:
         raise CommandRefused(
             "invalid command",
-            "a sow_delete needs a filter (1=1 for all records), sow_keys, or a message",
+            "a sow_delete needs one of these, and no more than one: a filter (1=1 for all records),"
+            " sow_keys, or a message",
         )
     topics = records_of(session, Permission.WRITE_TOPIC, selector)
     if selector.is_regex:

@@ -52,16 +52,18 @@ class Common:
 
 
 class AppendedRun(NamedTuple):
-    """How far a run could be appended.
+    """How far a run has been appended in one step: its entries have one moment.
 
     Attributes:
         end: the position of the first publish that has not been appended; their number if all have.
         txids: of those that have been.
-        problem: why that one has not been.
+        timestamp: of these, in microseconds since the Unix epoch.
+        problem: why that first one cannot be appended; None if it has not been tried.
     """
 
     end: int
     txids: Sequence[int]
+    timestamp: int
     problem: JournalUnavailable | None
 
 

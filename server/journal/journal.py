@@ -289,6 +289,11 @@ class Journal:
         return self._writer.last_txid
 
     @property
+    def last_timestamp(self) -> int:
+        """Of the last entry appended, in microseconds since the Unix epoch."""
+        return self._writer.last_timestamp
+
+    @property
     def durable_txid(self) -> int:
         """Of the last entry on stable storage."""
         return self._writer.durable

@@ -12,6 +12,8 @@ import weakref
 from pathlib import Path
 from typing import Final, Protocol
 
+from server.data_files import MODE
+
 _ZEROS: Final = bytes(1 << 20)
 
 
@@ -31,7 +33,7 @@ class Disk:
         room = os.statvfs(path.parent)
         if room.f_bavail * room.f_frsize < size:  # said at once, where allocating would try first
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(path))
-        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644)
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, MODE)
         try:
             os.posix_fallocate(descriptor, 0, size)
         except OSError:
@@ -118,7 +120,7 @@ class Disk:
     def store(self, path: Path, data: bytes) -> None:
         """Put a small file in place: all of it, safely, or nothing."""
         temporary = path.with_name(path.name + ".tmp")
-        descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644)
+        descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, MODE)
         try:
             self.write(descriptor, data, 0)
             self.sync(descriptor)

@@ -79,6 +79,7 @@ class Writer:
         refusal: why nothing can be recorded; None when all is well. The committer sets it.
         pipe: what waits for a commit.
         file: the file that is written to.
+        last_timestamp: of the last entry appended, in microseconds since the Unix epoch.
     """
 
     def __init__(
@@ -108,7 +109,7 @@ class Writer:
         self._bodies_end = position.bodies_end
         self._with_extras = position.with_extras
         self._first_timestamp = position.first_timestamp
-        self._last_timestamp = position.last_timestamp
+        self.last_timestamp = position.last_timestamp
         self._appended = 0  # bytes, as the pipe counts what it has taken; without self._credit
         self._credit = 0  # bytes that may be appended before anything has to be looked at
         self._granted = 0
@@ -195,8 +196,8 @@ class Writer:
         origin_number = 0 if origin is None else origin.number
         txid = self._next_txid
         now = self._clock()
-        if now < self._last_timestamp:
-            now = self._last_timestamp
+        if now < self.last_timestamp:
+            now = self.last_timestamp
         if sequence:
             self.sequences[client] = (sequence, now)
         elif kind < Kind.NO_OP:
@@ -230,7 +231,7 @@ class Writer:
         self._append_record(head + _pack_checksum(crc32c(head)))
         self._next_txid = txid + 1
         self._bodies_end = bodies_end + length + extras_length
-        self._last_timestamp = now
+        self.last_timestamp = now
         if extras_length:
             self._with_extras += 1
         if self.pipe.asleep:
@@ -250,42 +251,38 @@ class Writer:
     ) -> AppendedRun:
         """Append publishes that differ in sequence, SOW key and body only; otherwise see `append`.
 
+        As many are appended as get one moment; for the others it is called again.
+
         Args:
             topic: where they were published.
             client: the publisher's client hash.
             sequences: their sequence numbers, ascending; empty if it gives none.
             bodies: verbatim.
-            start: the position of the first of them to append.
+            start: the position of the first of them to append; there is one.
             origin: user and replication path.
             sow_keys: their SOW keys as numbers below 2**64; empty if they have none.
             expiration: lifetime in seconds, 0 for none.
         """
-        txids: list[int] = []
-        done = start
-        while done < len(bodies):
-            count = self._fitting(topic, origin, bodies, done)
-            if count:
-                part, first = slice(done, done + count), self._next_txid
-                columns = sequences[part], sow_keys[part], bodies[part]
-                self._append_block(topic, client, origin, expiration, *columns)
-                txids += range(first, first + count)
-                done += count
-                continue
-            try:  # this one makes room, or begins the next file
-                txid = self.append(
-                    topic,
-                    client,
-                    sequences[done] if sequences else 0,
-                    bodies[done],
-                    sow_key=sow_keys[done] if sow_keys else 0,
-                    expiration=expiration,
-                    origin=origin,
-                )
-            except JournalUnavailable as problem:
-                return AppendedRun(done, txids, problem)
-            txids.append(txid)
-            done += 1
-        return AppendedRun(done, txids, None)
+        count, first = self._fitting(topic, origin, bodies, start), self._next_txid
+        if count:
+            part = slice(start, start + count)
+            columns = sequences[part], sow_keys[part], bodies[part]
+            self._append_block(topic, client, origin, expiration, *columns)
+            txids = range(first, first + count)
+            return AppendedRun(start + count, txids, self.last_timestamp, None)
+        try:  # this one makes room, or begins the next file
+            txid = self.append(
+                topic,
+                client,
+                sequences[start] if sequences else 0,
+                bodies[start],
+                sow_key=sow_keys[start] if sow_keys else 0,
+                expiration=expiration,
+                origin=origin,
+            )
+        except JournalUnavailable as problem:
+            return AppendedRun(start, (), self.last_timestamp, problem)
+        return AppendedRun(start + 1, (txid,), self.last_timestamp, None)
 
     def _fitting(
         self, topic: TopicHandle, origin: OriginHandle | None, bodies: Sequence[bytes], start: int
@@ -311,7 +308,7 @@ class Writer:
         sow_keys: Sequence[int],
         bodies: Sequence[bytes],
     ) -> None:
-        now = max(self._clock(), self._last_timestamp)
+        now = max(self._clock(), self.last_timestamp)
         source_txid = 0
         if sequences:
             self.sequences[client] = (sequences[-1], now)
@@ -337,7 +334,7 @@ class Writer:
         stream.records.extend(records)
         self._next_txid += len(bodies)
         self._bodies_end = bodies_end
-        self._last_timestamp = now
+        self.last_timestamp = now
         if self.pipe.asleep:
             self.pipe.wake()
 
@@ -415,10 +412,10 @@ class Writer:
             self._bodies_end,
             self._with_extras,
             self._first_timestamp,
-            self._last_timestamp,
+            self.last_timestamp,
         )
         self._table.update(self.file.number, seal=seal)
-        now = max(self._clock(), self._last_timestamp)
+        now = max(self._clock(), self.last_timestamp)
         header = pack_header(FileHeader(file.number, file.size, txid, now, self._instance))
         self.pipe.stream.sequences = dict(self.sequences)
         self.pipe.switch(Stream(file, txid, 0, PAGE, header))
@@ -429,7 +426,7 @@ class Writer:
         self._first_txid = txid
         self._bodies_end = PAGE
         self._with_extras = 0
-        self._first_timestamp = self._last_timestamp = now
+        self._first_timestamp = self.last_timestamp = now
         self._table.add(JournalFile(file.number, file.path, file.size, txid, now, None, file.names))
 
 

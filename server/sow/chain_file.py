@@ -24,6 +24,7 @@ from typing import Final
 
 import google_crc32c
 
+from server.data_files import MODE
 from server.expressions.octets import from_octets, to_octets
 from server.sow.commit import GroupCommit, Job
 
@@ -56,7 +57,8 @@ class ChainFile:
         content = path.read_bytes() if path.exists() else b""
         if len(content) < _HEADER.size:  # nothing, or what a crash left of the first write
             content = _HEADER.pack(MAGIC, VERSION, 0)
-            path.write_bytes(content)
+            with open(path, "wb", opener=_private) as file:
+                file.write(content)
         self._entries, end = _read(path, content)
         self._descriptor: Final = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC)
         os.ftruncate(self._descriptor, end)
@@ -93,6 +95,10 @@ class ChainFile:
         """Put the file on stable storage and close it."""
         os.fdatasync(self._descriptor)
         os.close(self._descriptor)
+
+
+def _private(path: str, flags: int) -> int:
+    return os.open(path, flags | os.O_CLOEXEC, MODE)
 
 
 def _read(path: Path, content: bytes) -> tuple[list[tuple[str, int]], int]:

@@ -112,7 +112,7 @@ class History:
         self._recover()
 
     def _recover(self) -> None:
-        found = sorted(self._store.past(), key=_chronological)
+        found = sorted(self._store.past(), key=_in_order)
         for row, past in found:
             self._end_last(past.identity, past.record)
             self._file(row, past)
@@ -145,9 +145,7 @@ class History:
         Returns:
             Rows that past states now have.
         """
-        marker = previous._replace(
-            body=b"", timestamp=moment, expires=0, sequence=sequence, bookmark=""
-        )
+        marker = previous._replace(body=b"", timestamp=moment, expires=0, sequence=sequence)
         kept = self._keep_state(identity, previous, marker)
         if row not in kept:
             self._spans.put(row, _NOWHERE)
@@ -232,6 +230,7 @@ class History:
         return list(self._states.get(identity, ()))
 
 
-def _chronological(item: tuple[int, Superseded]) -> tuple[int, int, bool]:
+def _in_order(item: tuple[int, Superseded]) -> tuple[int, int, bool]:
+    """The order of changes is that of their sequences; clocks may have been set back."""
     _, past = item
-    return past.record.timestamp, past.record.sequence, past.deleted
+    return past.record.sequence, past.record.timestamp, past.deleted

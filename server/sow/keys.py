@@ -100,6 +100,47 @@ class FieldKeys:
         return self._hash.of_values(values)
 
 
+EVENTS: Final = "/AMPS/"
+"""What the names of the server's event topics begin with."""
+
+
+def nested_in_event(topic: str, fields: Sequence[Path]) -> list[Path]:
+    """Where fields of an event are in types that have them within one named after the topic."""
+    root = topic.rpartition("/")[2]
+    return [(root, *field) for field in fields]
+
+
+class EventKeys:
+    """Keys of an event topic, whose fields may be given without the one that holds them all.
+
+    The guide's keys of events in JSON and XML are `/topic`, `/client_name` and `/Topic`, though the
+    body is `{"SOWStats":{"topic":...}}` and the like; in FIX it holds the fields themselves.
+
+    Args:
+        domain: the key domain.
+        message_type: the topic's message type.
+        fields: as the configuration gives them.
+        topic: the topic's name.
+
+    Source: AMPS User Guide, Persisting Event Topics.
+    """
+
+    __slots__ = ("_extract", "_hash")
+
+    def __init__(
+        self, domain: str, message_type: MessageType, fields: Sequence[Path], topic: str
+    ) -> None:
+        self._hash = KeyHash(domain)
+        self._extract = message_type.extractor((*fields, *nested_in_event(topic, fields)))
+
+    def key(self, body: bytes, given: str | None) -> str:  # noqa: ARG002 - the fields say it
+        """See `KeySource.key`."""
+        values = self._extract(body)
+        half = len(values) // 2
+        pairs = zip(values[:half], values[half:], strict=True)
+        return self._hash.of_values([inner if outer is None else outer for outer, inner in pairs])
+
+
 class PublisherKeys:
     """Keys that publishers give, which are handed on as they are."""
 

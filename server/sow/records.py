@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 NANOSECONDS = 1_000_000_000
+NANOSECONDS_IN_MICROSECOND = 1_000
 
 
 class Record(NamedTuple):

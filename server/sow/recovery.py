@@ -13,23 +13,40 @@ the log says last, and the txids are not given out again.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 import msgspec
 
-from server.journal import EVENTS, Kind
-from server.sow.records import NANOSECONDS, Record
+from server.journal import EVENTS, Kind, Span
+from server.sow.records import NANOSECONDS, NANOSECONDS_IN_MICROSECOND, Record
 from server.sow.store import StoreError
 from server.sow.topic import SowTopic
 
 if TYPE_CHECKING:
     from server.journal import Entry, Journal
 
-_NANOSECONDS_IN_MICROSECOND: Final = 1_000
 _MOST_LOST: Final = 10_000_000
 """Entries by which a store can be ahead; more than may wait to be written."""
 
 Find = Callable[[str, str], object | None]
+
+
+class SetBack(NamedTuple):
+    """What was undone because the log does not have it.
+
+    Attributes:
+        sow: the topic.
+        first: the txid after the log's last one, from which on changes were undone.
+        last: the highest that the topic had a change of.
+        records: how many records were set back.
+        past: how many past states were dropped.
+    """
+
+    sow: SowTopic
+    first: int
+    last: int
+    records: int
+    past: int
 
 
 def recover_records(
@@ -38,6 +55,7 @@ def recover_records(
     find: Find,
     settle: Callable[[], None],
     check: Callable[[], None],
+    tell: Callable[[SetBack], None],
 ) -> None:
     """Apply to topics what the log has and they have not.
 
@@ -48,35 +66,40 @@ def recover_records(
         settle: waits until every commit of a store that was asked for is done.
         check: called between entries; what it raises ends the recovery, which can be taken up
             from there by another start.
+        tell: told of every topic that was ahead of the log.
 
     Raises:
         StoreError: a record cannot be stored.
     """
-    reached = {sow: _reached(sow, journal) for sow in topics}
-    if not reached:
+    begins = {sow: _begin(sow, journal) for sow in topics}
+    if not begins:
         return
     last = journal.last_txid
-    ahead = [sow for sow in reached if sow.table.store.last_sequence > last]
+    ahead = [sow for sow in begins if sow.table.store.last_sequence > last]
     for sow in ahead:
-        _set_back(sow, journal, find)
+        tell(_set_back(sow, journal, find))
         sow.table.store.commit()
     if ahead:
         # In this order: should the power fail in between, the stores are still ahead.
         settle()
         _skip_txids(journal, max(sow.table.store.last_sequence for sow in ahead))
-    for entry in journal.entries(after=min(reached.values())):
+    for entry in journal.entries(after=min(begin.after for begin in begins.values())):
         check()
         topic = find(entry.topic.message_type, entry.topic.name)
-        if isinstance(topic, SowTopic) and entry.txid > reached.get(topic, entry.txid):
+        if not isinstance(topic, SowTopic) or (begin := begins.get(topic)) is None:
+            continue
+        if entry.txid > begin.after and entry.timestamp >= begin.not_before:
             apply_entry(topic, entry)
 
 
-def _reached(sow: SowTopic, journal: Journal) -> int:
-    """The txid up to which a topic needs nothing from the log."""
-    last = sow.table.store.last_sequence
-    if not last and sow.spec.recovery_point == "now":
-        return journal.last_txid
-    return last
+def _begin(sow: SowTopic, journal: Journal) -> Span:
+    """From where on a topic needs the log (AMPS User Guide, RecoveryPoint)."""
+    last, point = sow.table.store.last_sequence, sow.spec.recovery_point
+    if last or point == "epoch":
+        return Span(last)
+    if point == "now":
+        return Span(journal.last_txid)
+    return Span(0, not_before=point // NANOSECONDS_IN_MICROSECOND)
 
 
 def apply_entry(sow: SowTopic, entry: Entry) -> None:
@@ -86,7 +109,7 @@ def apply_entry(sow: SowTopic, entry: Entry) -> None:
         StoreError: a record cannot be stored.
     """
     if entry.kind == Kind.SOW_DELETE:
-        moment = entry.timestamp * _NANOSECONDS_IN_MICROSECOND
+        moment = entry.timestamp * NANOSECONDS_IN_MICROSECOND
         keys = msgspec.json.decode(entry.body, type=list[str])
         for record in sow.find_keys(keys, lambda name: name == entry.topic.name):
             sow.remove(record, entry.txid, moment)
@@ -96,7 +119,7 @@ def apply_entry(sow: SowTopic, entry: Entry) -> None:
 
 def record_of(sow: SowTopic, entry: Entry) -> Record:
     """What a record was after the message that an entry holds."""
-    moment = entry.timestamp * _NANOSECONDS_IN_MICROSECOND
+    moment = entry.timestamp * NANOSECONDS_IN_MICROSECOND
     correlation_id = entry.correlation_id.decode("utf-8", "surrogateescape")
     if not entry.sow_key and not entry.given_key:  # recorded before the topic had records
         return sow.draft(
@@ -120,11 +143,12 @@ def record_of(sow: SowTopic, entry: Entry) -> Record:
     )
 
 
-def _set_back(sow: SowTopic, journal: Journal, find: Find) -> None:
+def _set_back(sow: SowTopic, journal: Journal, find: Find) -> SetBack:
     """Set back a store that is ahead of the log; if that is interrupted, it can be done again.
 
     Concerned are records that a lost entry has made or changed, and those that it has deleted. The
-    latter are what the log has and the store has not; if they have expired, they will do so again.
+    latter are what the log has and the store has not, nor knows to have been gone before; if they
+    have expired, they will do so again. Past states that lost entries have made, or ended, go.
     """
     table, last = sow.table, journal.last_txid
     ahead = table.store.last_sequence
@@ -134,28 +158,35 @@ def _set_back(sow: SowTopic, journal: Journal, find: Find) -> None:
             f" but the log ends at {last}: they belong to another log; restore the"
             f" journals, or remove {sow.spec.file_name} to have it made again from these"
         )
-    sound = {
-        identity
-        for identity, row in table.store.identities()
-        if (record := table.store.record(row)).sequence <= last or not record.bookmark
+
+    def is_lost(record: Record) -> bool:
+        return record.sequence > last and bool(record.bookmark)  # those without came otherwise
+
+    sound: set[str] = set()
+    records: dict[str, Record | None] = {}
+    for identity, row in table.store.identities():
+        if is_lost(table.store.record(row)):
+            records[identity] = None
+        else:
+            sound.add(identity)
+    gone = {
+        past.identity: past.record.sequence
+        for _, past in table.store.past()
+        if past.deleted and not is_lost(past.record)
     }
-    states: dict[str, Record] = {}
     for entry in journal.entries():
         if find(entry.topic.message_type, entry.topic.name) is sow:
             for identity, state in _states(sow, entry):
-                if state is None:
-                    states.pop(identity, None)
-                elif identity not in sound:
-                    states[identity] = state
-    changed = [
-        table.store.record(row)
-        for identity, row in table.store.identities()
-        if identity not in sound
-    ]
-    for record in changed:
-        sow.remove(record, ahead, record.timestamp)
-    for state in states.values():
-        sow.apply(state)
+                if identity in sound:
+                    continue
+                if state is not None and gone.get(identity, 0) < state.sequence:
+                    records[identity] = state
+                elif table.store.row(identity) is None:
+                    records.pop(identity, None)
+                else:
+                    records[identity] = None
+    dropped = table.set_back(records, ahead, lambda past: is_lost(past.record))
+    return SetBack(sow, last + 1, ahead, len(records), dropped)
 
 
 def _states(sow: SowTopic, entry: Entry) -> Iterable[tuple[str, Record | None]]:

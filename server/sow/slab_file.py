@@ -12,6 +12,7 @@ import os
 from pathlib import Path
 from typing import Final
 
+from server.data_files import MODE
 from server.sow import slab_format as form
 from server.sow.slab_format import PAGE, CommitPoint, SlabHeader
 from server.sow.store import StoreError
@@ -55,7 +56,7 @@ class SlabFile:
         self.path: Final = path
         self._writable = writable
         self.descriptor: Final = os.open(
-            path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC if writable else os.O_RDONLY, 0o644
+            path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC if writable else os.O_RDONLY, MODE
         )
         self.slabs: list[mmap.mmap] = []
         try:

@@ -36,7 +36,7 @@ class LogEnd(NamedTuple):
     Attributes:
         links: the slabs that belong to it, oldest first, all with their ends.
         highest_epoch: the highest epoch that any slab of the file bears.
-        lost: bytes after the end that a crash left unfinished.
+        lost: bytes after the end that were written and cannot be read, or not be reached.
     """
 
     links: list[ChainLink]
@@ -110,9 +110,40 @@ def scan(file: SlabFile, take: Callable[[int, bytes], None]) -> LogEnd:
                     f"{file.path} fails its checksum at byte "
                     f"{form.PAGE + base + position}, which had been written completely"
                 )
-            lost = (link.end or position) - position
-            return LogEnd(whole, highest, lost)
+            end = _last_trace(file, link, position) if link.end is None else link.end
+            return LogEnd(whole, highest, end - position)
     return LogEnd(whole, highest, 0)
+
+
+def _last_trace(file: SlabFile, link: ChainLink, position: int) -> int:
+    """Where the entries of the newest slab once ended, as far as they have left traces.
+
+    Args:
+        file: the file.
+        link: the slab.
+        position: the end of those that can be read.
+
+    Returns:
+        The end of the last whole entry behind, or of what a crash or damage left of one at the
+        position; the position itself if there is nothing of this slab.
+    """
+    slab, epoch = file.slabs[link.place], link.header.epoch & 0xFFFFFFFF
+    mark, at = epoch.to_bytes(4, "little"), ENTRY_HEAD.size - 4
+    end = place = position
+    while (found := slab.find(mark, place + at)) != -1:
+        place = (found - at + 7) & -8
+        if place + ENTRY.size > file.slab_size:
+            break
+        checksum, length, its_epoch = ENTRY_HEAD.unpack_from(slab, place)
+        is_one = its_epoch == epoch and ENTRY.size <= length <= file.slab_size - place
+        if is_one and (
+            place == position or checksum == form.crc32c(slab[place + 4 : place + length])
+        ):
+            end = place + length
+            place += padded(length)
+        else:
+            place += form.ALIGNMENT
+    return end
 
 
 def entries(file: SlabFile, link: ChainLink) -> Iterator[tuple[int, bytes]]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from array import array
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import islice
@@ -22,7 +22,7 @@ from server.sow.keys import KeyHash
 from server.sow.memo_index import BLOCK, MemoIndexes
 from server.sow.records import Change, Record
 from server.sow.snapshot import Snapshot
-from server.sow.store import RecordStore, identity_of
+from server.sow.store import RecordStore, Superseded, identity_of
 
 FREE: Final = 0
 CURRENT: Final = 1
@@ -101,9 +101,7 @@ class RecordTable:
         self._topic_of_row = array("I", bytes(4 * store.rows))
         self._snapshots: list[Snapshot] = []
         self._recover()
-        self.history: Final = (
-            None if options.window is None else History(store, options.window, options.granularity)
-        )
+        self.history = self._make_history()
         self._expiry: Final = (
             ExpiryQueue((row, store.record(row).expires) for _, row in store.identities())
             if options.expiration
@@ -118,6 +116,10 @@ class RecordTable:
             if self.options.pattern:
                 self._topic_of_row[row] = self._topic_number(identity.partition("\0")[0])
         self._fill(self.hash_indexes)
+
+    def _make_history(self) -> History | None:
+        window = self.options.window
+        return None if window is None else History(self.store, window, self.options.granularity)
 
     def _fill(self, indexes: Sequence[HashIndex]) -> None:
         """File all records in new indexes."""
@@ -232,6 +234,42 @@ class RecordTable:
                 self._changed(past, None)
             self.trim(moment)
         return Change(previous.key, previous.topic, previous, None)
+
+    def set_back(
+        self,
+        records: Mapping[str, Record | None],
+        sequence: int,
+        is_lost: Callable[[Superseded], bool],
+    ) -> int:
+        """Let records be what they were, as if nothing had followed: no past state tells of it.
+
+        Args:
+            records: what records are to be, by identity; None for one that is not to be.
+            sequence: the place of this in the instance's order of changes.
+            is_lost: which past states there have never been.
+
+        Returns:
+            How many past states were dropped.
+
+        Raises:
+            StoreError: the store has no room; calling this again goes on.
+        """
+        self.history = None  # what follows is no history
+        dropped = 0
+        for row, past in list(self.store.past()):
+            record = records.get(past.identity)
+            if is_lost(past) or (record is not None and past.record.sequence >= record.sequence):
+                self.store.drop(row)
+                self.states[row] = FREE
+                self._changed(row, None)
+                dropped += 1
+        for identity, record in records.items():
+            if record is None:
+                self.remove(identity, sequence, 0)
+            else:
+                self.put(record)
+        self.history = self._make_history()
+        return dropped
 
     def _occupy(self, row: int, state: int) -> None:
         if row == len(self.states):

@@ -22,7 +22,15 @@ from server.expressions.functions.registry import Functions
 from server.expressions.tree import Expr
 from server.message_types.base import MessageType, Path
 from server.sow.enrichment import FieldStage
-from server.sow.keys import FieldKeys, KeySource, PublisherKeys, key_hash
+from server.sow.keys import (
+    EVENTS,
+    EventKeys,
+    FieldKeys,
+    KeySource,
+    PublisherKeys,
+    key_hash,
+    nested_in_event,
+)
 from server.sow.query import Query, QuerySpec
 from server.sow.records import NANOSECONDS, Change, Record
 from server.sow.store import RecordStore
@@ -56,7 +64,10 @@ def table_options(spec: TopicSpec, functions: Functions) -> TableOptions:
     enriched = {
         parse_field(text, Kind.ENRICHMENT, functions).destination for text in spec.enrichment
     }
-    findable = not any(_overlap(key, field) for key in keys for field in enriched)
+    findable = not (
+        spec.name.startswith(EVENTS)
+        or any(_overlap(key, field) for key in keys for field in enriched)
+    )
     return TableOptions(
         hash_indexes=tuple(tuple(_path(text) for text in index) for index in spec.hash_indexes),
         memo_fields=tuple(_path(text) for text in spec.indexes),
@@ -100,7 +111,11 @@ class SowTopic:
     ) -> None:
         self.spec: Final = spec
         self.table: Final = RecordTable(store, message_type, table_options(spec, functions))
-        self.key_fields: Final = tuple(_path(text) for text in spec.keys)
+        fields = [_path(text) for text in spec.keys]
+        self._has_events: Final = spec.name.startswith(EVENTS)
+        if self._has_events:
+            fields += nested_in_event(spec.name, fields)
+        self.key_fields: Final = tuple(fields)
         self._type: Final = message_type
         self._preprocessing: Final = _stage(
             spec.preprocessing, Kind.PREPROCESSING, message_type, functions
@@ -273,7 +288,11 @@ class SowTopic:
             if self._generator is not None:
                 source = self._generator
             elif self.spec.keys:
-                source = FieldKeys(domain, self._type, [_path(text) for text in self.spec.keys])
+                fields = [_path(text) for text in self.spec.keys]
+                if self._has_events:
+                    source = EventKeys(domain, self._type, fields, self.spec.name)
+                else:
+                    source = FieldKeys(domain, self._type, fields)
             else:
                 source = PublisherKeys()
             if domain == self.spec.name or len(self._key_sources) < _KEPT_SOURCES:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 from server.journal import JournalUnavailable, Kind
 from server.message_types.base import BodyError
 from server.sow.keys import KeyRefusedError
-from server.sow.records import NANOSECONDS, Record, to_nanoseconds
+from server.sow.records import NANOSECONDS, NANOSECONDS_IN_MICROSECOND, Record, to_nanoseconds
 from server.sow.store import Settled, StoreError
 from server.subscriptions.record_delivery import MATCH
 from server.subscriptions.rejection import Rejection
@@ -84,7 +84,7 @@ class JournaledTopic(Topic):
         rejections: list[Rejection] = []
         start = 0
         while start < len(bodies):
-            end, _, problem = self._journal.append_run(envelope, bodies, start)
+            end, _, _, problem = self._journal.append_run(envelope, bodies, start)
             if self._subscriptions and end > start:
                 super().publish(bodies[start:end], envelope)
             if problem is not None:
@@ -102,13 +102,12 @@ class JournaledTopic(Topic):
                 envelope.sequence = envelope.sequences[position]
             try:
                 self._journal.refuse_duplicate(envelope)
-                _, bookmark = self._journal.append(
+                self._journal.append(
                     envelope, body, key=envelope.sow_key, expiration=envelope.expiration or 0
                 )
             except (DuplicateError, JournalUnavailable) as error:
                 rejections.append(_rejection(position, error))
             else:
-                envelope.bookmark = bookmark
                 super().publish((body,), envelope)
         return rejections
 
@@ -189,14 +188,16 @@ class JournaledStoredTopic(StoredTopic):
         lifetime = _lifetime(drafts[0][1]) if drafts else 0
         start = 0
         while start < len(drafts):
-            end, txids, problem = self._journal.append_run(envelope, bodies, start, keys, lifetime)
+            run = self._journal.append_run(envelope, bodies, start, keys, lifetime)
+            end, txids, timestamp, problem = run
+            moment = timestamp * NANOSECONDS_IN_MICROSECOND
             for index, txid in enumerate(txids, start):
                 position, record = drafts[index]
                 if envelope.sequences:
                     envelope.sequence = envelope.sequences[index]
                 envelope.bookmark = self._journal.bookmark(envelope, txid)
                 try:
-                    change = self._apply(record, txid, envelope.bookmark)
+                    change = self._apply(record, txid, moment, envelope.bookmark)
                 except StoreError as error:
                     yield _rejection(position, error)
                 else:
@@ -206,10 +207,13 @@ class JournaledStoredTopic(StoredTopic):
                 end += 1
             start = end
 
-    def _apply(self, record: Record, txid: int, bookmark: str) -> Change:
+    def _apply(self, record: Record, txid: int, moment: int, bookmark: str) -> Change:
+        """Store a draft as what was recorded: a message and its record have one time."""
         key, body, topic, timestamp, expires, _, correlation_id, _ = record
+        if expires:
+            expires += moment - timestamp
         return self._sow.apply(
-            Record(key, body, topic, timestamp, expires, txid, correlation_id, bookmark)
+            Record(key, body, topic, moment, expires, txid, correlation_id, bookmark)
         )
 
     def _store(self, body: bytes, envelope: Envelope) -> Change:
@@ -226,22 +230,20 @@ class JournaledStoredTopic(StoredTopic):
             context=envelope.context(self.name, body) if sow.asks_for_context else None,
         )
         sow.table.make_room((record,))  # what the log says must not fail to come true
-        txid, bookmark = self._journal.append(
+        txid, moment = self._journal.append(
             envelope,
             record.body,
             Kind.DELTA_PUBLISH if envelope.delta else Kind.PUBLISH,
             record.key,
             _lifetime(record),
         )
-        envelope.bookmark = bookmark
-        return self._apply(record, txid, bookmark)
+        return self._apply(record, txid, moment, envelope.bookmark)
 
-    def _number_deletion(self, records: Sequence[Record], envelope: Envelope) -> int:
+    def _place_deletion(self, records: Sequence[Record], envelope: Envelope) -> tuple[int, int]:
         """Record a deletion; its txid is its place in the instance's order of changes."""
         self._sow.table.make_room(records)
         keys = json_text([record.key for record in records])
-        txid, _ = self._journal.append(envelope, keys, Kind.SOW_DELETE)
-        return txid
+        return self._journal.append(envelope, keys, Kind.SOW_DELETE)
 
     def when_stored(self, then: Settled) -> None:
         """Call back when everything published so far is on stable storage."""

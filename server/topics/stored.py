@@ -141,8 +141,7 @@ class StoredTopic(TopicWithRecords):
             StoreError: a deletion cannot be stored; those before it have been made.
             JournalUnavailable: nothing can be recorded.
         """
-        sequence = self._number_deletion(records, envelope)
-        now = to_nanoseconds(envelope.received)
+        sequence, now = self._place_deletion(records, envelope)
         deleted = 0
         try:
             for record in records:
@@ -154,9 +153,9 @@ class StoredTopic(TopicWithRecords):
             self._stores.touched(self._sow)
         return deleted
 
-    def _number_deletion(self, records: Sequence[Record], envelope: Envelope) -> int:  # noqa: ARG002 - for those that record it
-        """Give a deletion its place in the instance's order of changes."""
-        return self._stores.next_sequence()
+    def _place_deletion(self, records: Sequence[Record], envelope: Envelope) -> tuple[int, int]:  # noqa: ARG002 - for those that record it
+        """Give a deletion its place in the instance's order of changes, and its moment."""
+        return self._stores.next_sequence(), to_nanoseconds(envelope.received)
 
     def _store(self, body: bytes, envelope: Envelope) -> Change:
         sow = self._sow

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 from server.journal import EVENTS, BookmarkError, JournalUnavailable, JournalUnreadable, Kind, Span
 from server.journal.clients import server_made_identity
 from server.journal.errors import reason
+from server.sow.records import NANOSECONDS_IN_MICROSECOND
 from server.wire.bookmarks import client_hash
 
 if TYPE_CHECKING:
@@ -33,6 +34,7 @@ Place: TypeAlias = Span | BookmarkError
 _RESERVED: Final = "/AMPS/"
 _MOST_SEQUENCE: Final = (1 << 64) - 1
 _MOST_SECONDS: Final = (1 << 32) - 1
+_MICROSECONDS: Final = 1_000_000
 _LOOK_BACK: Final = 16
 """Entries among which the last one that has a bookmark is looked for."""
 
@@ -281,12 +283,15 @@ class TopicJournal:
             start: the position of the first of them that is.
             sow_keys: the SOW keys of their records as numbers; empty for none.
             expiration: seconds that they live, 0 for ever.
+
+        Returns:
+            How far that has come, at one moment, which the envelope has from then on.
         """
         publisher = envelope.publisher
         journal = self.log.journal
         if self._handle is None:
             self._handle = journal.topic(self._message_type, self._name)
-        return journal.append_run(
+        run = journal.append_run(
             self._handle,
             0 if publisher is None else publisher.client_hash,
             envelope.sequences,
@@ -296,6 +301,8 @@ class TopicJournal:
             sow_keys,
             min(max(expiration, 0), _MOST_SECONDS),
         )
+        envelope.received = run.timestamp / _MICROSECONDS
+        return run
 
     def bookmark(self, envelope: Envelope, txid: int) -> str:
         """The bookmark of a message that has been recorded, with the envelope's number if any."""
@@ -321,7 +328,7 @@ class TopicJournal:
         kind: Kind = Kind.PUBLISH,
         key: str | None = None,
         expiration: int = 0,
-    ) -> tuple[int, str]:
+    ) -> tuple[int, int]:
         """Record a message, or a deletion.
 
         Args:
@@ -332,7 +339,8 @@ class TopicJournal:
             expiration: seconds that it lives, 0 for ever.
 
         Returns:
-            The entry's txid and bookmark.
+            The entry's txid, and its moment in nanoseconds since 1970. The envelope has that,
+            and the entry's bookmark, from then on.
 
         Raises:
             JournalUnavailable: it cannot be recorded; nothing has changed.
@@ -355,7 +363,10 @@ class TopicJournal:
             _octets(correlation_id) if correlation_id else b"",
             given,
         )
-        return txid, self.bookmark(envelope, txid)
+        moment = journal.last_timestamp
+        envelope.received = moment / _MICROSECONDS
+        envelope.bookmark = self.bookmark(envelope, txid)
+        return txid, moment * NANOSECONDS_IN_MICROSECOND
 
 
 def _split_key(key: str | None) -> tuple[int, bytes]:

@@ -148,7 +148,8 @@ def test_synonyms_belong_to_a_place() -> None:
 
 
 def test_an_element_without_effect_says_why() -> None:
-    assert effect(f"{ROOT}/SOW/Topic/InitialSlabCount") == "there are no slabs"
+    assert effect(f"{ROOT}/SOW/Topic/RecordSize") == "replaced by SlabSize in AMPS 5.0"
+    assert effect(f"{ROOT}/SOW/Topic/SlabSize") is None
     assert effect(f"{ROOT}/SOW/Topic/Key") is None
     assert effect(f"{ROOT}/Nowhere") is None
 

@@ -70,8 +70,8 @@ def test_an_entry_tells_defaults_other_names_and_lack_of_effect() -> None:
     durability = page.partition("\n### SOW/Topic/Durability\n")[2].partition("\n#")[0]
     assert "- Default: `persistent`" in durability
     assert "- Also written: `Duration`" in durability
-    slabs = page.partition("\n### SOW/Topic/InitialSlabCount\n")[2].partition("\n#")[0]
-    assert "- No effect: there are no slabs" in slabs
+    size = page.partition("\n### SOW/Topic/RecordSize\n")[2].partition("\n#")[0]
+    assert "- No effect: replaced by SlabSize in AMPS 5.0" in size
 
 
 def test_the_generator_writes_both_files(tmp_path: Path) -> None:

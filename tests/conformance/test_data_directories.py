@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 from tests.support.server import running_server
@@ -32,3 +33,45 @@ def test_missing_directories_are_made_and_records_are_found_again(tmp_path: Path
         header, body = peer.receive()
         assert header["c"] == "sow"
         assert body.endswith(b'{"id": 1}')
+
+
+ALL_KINDS = """
+<SOW>
+  <Topic><Name>chained</Name><MessageType>json</MessageType><FileName>chained.sow</FileName>
+    <KeyGenerator>
+      <Module>chaining</Module>
+      <Options>
+        <Primary>/id</Primary><Secondary>/previous</Secondary><FileName>ids.chain</FileName>
+      </Options>
+    </KeyGenerator>
+  </Topic>
+</SOW>
+<Modules>
+  <Module>
+    <Name>chaining</Name><Library>libamps_id_chaining_key_generator.so</Library>
+  </Module>
+</Modules>
+<TransactionLog>
+  <JournalDirectory>journal</JournalDirectory><JournalSize>10MB</JournalSize>
+  <Topic><Name>chained</Name><MessageType>json</MessageType></Topic>
+</TransactionLog>
+"""
+
+
+def allow_everything() -> None:
+    """Let this process make files that anybody may read and write, unless it says otherwise."""
+    os.umask(0)
+
+
+def test_files_with_messages_are_not_for_everybody(tmp_path: Path) -> None:
+    """Whatever the umask says; the configuration and the log are not ours to close."""
+    with running_server(tmp_path, elements=ALL_KINDS, prepare=allow_everything) as server:
+        with server.log_on() as peer:
+            ack = peer.ask({"c": "publish", "t": "chained", "s": 1, "a": "persisted"}, b'{"id": 1}')
+            assert ack["status"] == "success"
+        assert server.stop() == 0
+    files = [tmp_path / "chained.sow", tmp_path / "ids.chain", *(tmp_path / "journal").iterdir()]
+    assert {path.suffix for path in files} >= {".sow", ".chain", ".journal", ".ack"}
+    assert {f"{path.name}: {path.stat().st_mode & 0o777:o}" for path in files} == {
+        f"{path.name}: 640" for path in files
+    }

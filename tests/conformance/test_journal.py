@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.raw import RawPeer
+from tests.support.raw import RawPeer, frame
 from tests.support.server import RunningServer, running_server
 from tests.support.sow import query
 
@@ -77,6 +77,29 @@ def test_a_failure_is_told_by_itself_as_soon_as_it_is_known(server: RunningServe
             ack = peer.receive_header()
             acks.append((ack["s"], ack["status"]))
     assert [ack for ack in acks if ack[0] > 2] == [(3, "failure"), (4, "success")]
+
+
+@pytest.mark.parametrize("topic", ["orders", "quotes", "events/times"])
+def test_one_message_has_one_time(server: RunningServer, topic: str) -> None:
+    """Whoever asks for it: its subscribers, those who read the log, and those who read records."""
+    bodies = [b'{"id":"t%d"}' % number for number in range(40)]
+    with server.log_on("live") as live, server.log_on("replayed") as replayed:
+        live.subscribe(topic, "s", o="timestamp", f="/id LIKE '^t'")
+        with server.log_on("timed") as peer:
+            peer.publish(topic, bodies[0])
+            peer.publish(topic, bodies[1], e=60)
+            peer.socket.sendall(
+                b"".join(frame({"c": "publish", "t": topic}, body) for body in bodies[2:])
+            )
+            peer.flush()
+        times = {body: header["ts"] for header, body in (live.receive() for _ in bodies)}
+        replayed.subscribe(topic, "s", o="timestamp", bm="0", f="/id LIKE '^t'")
+        assert {
+            body: header["ts"] for header, body in (replayed.receive() for _ in bodies)
+        } == times
+        if not topic.startswith("events"):
+            found = query(replayed, topic, o="timestamp", f="/id LIKE '^t'", bs=1)
+            assert {body: one["ts"] for one, body in found.records} == times
 
 
 @pytest.mark.parametrize("topic", ["orders", "events"])
@@ -184,3 +207,34 @@ def test_records_come_back_from_the_log(tmp_path: Path, how: signal.Signals) -> 
             assert peer.log_on("p")["s"] == sequence
             found = {topic: sorted(query(peer, topic).bodies) for topic in bodies}
         assert found == bodies, restart
+
+
+FROM_A_TIME = """
+<SOW>
+  <Topic>
+    <Name>day</Name><MessageType>json</MessageType><Key>/id</Key>
+    <Durability>transient</Durability><RecoveryPoint>{since}</RecoveryPoint>
+  </Topic>
+</SOW>
+<TransactionLog>
+  <JournalDirectory>journal</JournalDirectory><JournalSize>10MB</JournalSize>
+  <Topic><Name>day</Name><MessageType>json</MessageType></Topic>
+</TransactionLog>
+"""
+
+
+def test_records_are_recovered_from_a_time_on(tmp_path: Path) -> None:
+    """What was published before that stays in the log only."""
+    with running_server(tmp_path, elements=FROM_A_TIME.format(since="epoch")) as server:
+        with server.log_on("writer") as peer:
+            for number in range(4):
+                peer.publish("day", b'{"id":%d}' % number)
+                peer.flush()
+            peer.subscribe("day", "s", bm="0", o="timestamp")
+            times = [peer.receive()[0]["ts"] for _ in range(4)]
+        assert server.stop() == 0
+    for since, expected in ((times[2], [2, 3]), (times[0], [0, 1, 2, 3]), ("20990101T000000Z", [])):
+        with running_server(tmp_path, elements=FROM_A_TIME.format(since=since)) as server:
+            with server.log_on("reader") as peer:
+                assert sorted(one["id"] for one in query(peer, "day").messages) == expected
+            server.stop(signal.SIGKILL)

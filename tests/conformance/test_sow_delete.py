@@ -102,6 +102,7 @@ def test_a_deleted_record_can_be_published_again(peer: RawPeer) -> None:
     [
         ({"t": "adhoc", "f": "1=1"}, "invalid topic"),
         ({}, "invalid command"),
+        ({"f": "/id = 1", "sow_keys": "1"}, "invalid command"),
         ({"f": "/id ="}, "bad filter"),
         ({"bm": "1|1|"}, "invalid topic"),
         ({"f": "1=1", "o": "top_n=1"}, "invalid option"),
@@ -114,4 +115,14 @@ def test_what_cannot_be_deleted_is_refused(
     """And nothing is deleted."""
     ack = peer.ask({"c": "sow_delete", "cid": "1", "t": "orders", "a": "processed"} | keys)
     assert (ack["status"], ack["reason"]) == ("failure", reason)
+    assert ids(peer) == [1, 2, 3, 4, 5]
+
+
+@pytest.mark.parametrize("keys", [{"f": "/id = 1"}, {"sow_keys": "1"}])
+def test_a_message_cannot_be_given_beside_another_way(peer: RawPeer, keys: dict[str, Any]) -> None:
+    """Which of the two would count is nothing to guess about a deletion."""
+    header = {"c": "sow_delete", "cid": "1", "t": "orders", "a": "processed"}
+    ack = peer.ask(header | keys, b'{"id":2}')
+    assert (ack["status"], ack["reason"]) == ("failure", "invalid command")
+    assert "no more than one" in ack["detail"]
     assert ids(peer) == [1, 2, 3, 4, 5]

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Iterator
+from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
@@ -94,3 +96,51 @@ def test_a_topic_of_that_name_keeps_the_last_count(server: RunningServer) -> Non
         peer.receive()
         messages = query(peer, "/AMPS/SOWStats", f="/SOWStats/topic = 'orders'").messages
     assert messages[0]["SOWStats"]["record_count"] == 3
+
+
+KEPT = """
+<SOWStatsInterval>100ms</SOWStatsInterval>
+<SOW>
+  <Topic><Name>one</Name><MessageType>json</MessageType><Key>/id</Key>
+    <Durability>transient</Durability></Topic>
+  <Topic><Name>two</Name><MessageType>json</MessageType><Key>/id</Key>
+    <Durability>transient</Durability></Topic>
+  {topics}
+</SOW>
+"""
+KEPT_TOPIC = """
+  <Topic><Name>{name}</Name><MessageType>{message_type}</MessageType><Key>{key}</Key>
+    <FileName>./kept/%n.sow</FileName></Topic>
+"""
+KEYS = {
+    "/AMPS/SOWStats": {"json": "/topic", "xml": "/Topic", "fix": "/20066", "bson": "/topic"},
+    "/AMPS/ClientStatus": {"json": "/client_name", "xml": "/ClientName", "fix": "/20067"},
+}
+
+
+def test_events_are_kept_by_the_keys_of_the_guide(tmp_path: Path) -> None:
+    """They name a field of the event, whatever that is within."""
+    topics = "".join(
+        KEPT_TOPIC.format(name=name, message_type=message_type, key=key)
+        for name, keys in KEYS.items()
+        for message_type, key in keys.items()
+    )
+    for _ in range(2):
+        with running_server(tmp_path, elements=KEPT.format(topics=topics)) as server:
+            with server.log_on("first"), server.log_on("second"):
+                for message_type in KEYS["/AMPS/SOWStats"]:
+                    assert kept(server, "/AMPS/SOWStats", message_type, 4) == 4
+                for message_type in KEYS["/AMPS/ClientStatus"]:
+                    assert kept(server, "/AMPS/ClientStatus", message_type, 3) >= 3
+            assert server.stop() == 0
+
+
+def kept(server: RunningServer, topic: str, message_type: str, expected: int) -> int:
+    """How many events there are, once there are as many as expected, or after a while."""
+    with server.log_on(f"reader-{message_type}", message_type) as peer:
+        deadline = time.monotonic() + 5
+        while True:
+            found = len(query(peer, topic).records)
+            if found >= expected or time.monotonic() > deadline:
+                return found
+            time.sleep(0.02)

@@ -266,6 +266,36 @@ def test_any_damage_to_what_was_committed_is_noticed(tmp_path: Path) -> None:
     disk.close()
 
 
+def crash(directory: str) -> None:
+    """Write entries that are never committed, and end without closing anything."""
+    disk = Disk(Path(directory))
+    store, _ = disk.open()
+    for number in range(1, 21):
+        store.put(f"{number}", Record(f"{number}", bytes([number]) * 100, "t", sequence=number))
+    os._exit(0)
+
+
+@pytest.mark.parametrize("damaged", [1, 10, 20])
+@pytest.mark.parametrize("where", ["body", "checksum", "length"])
+def test_damage_behind_the_last_commit_is_said(tmp_path: Path, damaged: int, where: str) -> None:
+    """What could be read no more is counted, to the end of what had been written."""
+    command = f"from tests.sow.test_recovery import crash; crash({str(tmp_path)!r})"
+    subprocess.run([sys.executable, "-c", command], check=True)
+    path = tmp_path / "t.sow"
+    content = bytearray(path.read_bytes())
+    entry = content.index(b"%d" % damaged + bytes([damaged]) * 100) - form.ENTRY.size
+    end = content.index(bytes([20]) * 100) + 100
+    content[entry + {"body": form.ENTRY.size + 30, "checksum": 0, "length": 4}[where]] ^= 1
+    path.write_bytes(content)
+    disk = Disk(tmp_path)
+    store, recovery = disk.open()
+    assert sorted(map(int, state_of(store))) == list(range(1, damaged))
+    assert recovery.damage is None
+    assert abs(recovery.lost_bytes - (end - entry)) <= (where == "length")
+    store.close()
+    disk.close()
+
+
 def test_a_file_cut_short_is_noticed(disk: Disk, tmp_path: Path) -> None:
     store, _ = disk.open(slab_size=SLAB)
     fill(store, disk, 4, 300)
