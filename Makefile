@@ -18,7 +18,7 @@ NEW_ENOUGH := import sys; sys.exit(sys.version_info < (3, 11))
 run: $(SERVER)
 	$(BIN)/ampServer $(CONFIG)
 
-## server: install what runs a server into .venv: no Spark, no tools of contributors (350 MB)
+## server: install what runs a server into .venv: no Spark, no tools of contributors (400 MB)
 server: $(SERVER)
 
 ## install: install everything into .venv: also Spark with Java, and what tests need (1.3 GB)
@@ -59,15 +59,24 @@ help:
 
 $(SERVER): $(BUILT_FROM)
 	@$(make_venv)
-	@echo 'Installing the server into .venv, about 350 MB ...'
+	@echo 'Installing the server into .venv, about 400 MB ...'
 	@$(PIP) .
+	@$(link_manual)
 	@touch $@
 
 $(EVERYTHING): $(BUILT_FROM)
 	@$(make_venv)
 	@echo 'Installing everything into .venv, about 1.3 GB; this takes a minute or two ...'
 	@$(PIP) '.[dev]'
+	@$(link_manual)
 	@touch $(SERVER) $@
+
+# `man ampServer` works with .venv/bin in PATH; pip leaves the pages of an editable installation out.
+define link_manual
+mkdir -p .venv/share/man/man1 .venv/share/man/man5 && \
+ln -sf '$(CURDIR)'/man/*.1 .venv/share/man/man1 && \
+ln -sf '$(CURDIR)'/man/*.5 .venv/share/man/man5
+endef
 
 # Keeps a .venv that is fit, and makes one anew that is not: of an older Python, or half made.
 define make_venv

@@ -123,8 +123,8 @@ def _lacking(error: ModuleNotFoundError) -> str:
     if name not in _OF_SPARK:
         return _cause(error)
     return (
-        f"Spark is not installed (no module {name}): "
-        "pip install 'amperage[pipeline]', or make install in a checkout"
+        f"Spark is not installed (no module {name}); "
+        "in a checkout of Amperage: pip install '.[pipeline]', or make install"
     )
 
 

@@ -129,8 +129,8 @@ def test_the_pipeline_says_what_to_install(
     done = run(sys.executable, "-m", "pipeline.cli", *arguments, cwd=tmp_path, **without_spark)
     assert (done.returncode, done.stdout) == (1, "")
     assert re.fullmatch(
-        r"amps-pipeline: Spark is not installed \(no module \w+\): "
-        r"pip install 'amperage\[pipeline\]', or make install in a checkout\n",
+        r"amps-pipeline: Spark is not installed \(no module \w+\); "
+        r"in a checkout of Amperage: pip install '\.\[pipeline\]', or make install\n",
         done.stderr,
     )
 

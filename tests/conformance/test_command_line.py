@@ -357,6 +357,22 @@ def test_every_sample_configuration_runs_as_it_is(tmp_path: Path, sample: Path) 
         assert server.stop() == 0
 
 
+def test_the_commands_that_samples_show_can_be_copied(tmp_path: Path) -> None:
+    """Options are written out in full where a comment of XML cannot hold them: in the README."""
+    page = (SAMPLES[0].parent / "README.md").read_text()
+    for sample in SAMPLES:
+        assert not re.search(r"two dashes|two hyphens", sample.read_text())
+        assert f"[{sample.name}]({sample.name})" in page
+    shown = [line.strip() for line in page.splitlines() if line.startswith("    ampServer ")]
+    assert len(shown) >= 4
+    for line in shown:
+        command = line.replace("ampServer", " ".join(COMMAND), 1)
+        done = subprocess.run(
+            ["bash", "-c", command], cwd=ROOT, capture_output=True, timeout=60, check=False
+        )
+        assert done.returncode == 0, line
+
+
 def test_at_least_five_sample_configurations() -> None:
     """The folder is not empty by accident."""
     assert len(SAMPLES) >= 5

@@ -135,7 +135,7 @@ def complete_gzip(path: str) -> int:
     path = os.path.realpath(path)
     if not os.path.isfile(path):
         return 0
-    with open(path, "rb") as file:
+    with open(path, "r+b") as file:  # a lock may need the right to write
         _claim(file.fileno())
         size, is_complete = _measure(path)
         return size if is_complete else _repair(path)
