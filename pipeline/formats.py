@@ -9,14 +9,16 @@ from pyspark.sql.datasource import DataSource
 
 from pipeline.amps.source import AmpsDataSource
 from pipeline.journal.source import AmpsJournalDataSource
+from pipeline.reads import FilterListener
 
-PUSH_DOWN: Final = "spark.sql.python.filterPushdown.enabled"
-
-FORMATS: Final[tuple[type[DataSource], ...]] = (AmpsDataSource, AmpsJournalDataSource)
+FORMATS: Final[tuple[type[DataSource], ...]] = (
+    AmpsDataSource,
+    AmpsJournalDataSource,
+    FilterListener,
+)
 
 
 def register_formats(spark: SparkSession) -> None:
     """Make the formats known to a session; see `pipeline.register`."""
-    spark.conf.set(PUSH_DOWN, "true")
     for source in FORMATS:
         spark.dataSource.register(source)

@@ -11,7 +11,7 @@ from typing import Final
 
 from pyspark.sql import SparkSession
 
-from pipeline.formats import PUSH_DOWN, register_formats
+from pipeline.formats import register_formats
 from pipeline.java import java_home
 from pipeline.scratch import scratch_directory
 
@@ -33,8 +33,6 @@ def settings(directory: Path) -> dict[str, str]:
         directory: for the files that Spark shuffles and spills.
     """
     return {
-        # Spark refuses sources that can filter while this is off, which it is by default.
-        PUSH_DOWN: "true",
         # A third of a micro-batch's time goes into its two small files; this one renames them
         # without starting a process.
         "spark.sql.streaming.checkpointFileManagerClass": _CHECKPOINTS,

@@ -7,9 +7,12 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Literal, TypeAlias
 
+from pyspark.sql.datasource import Filter
+
 from client import ClientError, ServerUri, parse_uri
 from pipeline import tolerance
 from pipeline.errors import PipelineError, option_error
+from pipeline.filters import OPTION, PUSHDOWN, read_filters, refuse_pushdown
 from pipeline.tolerance import STRICT, Tolerance, read_tolerance
 
 Use: TypeAlias = Literal["read", "readStream", "write", "writeStream"]
@@ -43,8 +46,7 @@ class AmpsOptions:
         partitions: into how many tasks a read is divided.
         partition_by: "key" or "topic": what decides to which task a record belongs.
         sample: how many records the schema is inferred from; None leaves them as bodies.
-        pushdown: whether the server applies Spark's filters as far as it can; see
-            `AmpsReader.pushFilters`.
+        where: filters of Spark's, which the server applies as far as it can, and Spark as well.
         max_rows_per_trigger: at most so many rows in a micro-batch; None for all there are.
         exactly_once: whether to insist on a topic where the server can tell what it has already;
             if not, a task that is tried again publishes all of its rows again.
@@ -67,7 +69,7 @@ class AmpsOptions:
     partitions: int = 1
     partition_by: str = "key"
     sample: int | None = None
-    pushdown: bool = False
+    where: tuple[Filter, ...] = ()
     max_rows_per_trigger: int | None = None
     exactly_once: bool = True
     order: str = "checked"
@@ -103,6 +105,9 @@ def read_options(given: Mapping[str, str], *uses: Use) -> AmpsOptions:
     values: dict[str, Any] = {}
     for name, text in given.items():
         if name in _OF_SPARK and _WRITES.issuperset(uses):
+            continue
+        if name == PUSHDOWN:
+            refuse_pushdown(text)
             continue
         reader = _OPTIONS.get(name)
         if reader is None:
@@ -194,7 +199,7 @@ _OPTIONS: Final[Mapping[str, tuple[frozenset[str], Callable[[str, str], Any]]]] 
     "command": (_WRITES, _one_of(COMMANDS)),
     "partitions": (_READS, _count),
     "partition_by": (frozenset({"read"}), _one_of(PARTITIONED_BY)),
-    "pushdown": (frozenset({"read"}), _truth),
+    OPTION: (frozenset({"read"}), lambda _, text: tuple(read_filters(text))),
     "sample": (_READS, _count),
     "max_rows_per_trigger": (frozenset({"readStream"}), _count),
     "exactly_once": (_WRITES, _truth),

@@ -8,9 +8,12 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import Final
 
+from pyspark.sql.datasource import Filter
+
 from config_schema.units import UnitError, parse_size
 from pipeline import tolerance
 from pipeline.errors import PipelineError, option_error
+from pipeline.filters import OPTION, PUSHDOWN, read_filters, refuse_pushdown
 from pipeline.journal.columns import COMMANDS
 from pipeline.tolerance import STRICT, Tolerance, read_tolerance
 from server.expressions import ExpressionError, parse
@@ -32,7 +35,7 @@ _KNOWN: Final = frozenset(
         "message_type",
         "path",
         "piece_size",
-        "pushdown",
+        OPTION,
         "topic",
         *tolerance.NAMES,
     )
@@ -54,7 +57,7 @@ class JournalOptions:
         commands: the commands whose entries count.
         skips_damaged: whether damaged entries are left out; else they are an error.
         piece_size: bytes for one task.
-        pushes_down: whether Spark's filters are taken over.
+        where: filters of Spark's that are tested while reading; Spark applies them, too.
         max_rows_per_trigger: of a stream, entries in a micro-batch at most; None for all there are.
         tolerance: how messages are read, and what becomes of those that do not fit.
     """
@@ -69,7 +72,7 @@ class JournalOptions:
     commands: tuple[str, ...] = ("publish", "delta_publish")
     skips_damaged: bool = False
     piece_size: int = _PIECE
-    pushes_down: bool = False
+    where: tuple[Filter, ...] = ()
     max_rows_per_trigger: int | None = None
     tolerance: Tolerance = STRICT
 
@@ -81,6 +84,7 @@ def read_options(options: Mapping[str, str]) -> JournalOptions:
         PipelineError: one is not known, missing or wrong; it names the option.
     """
     given = {name.lower(): value for name, value in options.items()}
+    refuse_pushdown(given.pop(PUSHDOWN, "false"))
     for name in given.keys() - _KNOWN:
         near = get_close_matches(name, _KNOWN, n=1)
         hint = f"; did you mean {near[0]}?" if near else ""
@@ -99,7 +103,7 @@ def read_options(options: Mapping[str, str]) -> JournalOptions:
         _commands(given.get("commands", "publish,delta_publish")),
         _choice(given, "damaged", "fail", "skip"),
         _size(given.get("piece_size")),
-        _choice(given, "pushdown", "false", "true"),
+        tuple(read_filters(given.get(OPTION, "[]"))),
         _count(given, "max_rows_per_trigger"),
         read_tolerance(given),
     )
