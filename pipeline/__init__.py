@@ -24,8 +24,11 @@ __all__ = ["read", "register", "session"]
 def register(spark: SparkSession) -> None:
     """Make the formats `amps` and `amps-journal` known to a session.
 
+    On this machine (a master that begins with `local`), tasks run with this program's Python. On a
+    cluster they run with what PYSPARK_PYTHON names, which has to have Amperage.
+
     Args:
-        spark: the session.
+        spark: the session. Its settings stay.
     """
     from pipeline.formats import register_formats
 
@@ -59,22 +62,25 @@ def read(
 
 
 def session(
-    name: str = "amperage",
+    name: str | None = None,
     *,
-    master: str = "local[*]",
+    master: str | None = None,
     conf: Mapping[str, str] | None = None,
-    ui: bool = False,
+    ui: bool | None = None,
 ) -> SparkSession:
     """Start Spark with the settings that suit the pipeline, and with its formats registered.
 
+    What spark-submit was told stays, and so do all settings of a session that is there already.
+
     Args:
-        name: the application's name.
-        master: where it runs; `local[*]` is this machine.
+        name: the application's name; `amperage` if nobody says it.
+        master: where it runs; `local[*]`, this machine, if nobody says it.
         conf: settings of Spark's that come on top.
-        ui: whether to serve Spark's web pages.
+        ui: whether to serve Spark's web pages; not if nobody says it.
 
     Returns:
-        The session. It stops, and removes its temporary files, when the program ends.
+        The session. One that was started here stops, and removes its temporary files, when the
+        program ends.
 
     Raises:
         JavaMissingError: there is no Java 17 or newer.

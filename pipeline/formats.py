@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import sys
 from typing import Final
 
 from pyspark.sql import SparkSession
 from pyspark.sql.datasource import DataSource
+from pyspark.sql.utils import is_remote
 
 from pipeline.amps.source import AmpsDataSource
 from pipeline.journal.source import AmpsJournalDataSource
@@ -20,5 +22,18 @@ FORMATS: Final[tuple[type[DataSource], ...]] = (
 
 def register_formats(spark: SparkSession) -> None:
     """Make the formats known to a session; see `pipeline.register`."""
+    _use_this_python(spark)
     for source in FORMATS:
         spark.dataSource.register(source)
+
+
+def _use_this_python(spark: SparkSession) -> None:
+    """Have tasks on this machine run where the pipeline is.
+
+    Spark would take `python3` of PATH, which in an environment that is not activated is another
+    one.
+    """
+    if is_remote() or not sys.executable:
+        return
+    if (spark.sparkContext.master or "").startswith("local"):
+        spark.sparkContext.pythonExec = sys.executable
