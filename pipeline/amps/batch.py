@@ -99,7 +99,7 @@ class AmpsReader(DataSourceReader):
         stream = client.sow(
             options.read_topic,
             filter=" AND ".join(f"({test})" for test in tests) or None,
-            options=command_options(options.options, rows, options.message_type),
+            options=command_options(options, rows),
             bookmark=options.bookmark,
             order_by=options.orderby,
             batch_size=options.batch_size,

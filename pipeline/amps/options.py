@@ -20,6 +20,7 @@ Use: TypeAlias = Literal["read", "readStream", "write", "writeStream"]
 COMMANDS: Final = ("publish", "delta_publish", "sow_delete")
 PARTITIONED_BY: Final = ("key", "topic")
 ORDERS: Final = ("checked", "given", "sorted")
+PRUNES: Final = ("none", "server")
 
 _READS: Final = frozenset({"read", "readStream"})
 _WRITES: Final = frozenset({"write", "writeStream"})
@@ -45,6 +46,8 @@ class AmpsOptions:
         command: one of `COMMANDS`.
         partitions: into how many tasks a read is divided.
         partition_by: "key" or "topic": what decides to which task a record belongs.
+        prune: one of `PRUNES`: who leaves out the fields that the schema does not name. To the
+            server that is more work than to send them.
         sample: how many records the schema is inferred from; None leaves them as bodies.
         where: filters of Spark's, which the server applies as far as it can, and Spark as well.
         max_rows_per_trigger: at most so many rows in a micro-batch; None for all there are.
@@ -68,6 +71,7 @@ class AmpsOptions:
     command: str = "publish"
     partitions: int = 1
     partition_by: str = "key"
+    prune: str = "none"
     sample: int | None = None
     where: tuple[Filter, ...] = ()
     max_rows_per_trigger: int | None = None
@@ -200,6 +204,7 @@ _OPTIONS: Final[Mapping[str, tuple[frozenset[str], Callable[[str, str], Any]]]] 
     "partitions": (_READS, _count),
     "partition_by": (frozenset({"read"}), _one_of(PARTITIONED_BY)),
     OPTION: (frozenset({"read"}), lambda _, text: tuple(read_filters(text))),
+    "prune": (_READS, _one_of(PRUNES)),
     "sample": (_READS, _count),
     "max_rows_per_trigger": (frozenset({"readStream"}), _count),
     "exactly_once": (_WRITES, _truth),

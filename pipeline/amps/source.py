@@ -59,7 +59,10 @@ class AmpsDataSource(DataSource):
     def streamWriter(self, schema: StructType, overwrite: bool) -> AmpsStreamWriter:  # noqa: N802 - Spark's name
         """What publishes a stream."""
         if overwrite:
-            raise PipelineError("output mode complete: use append or update")
+            raise PipelineError(
+                "output mode complete: messages cannot be taken back; use append (Spark has no mode"
+                " update for sources in Python), or foreachBatch with a df.write of its own"
+            )
         return AmpsStreamWriter(read_options(self._given, "writeStream"), schema)
 
 

@@ -69,7 +69,7 @@ class AmpsStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._options = options
         self._schema = schema
         rows = self._row_format()
-        chosen = command_options(options.options, rows, options.message_type) or ""
+        chosen = command_options(options, rows) or ""
         self._command_options: Final = _failing_for_unknown(chosen)
         self._follower: Follower | None = None
         self._seen: tuple[str, list[Message]] | None = None
