@@ -11,7 +11,7 @@ from pyspark.sql.datasource import Filter
 
 from client import ClientError, ServerUri, parse_uri
 from pipeline import tolerance
-from pipeline.errors import PipelineError, option_error
+from pipeline.errors import INSTEAD_OF_TABLES, OF_TABLES, PipelineError, option_error
 from pipeline.filters import OPTION, PUSHDOWN, read_filters, refuse_pushdown
 from pipeline.tolerance import STRICT, Tolerance, read_tolerance
 
@@ -25,7 +25,7 @@ PRUNES: Final = ("none", "server")
 _READS: Final = frozenset({"read", "readStream"})
 _WRITES: Final = frozenset({"write", "writeStream"})
 _ALL: Final = _READS | _WRITES
-_OF_SPARK: Final = frozenset({"checkpointlocation", "queryname", "path"})
+_OF_SINKS: Final = frozenset({"checkpointlocation", "queryname", "path"})
 """Options that Spark reads, and hands on to the sink of a stream."""
 
 
@@ -51,6 +51,7 @@ class AmpsOptions:
         sample: how many records the schema is inferred from; None leaves them as bodies.
         where: filters of Spark's, which the server applies as far as it can, and Spark as well.
         max_rows_per_trigger: at most so many rows in a micro-batch; None for all there are.
+        fail_on_data_loss: whether a stream stops where the log does not have everything any more.
         exactly_once: whether to insist on a topic where the server can tell what it has already;
             if not, a task that is tried again publishes all of its rows again.
         order: one of `ORDERS`: how a task that is tried again tells its rows from those that the
@@ -75,6 +76,7 @@ class AmpsOptions:
     sample: int | None = None
     where: tuple[Filter, ...] = ()
     max_rows_per_trigger: int | None = None
+    fail_on_data_loss: bool = True
     exactly_once: bool = True
     order: str = "checked"
     tolerance: Tolerance = STRICT
@@ -108,7 +110,9 @@ def read_options(given: Mapping[str, str], *uses: Use) -> AmpsOptions:
     """
     values: dict[str, Any] = {}
     for name, text in given.items():
-        if name in _OF_SPARK and _WRITES.issuperset(uses):
+        if name in OF_TABLES:
+            continue
+        if name in _OF_SINKS and _WRITES.issuperset(uses):
             continue
         if name == PUSHDOWN:
             refuse_pushdown(text)
@@ -126,7 +130,8 @@ def read_options(given: Mapping[str, str], *uses: Use) -> AmpsOptions:
         values.pop(name, None)
     if "server" not in values:
         raise PipelineError(
-            "option server: missing; expected a URI such as tcp://localhost:9007/amps/json"
+            "option server: missing; expected a URI such as tcp://localhost:9007/amps/json (Spark"
+            f" hands no options of a table to sources in Python: {INSTEAD_OF_TABLES})"
         )
     if _READS.issuperset(uses) and not values.get("topic"):
         raise PipelineError("option topic: missing; expected a topic or a regular expression")
@@ -207,6 +212,7 @@ _OPTIONS: Final[Mapping[str, tuple[frozenset[str], Callable[[str, str], Any]]]] 
     "prune": (_READS, _one_of(PRUNES)),
     "sample": (_READS, _count),
     "max_rows_per_trigger": (frozenset({"readStream"}), _count),
+    "fail_on_data_loss": (frozenset({"readStream"}), _truth),
     "exactly_once": (_WRITES, _truth),
     "order": (_WRITES, _one_of(ORDERS)),
     "timeout": (_ALL, _seconds),

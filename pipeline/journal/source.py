@@ -5,7 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 import pyarrow as pa
-from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
+from pyspark.sql.datasource import (
+    DataSource,
+    DataSourceReader,
+    DataSourceStreamReader,
+    InputPartition,
+)
 from pyspark.sql.types import StructType
 
 from pipeline.journal.options import JournalOptions, read_options
@@ -14,6 +19,7 @@ from pipeline.journal.planning import message_types, plan
 from pipeline.journal.reading import PieceReader
 from pipeline.journal.schema import JournalSchema, default_schema
 from pipeline.journal.stream import AmpsJournalStreamReader
+from pipeline.refusing import stream_reader
 
 
 class AmpsJournalDataSource(DataSource):
@@ -35,8 +41,11 @@ class AmpsJournalDataSource(DataSource):
         """What reads journals once."""
         return AmpsJournalReader(read_options(self._given), schema)
 
-    def streamReader(self, schema: StructType) -> AmpsJournalStreamReader:  # noqa: N802 - Spark's name
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 - Spark's name
         """What follows journals."""
+        return stream_reader(lambda: self._stream_reader(schema))
+
+    def _stream_reader(self, schema: StructType) -> AmpsJournalStreamReader:
         options = read_options(self._given)
         return AmpsJournalStreamReader(options, JournalSchema(schema, options.tolerance))
 
