@@ -160,7 +160,16 @@ def measure(uri: str, directory: Path, cores: int) -> None:
     jobs: dict[str, Callable[[], object]] = {
         "read bodies": lambda: consume(records().load().select("body")),
         "read five fields": lambda: consume(fields()),
-        "read 1%, pushed down": lambda: consume(fields(pushdown=True).filter("qty < 10")),
+        "read 1%, pushed down": lambda: consume(
+            pipeline.read(
+                spark,
+                server=uri,
+                topic="records",
+                partitions=cores,
+                columns=_FIELDS,
+                where="qty < 10",
+            )
+        ),
         "read 1%, not pushed down": lambda: consume(fields().filter("qty < 10")),
         "Parquet: read bodies": lambda: consume(spark.read.parquet(parquet)),
         "sink: publish to the log": publish,

@@ -141,6 +141,10 @@ def _job(name: str) -> Job:
     return cast("Job", import_module(JOBS[name]))
 
 
+def _sentence(text: str) -> str:
+    return f"{text[:1].upper()}{text[1:]}."
+
+
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="amps-pipeline", description="Jobs over the journals and topics of AMPS servers."
@@ -153,9 +157,7 @@ def _parser() -> argparse.ArgumentParser:
     jobs = parser.add_subparsers(dest="job", metavar="JOB", required=True)
     for name in JOBS:
         job = _job(name)
-        its_own = jobs.add_parser(
-            name, help=job.HELP, description=job.HELP[:1].upper() + job.HELP[1:]
-        )
+        its_own = jobs.add_parser(name, help=job.HELP, description=_sentence(job.HELP))
         job.add_arguments(its_own)
         _add_general(its_own.add_argument_group("of all jobs"), conf="more")
     return parser

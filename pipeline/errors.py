@@ -2,6 +2,18 @@
 
 from __future__ import annotations
 
+from typing import Final
+
+OF_TABLES: Final = frozenset(
+    {"provider", "owner", "comment", "collation", "external", "is_managed_location", "location"}
+)
+"""What Spark says of a table, among the options of its source."""
+
+INSTEAD_OF_TABLES: Final = (
+    "in SQL, use CREATE TEMPORARY VIEW name USING format OPTIONS (...), or SELECT ... FROM name"
+    " WITH (...)"
+)
+
 
 class PipelineError(Exception):
     """A read or a write that cannot be done; the text says which option is to blame, and why."""

@@ -2,21 +2,38 @@
 
 from __future__ import annotations
 
+import sys
 from typing import Final
 
 from pyspark.sql import SparkSession
 from pyspark.sql.datasource import DataSource
+from pyspark.sql.utils import is_remote
 
 from pipeline.amps.source import AmpsDataSource
 from pipeline.journal.source import AmpsJournalDataSource
+from pipeline.reads import FilterListener
 
-PUSH_DOWN: Final = "spark.sql.python.filterPushdown.enabled"
-
-FORMATS: Final[tuple[type[DataSource], ...]] = (AmpsDataSource, AmpsJournalDataSource)
+FORMATS: Final[tuple[type[DataSource], ...]] = (
+    AmpsDataSource,
+    AmpsJournalDataSource,
+    FilterListener,
+)
 
 
 def register_formats(spark: SparkSession) -> None:
     """Make the formats known to a session; see `pipeline.register`."""
-    spark.conf.set(PUSH_DOWN, "true")
+    _use_this_python(spark)
     for source in FORMATS:
         spark.dataSource.register(source)
+
+
+def _use_this_python(spark: SparkSession) -> None:
+    """Have tasks on this machine run where the pipeline is.
+
+    Spark would take `python3` of PATH, which in an environment that is not activated is another
+    one.
+    """
+    if is_remote() or not sys.executable:
+        return
+    if (spark.sparkContext.master or "").startswith("local"):
+        spark.sparkContext.pythonExec = sys.executable

@@ -8,6 +8,8 @@ matters for that, with columns read as `pipeline.fields` reads them from JSON:
   Spark's filter true, the pushed one says `OR /a IS NULL`, and is handed back.
 - A column of texts holds texts only, so that the server compares bytes with bytes, as Spark does;
   one of integers holds integers only, and the server compares them exactly.
+- NaN is greater than everything to Spark, and not comparable to the server: `d > 1` becomes
+  `NOT /d <= 1`.
 - A column of single precision is rounded before Spark compares, decimals are exact, times are
   texts to the server: their filters stay with Spark.
 - Fields that are objects or arrays are NULL or several values to the server: nothing about them is
@@ -59,6 +61,7 @@ _SIGNS: Final[dict[type[Filter], str]] = {
     LessThan: "<",
     LessThanOrEqual: "<=",
 }
+_OPPOSITES: Final = {">": "<=", ">=": "<"}
 _MOST_LITERALS: Final = 1000
 
 
@@ -191,6 +194,8 @@ def _number_test(
     sign = _SIGNS.get(type(inner))
     if sign is None or not check(value):
         return None
+    if isinstance(kind, DoubleType) and sign in (">", ">="):
+        sign, negated = _OPPOSITES[sign], not negated
     test: tree.Expr = tree.Comparison(sign, field, _literal(value))
     return _Test(tree.Not(test) if negated else test)
 

@@ -5,26 +5,26 @@ from __future__ import annotations
 import re
 from typing import Final
 
+from pipeline.amps.options import AmpsOptions
 from pipeline.rows import RowFormat
 from server.expressions.printer import path_to_text
 
 _WRITABLE: Final = re.compile(r"[A-Za-z_]\w*", re.ASCII)
 
 
-def command_options(given: str | None, rows: RowFormat, message_type: str | None) -> str | None:
+def command_options(options: AmpsOptions, rows: RowFormat) -> str | None:
     """Complete the options of a query or a subscription.
 
     Args:
-        given: what the user says.
-        rows: the columns. Fields that are none of them are not sent, where the server can leave
-            them out.
-        message_type: of the messages.
+        options: what the user says.
+        rows: the columns.
     """
+    given = options.options
     parts = [] if given is None else [given]
     names = {part.partition("=")[0].strip() for part in (given or "").split(",")}
     if "timestamp" in rows.metadata and "timestamp" not in names:
         parts.append("timestamp")
-    select = _select(rows, message_type)
+    select = _select(rows, options.message_type) if options.prune == "server" else None
     if select is not None and "select" not in names:
         parts.append(select)
     return ",".join(parts) or None

@@ -1,4 +1,8 @@
-"""Starts a Spark session with the settings that every session of the pipeline needs."""
+"""Starts a Spark session with the settings that suit the pipeline, where nobody says others.
+
+What the caller says comes first, then what spark-submit was told. A session that is there already
+keeps its settings.
+"""
 
 from __future__ import annotations
 
@@ -9,9 +13,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
+from pyspark import SparkConf, SparkContext
 from pyspark.sql import SparkSession
 
-from pipeline.formats import PUSH_DOWN, register_formats
+from pipeline.formats import register_formats
 from pipeline.java import java_home
 from pipeline.scratch import scratch_directory
 
@@ -22,19 +27,21 @@ _CHECKPOINTS: Final = (
     "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
 )
 
+_THIS_MACHINE: Final = "local[*]"
+_GATEWAY: Final = "PYSPARK_GATEWAY_PORT"
+"""Where spark-submit says how to reach its Java."""
+
 _LONGEST: Final = 60
 """Bytes of a directory in which the path of a socket, at most 107, has room for its name."""
 
 
 def settings(directory: Path) -> dict[str, str]:
-    """What every session of the pipeline is configured with.
+    """What a session of the pipeline is configured with, unless it is told otherwise.
 
     Args:
         directory: for the files that Spark shuffles and spills.
     """
     return {
-        # Spark refuses sources that can filter while this is off, which it is by default.
-        PUSH_DOWN: "true",
         # A third of a micro-batch's time goes into its two small files; this one renames them
         # without starting a process.
         "spark.sql.streaming.checkpointFileManagerClass": _CHECKPOINTS,
@@ -60,23 +67,55 @@ def _temporary_files(directory: Path) -> dict[str, str]:
     }
 
 
-def start(name: str, *, master: str, conf: Mapping[str, str], ui: bool) -> SparkSession:
+def start(
+    name: str | None, *, master: str | None, conf: Mapping[str, str], ui: bool | None
+) -> SparkSession:
     """Start a session; see `pipeline.session`."""
+    builder = SparkSession.builder
+    asked = dict(conf)
+    if name is not None:
+        asked["spark.app.name"] = name
+    if master is not None:
+        asked["spark.master"] = master
+    if ui is not None:
+        asked["spark.ui.enabled"] = str(ui).lower()
+    is_new = SparkSession.getActiveSession() is None and "SPARK_REMOTE" not in os.environ
+    chosen = (_defaults(asked) if is_new else {}) | asked
+    for key, value in chosen.items():
+        builder = builder.config(key, value)
+    spark = builder.getOrCreate()
+    if is_new:
+        # Last registered runs first: Spark lets go of its files before they are removed.
+        atexit.register(spark.stop)
+    register_formats(spark)
+    return spark
+
+
+def _defaults(asked: Mapping[str, str]) -> dict[str, str]:
+    """What neither the caller nor spark-submit says."""
+    given = {**_submitted(), **asked}
     directory = scratch_directory()
     home = java_home(directory)
     if home is not None:
         os.environ["JAVA_HOME"] = str(home)
-    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    chosen = settings(directory) | {"spark.ui.enabled": str(ui).lower()}
+    master = given.get("spark.master", _THIS_MACHINE)
+    chosen = settings(directory) | {
+        "spark.app.name": "amperage",
+        "spark.master": master,
+        "spark.ui.enabled": "false",
+    }
     if master.startswith("local"):
         os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
         chosen |= {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
         chosen |= _temporary_files(directory)
-    builder = SparkSession.builder.appName(name).master(master)
-    for key, value in (chosen | dict(conf)).items():
-        builder = builder.config(key, value)
-    spark = builder.getOrCreate()
-    # Last registered runs first: Spark lets go of its files before they are removed.
-    atexit.register(spark.stop)
-    register_formats(spark)
-    return spark
+    if _GATEWAY not in os.environ:
+        os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    return {key: value for key, value in chosen.items() if key not in given}
+
+
+def _submitted() -> dict[str, str]:
+    """What spark-submit was told, if it runs this program."""
+    if _GATEWAY not in os.environ:
+        return {}
+    SparkContext._ensure_initialized()  # noqa: SLF001 - connects to the Java that is running
+    return dict(SparkConf().getAll())

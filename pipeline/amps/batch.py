@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pyarrow as pa
-from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
+from pyspark.sql.datasource import DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
 from client import Client, Message
@@ -19,6 +19,7 @@ from pipeline.amps.options import AmpsOptions
 from pipeline.pushdown import push_down
 from pipeline.rows import RowFormat
 from pipeline.selection import command_options
+from pipeline.tolerance import PERMISSIVE
 from pipeline.workers import settle
 
 ROWS_A_BATCH = 10_000
@@ -52,24 +53,8 @@ class AmpsReader(DataSourceReader):
     def __init__(self, options: AmpsOptions, schema: StructType) -> None:
         self._options = options
         self._schema = schema
-        self._pushed: str | None = None
-        self._fields = RowFormat(schema, options.message_type, options.tolerance).fields
-
-    def pushFilters(self, filters: list[Filter]) -> list[Filter]:  # noqa: N802 - Spark's name
-        """Take over the filters that the server can apply, if asked to; gives back the others.
-
-        Spark keeps the plan of a read with what `load()` gave, and uses it again for every further
-        use of that DataFrame or view: with other filters, with none, or twice in one query. What
-        was pushed down last then holds for all of them, and rows are missing. So this is for
-        DataFrames that are used once, as only who makes them can tell.
-
-        With `top_n`, Spark's filters are for the records that remain.
-        """
-        options = self._options
-        if not options.pushdown or options.message_type != "json" or options.top_n is not None:
-            return filters
-        self._pushed, handed_back = push_down(filters, self._fields)
-        return handed_back
+        fields = RowFormat(schema, options.message_type, options.tolerance).fields
+        self._pushed = push_down(options.where, fields).filter if _can_filter(options) else None
 
     def partitions(self) -> list[InputPartition]:
         """Divide the read; and find out whether the server would take the query.
@@ -114,7 +99,7 @@ class AmpsReader(DataSourceReader):
         stream = client.sow(
             options.read_topic,
             filter=" AND ".join(f"({test})" for test in tests) or None,
-            options=command_options(options.options, rows, options.message_type),
+            options=command_options(options, rows),
             bookmark=options.bookmark,
             order_by=options.orderby,
             batch_size=options.batch_size,
@@ -122,3 +107,13 @@ class AmpsReader(DataSourceReader):
         )
         while messages := stream.batch(options.timeout):
             yield messages
+
+
+def _can_filter(options: AmpsOptions) -> bool:
+    """Whether the server can apply Spark's filters.
+
+    With `top_n` they are for the records that remain; and the fields of a message that does not fit
+    are NULL to Spark alone.
+    """
+    is_first = options.top_n is None and options.tolerance.mode != PERMISSIVE
+    return is_first and options.message_type == "json"

@@ -39,10 +39,11 @@ _BY_TYPE: Final[tuple[tuple[type[ClientError], str], ...]] = (
     (ConnectionLostError, "server"),
     (TimedOutError, "server"),
 )
+_NOT_FOUND: Final = "bookmark not found"
 _BY_REASON: Final = {
     "invalid orderby": "orderby",
     "invalid bookmark": "bookmark",
-    "bookmark not found": "bookmark",
+    _NOT_FOUND: "bookmark",
     "invalid option": "options",
     "invalid batch size": "batch_size",
 }
@@ -74,23 +75,25 @@ def session(options: AmpsOptions, role: str, *, patient: bool = False) -> Iterat
 
 
 @contextmanager
-def connected(options: AmpsOptions, role: str, *, patient: bool = False) -> Iterator[Client]:
-    """A session whose errors say which option is to blame; see `session`.
+def connected(
+    options: AmpsOptions, role: str, *, patient: bool = False, place: str | None = None
+) -> Iterator[Client]:
+    """A session whose errors say which option is to blame; see `session` and `explained`.
 
     Raises:
         PipelineError: there is none to be had, or what was done with it failed.
     """
-    with blaming(options), session(options, role, patient=patient) as client:
+    with blaming(options, place), session(options, role, patient=patient) as client:
         yield client
 
 
 @contextmanager
-def blaming(options: AmpsOptions) -> Iterator[None]:
-    """Makes the client's errors say which option is to blame."""
+def blaming(options: AmpsOptions, place: str | None = None) -> Iterator[None]:
+    """Makes the client's errors say which option is to blame; see `explained`."""
     try:
         yield
     except ClientError as error:
-        raise explained(options, error) from None
+        raise explained(options, error, place) from None
 
 
 def log_on(
@@ -152,11 +155,39 @@ def require_log(
     stream.unsubscribe()
 
 
-def explained(options: AmpsOptions, error: ClientError) -> PipelineError:
-    """An error of the client's, with the option that is to blame."""
+def explained(options: AmpsOptions, error: ClientError, place: str | None = None) -> PipelineError:
+    """An error of the client's, with the option that is to blame.
+
+    Args:
+        options: what was to be done.
+        error: why it was not.
+        place: where in the log a stream was to go on; None where it was none.
+    """
+    if (
+        isinstance(error, CommandError)
+        and error.reason == _NOT_FOUND
+        and place not in (None, options.bookmark)
+    ):
+        return data_loss(options, place)
     option = next((name for kind, name in _BY_TYPE if isinstance(error, kind)), None)
     if isinstance(error, CommandError):
         option = _BY_REASON.get(error.reason, option)
     if option is None:
         return PipelineError(f"server {options.server}: {error}")
     return option_error(option, getattr(options, option), str(error))
+
+
+def data_loss(options: AmpsOptions, place: str) -> PipelineError:
+    """The error of a stream that is to go on where the log does not go back to any more.
+
+    Args:
+        options: what it reads.
+        place: where it is to go on.
+    """
+    return PipelineError(
+        f"the transaction log does not have the message {place} any more, up to which this stream"
+        " has read: journal files have been removed since, or this is another server; what was"
+        f" published to {options.read_topic!r} between it and the first entry that the log has now"
+        " may be missing; put the journals back, or go on with what there is with the option"
+        " fail_on_data_loss=false"
+    )

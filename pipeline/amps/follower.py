@@ -74,7 +74,7 @@ class Follower:
                     continue
                 return
             except ClientError as error:
-                raise explained(self._options, error) from None
+                raise explained(self._options, error, place) from None
             if not messages:
                 return
             given += len(messages)

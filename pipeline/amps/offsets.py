@@ -31,6 +31,11 @@ class Range(NamedTuple):
     span: str
     rows: int
 
+    @property
+    def begin(self) -> str:
+        """The bookmark of the first."""
+        return self.span[1:].partition(":")[0]
+
 
 def initial(bookmark: str) -> Offset:
     """Where a stream begins that has not read anything."""

@@ -7,9 +7,12 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Literal, TypeAlias
 
+from pyspark.sql.datasource import Filter
+
 from client import ClientError, ServerUri, parse_uri
 from pipeline import tolerance
-from pipeline.errors import PipelineError, option_error
+from pipeline.errors import INSTEAD_OF_TABLES, OF_TABLES, PipelineError, option_error
+from pipeline.filters import OPTION, PUSHDOWN, read_filters, refuse_pushdown
 from pipeline.tolerance import STRICT, Tolerance, read_tolerance
 
 Use: TypeAlias = Literal["read", "readStream", "write", "writeStream"]
@@ -17,11 +20,12 @@ Use: TypeAlias = Literal["read", "readStream", "write", "writeStream"]
 COMMANDS: Final = ("publish", "delta_publish", "sow_delete")
 PARTITIONED_BY: Final = ("key", "topic")
 ORDERS: Final = ("checked", "given", "sorted")
+PRUNES: Final = ("none", "server")
 
 _READS: Final = frozenset({"read", "readStream"})
 _WRITES: Final = frozenset({"write", "writeStream"})
 _ALL: Final = _READS | _WRITES
-_OF_SPARK: Final = frozenset({"checkpointlocation", "queryname", "path"})
+_OF_SINKS: Final = frozenset({"checkpointlocation", "queryname", "path"})
 """Options that Spark reads, and hands on to the sink of a stream."""
 
 
@@ -42,10 +46,12 @@ class AmpsOptions:
         command: one of `COMMANDS`.
         partitions: into how many tasks a read is divided.
         partition_by: "key" or "topic": what decides to which task a record belongs.
+        prune: one of `PRUNES`: who leaves out the fields that the schema does not name. To the
+            server that is more work than to send them.
         sample: how many records the schema is inferred from; None leaves them as bodies.
-        pushdown: whether the server applies Spark's filters as far as it can; see
-            `AmpsReader.pushFilters`.
+        where: filters of Spark's, which the server applies as far as it can, and Spark as well.
         max_rows_per_trigger: at most so many rows in a micro-batch; None for all there are.
+        fail_on_data_loss: whether a stream stops where the log does not have everything any more.
         exactly_once: whether to insist on a topic where the server can tell what it has already;
             if not, a task that is tried again publishes all of its rows again.
         order: one of `ORDERS`: how a task that is tried again tells its rows from those that the
@@ -66,9 +72,11 @@ class AmpsOptions:
     command: str = "publish"
     partitions: int = 1
     partition_by: str = "key"
+    prune: str = "none"
     sample: int | None = None
-    pushdown: bool = False
+    where: tuple[Filter, ...] = ()
     max_rows_per_trigger: int | None = None
+    fail_on_data_loss: bool = True
     exactly_once: bool = True
     order: str = "checked"
     tolerance: Tolerance = STRICT
@@ -102,7 +110,12 @@ def read_options(given: Mapping[str, str], *uses: Use) -> AmpsOptions:
     """
     values: dict[str, Any] = {}
     for name, text in given.items():
-        if name in _OF_SPARK and _WRITES.issuperset(uses):
+        if name in OF_TABLES:
+            continue
+        if name in _OF_SINKS and _WRITES.issuperset(uses):
+            continue
+        if name == PUSHDOWN:
+            refuse_pushdown(text)
             continue
         reader = _OPTIONS.get(name)
         if reader is None:
@@ -117,7 +130,8 @@ def read_options(given: Mapping[str, str], *uses: Use) -> AmpsOptions:
         values.pop(name, None)
     if "server" not in values:
         raise PipelineError(
-            "option server: missing; expected a URI such as tcp://localhost:9007/amps/json"
+            "option server: missing; expected a URI such as tcp://localhost:9007/amps/json (Spark"
+            f" hands no options of a table to sources in Python: {INSTEAD_OF_TABLES})"
         )
     if _READS.issuperset(uses) and not values.get("topic"):
         raise PipelineError("option topic: missing; expected a topic or a regular expression")
@@ -194,9 +208,11 @@ _OPTIONS: Final[Mapping[str, tuple[frozenset[str], Callable[[str, str], Any]]]] 
     "command": (_WRITES, _one_of(COMMANDS)),
     "partitions": (_READS, _count),
     "partition_by": (frozenset({"read"}), _one_of(PARTITIONED_BY)),
-    "pushdown": (frozenset({"read"}), _truth),
+    OPTION: (frozenset({"read"}), lambda _, text: tuple(read_filters(text))),
+    "prune": (_READS, _one_of(PRUNES)),
     "sample": (_READS, _count),
     "max_rows_per_trigger": (frozenset({"readStream"}), _count),
+    "fail_on_data_loss": (frozenset({"readStream"}), _truth),
     "exactly_once": (_WRITES, _truth),
     "order": (_WRITES, _one_of(ORDERS)),
     "timeout": (_ALL, _seconds),

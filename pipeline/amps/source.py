@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from pyspark.sql.datasource import DataSource
+from pyspark.sql.datasource import DataSource, DataSourceStreamReader
 from pyspark.sql.types import StructType
 
 from client import EPOCH, NOW, InvalidTopicError, Message
@@ -16,6 +16,7 @@ from pipeline.amps.stream import AmpsStreamReader
 from pipeline.amps.writer import AmpsStreamWriter, AmpsWriter
 from pipeline.errors import PipelineError, option_error
 from pipeline.inference import infer_schema
+from pipeline.refusing import stream_reader
 from pipeline.rows import default_schema
 
 
@@ -43,9 +44,11 @@ class AmpsDataSource(DataSource):
         """What reads a topic once."""
         return AmpsReader(read_options(self._given, "read"), schema)
 
-    def streamReader(self, schema: StructType) -> AmpsStreamReader:  # noqa: N802 - Spark's name
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 - Spark's name
         """What follows a topic."""
-        return AmpsStreamReader(read_options(self._given, "readStream"), schema)
+        return stream_reader(
+            lambda: AmpsStreamReader(read_options(self._given, "readStream"), schema)
+        )
 
     def writer(self, schema: StructType, overwrite: bool) -> AmpsWriter:
         """What publishes a DataFrame."""
@@ -59,7 +62,10 @@ class AmpsDataSource(DataSource):
     def streamWriter(self, schema: StructType, overwrite: bool) -> AmpsStreamWriter:  # noqa: N802 - Spark's name
         """What publishes a stream."""
         if overwrite:
-            raise PipelineError("output mode complete: use append or update")
+            raise PipelineError(
+                "output mode complete: messages cannot be taken back; use append (Spark has no mode"
+                " update for sources in Python), or foreachBatch with a df.write of its own"
+            )
         return AmpsStreamWriter(read_options(self._given, "writeStream"), schema)
 
 

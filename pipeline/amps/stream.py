@@ -69,8 +69,10 @@ class AmpsStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._options = options
         self._schema = schema
         rows = self._row_format()
-        chosen = command_options(options.options, rows, options.message_type) or ""
-        self._command_options: Final = _failing_for_unknown(chosen)
+        chosen = command_options(options, rows) or ""
+        self._command_options: Final = _with_not_found(
+            chosen, "fail" if options.fail_on_data_loss else "epoch"
+        )
         self._follower: Follower | None = None
         self._seen: tuple[str, list[Message]] | None = None
 
@@ -141,11 +143,12 @@ class AmpsStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         for messages in self._messages(partition.range):
             found += len(messages)
             yield rows.batch(messages)
-        if found != partition.range.rows:
+        if found != partition.range.rows and self._options.fail_on_data_loss:
             raise PipelineError(
                 f"the transaction log has {found} of the {partition.range.rows} messages of"
                 f" {partition.range.span}: journal files have been removed, or the options topic or"
-                " filter have changed since the checkpoint was made"
+                " filter have changed since the checkpoint was made; the option"
+                " fail_on_data_loss=false goes on with what there is"
             )
 
     def commit(self, end: Offset) -> None:
@@ -169,7 +172,7 @@ class AmpsStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def _messages(self, range_: Range) -> Iterator[list[Message]]:
         options = self._options
-        with connected(options, "read", patient=True) as client:
+        with connected(options, "read", patient=True, place=range_.begin) as client:
             waiting: list[Message] = []
             for messages in replayed(
                 client, options, range_.span, command_options=self._command_options
@@ -182,8 +185,11 @@ class AmpsStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 yield waiting
 
 
-def _failing_for_unknown(options: str) -> str:
-    """Have the server refuse a bookmark that is not in the log, instead of beginning elsewhere."""
+def _with_not_found(options: str, what: str) -> str:
+    """Say what the server is to do about a bookmark that is not in the log.
+
+    It is to refuse it, instead of beginning elsewhere; or to begin with the first entry there is.
+    """
     if "bookmark_not_found" in options:
         return options
-    return ",".join(part for part in (options, "bookmark_not_found=fail") if part)
+    return ",".join(part for part in (options, f"bookmark_not_found={what}") if part)

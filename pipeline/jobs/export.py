@@ -89,6 +89,9 @@ def _entries(
 ) -> DataFrame:
     """The entries of one instance behind `first` up to `last`."""
     from pyspark.sql import functions as F
+    from pyspark.sql.datasource import GreaterThan, LessThanOrEqual
+
+    from pipeline.filters import OPTION, write_filters
 
     given = {
         "archive": "" if options.archive is None else str(options.archive.resolve()),
@@ -96,7 +99,7 @@ def _entries(
         "filter": options.filter,
         "instance": instance,
         "commands": "all",
-        "pushdown": "true",
+        OPTION: write_filters([GreaterThan(("txid",), first), LessThanOrEqual(("txid",), last)]),
     }
     reader = run.spark().read.format("amps-journal")
     frame = reader.options(**{name: text for name, text in given.items() if text})

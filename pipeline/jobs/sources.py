@@ -72,7 +72,7 @@ class Source:
             raise problem
 
     def entries(self, spark: SparkSession, *names: str) -> DataFrame:
-        """The entries, deletes included. For one use: filters are pushed down.
+        """The entries, deletes included.
 
         Args:
             spark: reads them.
@@ -93,7 +93,6 @@ class Source:
             "instance": self.instance,
         }
         reader = spark.read.format("amps-journal").option("commands", "all")
-        reader = reader.option("pushdown", "true")  # every call loads anew
         reader = reader.options(**{name: text for name, text in options.items() if text})
         if not names:
             return reader.load(str(self.path))

@@ -123,8 +123,8 @@ def find_view(spec: InstanceSpec, name: str) -> TopicRef:
     """
     views = {topic.name: topic.ref for topic in spec.sow if isinstance(topic, ViewSpec)}
     if name not in views:
-        known = ", ".join(views) or "none"
-        raise PipelineError(f"view: {name} is no view of the configuration, which has {known}")
+        known = f"known are: {', '.join(views)}" if views else "it has none"
+        raise PipelineError(f"view: {name} is no view of the configuration; {known}")
     return views[name]
 
 

@@ -50,26 +50,38 @@ class Log:
     files: tuple[JournalFile, ...]
 
 
-def snapshot(directory: Path, archive: Path | None = None, instance: str = "") -> list[Log]:
+Sealed = dict[Path, tuple[tuple[int, int, int], JournalFile]]
+"""Files that nothing is added to any more, by their paths, with what tells another file of that
+name: its inode, size and time of modification."""
+
+
+def snapshot(
+    directory: Path,
+    archive: Path | None = None,
+    instance: str = "",
+    sealed: Sealed | None = None,
+) -> list[Log]:
     """Find out which entries there are.
 
     Args:
         directory: of journal files; or a single one.
         archive: where others have been moved to.
         instance: whose journals to read; those of all instances if empty.
+        sealed: files that need not be opened; those that are found are added.
 
     Raises:
         PipelineError: there are none, one is missing or cannot be read.
     """
+    sealed = {} if sealed is None else sealed
     if directory.is_file():
-        file = _describe(directory)
+        file = _describe(directory, sealed)
         return [] if file is None else [Log(_instance_of(directory), (file,))]
     if not directory.is_dir():
         raise PipelineError(f"{directory}: there is no such directory or journal file")
     if archive is not None and not archive.is_dir():
         raise option_error("archive", archive, "there is no such directory")
     names = {instance} if instance else _instances(directory, archive)
-    logs = [Log(name, _files(directory, archive, name)) for name in sorted(names)]
+    logs = [Log(name, _files(directory, archive, name, sealed)) for name in sorted(names)]
     if not any(log.files for log in logs):
         whose = f" of the instance {instance}" if instance else ""
         raise PipelineError(f"{directory}: has no journal files{whose}")
@@ -131,14 +143,16 @@ def _instances(directory: Path, archive: Path | None) -> set[str]:
     return found | instances_with_journals(archive) if archive is not None else found
 
 
-def _files(directory: Path, archive: Path | None, instance: str) -> tuple[JournalFile, ...]:
+def _files(
+    directory: Path, archive: Path | None, instance: str, sealed: Sealed
+) -> tuple[JournalFile, ...]:
     for attempt in range(_ATTEMPTS):
         # A file moved meanwhile is found twice; in the other order it might be missed.
         paths = journal_files(directory, instance)
         archived = journal_files(archive, instance) if archive is not None else {}
         paths = {**archived, **paths}
         try:
-            found = [_describe(paths[number]) for number in sorted(paths)]
+            found = [_describe(paths[number], sealed) for number in sorted(paths)]
         except FileNotFoundError as problem:
             if attempt == _ATTEMPTS - 1:
                 raise _no_file(Path(problem.filename), problem) from problem
@@ -161,8 +175,13 @@ def _check_chain(directory: Path, files: Iterable[JournalFile]) -> None:
             )
 
 
-def _describe(path: Path) -> JournalFile | None:
+def _describe(path: Path, sealed: Sealed) -> JournalFile | None:
     """What is known of a file, None if it has not been taken into use."""
+    stat = path.stat()
+    mark = (stat.st_ino, stat.st_size, stat.st_mtime_ns)
+    known = sealed.get(path)
+    if known is not None and known[0] == mark:
+        return known[1]
     source: Source | None = None
     try:
         header, seal = unpack_page(read_page(path))
@@ -174,15 +193,19 @@ def _describe(path: Path) -> JournalFile | None:
             raise PipelineError(f"{path}: {problem}") from problem
     if header is None:
         return None
-    if path.suffix != ".gz" and path.stat().st_size != header.size:
+    if path.suffix != ".gz" and stat.st_size != header.size:
         raise PipelineError(
-            f"{path}: torn: it has {path.stat().st_size} bytes and should have {header.size}"
+            f"{path}: torn: it has {stat.st_size} bytes and should have {header.size}"
         )
+    is_sealed = seal is not None
     if seal is None:
         seal = _written(source or open_source(path), header)
-    return JournalFile(
+    file = JournalFile(
         header.number, path, header.size, header.first_txid, header.created, seal=seal
     )
+    if is_sealed:
+        sealed[path] = (mark, file)
+    return file
 
 
 def _written(source: Source, header: FileHeader) -> Seal:

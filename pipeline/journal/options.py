@@ -8,9 +8,12 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import Final
 
+from pyspark.sql.datasource import Filter
+
 from config_schema.units import UnitError, parse_size
 from pipeline import tolerance
-from pipeline.errors import PipelineError, option_error
+from pipeline.errors import INSTEAD_OF_TABLES, OF_TABLES, PipelineError, option_error
+from pipeline.filters import OPTION, PUSHDOWN, read_filters, refuse_pushdown
 from pipeline.journal.columns import COMMANDS
 from pipeline.tolerance import STRICT, Tolerance, read_tolerance
 from server.expressions import ExpressionError, parse
@@ -26,13 +29,14 @@ _KNOWN: Final = frozenset(
         "bookmark",
         "commands",
         "damaged",
+        "fail_on_data_loss",
         "filter",
         "instance",
         "max_rows_per_trigger",
         "message_type",
         "path",
         "piece_size",
-        "pushdown",
+        OPTION,
         "topic",
         *tolerance.NAMES,
     )
@@ -54,8 +58,9 @@ class JournalOptions:
         commands: the commands whose entries count.
         skips_damaged: whether damaged entries are left out; else they are an error.
         piece_size: bytes for one task.
-        pushes_down: whether Spark's filters are taken over.
+        where: filters of Spark's that are tested while reading; Spark applies them, too.
         max_rows_per_trigger: of a stream, entries in a micro-batch at most; None for all there are.
+        fail_on_data_loss: whether a stream stops where entries are not there any more.
         tolerance: how messages are read, and what becomes of those that do not fit.
     """
 
@@ -69,8 +74,9 @@ class JournalOptions:
     commands: tuple[str, ...] = ("publish", "delta_publish")
     skips_damaged: bool = False
     piece_size: int = _PIECE
-    pushes_down: bool = False
+    where: tuple[Filter, ...] = ()
     max_rows_per_trigger: int | None = None
+    fail_on_data_loss: bool = True
     tolerance: Tolerance = STRICT
 
 
@@ -81,12 +87,17 @@ def read_options(options: Mapping[str, str]) -> JournalOptions:
         PipelineError: one is not known, missing or wrong; it names the option.
     """
     given = {name.lower(): value for name, value in options.items()}
-    for name in given.keys() - _KNOWN:
+    refuse_pushdown(given.pop(PUSHDOWN, "false"))
+    for name in given.keys() - _KNOWN - OF_TABLES:
         near = get_close_matches(name, _KNOWN, n=1)
         hint = f"; did you mean {near[0]}?" if near else ""
         raise PipelineError(f"option {name}: there is no such option{hint}")
     if not given.get("path"):
-        raise PipelineError("option path: missing: expected load(DIRECTORY)")
+        raise PipelineError(
+            "option path: missing: expected load(DIRECTORY) (Spark hands no options of a table to"
+            f" sources in Python: {INSTEAD_OF_TABLES})"
+        )
+    _check_path(given["path"])
     archive = given.get("archive")
     checked = JournalOptions(
         Path(given["path"].removeprefix("file:")),
@@ -99,12 +110,30 @@ def read_options(options: Mapping[str, str]) -> JournalOptions:
         _commands(given.get("commands", "publish,delta_publish")),
         _choice(given, "damaged", "fail", "skip"),
         _size(given.get("piece_size")),
-        _choice(given, "pushdown", "false", "true"),
+        tuple(read_filters(given.get(OPTION, "[]"))),
         _count(given, "max_rows_per_trigger"),
+        not _choice(given, "fail_on_data_loss", "true", "false"),
         read_tolerance(given),
     )
     _check_texts(checked)
     return checked
+
+
+def _check_path(path: str) -> None:
+    """Refuse what is no path of this machine.
+
+    Raises:
+        PipelineError: it is none.
+    """
+    scheme, separator, _ = path.partition("://")
+    if separator and scheme != "file":
+        raise option_error(
+            "path", path, "journals are read from directories of this machine, or mounted on it"
+        )
+    if any(sign in path for sign in "*?{,") and not Path(path).exists():
+        raise option_error(
+            "path", path, "expected one directory or one journal file; unite several DataFrames"
+        )
 
 
 def _commands(text: str) -> tuple[str, ...]:

@@ -100,7 +100,7 @@ class Predicate:
             (expected,) = self.values
             if self.operation == "eq":
                 return [value == expected for value in values]
-            compare = ORDERINGS[self.operation]
+            compare = _compare(self.operation)
             return [value is not None and compare(value, expected) for value in values]
         return list(map(self.test(), values))
 
@@ -222,5 +222,13 @@ def _test(predicate: Predicate) -> Test:
         return lambda value: (
             isinstance(value, str) and getattr(value, operation)(expected) is not negated
         )
-    compare = ORDERINGS[operation]
+    compare = _compare(operation)
     return lambda value: value is not None and compare(value, expected)
+
+
+def _compare(operation: str) -> Callable[[Any, Any], bool]:
+    """A comparison of single values; to Spark, NaN is greater than everything."""
+    if operation in ("gt", "ge"):
+        opposite = ORDERINGS[_OPPOSITES[operation]]
+        return lambda value, expected: not opposite(value, expected)
+    return ORDERINGS[operation]

@@ -76,21 +76,17 @@ class JournalSchema:
         self.fields = StructType(rest)
         self._whole = {BODY if self.has_bodies else self.corrupt}
 
-    def accept(self, filters: Iterable[Filter]) -> tuple[tuple[Predicate, ...], list[Filter]]:
-        """Sort out which filters can be tested while reading.
-
-        Returns:
-            Those that can, and those that Spark has to test itself.
-        """
-        accepted, rejected = [], []
-        for one, predicate in accept(filters, self._schema):
+    def accept(self, filters: Iterable[Filter]) -> tuple[Predicate, ...]:
+        """Those of some filters that can be tested while reading."""
+        accepted = []
+        for _, predicate in accept(filters, self._schema):
             if predicate is None or predicate.column in self._whole:
-                rejected.append(one)
-            elif predicate.column in self.metadata:
+                continue
+            if predicate.column in self.metadata:
                 accepted.append(replace(predicate, column=self.metadata[predicate.column]))
             else:
                 accepted.append(replace(predicate, on_field=True))
-        return without_implied(accepted), rejected
+        return without_implied(accepted)
 
 
 def _check(field: StructField, *expected: DataType) -> None:

@@ -1,20 +1,25 @@
-"""`format("amps-journal")` as Spark sees it: schema, push-down, planning, reading."""
+"""`format("amps-journal")` as Spark sees it: schema, planning, reading."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
 import pyarrow as pa
-from pyspark.sql.datasource import DataSource, DataSourceReader, Filter, InputPartition
+from pyspark.sql.datasource import (
+    DataSource,
+    DataSourceReader,
+    DataSourceStreamReader,
+    InputPartition,
+)
 from pyspark.sql.types import StructType
 
 from pipeline.journal.options import JournalOptions, read_options
 from pipeline.journal.pieces import Piece
 from pipeline.journal.planning import message_types, plan
-from pipeline.journal.predicates import Predicate
 from pipeline.journal.reading import PieceReader
 from pipeline.journal.schema import JournalSchema, default_schema
 from pipeline.journal.stream import AmpsJournalStreamReader
+from pipeline.refusing import stream_reader
 
 
 class AmpsJournalDataSource(DataSource):
@@ -36,8 +41,11 @@ class AmpsJournalDataSource(DataSource):
         """What reads journals once."""
         return AmpsJournalReader(read_options(self._given), schema)
 
-    def streamReader(self, schema: StructType) -> AmpsJournalStreamReader:  # noqa: N802 - Spark's name
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 - Spark's name
         """What follows journals."""
+        return stream_reader(lambda: self._stream_reader(schema))
+
+    def _stream_reader(self, schema: StructType) -> AmpsJournalStreamReader:
         options = read_options(self._given)
         return AmpsJournalStreamReader(options, JournalSchema(schema, options.tolerance))
 
@@ -57,20 +65,7 @@ class AmpsJournalReader(DataSourceReader):
         self._options = options
         self._schema = schema
         self._columns = JournalSchema(schema, options.tolerance)
-        self._predicates: tuple[Predicate, ...] = ()
-
-    def pushFilters(self, filters: list[Filter]) -> list[Filter]:  # noqa: N802 - Spark's name
-        """Take over what can be tested here, if asked to; gives back the rest.
-
-        Spark plans a read once for each `load()`, and uses that plan whenever the DataFrame is used
-        again: with other filters, with none, or twice in one query. What was pushed down the last
-        time then holds for all of them, and rows are missing. So this is for DataFrames that are
-        used once, by who says so.
-        """
-        if not self._options.pushes_down:
-            return filters
-        self._predicates, rejected = self._columns.accept(filters)
-        return rejected
+        self._predicates = self._columns.accept(options.where)
 
     def partitions(self) -> list[InputPartition]:
         """Find out what has to be read, and divide it."""

@@ -19,7 +19,7 @@ from pyspark.sql.streaming.datasource import (
 )
 
 from pipeline.errors import PipelineError, option_error
-from pipeline.journal.log import Log, snapshot
+from pipeline.journal.log import Log, Sealed, snapshot
 from pipeline.journal.options import JournalOptions
 from pipeline.journal.pieces import Piece
 from pipeline.journal.planning import PlannedLog, plan_log
@@ -47,6 +47,7 @@ class AmpsJournalStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNo
         self._options = options
         self._columns = columns
         self._end: Offset | None = None
+        self._sealed: Sealed = {}
 
     def initialOffset(self) -> Offset:  # noqa: N802 - Spark's name
         """Where a new query begins: behind the bookmark given, else with the first entry."""
@@ -66,12 +67,18 @@ class AmpsJournalStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNo
         self._end = self._ends()
 
     def latestOffset(self, start: Offset, limit: ReadLimit) -> Offset:  # noqa: N802 - Spark's name
-        """Where the next micro-batch ends; at its start if there is nothing."""
+        """Where the next micro-batch ends; at its start if there is nothing.
+
+        Raises:
+            PipelineError: the journals end before the start.
+        """
         ends = self._ends() if self._end is None else self._end
         room = limit.max_rows if isinstance(limit, ReadMaxRows) else None
         offset = dict(start)
         for instance, last in sorted(ends.items()):
-            first = start.get(instance, self._first(instance))
+            first = start[instance] if instance in start else self._first(instance)
+            if first > last:
+                first = self._of_another_log(instance, first, last)
             count = max(last - first, 0)
             if room is not None:
                 count = min(count, room)
@@ -93,7 +100,8 @@ class AmpsJournalStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNo
         yield from PieceReader(self._options, self._columns, ()).read(partition)
 
     def _logs(self) -> list[Log]:
-        return snapshot(self._options.path, self._options.archive, self._options.instance)
+        options = self._options
+        return snapshot(options.path, options.archive, options.instance, self._sealed)
 
     def _ends(self) -> Offset:
         return {log.instance: PlannedLog(log).last_txid for log in self._logs()}
@@ -102,15 +110,34 @@ class AmpsJournalStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNo
         """The txid before the first of an instance that was not there when the query began."""
         return next(log.files[0].first_txid - 1 for log in self._logs() if log.instance == instance)
 
+    def _of_another_log(self, instance: str, read: int, last: int) -> int:
+        """Where to begin in journals that end before what has been read.
+
+        Raises:
+            PipelineError: the stream is to stop there.
+        """
+        if self._options.fail_on_data_loss:
+            raise PipelineError(
+                f"{self._options.path}: the journals of {instance} end with entry {last}, and this"
+                f" stream has read up to entry {read}: the log has been begun anew; begin with"
+                " another checkpoint, or read all of it with the option fail_on_data_loss=false"
+            )
+        return self._first(instance)
+
     def _pieces(self, log: Log, start: Offset, end: Offset) -> Iterator[Piece]:
         last = end.get(log.instance, 0)
-        after = start.get(log.instance, log.files[0].first_txid - 1)
+        before_first = log.files[0].first_txid - 1
+        after = start.get(log.instance, before_first)
+        if after > last and not self._options.fail_on_data_loss:
+            after = before_first
         if after >= last:
             return
-        if after < log.files[0].first_txid - 1 or last > PlannedLog(log).last_txid:
+        there = PlannedLog(log).last_txid
+        if (after < before_first or last > there) and self._options.fail_on_data_loss:
             raise PipelineError(
                 f"{self._options.path}: the journals of {log.instance} do not have all entries "
-                f"from {after + 1} to {last}; name the directory where they were archived (option "
-                "archive), or begin anew with another checkpoint"
+                f"from {after + 1} to {last}, but those from {before_first + 1} to {there}; name "
+                "the directory where they were archived (option archive), or go on with what there"
+                " is with the option fail_on_data_loss=false"
             )
         yield from plan_log(log, self._options, (), Span(after, last=last))

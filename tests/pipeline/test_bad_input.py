@@ -29,6 +29,10 @@ GOOD = {"server": "tcp://localhost:9007/amps/json", "topic": "orders"}
     ("use", "given", "message"),
     [
         ("read", {"topic": "t"}, "option server: missing; expected a URI such as tcp://"),
+        ("read", {"provider": "amps", "owner": "me"}, "option server: missing; expected a URI"),
+        ("read", GOOD | {"pushdown": "true"}, "option pushdown='true': Spark applies the filters"),
+        ("read", GOOD | {"where": "a > 1"}, "option where='a > 1': it is made by pipeline.read"),
+        ("write", GOOD | {"order": "any"}, "option order='any': expected checked, given or sorted"),
         ("read", {"server": GOOD["server"]}, "option topic: missing"),
         ("read", GOOD | {"server": "localhost:9007"}, "option server: localhost:9007: expected a"),
         ("read", GOOD | {"fliter": "x"}, "option fliter: unknown; did you mean filter?"),

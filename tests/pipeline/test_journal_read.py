@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import os
 import shutil
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -29,9 +30,12 @@ from pyspark.sql.datasource import (
     StringEndsWith,
     StringStartsWith,
 )
+from pyspark.sql.streaming.datasource import ReadAllAvailable
 
 from pipeline.errors import PipelineError
+from pipeline.filters import OPTION, write_filters
 from pipeline.journal.source import AmpsJournalDataSource
+from pipeline.journal.stream import AmpsJournalStreamReader
 from server.journal.entry import Kind
 from tests.journal.support import START
 from tests.pipeline.journals import columns, journal, message, read
@@ -164,24 +168,22 @@ def test_predicates_are_tested_while_reading(
 
 
 def test_what_would_not_mean_the_same_goes_back_to_spark(orders: Path) -> None:
-    schema = columns("id long, name string")
-    reader = AmpsJournalDataSource({"path": str(orders), "pushdown": "true"}).reader(schema)
+    everything = len(read(orders, "id long"))
     refused: list[Filter] = [
         EqualTo(("id",), "17"),
         EqualTo(("name", "inner"), "x"),
         EqualTo(("id",), None),
         LessThan(("name",), b"x"),
     ]
-    assert reader.pushFilters([*refused, EqualTo(("id",), 17)]) == refused
+    assert len(read(orders, "id long, name string", refused)) == everything
+    assert ids(read(orders, "id long, name string", [*refused, EqualTo(("id",), 17)])) == [17]
 
 
 def test_files_and_pieces_without_wanted_entries_are_not_planned(orders: Path) -> None:
     def pieces(filters: list[Filter], **options: str) -> int:
-        source = AmpsJournalDataSource(
-            {"path": str(orders), "piece_size": "64KB", "pushdown": "true", **options}
-        )
+        given = {"path": str(orders), "piece_size": "64KB", OPTION: write_filters(filters)}
+        source = AmpsJournalDataSource(given | options)
         reader = source.reader(columns("_txid long, _timestamp timestamp, _topic string"))
-        assert not reader.pushFilters(filters)
         return len([piece for piece in reader.partitions() if hasattr(piece, "path")])
 
     everything = pieces([])
@@ -369,6 +371,9 @@ def test_a_message_that_does_not_fit_the_schema_is_named(tmp_path: Path) -> None
         (None, {"piece_size": "much"}, "option piece_size='much'"),
         (None, {"archive": "/nowhere"}, "option archive='/nowhere': there is no such directory"),
         (None, {"path": "/nowhere"}, "/nowhere: there is no such directory"),
+        (None, {"path": ""}, r"option path: missing: .*CREATE TEMPORARY VIEW name USING format"),
+        (None, {"path": "s3a://bucket/journal"}, "option path='s3a:.*of this machine, or mounted"),
+        (None, {"path": "/a/*,/b"}, "option path='/a/.*expected one directory or one journal"),
         (None, {"instance": "OTHER"}, "has no journal files of the instance OTHER"),
         ("body long", {}, "column 'body' is bigint, expected string or binary"),
         ("body string, other long", {}, "column 'other': beside body there are topic"),
@@ -380,3 +385,33 @@ def test_what_is_wrong_is_said_with_its_name(
 ) -> None:
     with pytest.raises(PipelineError, match=text):
         read(orders, schema, options=options)
+
+
+def test_a_stream_does_not_open_full_files_again(orders: Path, tmp_path: Path) -> None:
+    """But others that come in their place."""
+    target = tmp_path / "copy"
+    shutil.copytree(orders, target)
+    source = AmpsJournalDataSource({"path": str(target), "provider": "amps-journal"})
+    reader = source.streamReader(source.schema())
+    assert isinstance(reader, AmpsJournalStreamReader)
+    begin = reader.initialOffset()
+    end = reader.latestOffset(begin, ReadAllAvailable())
+    full = sorted(target.glob("*.journal"))[1]
+    size, stat = full.stat().st_size, full.stat()
+    with full.open("r+b") as file:
+        file.write(bytes(size))
+    os.utime(full, ns=(stat.st_atime_ns, stat.st_mtime_ns))
+    assert reader.latestOffset(begin, ReadAllAvailable()) == end
+    full.unlink()
+    full.write_bytes(bytes(size))
+    with pytest.raises(PipelineError, match="the transaction log has a gap"):
+        reader.latestOffset(begin, ReadAllAvailable())
+
+
+def test_a_stream_that_cannot_be_tells_so_when_it_begins(orders: Path) -> None:
+    """Spark loses what is raised before."""
+    source = AmpsJournalDataSource({"path": str(orders), "bookmark": "[0:0|1|]"})
+    reader = source.streamReader(source.schema())
+    for ask in (reader.initialOffset, lambda: reader.latestOffset({}, ReadAllAvailable())):
+        with pytest.raises(PipelineError, match="a stream has a beginning and no end"):
+            ask()

@@ -9,7 +9,9 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
+import pipeline
 from tests.pipeline.journals import journal, message
+from tests.pipeline.topics import rows_read
 
 
 @pytest.fixture(scope="module")
@@ -22,23 +24,28 @@ def orders(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return directory
 
 
-def test_spark_reads_journals_in_parallel_and_pushes_predicates_down(
+def test_spark_reads_journals_in_parallel_and_hands_predicates_over(
     spark: SparkSession, orders: Path
 ) -> None:
-    reader = spark.read.format("amps-journal").option("piece_size", "128KB")
-    reader = reader.option("pushdown", "true")
-    frame = reader.schema("id bigint, side string, price double, _topic string").load(str(orders))
+    """What is read is no more than the predicates say, and they stay with their DataFrame."""
+    frame = pipeline.read(
+        spark,
+        path=str(orders),
+        piece_size="128KB",
+        columns="id bigint, side string, price double, _topic string",
+        where="_topic = 'orders' and side = 'B' and price > 100.5",
+    )
     assert frame.rdd.getNumPartitions() > 4
-    chosen = frame.where("_topic = 'orders' and side = 'B' and price > 100.5 and id < 1000")
+    chosen = frame.where("id < 1000")
     expected = [n for n in range(1000) if n % 5 and n % 2 == 0 and n / 4 > 100.5]
     assert sorted(row.id for row in chosen.collect()) == expected
-    plan = chosen._jdf.queryExecution().executedPlan().toString()
-    assert "Filter " not in plan
+    everything = [n for n in range(5000) if n % 5 and n % 2 == 0 and n / 4 > 100.5]
+    assert frame.count() == rows_read(frame) == len(everything)
     assert chosen.groupBy("side").agg(F.sum("id")).collect()[0][1] == sum(expected)
 
 
 def test_a_frame_that_is_used_again_has_all_its_rows(spark: SparkSession, orders: Path) -> None:
-    """Spark keeps what was pushed down for a frame's next use, so nothing is unless asked for."""
+    """Spark keeps what was pushed down for a frame's next use, so nothing is."""
     frame = spark.read.format("amps-journal").schema("id bigint").load(str(orders))
     assert frame.where("id < 10").count() == 10
     assert frame.count() == 5000

@@ -262,6 +262,17 @@ def test_bodies_that_are_no_utf_8_are_rows(spark: SparkSession, server: RunningS
         assert bytes(row.bytes) == b'{"id":1,"s":"\xff"}'
 
 
+def test_the_server_leaves_fields_out_if_asked_to(
+    spark: SparkSession, server: RunningServer
+) -> None:
+    """Which shows in messages that do not fit: by default they are whole."""
+    publish(server, "both-pruned", [b'{"id":"x","more":1}'])
+    for options, expected in (({}, '{"id":"x","more":1}'), ({"prune": "server"}, '{"id":"x"}')):
+        reader = reading(spark, server, "both-pruned", mode="permissive", **options)
+        (row,) = reader.schema("id INT, _corrupt_record STRING").load().collect()
+        assert row._corrupt_record == expected
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [

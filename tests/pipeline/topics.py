@@ -118,3 +118,11 @@ def reading(
     """A reader of a topic."""
     reader = spark.read.format("amps").option("server", uri(server))
     return reader.option("topic", topic).options(**options)
+
+
+def rows_read(frame: DataFrame) -> int:
+    """How many rows a source has given for the filter of a DataFrame to look at."""
+    plan = frame._jdf.queryExecution().executedPlan()
+    plan.executeCollect()
+    scan = plan.collectLeaves().head()
+    return int(scan.metrics().apply("numOutputRows").value())

@@ -1,0 +1,101 @@
+"""`pipeline.read`: a DataFrame whose filter goes to where the rows come from.
+
+Spark itself says what a filter comes to: a source without rows, of the same columns, is planned
+with it, is told the filters, and hands them over in the text of an error. Nothing is run for that.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from json import JSONDecoder, dumps
+from typing import Any, Final
+
+from pyspark.errors import PySparkException
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql.datasource import DataSource, DataSourceReader, Filter, InputPartition
+from pyspark.sql.types import StructType
+
+from pipeline.amps.source import AmpsDataSource
+from pipeline.filters import OPTION, write_filters
+from pipeline.journal.source import AmpsJournalDataSource
+
+_PUSH_DOWN: Final = "spark.sql.python.filterPushdown.enabled"
+_MARK: Final = "told filters: "
+
+
+class _ToldError(Exception):
+    """What Spark would push down."""
+
+
+class _Listener(DataSourceReader):
+    """Is told filters, and tells them."""
+
+    def pushFilters(self, filters: list[Filter]) -> list[Filter]:  # noqa: N802 - Spark's name
+        """Called where there are filters."""
+        raise _ToldError(_MARK + write_filters(filters))
+
+    def partitions(self) -> Sequence[InputPartition]:
+        """Called where there were none."""
+        raise _ToldError(_MARK + write_filters(()))
+
+    def read(self, partition: InputPartition) -> Iterator[tuple[Any, ...]]:
+        """Never called."""
+        raise NotImplementedError
+
+
+class FilterListener(DataSource):
+    """A source whose rows are never read."""
+
+    @classmethod
+    def name(cls) -> str:
+        """What `format()` calls it."""
+        return "amps-filters"
+
+    def reader(self, schema: StructType) -> DataSourceReader:  # noqa: ARG002 - Spark's
+        """Never reads."""
+        return _Listener()
+
+
+def read_where(
+    spark: SparkSession,
+    *,
+    where: str | Column | None,
+    columns: str | StructType | None,
+    options: Mapping[str, Any],
+) -> DataFrame:
+    """Load; see `pipeline.read`."""
+    source = (
+        AmpsJournalDataSource.name()
+        if "path" in {name.lower() for name in options}
+        else AmpsDataSource.name()
+    )
+    reader = spark.read.format(source).options(**options)
+    if columns is not None:
+        reader = reader.schema(columns)
+    if where is None:
+        return reader.load()
+    filters = _filters(spark, where, reader.load().schema)
+    return reader.option(OPTION, filters).load().where(where)
+
+
+def _filters(spark: SparkSession, where: str | Column, schema: StructType) -> str:
+    """What Spark would push down, as a text.
+
+    Raises:
+        PySparkException: it is no filter for such columns.
+    """
+    before = spark.conf.get(_PUSH_DOWN, None)
+    spark.conf.set(_PUSH_DOWN, "true")
+    try:
+        spark.read.format(FilterListener.name()).schema(schema).load().where(where).collect()
+    except PySparkException as error:
+        _, mark, told = str(error).partition(_MARK)
+        if not mark:
+            raise
+        return dumps(JSONDecoder().raw_decode(told)[0])
+    finally:
+        if before is None:
+            spark.conf.unset(_PUSH_DOWN)
+        else:
+            spark.conf.set(_PUSH_DOWN, before)
+    return write_filters(())  # of a filter that is never true, Spark makes no plan

@@ -1,0 +1,80 @@
+"""Streams whose log does not go back far enough any more."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, SparkSession
+
+from tests.pipeline.journals import journal
+from tests.pipeline.test_stream_read import read_all
+from tests.pipeline.topics import publish, streaming
+from tests.support.server import CONFIGURATION, free_port, running_configuration
+
+LOG = """
+<TransactionLog>
+  <JournalDirectory>journal</JournalDirectory>
+  <Topic><Name>^log-</Name><MessageType>json</MessageType></Topic>
+</TransactionLog>
+"""
+
+
+def ids(spark: SparkSession, frame: DataFrame, directory: Path) -> list[int]:
+    """What all queries have read."""
+    return sorted(row.id for row in read_all(spark, frame, directory))
+
+
+def test_a_server_whose_journals_are_gone(spark: SparkSession, tmp_path: Path) -> None:
+    port = free_port()
+    text = CONFIGURATION.format(port=port, elements=LOG, transports="", level="info")
+    stream = tmp_path / "stream"
+    with running_configuration(tmp_path, text, port) as server:
+        publish(server, "log-quiet", [{"id": 1}])
+        frame = streaming(spark, server, "log-quiet").schema("id INT").load()
+        assert ids(spark, frame, stream) == [1]
+    shutil.rmtree(tmp_path / "journal")
+    with running_configuration(tmp_path, text, port) as server:
+        publish(server, "log-quiet", [{"id": 2}, {"id": 3}])
+        with pytest.raises(PySparkException) as caught:
+            ids(spark, frame, stream)
+        assert "up to which this stream has read: journal files have been removed" in str(
+            caught.value
+        )
+        assert "option bookmark" not in str(caught.value)
+        unknown = streaming(spark, server, "log-quiet", bookmark="7|7|").schema("id INT").load()
+        with pytest.raises(PySparkException, match="option bookmark='7"):
+            ids(spark, unknown, tmp_path / "other")
+        lenient = streaming(spark, server, "log-quiet", fail_on_data_loss=False)
+        assert ids(spark, lenient.schema("id INT").load(), stream) == [1, 2, 3]
+
+
+def test_journals_that_are_gone(spark: SparkSession, tmp_path: Path) -> None:
+    directory = tmp_path / "journals"
+    directory.mkdir()
+
+    def read(**options: bool) -> list[int]:
+        reader = spark.readStream.format("amps-journal").option("topic", "quiet").options(**options)
+        frame = reader.schema("id INT").load(str(directory))
+        return ids(spark, frame, tmp_path / "stream")
+
+    with journal(directory) as writer:
+        writer.publish("quiet", b'{"id":1}')
+        assert read() == [1]
+        for _ in range(400):
+            writer.publish("busy", b"x" * 10_000)
+        writer.publish("quiet", b'{"id":2}')
+    first, *_ = sorted(directory.glob("*.journal"))
+    first.unlink()
+    with pytest.raises(PySparkException, match="do not have all entries from"):
+        read()
+    assert read(fail_on_data_loss=False) == [1, 2]
+    shutil.rmtree(directory)
+    directory.mkdir()
+    with journal(directory) as writer:
+        writer.publish("quiet", b'{"id":3}')
+        with pytest.raises(PySparkException, match="the log has been begun anew"):
+            read()
+        assert read(fail_on_data_loss=False) == [1, 2, 3]
