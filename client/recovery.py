@@ -31,7 +31,7 @@ from client.pending import Inbox, Request
 from client.protocol import ClientProtocol
 from client.publish_store import PublishStorage
 from client.resubscription import again, changed, is_change, places_none, replaces
-from server.wire.framing import FrameReader, frame, frame_head
+from server.wire.framing import frame, frame_head
 from server.wire.header import Header, encode_header
 
 
@@ -116,7 +116,7 @@ class RecoveringProtocol(ClientProtocol):
     def _disconnected(self, error: ClientError) -> None:
         self.is_online = False
         self.output.clear()
-        self._reader = FrameReader()
+        self._reader = self._new_reader()
         for request in list(self._requests.values()):
             if self._is_unrepeatable(request):
                 self._abandon(request, error)
