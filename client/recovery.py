@@ -165,9 +165,9 @@ class RecoveringProtocol(ClientProtocol):
             noted = (*noted, "persisted")
         request = super()._open(header, handed_out, noted)
         if request.inbox is not None and not is_known:
-            self._follow(request.inbox, trail)
             if trail is not None and named is not None:  # nobody comes back to an id made up
                 self._bookmarks.keep(named, trail)
+            self._follow(request.inbox, trail)
         elif replaces(header):
             self._replacing[request.command_id] = trail
         return request
@@ -177,9 +177,11 @@ class RecoveringProtocol(ClientProtocol):
         if trail is None:
             self._trails.pop(inbox.id, None)
             inbox.put = inbox.messages.append
+            inbox.on_done = None
         else:
             self._trails[inbox.id] = trail
             inbox.put = _followed(inbox, trail)
+            inbox.on_done = trail.on_done
 
     def _close_inbox(self, inbox_id: str, error: ClientError | None = None) -> None:
         self._trails.pop(inbox_id, None)
@@ -247,9 +249,9 @@ class RecoveringProtocol(ClientProtocol):
         """A change to subscriptions has taken effect: it is to be so on the next connection."""
         if request.inbox is not None and request.command_id in self._replacing:
             trail = self._replacing.pop(request.command_id)
-            self._follow(request.inbox, trail)
             if trail is not None:
                 self._bookmarks.keep(request.inbox.id, trail)
+            self._follow(request.inbox, trail)
         for sub_id in (request.header.sub_id or "").split(","):
             inbox = self._inboxes.get(sub_id)
             if inbox is None or inbox.opened_by is None or inbox.opened_by is request:
