@@ -52,8 +52,8 @@ class FileStoreMachine(StoreMachine):
         shutil.rmtree(self.path.parent)
 
 
-class TestFilePublishStore(FileStoreMachine.TestCase):  # type: ignore[name-defined,misc]
-    settings = settings(max_examples=40, stateful_step_count=30, deadline=None)
+TestFilePublishStore = FileStoreMachine.TestCase
+TestFilePublishStore.settings = settings(max_examples=40, stateful_step_count=30, deadline=None)
 
 
 def written(path: Path, records: list[bytes]) -> bytes:
