@@ -16,7 +16,7 @@ import threading
 from collections.abc import Iterator
 from functools import partial
 from struct import Struct
-from typing import Final
+from typing import Final, Self
 
 from client.bookmarks import EPOCH, MOST_RECENT, BookmarkTrail
 from client.errors import StoreError
@@ -52,6 +52,12 @@ class FileBookmarkStore:
             sub_id, bookmark = _unpacked(record)
             self._trail_of(sub_id).is_new(bookmark)
         self._enough = self._log.size + _SPARE
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_exception: object) -> None:
+        self.close()
 
     def most_recent(self, sub_id: str) -> str:
         """The bookmark with which the subscription would resume in another run."""

@@ -12,7 +12,7 @@ import os
 import uuid
 from collections.abc import Iterator
 from struct import Struct
-from typing import Final
+from typing import Final, Self
 
 from client.errors import StoreError
 from client.publish_store import (
@@ -62,6 +62,12 @@ class FilePublishStore(PublishStore):
         self._log = RecordLog(path, _MAGIC, sync)
         for record in self._log.take_records():
             self._replay(record)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_exception: object) -> None:
+        self.close()
 
     def add(self, header_start: bytes, body: bytes) -> StoredMessage:
         """Number a message and keep it; `commit` writes it."""

@@ -47,6 +47,8 @@ class RecordLog:
             damaged, or the system says no.
     """
 
+    _file = -1
+
     def __init__(self, path: str | os.PathLike[str], magic: bytes, sync: Sync = "never") -> None:
         if sync not in ("never", "always"):
             raise ValueError(f'sync is {sync!r}, expected "never" or "always"')
@@ -54,7 +56,6 @@ class RecordLog:
         self._magic = magic
         self._is_synced = sync == "always"
         self._process = os.getpid()
-        self._file = -1
         try:
             self._file = self._open_locked()
             self._records, self.size = self._read()
@@ -108,6 +109,9 @@ class RecordLog:
             raise self._problem(error) from None
         os.close(self._file)
         self._file, self.size = fresh, len(data)
+
+    def __del__(self) -> None:
+        self.close()
 
     def close(self) -> None:
         """Let go of the file."""
