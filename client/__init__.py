@@ -38,6 +38,8 @@ from client.errors import (
     SubscriptionExistsError,
     TimedOutError,
 )
+from client.file_bookmark_store import FileBookmarkStore
+from client.file_publish_store import FilePublishStore
 from client.ha import HAClient
 from client.ha_aio import AsyncHAClient
 from client.message import Message
@@ -69,6 +71,8 @@ __all__ = [
     "ConnectionState",
     "Credentials",
     "DuplicateMessageError",
+    "FileBookmarkStore",
+    "FilePublishStore",
     "GaveUpError",
     "HAClient",
     "InvalidTopicError",

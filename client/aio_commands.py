@@ -48,6 +48,8 @@ class AsyncMessageStream(Stream):
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
+        if kind is None:
+            self.done()
         with suppress(ConnectionLostError):  # that has ended the stream as well
             await self.unsubscribe()
 
@@ -55,6 +57,8 @@ class AsyncMessageStream(Stream):
         return self
 
     async def __anext__(self) -> Message:
+        if self._handed_out:
+            self.done()
         message = self._take() or await self.next()
         if message is None:
             raise StopAsyncIteration
@@ -62,6 +66,7 @@ class AsyncMessageStream(Stream):
 
     async def next(self, timeout: float | None = None) -> Message | None:
         """Wait for the next message; see `client.MessageStream.next`."""
+        self.done()
         loop = asyncio.get_running_loop()
         deadline = None if timeout is None else loop.time() + timeout
         while (message := self._take()) is None and not self._is_over():
@@ -74,9 +79,8 @@ class AsyncMessageStream(Stream):
         first = await self.next(timeout)
         if first is None:
             return []
-        batch = [first, *self._inbox.messages]
-        self._inbox.messages.clear()
-        return batch
+        others = (self._take() for _ in range(len(self._inbox.messages)))
+        return [first, *(message for message in others if message is not None)]
 
     async def unsubscribe(self, timeout: float | None = None) -> None:
         """End the subscription or query; what has arrived can still be taken."""

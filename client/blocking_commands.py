@@ -50,6 +50,8 @@ class MessageStream(Stream):
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
+        if kind is None:
+            self.done()
         with suppress(ConnectionLostError):  # that has ended the stream as well
             self.unsubscribe()
 
@@ -57,6 +59,8 @@ class MessageStream(Stream):
         return self
 
     def __next__(self) -> Message:
+        if self._handed_out:
+            self.done()
         message = self._take() or self.next()
         if message is None:
             raise StopIteration
@@ -75,6 +79,7 @@ class MessageStream(Stream):
             TimedOutError: nothing came in time.
             ConnectionLostError: the connection ended.
         """
+        self.done()
         deadline = None if timeout is None else time.monotonic() + timeout
         while (message := self._take()) is None and not self._is_over():
             left = None if deadline is None else max(0.0, deadline - time.monotonic())

@@ -244,7 +244,9 @@ class BlockingConnection:
             return
         self._backlog.adjust(self._protocol.queued, len(data))
         self._send_some()
-        self._is_dozing = not self._protocol.has_inboxes and not self._guard.is_waited_for
+        has_all = len(data) < _READ_SIZE
+        nobody_waits = not self._protocol.has_inboxes and not self._guard.is_waited_for
+        self._is_dozing = has_all and nobody_waits
 
     def _take(self, data: bytes) -> None:
         if self._channel is None:

@@ -15,6 +15,7 @@ server beside the last message's; of several bookmarks the server takes the earl
 from __future__ import annotations
 
 import re
+from collections.abc import Callable, Iterator
 from typing import Final, Protocol
 
 EPOCH: Final = "0"
@@ -39,15 +40,18 @@ class BookmarkTrail:
 
     Attributes:
         has_records: whether all records have come, for a subscription that began with a query.
+        on_done: told the bookmark of each message that the application has dealt with; for a store
+            that keeps that.
     """
 
-    __slots__ = ("_latest", "_received", "_safe", "_start", "has_records")
+    __slots__ = ("_latest", "_received", "_safe", "_start", "has_records", "on_done")
 
     def __init__(self, start: str) -> None:
         self._start = start
         self._received: str | None = None
         self._safe: str | None = None
         self.has_records = False
+        self.on_done: Callable[[str], None] | None = None
         self._latest: dict[str, int] = {}  # publisher -> sequence; the last heard of comes last
 
     @property
@@ -84,6 +88,16 @@ class BookmarkTrail:
         self._received = bookmark
         return True
 
+    def positions(self) -> Iterator[str]:
+        """The bookmarks that make this trail again, when `is_new` of another one takes them."""
+        last = self._received
+        publisher_of_last = None if last is None else last.partition("|")[0]
+        for publisher, sequence in self._latest.items():
+            if publisher != publisher_of_last:
+                yield f"{publisher}|{sequence}|"
+        if last is not None:
+            yield last
+
     def persisted(self, bookmark: str) -> None:
         """The server's log is safe everywhere up to this bookmark."""
         self._safe = bookmark
@@ -92,7 +106,8 @@ class BookmarkTrail:
 class BookmarkStorage(Protocol):
     """What a client wants of a bookmark store.
 
-    `BookmarkStore` has it in memory, `FileBookmarkStore` in a file.
+    `BookmarkStore` has it in memory, `FileBookmarkStore` in a file. A store that wants to know what
+    the application has dealt with sets `on_done` of the trails that it keeps.
     """
 
     def trail(self, sub_id: str | None, bookmark: str) -> BookmarkTrail:

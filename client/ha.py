@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import random
 import ssl
-import uuid
 import weakref
 from collections.abc import Callable, Iterable
 
@@ -20,6 +19,7 @@ from client.bookmarks import BookmarkStorage, BookmarkStore
 from client.commands import LogonOptions
 from client.commands import logon_options as checked_logon_options
 from client.errors import NotConnectedError, TimedOutError, again
+from client.file_publish_store import client_name
 from client.limits import DEFAULT_TIMEOUT, HEARTBEATS_MISSED
 from client.numbering import RefusalListener
 from client.publish_store import PublishStorage, PublishStore, warn_of_unpersisted
@@ -75,7 +75,7 @@ class HAClient(BlockingCommands):
         logon_options: LogonOptions | None = None,
     ) -> None:
         super().__init__(timeout)
-        self.name = name or f"client-{uuid.uuid4().hex[:12]}"
+        self.name = client_name(name, publish_store)
         self.publish_store = PublishStore() if publish_store is None else publish_store
         self.bookmark_store = BookmarkStore() if bookmark_store is None else bookmark_store
         chooser = servers if isinstance(servers, ServerChooser) else ServerChooser(servers)

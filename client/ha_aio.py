@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import random
 import ssl
-import uuid
 from collections.abc import Callable, Iterable
 
 from client.aio_commands import AsyncCommands
@@ -20,6 +19,7 @@ from client.bookmarks import BookmarkStorage, BookmarkStore
 from client.commands import LogonOptions
 from client.commands import logon_options as checked_logon_options
 from client.errors import ClientError, GaveUpError, NotConnectedError, again
+from client.file_publish_store import client_name
 from client.limits import DEFAULT_TIMEOUT, HEARTBEATS_MISSED
 from client.logon import LogonDialogue
 from client.numbering import RefusalListener
@@ -54,7 +54,7 @@ class AsyncHAClient(AsyncCommands):
         logon_options: LogonOptions | None = None,
     ) -> None:
         super().__init__(timeout)
-        self.name = name or f"client-{uuid.uuid4().hex[:12]}"
+        self.name = client_name(name, publish_store)
         self.publish_store = PublishStore() if publish_store is None else publish_store
         self.bookmark_store = BookmarkStore() if bookmark_store is None else bookmark_store
         chooser = servers if isinstance(servers, ServerChooser) else ServerChooser(servers)

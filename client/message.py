@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
+from typing import Any
 
 from client.errors import ProtocolError
 from server.wire.framing import FrameError
@@ -38,6 +40,14 @@ class Message:
         """The body as text; bytes that are not UTF-8 are replaced."""
         return self.body.decode("utf-8", "replace")
 
+    def json(self) -> Any:
+        """The body as what its JSON text stands for.
+
+        Raises:
+            ValueError: it is not JSON.
+        """
+        return json.loads(self.body)
+
     @property
     def sow_key(self) -> str | None:
         """The key of the record within its SOW topic."""
@@ -47,6 +57,21 @@ class Message:
     def bookmark(self) -> str | None:
         """Where the message stands in the transaction log; opaque."""
         return self.header.bookmark
+
+    @property
+    def timestamp(self) -> str | None:
+        """When the server took the message, where the option `timestamp` asked for that."""
+        return self.header.timestamp
+
+    @property
+    def correlation_id(self) -> str | None:
+        """What the publisher said it belongs to."""
+        return self.header.correlation_id
+
+    @property
+    def sub_id(self) -> str | None:
+        """The subscription that it came for; several of the client's with commas between."""
+        return self.header.sids or self.header.sub_id
 
     def __repr__(self) -> str:
         return f"<Message {self.command} {self.topic} {self.body[:64]!r}>"

@@ -18,17 +18,19 @@ class Inbox:
         opened_by: the command that it was made for, once that is sent.
         messages: what arrived, oldest first.
         put: takes a message that arrives.
+        on_done: takes the bookmark of a message that has been dealt with; None if nobody minds.
         ended: nothing more will arrive.
         error: why it ended, if not as wished.
     """
 
-    __slots__ = ("ended", "error", "id", "messages", "opened_by", "put")
+    __slots__ = ("ended", "error", "id", "messages", "on_done", "opened_by", "put")
 
     def __init__(self, inbox_id: str) -> None:
         self.id = inbox_id
         self.opened_by: Request | None = None
         self.messages: deque[Message] = deque()
         self.put: Callable[[Message], None] = self.messages.append
+        self.on_done: Callable[[str], None] | None = None
         self.ended = False
         self.error: ClientError | None = None
 

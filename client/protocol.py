@@ -46,6 +46,7 @@ from client.numbering import TEMPLATES_KEPT, Numbering
 from client.pending import Inbox, Request
 from server.wire.framing import Frame, FrameError, FrameReader, frame, frame_head
 from server.wire.header import Header, HeaderError, decode_frame, encode_header
+from server.wire.runs import NumberedRun, RunReader
 
 _VERSION: Final = "amperage:python"
 _BEAT: Final = frame(encode_header(Header(command="heartbeat", short_options="beat")))
@@ -64,7 +65,7 @@ class ClientProtocol:
     def __init__(self, numbering: Numbering | None = None) -> None:
         self.output = bytearray()
         self.numbering = numbering
-        self._reader = FrameReader()
+        self._reader = self._new_reader()
         self._requests: dict[str, Request] = {}
         self._numbered: dict[int, Request] = {}
         self._inboxes: dict[str, Inbox] = {}
@@ -344,7 +345,11 @@ class ClientProtocol:
             ProtocolError: they are not the amps protocol. The protocol is closed with that error.
         """
         try:
-            for parts in self._reader.feed(data):
+            frames = self._reader.feed(data)
+            run = self._reader.take_run()
+            if run is not None:
+                self._take_run(run)
+            for parts in frames:
                 self._take(parts)
             if self._reader.error is not None:
                 raise self._reader.error
@@ -529,6 +534,20 @@ class ClientProtocol:
         return template
 
     # How a frame comes in
+
+    def _new_reader(self) -> FrameReader:
+        """Acknowledgements of numbered messages may come one for each, and differ by the number."""
+        return FrameReader() if self.numbering is None else RunReader()
+
+    def _take_run(self, run: NumberedRun) -> None:
+        """Take frames that differ by their numbers; of conflatable ones, the last says it all."""
+        *_, last = frames = list(run.frames())
+        ack = decode_frame(*last)[0]
+        is_conflatable = ack.command_id is None and ack.acks == "persisted"
+        if ack.command == "ack" and is_conflatable and ack.status == "success":
+            frames = [last]
+        for parts in frames:
+            self._take(parts)
 
     def _take(self, parts: Frame) -> None:
         header, body = decode_frame(*parts)

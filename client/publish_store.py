@@ -133,7 +133,7 @@ class PublishStore:
         self._last += 1
         message = StoredMessage(self._last, b'%b,"s":%d}' % (header_start, self._last), body)
         self._messages.append(message)
-        self._bytes += _size(message)
+        self._bytes += size_of(message)
         return message
 
     def commit(self) -> None:
@@ -143,7 +143,7 @@ class PublishStore:
         """The server has every message up to a number."""
         messages = self._messages
         while messages and messages[0].sequence <= sequence:
-            self._bytes -= _size(messages.popleft())
+            self._bytes -= size_of(messages.popleft())
 
     def refused(self, sequence: int) -> StoredMessage | None:
         """The server will not take one message, however often it is sent.
@@ -154,7 +154,7 @@ class PublishStore:
         for position, message in enumerate(self._messages):
             if message.sequence == sequence:
                 del self._messages[position]
-                self._bytes -= _size(message)
+                self._bytes -= size_of(message)
                 return message
         return None
 
@@ -179,5 +179,6 @@ def warn_of_unpersisted(client_name: str, store: PublishStorage) -> None:
         )
 
 
-def _size(message: StoredMessage) -> int:
+def size_of(message: StoredMessage) -> int:
+    """What a message counts for in a store, in bytes."""
     return len(message.header) + len(message.body) + _OVERHEAD

@@ -31,7 +31,7 @@ from client.pending import Inbox, Request
 from client.protocol import ClientProtocol
 from client.publish_store import PublishStorage
 from client.resubscription import again, changed, is_change, places_none, replaces
-from server.wire.framing import FrameReader, frame, frame_head
+from server.wire.framing import frame, frame_head
 from server.wire.header import Header, encode_header
 
 
@@ -116,7 +116,7 @@ class RecoveringProtocol(ClientProtocol):
     def _disconnected(self, error: ClientError) -> None:
         self.is_online = False
         self.output.clear()
-        self._reader = FrameReader()
+        self._reader = self._new_reader()
         for request in list(self._requests.values()):
             if self._is_unrepeatable(request):
                 self._abandon(request, error)
@@ -165,9 +165,9 @@ class RecoveringProtocol(ClientProtocol):
             noted = (*noted, "persisted")
         request = super()._open(header, handed_out, noted)
         if request.inbox is not None and not is_known:
-            self._follow(request.inbox, trail)
             if trail is not None and named is not None:  # nobody comes back to an id made up
                 self._bookmarks.keep(named, trail)
+            self._follow(request.inbox, trail)
         elif replaces(header):
             self._replacing[request.command_id] = trail
         return request
@@ -177,9 +177,11 @@ class RecoveringProtocol(ClientProtocol):
         if trail is None:
             self._trails.pop(inbox.id, None)
             inbox.put = inbox.messages.append
+            inbox.on_done = None
         else:
             self._trails[inbox.id] = trail
             inbox.put = _followed(inbox, trail)
+            inbox.on_done = trail.on_done
 
     def _close_inbox(self, inbox_id: str, error: ClientError | None = None) -> None:
         self._trails.pop(inbox_id, None)
@@ -247,9 +249,9 @@ class RecoveringProtocol(ClientProtocol):
         """A change to subscriptions has taken effect: it is to be so on the next connection."""
         if request.inbox is not None and request.command_id in self._replacing:
             trail = self._replacing.pop(request.command_id)
-            self._follow(request.inbox, trail)
             if trail is not None:
                 self._bookmarks.keep(request.inbox.id, trail)
+            self._follow(request.inbox, trail)
         for sub_id in (request.header.sub_id or "").split(","):
             inbox = self._inboxes.get(sub_id)
             if inbox is None or inbox.opened_by is None or inbox.opened_by is request:

@@ -31,7 +31,7 @@ from client.states import ConnectionEvent, ConnectionState, StateListener
 from client.uri import ServerUri
 
 _LONGEST_FAREWELL: Final = 1.0
-"""Seconds to wait for the thread, which may be in a handler that waits for the caller."""
+"""Seconds to wait for the thread: it may be connecting, or in a handler that waits for us."""
 
 _log: Final = logging.getLogger("amperage.client")
 
@@ -105,7 +105,7 @@ class SessionKeeper:
                 connection.end(None)
             self.connection = None
             self._guard.wake()
-        if connection is not None and not self._guard.is_read_here:
+        if not self._guard.is_read_here:
             self._thread.join(_LONGEST_FAREWELL)
         self.tell(ConnectionState.CLOSED, self.server)
 
@@ -141,9 +141,7 @@ class SessionKeeper:
             self._report(ConnectionState.GAVE_UP, self.server, error)
         except Exception as failure:
             _log.exception("the client's thread has failed")
-            defect = GaveUpError(f"the client's thread has failed: {failure!r}")
-            defect.__cause__ = failure
-            self._give_up(defect)
+            self._give_up(_defect(failure))
 
     def _keep_one_session(self) -> None:
         if self._stopped.wait(self._plan.due_in(time.monotonic())):
@@ -170,6 +168,9 @@ class SessionKeeper:
             self.connection = None
             self._plan.lost()
             self._report(ConnectionState.DISCONNECTED, server.uri, error)
+        except Exception as failure:
+            self._give_up(_defect(failure))
+            raise
         finally:
             self.connection = None
             connection.release()
@@ -229,3 +230,9 @@ class SessionKeeper:
         self._protocol.give_up(
             NotConnectedError("the client belongs to the process that forked this one")
         )
+
+
+def _defect(failure: Exception) -> GaveUpError:
+    error = GaveUpError(f"the client's thread has failed: {failure!r}")
+    error.__cause__ = failure
+    return error

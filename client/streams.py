@@ -16,6 +16,7 @@ class Stream:
 
     def __init__(self, inbox: Inbox) -> None:
         self._inbox = inbox
+        self._handed_out: list[str] = []  # bookmarks of messages that are not done
 
     @property
     def id(self) -> str:
@@ -32,12 +33,27 @@ class Stream:
     def _has_news(self) -> bool:
         return bool(self._inbox.messages) or self._inbox.ended
 
+    def done(self) -> None:
+        """Say that all messages handed out so far have been dealt with.
+
+        That goes into the bookmark store, if that keeps it: a subscription that resumes in another
+        run begins behind them. Asking for the next message says the same.
+        """
+        done, self._handed_out = self._handed_out, []
+        note = self._inbox.on_done
+        if note is not None:
+            for bookmark in done:
+                note(bookmark)
+
     def _take(self) -> Message | None:
         """The next message, if there is one."""
         try:
-            return self._inbox.messages.popleft()
+            message = self._inbox.messages.popleft()
         except IndexError:  # nothing there, or another thread has just taken it
             return None
+        if self._inbox.on_done is not None and message.bookmark is not None:
+            self._handed_out.append(message.bookmark)
+        return message
 
     def _is_over(self) -> bool:
         """Whether the stream has ended, and everything has been taken.

@@ -48,7 +48,7 @@ Natural = Annotated[int, msgspec.Meta(ge=0, le=_LARGEST)]
 """A number that is stored with a message."""
 
 
-class Header(msgspec.Struct, omit_defaults=True, rename=_WIRE_KEYS):
+class Header(msgspec.Struct, omit_defaults=True, repr_omit_defaults=True, rename=_WIRE_KEYS):
     """The header of one frame (AMPS Command Reference, AMPS Protocol).
 
     Attributes are named after the reference's header fields. A few keys have a short and a long

@@ -9,7 +9,7 @@ from client import AsyncClient, AsyncHAClient, Client, HAClient, Message, Messag
 
 NewClient = Callable[..., AsyncClient]
 
-_NOT_AWAITED = {"close"}
+_NOT_AWAITED = {"close", "done"}
 
 
 class _Disguised:
@@ -28,6 +28,9 @@ class _Disguised:
             return _Disguised(result) if isinstance(result, MessageStream) else result
 
         return call
+
+    def __repr__(self) -> str:
+        return repr(self._inner)
 
     async def __aenter__(self) -> Self:
         self._inner.__enter__()

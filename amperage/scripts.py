@@ -1,0 +1,44 @@
+"""What the commands begin with: a look whether the packages that they need are ours.
+
+A `server.py` in a directory of `PYTHONPATH` has the name of a package of ours. Nothing would work,
+and the message would be about something else.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from importlib import import_module
+from typing import Final
+
+from amperage.own import foreign_origin
+
+_PACKAGES: Final = ("server", "client", "config_schema", "actions", "pipeline")
+
+
+def _script(module: str) -> Callable[[], int]:
+    def run() -> int:
+        for name in _PACKAGES:
+            other = foreign_origin(name)
+            if other is not None:
+                sys.stderr.write(
+                    f"{other} has the name of Amperage's package {name} and comes before it:"
+                    " rename it, or take its directory off PYTHONPATH\n"
+                )
+                return 1
+        status: int = import_module(module).main()
+        return status
+
+    return run
+
+
+amp_server = _script("server.cli")
+ampserr = _script("server.tools.ampserr")
+amps_client_ack_dump = _script("server.tools.amps_client_ack_dump")
+amps_file = _script("server.tools.amps_file")
+amps_grep = _script("server.tools.amps_grep")
+amps_journal_dump = _script("server.tools.amps_journal_dump")
+amps_journal_search = _script("server.tools.amps_journal_search")
+amps_pipeline = _script("pipeline.cli")
+amps_sow_dump = _script("server.tools.amps_sow_dump")
+spark = _script("server.tools.spark")

@@ -1,0 +1,79 @@
+"""The name that nothing else has, beside applications that have our packages' names."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import amperage
+import client
+
+ROOT = Path(__file__).parents[2]
+PACKAGES = ("amperage", "client", "server", "config_schema", "actions", "pipeline")
+
+
+def run(directory: Path, *words: str, **environment: str) -> tuple[int, str, str]:
+    done = subprocess.run(
+        [sys.executable, *words],
+        cwd=directory,
+        env=os.environ | environment,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    )
+    return done.returncode, done.stdout, done.stderr
+
+
+def test_it_has_what_the_client_has() -> None:
+    assert all(getattr(amperage, name) is getattr(client, name) for name in client.__all__)
+    assert set(client.__all__) <= set(dir(amperage))
+    with pytest.raises(AttributeError, match="no attribute 'Klient'"):
+        amperage.Klient  # noqa: B018 - what is tested
+
+
+def test_an_application_keeps_its_own_client_and_server(tmp_path: Path) -> None:
+    (tmp_path / "client.py").write_text("WHO = 'the application'")
+    (tmp_path / "server").mkdir()
+    (tmp_path / "server" / "__init__.py").write_text("WHO = 'the application'")
+    (tmp_path / "app.py").write_text(
+        "import sys; sys.path.append(sys.argv[1])\n"
+        "import client\n"
+        "from amperage import *\n"
+        "import server\n"
+        "print(client.WHO, server.WHO, HAClient.__name__, Client())\n"
+    )
+    code, said, complained = run(tmp_path, "app.py", str(ROOT))
+    assert (code, complained) == (0, "")
+    assert said.startswith("the application the application HAClient <Client client-")
+
+
+def test_a_command_says_who_has_the_name_of_its_package(tmp_path: Path) -> None:
+    (tmp_path / "server.py").write_text("")
+    start = "import sys; from amperage.scripts import spark; sys.exit(spark())"
+    code, said, complained = run(ROOT / "docs", "-c", start, PYTHONPATH=f"{tmp_path}:{ROOT}")
+    assert (code, said) == (1, "")
+    assert complained == (
+        f"{tmp_path / 'server.py'} has the name of Amperage's package server and comes before it:"
+        " rename it, or take its directory off PYTHONPATH\n"
+    )
+
+
+def test_types_are_shipped_with_every_package() -> None:
+    """What a wheel is made of has the markers of PEP 561."""
+    text = (
+        "from setuptools import Distribution\n"
+        "made = Distribution()\n"
+        "made.parse_config_files(['pyproject.toml'])\n"
+        "build = made.get_command_obj('build_py')\n"
+        "build.ensure_finalized()\n"
+        "build.manifest_files = {}\n"
+        "for name in made.packages: print(*build.find_data_files(name, name.replace('.', '/')))\n"
+    )
+    code, said, complained = run(ROOT, "-c", text)
+    assert code == 0, complained
+    assert {f"{package}/py.typed" for package in PACKAGES} <= set(said.split())

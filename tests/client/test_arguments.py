@@ -1,0 +1,206 @@
+"""What callers give: a mistake is told at once, costs its call alone, and leaves nothing behind."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import traceback
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from client import (
+    AsyncClient,
+    AsyncHAClient,
+    AuthenticationError,
+    Client,
+    ClientError,
+    CommandError,
+    ConnectError,
+    ConnectionLostError,
+    GaveUpError,
+    HAClient,
+    InvalidUriError,
+    NotEntitledError,
+    PublishStoreFullError,
+    TimedOutError,
+)
+from client.protocol import ClientProtocol
+from client.recovery import RecoveringProtocol
+from tests.client.scripted_peer import HANG_UP, Header, accept, scripted_peer
+from tests.client.shells import HA_SHELLS, SHELLS, NewClient
+from tests.client.test_recovery import make, online
+from tests.client.wire_in import sent
+from tests.support.raw import frame
+
+Call = Callable[[ClientProtocol], object]
+WRONG: Any = {"a": 1}
+
+MISTAKES: list[tuple[Call, str]] = [
+    (lambda it: it.publish("t", WRONG), "body: expected bytes or str, not dict"),
+    (lambda it: it.publish("t", WRONG, sow_key="k"), "body: expected bytes or str, not dict"),
+    (lambda it: it.publish("t", None), "body: expected bytes or str, not NoneType"),  # type: ignore[arg-type]
+    (lambda it: it.publish_all("t", [b"1", WRONG]), "body: expected bytes or str, not dict"),
+    (lambda it: it.publish_all("t", "123"), "bodies: expected several messages, not one str"),
+    (lambda it: it.publish_all("t", b"123"), "bodies: expected several messages, not one bytes"),  # type: ignore[arg-type]
+    (lambda it: it.confirmed_publish("t", WRONG, "persisted"), "body: expected bytes or str"),
+    (lambda it: it.publish(b"t", b""), "topic: expected str, not bytes"),  # type: ignore[arg-type]
+    (lambda it: it.publish_all(b"t", [b""]), "topic: expected str, not bytes"),  # type: ignore[arg-type]
+    (lambda it: it.publish("t", b"", sow_key=b"k"), "sow_key: expected str, not bytes"),  # type: ignore[arg-type]
+    (lambda it: it.publish("t", b"", expiration="5"), "expiration: expected int, not str"),  # type: ignore[arg-type]
+    (lambda it: it.publish("t", b"", expiration=-1), "expiration: expected 0 to"),
+    (lambda it: it.publish("t", b"", expiration=True), "expiration: expected int, not bool"),
+    (lambda it: it.publish("t", "\ud800"), "body: no UTF-8"),
+    (lambda it: it.publish("\ud800", b""), "topic: no UTF-8"),
+    (lambda it: it.subscribe("t", filter=5), "filter: expected str, not int"),  # type: ignore[arg-type]
+    (lambda it: it.subscribe("t", filter="\ud800"), "filter: no UTF-8"),
+    (lambda it: it.subscribe("t", acks="completed"), "acks: expected a list of texts, not one str"),  # type: ignore[arg-type]
+    (lambda it: it.sow("t", sow_keys="123"), "sow_keys: expected a list of texts, not one str"),
+    (lambda it: it.sow("t", sow_keys=[]), "sow_keys: expected at least one key"),
+    (lambda it: it.sow("t", top_n="5"), "top_n: expected int, not str"),  # type: ignore[arg-type]
+    (lambda it: it.sow_delete("t", body=WRONG), "body: expected bytes or str, not dict"),
+    (lambda it: it.sow_delete("t", sow_keys="12"), "sow_keys: expected a list of texts"),
+    (lambda it: it.sow_delete("t", sow_keys=[]), "sow_keys: expected at least one key"),
+    (lambda it: it.acknowledge("q", "1|1|"), "bookmarks: expected a list of texts, not one str"),
+    (lambda it: it.heartbeat(0), "interval: expected seconds from 1 up"),
+    (lambda it: it.unsubscribe(3), "stream_id: expected str, not int"),  # type: ignore[arg-type]
+]
+
+
+@pytest.mark.parametrize(("call", "said"), MISTAKES, ids=[said for _, said in MISTAKES])
+@pytest.mark.parametrize("kind", ["one connection", "recovering"])
+def test_a_mistake_leaves_nothing_behind(kind: str, call: Call, said: str) -> None:
+    protocol = ClientProtocol() if kind == "one connection" else online()
+    with pytest.raises((TypeError, ValueError), match=said):
+        call(protocol)
+    assert not protocol.is_waiting
+    assert not protocol.has_inboxes
+    if isinstance(protocol, RecoveringProtocol):
+        assert len(protocol.messages.store) == 0
+    protocol.publish("t", b"next")
+    [(header, body)] = sent(protocol)
+    assert (header["t"], body) == ("t", b"next")
+
+
+@pytest.mark.parametrize("body", ['{"n":"ü"}', b'{"n":"\xc3\xbc"}', bytearray(b'{"n":"\xc3\xbc"}')])
+@pytest.mark.parametrize("new", [ClientProtocol, lambda: online(make())])
+def test_bodies_are_bytes_or_text(new: Callable[[], ClientProtocol], body: Any) -> None:
+    protocol = new()
+    protocol.publish("t", body)
+    protocol.publish("t", memoryview(body) if isinstance(body, bytes) else body, sow_key="k")
+    protocol.publish_all("t", [body, b"2"])
+    protocol.confirmed_publish("t", body, "processed")
+    expected = '{"n":"ü"}'.encode()
+    assert [it for _, it in sent(protocol)] == [expected, expected, expected, b"2", expected]
+
+
+@pytest.mark.parametrize("client", [Client, AsyncClient, HAClient, AsyncHAClient])
+@pytest.mark.parametrize(
+    ("method", "option"),
+    [
+        ("publish", "expiration"),
+        ("delta_publish", "sow_key"),
+        ("confirmed_publish", "correlation_id"),
+        ("subscribe", "filter"),
+        ("sow", "order_by"),
+        ("sow_and_subscribe", "sub_id"),
+        ("sow_delete", "sow_keys"),
+    ],
+)
+def test_options_have_names_that_a_mistake_is_found_in(
+    client: type[object], method: str, option: str
+) -> None:
+    parameters = inspect.signature(getattr(client, method)).parameters
+    assert parameters[option].kind is inspect.Parameter.KEYWORD_ONLY
+    assert all(it.kind is not inspect.Parameter.VAR_KEYWORD for it in parameters.values())
+
+
+def test_options_of_later_logons_are_checked_at_once() -> None:
+    options: Any = {"option": "ack_conflation=1s"}
+    for kind in (HAClient, AsyncHAClient):
+        with pytest.raises(TypeError, match="unexpected option"):
+            kind(["tcp://localhost:1/amps"], logon_options=options)
+
+
+@pytest.mark.parametrize(
+    ("error", "kind"),
+    [
+        (TimedOutError, TimeoutError),
+        (PublishStoreFullError, TimeoutError),
+        (ConnectError, ConnectionError),
+        (ConnectionLostError, ConnectionError),
+        (GaveUpError, ConnectionError),
+        (InvalidUriError, ValueError),
+        (NotEntitledError, PermissionError),
+        (AuthenticationError, PermissionError),
+    ],
+)
+def test_errors_are_python_s_own_kinds_as_well(
+    error: type[ClientError], kind: type[Exception]
+) -> None:
+    assert issubclass(error, kind)
+    made = error("publish", "why") if issubclass(error, CommandError) else error("why")
+    assert "why" in str(made)
+
+
+@pytest.mark.parametrize("shell", SHELLS)
+def test_before_a_connection_it_is_said_what_to_do(shell: str) -> None:
+    async def scenario() -> None:
+        for client in (SHELLS[shell](), HA_SHELLS[shell](["tcp://localhost:1/amps"])):
+            with pytest.raises(ConnectionError, match=r"call connect\(\) first"):
+                await client.publish("t", b"")
+            with pytest.raises(ConnectionError, match=r"call connect\(\) first"):
+                await client.subscribe("t")
+
+    asyncio.run(scenario())
+
+
+def test_before_the_logon_it_is_said_what_to_do(new_client: NewClient) -> None:
+    async def scenario() -> None:
+        with scripted_peer(lambda *_: [HANG_UP]) as peer:
+            async with new_client() as client:
+                await client.connect(f"tcp://127.0.0.1:{peer.port}/amps/json")
+                await client.publish("t", b"")
+                with pytest.raises(ConnectionLostError, match=r"call logon\(\) after connect\(\)"):
+                    await client.flush()
+
+    asyncio.run(scenario())
+
+
+def test_what_the_server_refused_before_it_closed_is_told(new_client: NewClient) -> None:
+    def answer(header: Header, body: bytes) -> list[bytes]:
+        if header["c"] != "p":
+            return accept(header, body)
+        failure = {"c": "ack", "a": "processed", "status": "failure", "reason": "not entitled"}
+        return [frame(failure), HANG_UP]
+
+    async def scenario() -> None:
+        with scripted_peer(answer) as peer:
+            async with new_client() as client:
+                await client.connect(f"tcp://127.0.0.1:{peer.port}/amps/json")
+                await client.logon()
+                await client.publish("t", b"")
+                with pytest.raises(ConnectionLostError, match="not entitled"):
+                    await client.flush()
+
+    asyncio.run(scenario())
+
+
+def test_an_error_that_is_told_again_is_another_one(new_client: NewClient) -> None:
+    async def scenario() -> None:
+        with scripted_peer(lambda it, _: [*accept(it), HANG_UP]) as peer:
+            async with new_client() as client:
+                await client.connect(f"tcp://127.0.0.1:{peer.port}/amps/json")
+                await client.logon()
+                frames: set[int] = set()
+                seen: list[ClientError] = []
+                for _ in range(20):
+                    with pytest.raises(ConnectionLostError) as caught:
+                        await client.flush()
+                    seen.append(caught.value)
+                    frames.add(len(traceback.extract_tb(caught.value.__traceback__)))
+                assert len({id(error) for error in seen}) == 20
+                assert len(frames) <= 2, "the first may come by another way"
+
+    asyncio.run(scenario())

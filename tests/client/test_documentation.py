@@ -1,0 +1,57 @@
+"""The Python of docs/client.md does what it says, with a real server."""
+
+from __future__ import annotations
+
+import contextlib
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from client import Client
+from tests.support.server import running_server
+from tests.support.sow import TOPICS
+
+PAGE = Path(__file__).parents[2] / "docs" / "client.md"
+BLOCKS = re.findall(r"```python\n(.*?)```", PAGE.read_text(), re.DOTALL)
+LOG = """
+<TransactionLog>
+  <JournalDirectory>journal</JournalDirectory>
+  <Topic><Name>^(orders|prices)$</Name><MessageType>json</MessageType></Topic>
+</TransactionLog>
+"""
+
+
+class EnoughSeenError(Exception):
+    """Ends a loop that has no end of its own."""
+
+
+def test_every_block_runs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    priced: list[dict[str, Any]] = []
+
+    def price(order: dict[str, Any]) -> str:
+        if priced:
+            raise EnoughSeenError
+        priced.append(order)
+        return '{"price": 1}'
+
+    monkeypatch.chdir(tmp_path)
+    namespace: dict[str, Any] = {"price": price}
+    with running_server(tmp_path, elements=TOPICS + LOG) as server:
+        address = f"127.0.0.1:{server.port}"
+        for block in BLOCKS:
+            text = re.sub(r"\b(localhost|one|two):9007", address, block)
+            with Client() as client, contextlib.suppress(EnoughSeenError):
+                client.connect(f"tcp://{address}/amps/json")
+                client.logon()
+                namespace["client"] = client
+                exec(compile(text, str(PAGE), "exec"), namespace)
+    said = capsys.readouterr().out.splitlines()
+    assert said[0] == "orders {'id': 1, 'qty': 5}"
+    assert said[1].endswith(" 5"), "the record, with its key"
+    assert priced == [{"id": 1, "qty": 5}]
+    assert (tmp_path / "pricing.messages").exists()
+    assert (tmp_path / "pricing.bookmarks").exists()

@@ -1,0 +1,234 @@
+"""Stores in files: what they hold outlives processes, whatever is left unfinished."""
+
+from __future__ import annotations
+
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+
+import hypothesis.strategies as st
+import pytest
+from hypothesis import given, settings
+from hypothesis.stateful import rule
+
+from client import MOST_RECENT, FileBookmarkStore, FilePublishStore, HAClient, StoreError
+from client.record_log import RecordLog
+from tests.client.scripted_peer import accept, scripted_peer
+from tests.client.test_publish_store import StoreMachine
+
+MAGIC = b"TESTLOG1"
+HEAD = b'{"c":"p"'
+ROOT = Path(__file__).parents[2]
+
+
+class FileStoreMachine(StoreMachine):
+    """The publish store in a file does what the one in memory does, and is there again at once."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.path = Path(tempfile.mkdtemp()) / "store"
+        self.store = FilePublishStore(self.path, capacity=2000)
+
+    @rule(body=st.binary(max_size=300))
+    def add(self, body: bytes) -> None:
+        super().add(body)
+        self.store.commit()
+
+    @rule()
+    def reopen(self) -> None:
+        self.close()
+        self.store = FilePublishStore(self.path, capacity=2000)
+
+    def close(self) -> None:
+        assert isinstance(self.store, FilePublishStore)
+        self.store.close()
+
+    def teardown(self) -> None:
+        self.close()
+        shutil.rmtree(self.path.parent)
+
+
+TestFilePublishStore = FileStoreMachine.TestCase
+TestFilePublishStore.settings = settings(max_examples=40, stateful_step_count=30, deadline=None)
+
+
+def written(path: Path, records: list[bytes]) -> bytes:
+    log = RecordLog(path, MAGIC)
+    log.append(records)
+    log.close()
+    return path.read_bytes()
+
+
+def read(path: Path) -> list[bytes]:
+    log = RecordLog(path, MAGIC)
+    records = list(log.take_records())
+    log.close()
+    return records
+
+
+@settings(max_examples=60, deadline=None)
+@given(records=st.lists(st.binary(min_size=1, max_size=60), min_size=1, max_size=6), data=st.data())
+def test_of_a_file_that_ends_anywhere_whole_records_are_left(
+    tmp_path_factory: pytest.TempPathFactory, records: list[bytes], data: st.DataObject
+) -> None:
+    path = tmp_path_factory.mktemp("log") / "log"
+    whole = written(path, records)
+    end = data.draw(st.integers(0, len(whole)))
+    path.write_bytes(whole[:end])
+    left = read(path)
+    assert left == records[: len(left)]
+    assert end == len(whole) or len(left) < len(records)
+    assert written(path, [b"behind"])
+    assert read(path) == [*left, b"behind"]
+
+
+@settings(max_examples=60, deadline=None)
+@given(data=st.data())
+def test_a_flipped_bit_is_never_read_as_a_record(
+    tmp_path_factory: pytest.TempPathFactory, data: st.DataObject
+) -> None:
+    path = tmp_path_factory.mktemp("log") / "log"
+    records = [b"one", b"two" * 20, b"three"]
+    whole = bytearray(written(path, records))
+    place = data.draw(st.integers(0, len(whole) - 1))
+    whole[place] ^= 1 << data.draw(st.integers(0, 7))
+    path.write_bytes(whole)
+    try:
+        left = read(path)
+    except StoreError:
+        assert path.read_bytes() == whole, "what is damaged is left as it is"
+    else:
+        assert left == records[:2], "only the last record can be taken for unfinished"
+
+
+def test_a_file_is_had_by_one_store_at_a_time(tmp_path: Path) -> None:
+    store = FilePublishStore(tmp_path / "s")
+    with pytest.raises(StoreError, match="in use by another store"):
+        FilePublishStore(tmp_path / "s")
+    store.close()
+    FilePublishStore(tmp_path / "s").close()
+
+
+@pytest.mark.parametrize(
+    ("make", "said"),
+    [
+        (lambda path: path.write_bytes(b"something else entirely"), "no file of this kind"),
+        (lambda path: path.mkdir(), "Is a directory"),
+    ],
+)
+def test_what_is_no_store_is_left_alone(
+    tmp_path: Path, make: Callable[[Path], object], said: str
+) -> None:
+    path = tmp_path / "s"
+    make(path)
+    with pytest.raises(StoreError, match=said):
+        FilePublishStore(path)
+    with pytest.raises(StoreError, match=said):
+        FileBookmarkStore(path)
+
+
+def test_a_file_stays_small_however_much_goes_through_it(tmp_path: Path) -> None:
+    path = tmp_path / "s"
+    store = FilePublishStore(path)
+    for number in range(1, 4001):
+        store.add(HEAD, b"x" * 1000)
+        store.commit()
+        store.persisted(number - 1)
+    assert path.stat().st_size < 2_000_000
+    store.close()
+    store = FilePublishStore(path)
+    assert [message.sequence for message in store] == [4000]
+    assert store.last_sequence == 4000
+    store.close()
+
+
+def test_what_cannot_be_written_is_not_taken(tmp_path: Path) -> None:
+    store = FilePublishStore(tmp_path / "s")
+    store.add(HEAD, b"1")
+    store.commit()
+    store.close()
+    store.add(HEAD, b"2")
+    with pytest.raises(StoreError, match="closed"):
+        store.commit()
+    assert ([message.body for message in store], store.last_sequence) == ([b"1"], 1)
+
+
+def test_bookmarks_are_there_again(tmp_path: Path) -> None:
+    path = tmp_path / "b"
+    store = FileBookmarkStore(path)
+    trail = store.trail("s", MOST_RECENT)
+    assert trail.resume_from == "0"
+    store.keep("s", trail)
+    assert trail.on_done is not None
+    for bookmark in ("7|1|", "8|1|", "7|2|"):
+        assert trail.is_new(bookmark)
+        trail.on_done(bookmark)
+    trail.is_new("8|2|")  # has arrived, and is not done
+    store.close()
+    store = FileBookmarkStore(path)
+    again = store.trail("s", MOST_RECENT)
+    assert (again.resume_from, store.most_recent("s"), store.most_recent("t")) == (
+        "7|2|",
+        "7|2|",
+        "0",
+    )
+    assert [again.is_new(bookmark) for bookmark in ("8|1|", "7|2|", "8|2|")] == [False, False, True]
+    store.keep("s", store.trail("s", "0"))
+    assert store.most_recent("s") == "0", "it began anew"
+    store.close()
+
+
+def test_a_store_in_a_file_wants_a_name_that_lasts(tmp_path: Path) -> None:
+    store = FilePublishStore(tmp_path / "s")
+    with pytest.raises(ValueError, match="needs a client with a name"):
+        HAClient(["tcp://localhost:1/amps"], publish_store=store)
+    store.close()
+
+
+PUBLISHER = """
+import sys
+from client import FilePublishStore, HAClient
+client = HAClient([sys.argv[1]], "mine", publish_store=FilePublishStore(sys.argv[2]))
+client.connect()
+n = 0
+while True:
+    n += 1
+    client.publish("t", b"%d" % n)
+    print(n, flush=True)
+"""
+
+
+def test_a_publisher_that_is_killed_loses_nothing_that_it_has_published(tmp_path: Path) -> None:
+    """The server acknowledges nothing; a second run sends what the first has published."""
+    path = tmp_path / "s"
+
+    def silent(header: dict[str, str], _body: bytes) -> list[bytes]:
+        return [] if header["c"] == "p" else accept(header)
+
+    with scripted_peer(silent) as peer:
+        where = f"tcp://127.0.0.1:{peer.port}/amps/json"
+        publisher = subprocess.Popen(
+            [sys.executable, "-c", PUBLISHER, where, str(path)], cwd=ROOT, stdout=subprocess.PIPE
+        )
+        assert publisher.stdout is not None
+        said = [publisher.stdout.readline() for _ in range(300)]
+        publisher.send_signal(signal.SIGKILL)
+        said += publisher.stdout.readlines()
+        publisher.wait()
+        publisher.stdout.close()
+    published = [int(line) for line in said if line.endswith(b"\n")]
+    with scripted_peer() as peer:
+        where = f"tcp://127.0.0.1:{peer.port}/amps/json"
+        store = FilePublishStore(path)
+        with HAClient([where], "mine", publish_store=store) as client:
+            client.connect()
+            client.publish_flush(10)
+        assert len(store) == 0
+        store.close()
+        numbers = [(header["s"], int(body)) for header, body in peer.received if header["c"] == "p"]
+    assert numbers == [(number, number) for number in range(1, len(numbers) + 1)]
+    assert len(numbers) >= published[-1] >= 300
