@@ -14,7 +14,7 @@ from websockets.frames import Frame
 from websockets.uri import parse_uri
 
 from server.wire.framing import FrameError
-from server.wire.websocket import WebsocketPeer
+from server.wire.websocket import MOST_FRAGMENTS, WebsocketPeer
 
 
 def connected(*, deflate: bool) -> tuple[WebsocketPeer, ClientProtocol]:
@@ -131,3 +131,48 @@ def test_handshakes_survive_anything(chunks: list[bytes], begins_well: bool) -> 
         except FrameError:
             assert server.take_output() is not None
             return
+
+
+def test_a_message_is_inflated_bit_by_bit() -> None:
+    """However few bytes stand for it; what it has come to is known all the time."""
+    server, client = connected(deflate=True)
+    body = b"\x00" * 20_000_000
+    client.send_binary(b'{"c":"p"}' + body)
+    sent = b"".join(client.data_to_send())
+    assert len(sent) < 100_000
+    frames, sizes = server.feed(sent), [0]
+    while server.has_more:
+        frames += server.feed(b"")
+        sizes.append(server.partial_size)
+    assert frames == [(b'{"c":"p"}', body)]
+    assert max(after - before for before, after in itertools.pairwise(sizes)) <= 128 * 1024
+    assert server.partial_size == 0
+
+
+def test_many_small_messages_are_read_a_few_at_a_time() -> None:
+    """Those of one read of the socket need not be obeyed in one go."""
+    server, client = connected(deflate=False)
+    for _ in range(5_000):
+        client.send_binary(b"{}")
+    sent = b"".join(client.data_to_send())
+    counts = [len(server.feed(sent))]
+    while server.has_more:
+        counts.append(len(server.feed(b"")))
+    assert sum(counts) == 5_000
+    assert max(counts) < 500
+
+
+def test_a_message_has_a_limit_of_fragments() -> None:
+    """Beyond it the connection is given up, with the reason."""
+    server, client = connected(deflate=False)
+    client.send_binary(b"{}", fin=False)
+    for _ in range(MOST_FRAGMENTS):
+        client.send_continuation(b"x", fin=False)
+    frames = feed(server, b"".join(client.data_to_send()))
+    assert frames == []
+    assert str(MOST_FRAGMENTS) in str(server.error)
+    client.receive_data(server.take_output())
+    assert client.close_rcvd is not None
+    assert client.close_rcvd.code == 1009
+    server.drop()
+    assert server.partial_size == 0
