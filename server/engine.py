@@ -163,6 +163,7 @@ class Engine:
     def use_transaction_log(self, log: TransactionLog) -> None:
         """Record what is published from now on. Called before anything is."""
         self.transaction_log = self.topics.transaction_log = self.stores.transaction_log = log
+        log.use_turns(self.turns.start)
         self.tail = Tail(log, self, log.safe_here)
         self.settled_tail = Tail(log, self, log.settled)
 

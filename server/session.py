@@ -241,7 +241,11 @@ class Session:
     def step(self) -> bool:
         """Do what the peer has asked for until the slice is over. See `Sliced.step`."""
         self.last_heard = self.engine.clock.now()
-        has_more = self.is_open and self._obey_slice()
+        try:
+            has_more = self.is_open and self._obey_slice()
+        except Exception:  # a defect: it must not leave a peer that nobody reads from any more
+            self.close("connection closed")
+            raise
         if self._visit is not None:
             self._visit.keep(self._inbox.reader.partial_size)
         if self._is_waiting and not has_more and not self._is_held:

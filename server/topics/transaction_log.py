@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from server.helper_thread import HelperThread
     from server.journal import AppendedRun, BookmarkRequest, Journal, NotFound, TopicHandle
     from server.subscriptions.envelope import Envelope
+    from server.turns import Sliced
 
 Place: TypeAlias = Span | BookmarkError
 """A part of the log, or why there is none."""
@@ -35,6 +36,8 @@ _RESERVED: Final = "/AMPS/"
 _MOST_SEQUENCE: Final = (1 << 64) - 1
 _MOST_SECONDS: Final = (1 << 32) - 1
 _MICROSECONDS: Final = 1_000_000
+_RELEASED_AT_ONCE: Final = 128
+"""Of those who wait for stable storage; each has an ack or so to send."""
 _LOOK_BACK: Final = 16
 """Entries among which the last one that has a bookmark is looked for."""
 
@@ -78,6 +81,8 @@ class TransactionLog:
         self._helper = helper
         self._bookmarked: tuple[int, str | None] = 0, None
         self._waiting: deque[tuple[int, Callable[[], None]]] = deque()
+        self._start: Callable[[Sliced], None] | None = None  # set before anything is recorded
+        self._is_releasing = False
         self._readers: list[Callable[[], None]] = []
         self._holds: dict[int, Callable[[], int]] = {}
         self._holds_taken = 0
@@ -124,17 +129,43 @@ class TransactionLog:
     def reached(self, txid: int) -> None:
         """Take note that everything up to an entry is on stable storage."""
         self.durable = max(self.durable, txid)
+        if not self._is_releasing and self._start is not None:
+            self._is_releasing = True
+            self._start(self)
+
+    def use_turns(self, start: Callable[[Sliced], None]) -> None:
+        """Let what waits go on in slices.
+
+        Args:
+            start: begins work that is done in slices; see `Turns.start`.
+        """
+        self._start = start
+
+    @property
+    def doing(self) -> tuple[str, str]:
+        """See `Sliced.doing`; it is for all publishers."""
+        return "", "commit"
+
+    def step(self) -> bool:
+        """Let some of what waits go on; see `Sliced.step`."""
         waiting = self._waiting
-        while waiting and waiting[0][0] <= self.durable:
+        self._is_releasing = False  # should one of them fail, the others go on with the next commit
+        for _ in range(_RELEASED_AT_ONCE):
+            if not waiting or waiting[0][0] > self.durable:
+                break
             waiting.popleft()[1]()
+        else:
+            self._is_releasing = True
+            return True
         readers, self._readers = self._readers, []
         for reader in readers:
             reader()
+        return False
 
     def when_durable(self, then: Callable[[], None]) -> None:
         """Call back when everything appended so far is on stable storage; at once if it is."""
         last = self.journal.last_txid
-        if last <= self.durable:
+        if last <= self.durable and not self._waiting:  # nobody may overtake those who wait
             then()
         else:
             self._waiting.append((last, then))

@@ -8,9 +8,13 @@ from __future__ import annotations
 
 import json
 import zlib
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
 
 import pytest
 
+from server.filters.base import IncomingCommand, Verdict
 from server.turns import LONG_READ, LONG_SECONDS, TURN_SECONDS
 from server.wire.compression import Compression
 from tests.core.support import Core, CorePeer
@@ -184,6 +188,63 @@ def test_queries_and_connections_take_turns(core: Core) -> None:
         raise AssertionError("the query did not end")
     assert busy.is_paused
     assert numbers(busy)
+
+
+class Failing:
+    """A transport filter with a defect that a certain command brings out."""
+
+    header_only = True
+
+    def filter(self, command: IncomingCommand) -> Verdict:
+        """Fail at the command."""
+        if command.header.command_id == "50":
+            raise ValueError("a defect")
+        return Verdict.PASS
+
+
+def test_a_defect_that_shows_in_a_turn_costs_its_connection_only(core: Core) -> None:
+    """It is closed rather than left waiting, and the turns go on."""
+    good = log_on(core, "good")
+    core.entrance = replace(core.entrance, filters=(Failing(),))
+    bad = log_on(core, "bad")
+    for peer in bad, good:
+        peer.send_bytes(heartbeats(100))
+    for _ in range(200):
+        try:
+            core.clock.turn()
+        except ValueError:
+            break
+    else:
+        raise AssertionError("the defect did not show")
+    core.clock.advance(0)
+    assert bad.hung_up
+    assert not good.hung_up
+    assert numbers(good) == list(range(100))
+
+
+def test_what_waits_for_a_commit_goes_on_in_slices(core: Core, tmp_path: Path) -> None:
+    """In order, a part in each turn, however much a commit has made safe."""
+    core.record(tmp_path, "^orders$")
+    reached: list[int] = []
+    core.clock.work_per_look = 0.0
+    peer = log_on(core, "publisher")
+    for number in range(1000):
+        peer.send({"c": "publish", "t": "orders", "s": number + 1}, b"{}")
+        core.transaction_log.when_durable(partial(reached.append, number))
+    core.clock.work_per_look = BUSY
+    core.commit()
+    at_once = len(reached)
+    core.transaction_log.when_durable(partial(reached.append, 1000))  # overtakes nobody
+    turns = 0
+    while len(reached) < 1001:
+        before = len(reached)
+        core.clock.turn()
+        assert len(reached) - before <= 512
+        turns += 1
+        assert turns < 100
+    assert at_once <= 512
+    assert reached == list(range(1001))
+    core.transaction_log.close()
 
 
 def test_what_takes_long_is_said(core: Core) -> None:

@@ -14,7 +14,7 @@ from websockets.frames import Frame
 from websockets.uri import parse_uri
 
 from server.wire.framing import FrameError
-from server.wire.websocket import WebsocketPeer
+from server.wire.websocket import MOST_FRAGMENTS, WebsocketPeer
 
 
 def connected(*, deflate: bool) -> tuple[WebsocketPeer, ClientProtocol]:
@@ -184,7 +184,7 @@ def test_commands_in_parts_arrive_as_sent(
         messages += [(encoded, True), *((part, False) for part in parts)]
         expected.append((encoded, b"".join(parts)))
     arrived = deliver(client, messages, way, where)
-    assert [one for piece in arrived for one in server.feed(piece)] == expected
+    assert [one for piece in arrived for one in feed(server, piece)] == expected
     assert server.error is None
     assert not server.has_partial_frame
 
@@ -200,7 +200,7 @@ def test_streams_in_messages_arrive_as_sent(
     messages = [(piece, False) for piece in pieces(stream, edges) if piece]
     arrived = deliver(client, messages, way, where)
     expected = [(b'{"c":"p"}', body) for body in contents]
-    assert [one for piece in arrived for one in server.feed(piece)] == expected
+    assert [one for piece in arrived for one in feed(server, piece)] == expected
     assert server.error is None
     assert not server.has_partial_frame
 
@@ -216,7 +216,7 @@ def test_frames_are_sent_in_parts(
     """Headers are texts; each body is a message of its own, as are the records of a batch."""
     server, client = connected(deflate=deflate)
     client.send_text(b"text" if text_bodies else b"binary")
-    server.feed(b"".join(client.data_to_send()))
+    feed(server, b"".join(client.data_to_send()))
     stream = b""
     expected: list[bytes] = []
     for command, keys, records in sent:
@@ -253,5 +253,50 @@ def test_any_messages_are_survived(first: bytes, messages: list[tuple[bytes, boo
     for content, is_text in [(first, first[0] != 0), *messages]:
         failed = server.error is not None
         (client.send_text if is_text else client.send_binary)(content)
-        frames = server.feed(b"".join(client.data_to_send()))
+        frames = feed(server, b"".join(client.data_to_send()))
         assert not (failed and frames)
+
+
+def test_a_message_is_inflated_bit_by_bit() -> None:
+    """However few bytes stand for it; what it has come to is known all the time."""
+    server, client = connected(deflate=True)
+    body = b"\x00" * 20_000_000
+    client.send_binary(b'{"c":"p"}' + body)
+    sent = b"".join(client.data_to_send())
+    assert len(sent) < 100_000
+    frames, sizes = server.feed(sent), [0]
+    while server.has_more:
+        frames += server.feed(b"")
+        sizes.append(server.partial_size)
+    assert frames == [(b'{"c":"p"}', body)]
+    assert max(after - before for before, after in itertools.pairwise(sizes)) <= 128 * 1024
+    assert server.partial_size == 0
+
+
+def test_many_small_messages_are_read_a_few_at_a_time() -> None:
+    """Those of one read of the socket need not be obeyed in one go."""
+    server, client = connected(deflate=False)
+    for _ in range(5_000):
+        client.send_binary(b"{}")
+    sent = b"".join(client.data_to_send())
+    counts = [len(server.feed(sent))]
+    while server.has_more:
+        counts.append(len(server.feed(b"")))
+    assert sum(counts) == 5_000
+    assert max(counts) < 500
+
+
+def test_a_message_has_a_limit_of_fragments() -> None:
+    """Beyond it the connection is given up, with the reason."""
+    server, client = connected(deflate=False)
+    client.send_binary(b"{}", fin=False)
+    for _ in range(MOST_FRAGMENTS):
+        client.send_continuation(b"x", fin=False)
+    frames = feed(server, b"".join(client.data_to_send()))
+    assert frames == []
+    assert str(MOST_FRAGMENTS) in str(server.error)
+    client.receive_data(server.take_output())
+    assert client.close_rcvd is not None
+    assert client.close_rcvd.code == 1009
+    server.drop()
+    assert server.partial_size == 0
