@@ -50,14 +50,6 @@ class SliceRunner:
         self._waiting.append(work)
 
     def _turn(self) -> None:
-        try:
-            self._run()
-        finally:  # what fails in one piece of work does not keep the others from going on
-            self._flush()
-            if self._waiting:
-                self._clock.call_later(0, self._turn)
-
-    def _run(self) -> None:
         end = self._clock.now() + _TURN_SECONDS
         for _ in range(len(self._waiting)):
             work = self._waiting.popleft()
@@ -65,3 +57,6 @@ class SliceRunner:
                 self._waiting.append(work)
             if self._clock.now() >= end:
                 break
+        self._flush()
+        if self._waiting:
+            self._clock.call_later(0, self._turn)
