@@ -5,8 +5,7 @@ Validation.
 """
 
 import re
-from collections.abc import Collection, Sequence
-from itertools import count
+from collections.abc import Sequence
 from typing import Final, Literal, get_args
 
 from config_schema.catalogue import ExpressionKind, ModuleKind
@@ -45,10 +44,8 @@ MANDATORY_CHECKS: Final = ("queue", "queue_underlying")
 def compile_replication(root: Reader, scope: Scope) -> tuple[DestinationSpec, ...]:
     """Compile the Replication section."""
     destinations: dict[str, DestinationSpec] = {}
-    readers = list(root.inside("Replication", "Destination"))
-    given = {reader.text("Name") for reader in readers}
-    for reader in readers:
-        spec = _destination(reader, scope, given | destinations.keys())
+    for reader in root.inside("Replication", "Destination"):
+        spec = _destination(reader, scope)
         if spec.name in destinations:
             reader.error(
                 f"there is already a destination named {quoted(spec.name)} at "
@@ -64,8 +61,9 @@ def compile_replication(root: Reader, scope: Scope) -> tuple[DestinationSpec, ..
     return tuple(destinations.values())
 
 
-def _destination(reader: Reader, scope: Scope, taken: Collection[str | None]) -> DestinationSpec:
-    name = reader.text("Name") or _made_name(reader, taken)
+def _destination(reader: Reader, scope: Scope) -> DestinationSpec:
+    name = reader.required("Name")
+    reader.required("SyncType")
     topics = tuple(_topic(topic, scope) for topic in reader.children("Topic"))
     if not topics:
         reader.warning("has no Topic, so nothing is replicated to it")
@@ -83,15 +81,6 @@ def _destination(reader: Reader, scope: Scope, taken: Collection[str | None]) ->
         ack_conflation_interval=reader.quantity("AckConflationInterval", INTERVAL, "1s"),
         location=reader.location,
     )
-
-
-def _made_name(reader: Reader, taken: Collection[str | None]) -> str:
-    """A name for a destination without one, as in examples of the guide."""
-    transports = reader.children("Transport")
-    addresses = (transport.text("InetAddr") for transport in transports)
-    wanted = reader.text("Group") or next(filter(None, addresses), None) or "destination"
-    names = (wanted if number == 1 else f"{wanted}-{number}" for number in count(1))
-    return next(name for name in names if name not in taken)
 
 
 def _topic(reader: Reader, scope: Scope) -> ReplicatedTopicSpec:
