@@ -44,12 +44,18 @@ class RecordingLog:
 
 
 class SimulatedClock:
-    """Time that moves when a test says so."""
+    """Time that moves when a test says so.
+
+    Attributes:
+        time: what it is now, in seconds.
+        lateness: by how many seconds calls come later than asked for.
+    """
 
     def __init__(self) -> None:
         self.time = 1_000_000.0
         self.worked = 0.0
         self.work_per_look = 0.0
+        self.lateness = 0.0
         self._calls: list[tuple[float, int, Callable[[], None]]] = []
         self._made = 0
 
@@ -65,7 +71,7 @@ class SimulatedClock:
     def call_later(self, delay: float, callback: Callable[[], None]) -> Callable[[], None]:
         """Call back when the time has come."""
         self._made += 1
-        call = (self.time + delay, self._made, callback)
+        call = (self.time + delay + self.lateness, self._made, callback)
         self._calls.append(call)
         return lambda: self._calls.remove(call) if call in self._calls else None
 
