@@ -92,8 +92,10 @@ def test_a_topic_without_records_is_told(at: list[str]) -> None:
         (
             b"garbage 1\n" + b'{"id":6}\n' * 500 + b"garbage 2\n" * 600,
             500,
-            r"(spark publish: refused: .*: garbage [12]\n){3}"
-            r"spark publish: 601 messages were refused\n",
+            (
+                r"(spark publish: refused: .*: garbage [12]\n){3}"
+                r"spark publish: 601 messages were refused\n"
+            ),
         ),
     ],
 )
