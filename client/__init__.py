@@ -14,7 +14,7 @@ from client.authentication import Authenticator, Credentials, PasswordAuthentica
 from client.backoff import Backoff
 from client.blocking import Client
 from client.blocking_commands import MessageStream
-from client.bookmarks import EPOCH, MOST_RECENT, NOW, BookmarkStorage, BookmarkStore
+from client.bookmarks import EPOCH, MOST_RECENT, NOW, BookmarkStorage, BookmarkStore, BookmarkTrail
 from client.errors import (
     AuthenticationError,
     BadFilterError,
@@ -62,6 +62,7 @@ __all__ = [
     "BadRegexTopicError",
     "BookmarkStorage",
     "BookmarkStore",
+    "BookmarkTrail",
     "Client",
     "ClientError",
     "CommandError",

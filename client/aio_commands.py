@@ -19,7 +19,13 @@ from typing import Self
 
 from client.arguments import Body, all_bodies
 from client.commands import AckType, chunks
-from client.errors import ConnectionLostError, PublishStoreFullError, TimedOutError, again
+from client.errors import (
+    ClientError,
+    ConnectionLostError,
+    PublishStoreFullError,
+    TimedOutError,
+    again,
+)
 from client.limits import HEARTBEATS_MISSED
 from client.message import Message
 from client.numbering import Numbering
@@ -50,7 +56,8 @@ class AsyncMessageStream(Stream):
     ) -> None:
         if kind is None:
             self.done()
-        with suppress(ConnectionLostError):  # that has ended the stream as well
+        # A lost connection has ended the stream as well; an error on the way out comes first.
+        with suppress(ConnectionLostError if kind is None else ClientError):
             await self.unsubscribe()
 
     def __aiter__(self) -> AsyncIterator[Message]:

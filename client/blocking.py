@@ -61,6 +61,7 @@ class Client(BlockingCommands):
         self._uri: ServerUri | None = None
         self._connected: tuple[BlockingConnection, ClientProtocol] | None = None
         self._reader: threading.Thread | None = None
+        self._forgetting: weakref.finalize[[], Client] | None = None
 
     def __repr__(self) -> str:
         state = "not connected" if self._connected is None else f"connected to {self._uri}"
@@ -91,13 +92,16 @@ class Client(BlockingCommands):
             target=_read, args=(connection, self._guard), name=f"amps {self.name}", daemon=True
         )
         self._reader.start()
-        weakref.finalize(self, connection.forget).atexit = False
+        self._forgetting = weakref.finalize(self, connection.forget)
+        self._forgetting.atexit = False
 
     def close(self) -> None:
         """Close the connection; streams end. A closed client can connect again."""
         if self._connected is None:
             return
         (connection, _), self._connected = self._connected, None
+        if self._forgetting is not None:
+            self._forgetting.detach()
         with self._guard.turn():
             connection.end(None)
         if self._reader is not None and not self._guard.is_read_here:

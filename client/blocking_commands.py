@@ -16,7 +16,13 @@ from typing import Self
 
 from client.arguments import Body, all_bodies
 from client.commands import AckType, chunks
-from client.errors import ConnectionLostError, PublishStoreFullError, TimedOutError, again
+from client.errors import (
+    ClientError,
+    ConnectionLostError,
+    PublishStoreFullError,
+    TimedOutError,
+    again,
+)
 from client.guard import Guard
 from client.limits import HEARTBEATS_MISSED
 from client.message import Message
@@ -52,7 +58,8 @@ class MessageStream(Stream):
     ) -> None:
         if kind is None:
             self.done()
-        with suppress(ConnectionLostError):  # that has ended the stream as well
+        # A lost connection has ended the stream as well; an error on the way out comes first.
+        with suppress(ConnectionLostError if kind is None else ClientError):
             self.unsubscribe()
 
     def __iter__(self) -> Iterator[Message]:

@@ -92,6 +92,7 @@ class HAClient(BlockingCommands):
         )
         self._session: tuple[SessionKeeper, RecoveringProtocol] | None = None
         self._server: ServerUri | None = None
+        self._forgetting: weakref.finalize[[], HAClient] | None = None
 
     def __repr__(self) -> str:
         state = "not connected"
@@ -119,7 +120,8 @@ class HAClient(BlockingCommands):
             protocol.set_heartbeat(self._heartbeat)
             keeper.silence_allowed = float(self._heartbeat * HEARTBEATS_MISSED)
         self._session = keeper, protocol
-        weakref.finalize(self, keeper.forget).atexit = False
+        self._forgetting = weakref.finalize(self, keeper.forget)
+        self._forgetting.atexit = False
         keeper.start()
         self._wait_until(
             lambda: keeper.connection is not None or protocol.is_closed,
@@ -140,6 +142,8 @@ class HAClient(BlockingCommands):
             return
         (keeper, _), self._session = self._session, None
         self._server = keeper.server
+        if self._forgetting is not None:
+            self._forgetting.detach()
         keeper.stop()
         warn_of_unpersisted(self.name, self.publish_store)
 

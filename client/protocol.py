@@ -14,24 +14,19 @@ Acknowledgements find their request by command id; those of publishes with a seq
 be conflated and find it by that number. Messages find their inbox by subscription or query id.
 A made-up subscription id is the command's id, so that one table of inboxes serves both.
 
+The commands themselves are in `client.command_methods`; here is what becomes of them.
+
 One object lives as long as one connection; `client.recovery` has one that outlives them.
 """
 
-# ruff: noqa: A002 - a filter is called filter
 from __future__ import annotations
 
 from collections.abc import Iterable
 from typing import Final
 
-from client.arguments import Body, all_bodies, body_bytes, number, required_text, text, texts
-from client.commands import (
-    AckType,
-    acknowledge_header,
-    delete_header,
-    publish_header,
-    query_header,
-    subscribe_header,
-)
+from client.arguments import texts
+from client.command_methods import Commands
+from client.commands import AckType, publish_header
 from client.errors import (
     ClientError,
     CommandError,
@@ -48,11 +43,10 @@ from server.wire.framing import Frame, FrameError, FrameReader, frame, frame_hea
 from server.wire.header import Header, HeaderError, decode_frame, encode_header
 from server.wire.runs import NumberedRun, RunReader
 
-_VERSION: Final = "amperage:python"
 _BEAT: Final = frame(encode_header(Header(command="heartbeat", short_options="beat")))
 
 
-class ClientProtocol:
+class ClientProtocol(Commands):
     """Commands to bytes, bytes to messages and acknowledgements.
 
     Args:
@@ -63,8 +57,8 @@ class ClientProtocol:
     """
 
     def __init__(self, numbering: Numbering | None = None) -> None:
+        super().__init__(numbering)
         self.output = bytearray()
-        self.numbering = numbering
         self._reader = self._new_reader()
         self._requests: dict[str, Request] = {}
         self._numbered: dict[int, Request] = {}
@@ -95,239 +89,7 @@ class ClientProtocol:
         """How many messages wait to be taken, in all inboxes."""
         return sum(len(inbox.messages) for inbox in self._inboxes.values())
 
-    # Commands out
-
-    def logon(
-        self,
-        client_name: str,
-        user: str | None,
-        password: str | None,
-        message_type: str | None,
-        *,
-        correlation_id: str | None = None,
-        options: str | None = None,
-    ) -> Request:
-        """Open the session. The server accepts one successful logon a connection."""
-        header = Header(
-            command="logon",
-            client_name=required_text("name", client_name),
-            user_id=text("user", user),
-            password=text("password", password),
-            message_type=message_type,
-            long_version=_VERSION,
-            correlation_id=text("correlation_id", correlation_id),
-            short_options=text("options", options),
-        )
-        return self._send(header, awaited=("processed",))
-
-    def publish(
-        self,
-        topic: str,
-        body: Body,
-        *,
-        delta: bool = False,
-        correlation_id: str | None = None,
-        expiration: int | None = None,
-        sow_key: str | None = None,
-        sequence: int | None = None,
-    ) -> None:
-        """Publish a message.
-
-        Raises:
-            ValueError: there is a sequence number, and the publish store gives those.
-        """
-        self._check_open()
-        data = body if type(body) is bytes else body_bytes(body)
-        if correlation_id is None and expiration is None and sow_key is None and sequence is None:
-            self._publish_plain(topic, data, delta)
-            return
-        header = publish_header(
-            topic,
-            delta=delta,
-            correlation_id=correlation_id,
-            expiration=expiration,
-            sow_key=sow_key,
-            sequence=sequence,
-        )
-        self._publish(header, data)
-
-    def publish_all(self, topic: str, bodies: Iterable[Body], *, delta: bool = False) -> None:
-        """Publish many messages to one topic: all of them, or none if one cannot be."""
-        self._check_open()
-        made = [body if type(body) is bytes else body_bytes(body) for body in all_bodies(bodies)]
-        self._publish_all(topic, made, delta)
-
-    def confirmed_publish(
-        self,
-        topic: str,
-        body: Body,
-        ack: AckType,
-        *,
-        delta: bool = False,
-        correlation_id: str | None = None,
-        expiration: int | None = None,
-        sow_key: str | None = None,
-        sequence: int | None = None,
-    ) -> Request:
-        """Publish and ask for an acknowledgement."""
-        self._check_open()
-        data = body_bytes(body)
-        header = publish_header(
-            topic,
-            delta=delta,
-            correlation_id=correlation_id,
-            expiration=expiration,
-            sow_key=sow_key,
-            sequence=sequence,
-        )
-        if self.numbering is None:
-            request = self._send(header, data, awaited=(ack,))
-            if request.sequence is not None:
-                self._numbered[request.sequence] = request
-            return request
-        self._check_numbers()
-        command_id = header.command_id = self._next_id()
-        header.acks = required_text("ack", ack)
-        message = self.numbering.with_header(header, data)
-        awaited = frozenset((ack,))
-        request = Request(header, data, command_id, awaited=awaited, expected=awaited)
-        self._requests[command_id] = self._numbered[message.sequence] = request
-        self._emit_messages(frame(message.header, message.body))
-        return request
-
-    def subscribe(
-        self,
-        topic: str,
-        *,
-        delta: bool = False,
-        filter: str | None = None,
-        options: str | None = None,
-        bookmark: str | None = None,
-        top_n: int | None = None,
-        sub_id: str | None = None,
-        acks: Iterable[AckType] | None = None,
-    ) -> Request:
-        """Place a subscription, or change the one that has the same id."""
-        header = subscribe_header(
-            topic,
-            delta=delta,
-            filter=filter,
-            options=options,
-            bookmark=bookmark,
-            top_n=top_n,
-            sub_id=sub_id,
-        )
-        return self._open(header, acks)
-
-    def sow(
-        self,
-        topic: str,
-        *,
-        filter: str | None = None,
-        options: str | None = None,
-        bookmark: str | None = None,
-        order_by: str | None = None,
-        batch_size: int | None = None,
-        top_n: int | None = None,
-        sow_keys: Iterable[str] | None = None,
-        acks: Iterable[AckType] | None = None,
-    ) -> Request:
-        """Query a SOW topic. The inbox ends with the last record."""
-        header = query_header(
-            "sow",
-            topic,
-            filter=filter,
-            options=options,
-            bookmark=bookmark,
-            order_by=order_by,
-            batch_size=batch_size,
-            top_n=top_n,
-            sow_keys=sow_keys,
-        )
-        return self._open(header, acks)
-
-    def sow_and_subscribe(
-        self,
-        topic: str,
-        *,
-        delta: bool = False,
-        filter: str | None = None,
-        options: str | None = None,
-        bookmark: str | None = None,
-        order_by: str | None = None,
-        batch_size: int | None = None,
-        top_n: int | None = None,
-        sow_keys: Iterable[str] | None = None,
-        sub_id: str | None = None,
-        acks: Iterable[AckType] | None = None,
-    ) -> Request:
-        """Query a SOW topic and subscribe to it, with no gap between."""
-        header = query_header(
-            "sow_and_delta_subscribe" if delta else "sow_and_subscribe",
-            topic,
-            filter=filter,
-            options=options,
-            bookmark=bookmark,
-            order_by=order_by,
-            batch_size=batch_size,
-            top_n=top_n,
-            sow_keys=sow_keys,
-            sub_id=sub_id,
-        )
-        return self._open(header, acks)
-
-    def sow_delete(
-        self,
-        topic: str,
-        *,
-        filter: str | None = None,
-        sow_keys: Iterable[str] | None = None,
-        body: Body | None = None,
-        sequence: int | None = None,
-        persisted: bool = False,
-    ) -> Request:
-        """Delete records; the `stats` acknowledgement says how many."""
-        if sequence is not None and self.numbering is not None:
-            raise ValueError("the publish store numbers what is sent; leave out sequence")
-        header = delete_header(
-            topic, filter=filter, sow_keys=sow_keys, has_body=body is not None, sequence=sequence
-        )
-        data = b"" if body is None else body_bytes(body)
-        awaited: tuple[AckType, ...] = ("processed", "stats")
-        if persisted:
-            awaited = (*awaited, "persisted")
-        request = self._send(header, data, awaited=awaited)
-        if request.sequence is not None:
-            self._numbered[request.sequence] = request
-        return request
-
-    def acknowledge(self, topic: str, bookmarks: Iterable[str], options: str | None = None) -> None:
-        """Tell a queue that messages are done with (or `cancel`, `expire`), without an answer."""
-        self._check_open()
-        self._emit(acknowledge_header(topic, bookmarks, options))
-
-    def unsubscribe(self, inbox_id: str) -> Request:
-        """End a subscription or query, or "all" of them. Their inboxes end at once."""
-        required_text("stream_id", inbox_id)
-        request = self._send(
-            Header(command="unsubscribe", sub_id=inbox_id, query_id=inbox_id),
-            awaited=("processed",),
-        )
-        for ended in list(self._inboxes) if inbox_id == "all" else [inbox_id]:
-            self._close_inbox(ended)
-        return request
-
-    def flush(self) -> Request:
-        """Ask for an answer when every earlier command has been processed."""
-        return self._send(Header(command="flush"), awaited=("completed",))
-
-    def heartbeat(self, interval: int) -> Request:
-        """Exchange signs of life from now on, every so many seconds; ours answer the server's."""
-        if not number("interval", interval):
-            raise ValueError("interval: expected seconds from 1 up")
-        return self._send(
-            Header(command="heartbeat", short_options=f"start,{interval}"), awaited=("processed",)
-        )
+    # Signs of life
 
     def beat(self) -> None:
         """Show a sign of life."""
@@ -428,7 +190,7 @@ class ClientProtocol:
         header: Header,
         body: bytes = b"",
         *,
-        awaited: tuple[AckType, ...],
+        awaited: tuple[str, ...],
         handed_out: Iterable[str] = (),
         noted: Iterable[AckType] = (),
         inbox: Inbox | None = None,
@@ -447,6 +209,8 @@ class ClientProtocol:
             inbox=inbox,
         )
         self._requests[command_id] = request
+        if request.sequence is not None:
+            self._numbered[request.sequence] = request
         self._emit(header, body)
         return request
 
@@ -482,6 +246,19 @@ class ClientProtocol:
                 append(body)
             store.commit()
         self._emit_messages(b"".join(parts))
+
+    def _confirmed(self, header: Header, body: bytes, ack: str) -> Request:
+        if self.numbering is None:
+            return self._send(header, body, awaited=(ack,))
+        self._check_numbers()
+        command_id = header.command_id = self._next_id()
+        header.acks = ack
+        message = self.numbering.with_header(header, body)
+        awaited = frozenset((ack,))
+        request = Request(header, body, command_id, awaited=awaited, expected=awaited)
+        self._requests[command_id] = self._numbered[message.sequence] = request
+        self._emit_messages(frame(message.header, message.body))
+        return request
 
     def _publish(self, header: Header, body: bytes) -> None:
         if self.numbering is None:
@@ -669,6 +446,10 @@ class ClientProtocol:
             self._requests.pop(request.command_id, None)
         if request.sequence is not None:
             self._numbered.pop(request.sequence, None)
+
+    def _close_inboxes(self, inbox_id: str) -> None:
+        for ended in list(self._inboxes) if inbox_id == "all" else [inbox_id]:
+            self._close_inbox(ended)
 
     def _close_inbox(self, inbox_id: str, error: ClientError | None = None) -> None:
         inbox = self._inboxes.pop(inbox_id, None)

@@ -1,0 +1,288 @@
+"""The commands of the client's protocol: what callers give, checked and made into headers.
+
+Nothing is queued before all of a command has been checked.
+"""
+
+# ruff: noqa: A002 - a filter is called filter
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterable
+from typing import Final
+
+from client.arguments import Body, all_bodies, body_bytes, number, required_text, text
+from client.commands import (
+    AckType,
+    acknowledge_header,
+    delete_header,
+    publish_header,
+    query_header,
+    subscribe_header,
+)
+from client.numbering import Numbering
+from client.pending import Request
+from server.wire.header import Header
+
+_VERSION: Final = "amperage:python"
+
+
+class Commands(ABC):
+    """What can be asked of a server.
+
+    Args:
+        numbering: numbers what is published; None to publish without asking for an answer.
+    """
+
+    def __init__(self, numbering: Numbering | None) -> None:
+        self.numbering = numbering
+
+    @abstractmethod
+    def _check_open(self) -> None:
+        """Raise the reason if nothing can be sent any more."""
+
+    @abstractmethod
+    def _send(self, header: Header, body: bytes = b"", *, awaited: tuple[str, ...]) -> Request:
+        """Send a command that is answered, with the acknowledgements that make the answer."""
+
+    @abstractmethod
+    def _open(self, header: Header, handed_out: Iterable[AckType] | None) -> Request:
+        """Send a command that brings messages, and acknowledgements to hand out between them."""
+
+    @abstractmethod
+    def _emit(self, header: Header, body: bytes = b"") -> None:
+        """Send a command that is not answered."""
+
+    @abstractmethod
+    def _publish_plain(self, topic: str, body: bytes, delta: bool) -> None:
+        """Publish a message without options."""
+
+    @abstractmethod
+    def _publish_all(self, topic: str, bodies: list[bytes], delta: bool) -> None:
+        """Publish messages without options."""
+
+    @abstractmethod
+    def _publish(self, header: Header, body: bytes) -> None:
+        """Publish a message."""
+
+    @abstractmethod
+    def _confirmed(self, header: Header, body: bytes, ack: str) -> Request:
+        """Publish a message and ask for an acknowledgement."""
+
+    @abstractmethod
+    def _close_inboxes(self, inbox_id: str) -> None:
+        """End what has an id, or "all"."""
+
+    def logon(
+        self,
+        client_name: str,
+        user: str | None,
+        password: str | None,
+        message_type: str | None,
+        *,
+        correlation_id: str | None = None,
+        options: str | None = None,
+    ) -> Request:
+        """Open the session. The server accepts one successful logon a connection."""
+        header = Header(
+            command="logon",
+            client_name=required_text("name", client_name),
+            user_id=text("user", user),
+            password=text("password", password),
+            message_type=message_type,
+            long_version=_VERSION,
+            correlation_id=text("correlation_id", correlation_id),
+            short_options=text("options", options),
+        )
+        return self._send(header, awaited=("processed",))
+
+    def publish(
+        self,
+        topic: str,
+        body: Body,
+        *,
+        delta: bool = False,
+        correlation_id: str | None = None,
+        expiration: int | None = None,
+        sow_key: str | None = None,
+        sequence: int | None = None,
+    ) -> None:
+        """Publish a message.
+
+        Raises:
+            ValueError: there is a sequence number, and the publish store gives those.
+        """
+        self._check_open()
+        data = body if type(body) is bytes else body_bytes(body)
+        if correlation_id is None and expiration is None and sow_key is None and sequence is None:
+            self._publish_plain(topic, data, delta)
+            return
+        header = publish_header(
+            topic,
+            delta=delta,
+            correlation_id=correlation_id,
+            expiration=expiration,
+            sow_key=sow_key,
+            sequence=sequence,
+        )
+        self._publish(header, data)
+
+    def publish_all(self, topic: str, bodies: Iterable[Body], *, delta: bool = False) -> None:
+        """Publish many messages to one topic: all of them, or none if one cannot be."""
+        self._check_open()
+        made = [body if type(body) is bytes else body_bytes(body) for body in all_bodies(bodies)]
+        self._publish_all(topic, made, delta)
+
+    def confirmed_publish(
+        self,
+        topic: str,
+        body: Body,
+        ack: AckType,
+        *,
+        delta: bool = False,
+        correlation_id: str | None = None,
+        expiration: int | None = None,
+        sow_key: str | None = None,
+        sequence: int | None = None,
+    ) -> Request:
+        """Publish and ask for an acknowledgement."""
+        self._check_open()
+        data = body_bytes(body)
+        header = publish_header(
+            topic,
+            delta=delta,
+            correlation_id=correlation_id,
+            expiration=expiration,
+            sow_key=sow_key,
+            sequence=sequence,
+        )
+        return self._confirmed(header, data, required_text("ack", ack))
+
+    def subscribe(
+        self,
+        topic: str,
+        *,
+        delta: bool = False,
+        filter: str | None = None,
+        options: str | None = None,
+        bookmark: str | None = None,
+        top_n: int | None = None,
+        sub_id: str | None = None,
+        acks: Iterable[AckType] | None = None,
+    ) -> Request:
+        """Place a subscription, or change the one that has the same id."""
+        header = subscribe_header(
+            topic,
+            delta=delta,
+            filter=filter,
+            options=options,
+            bookmark=bookmark,
+            top_n=top_n,
+            sub_id=sub_id,
+        )
+        return self._open(header, acks)
+
+    def sow(
+        self,
+        topic: str,
+        *,
+        filter: str | None = None,
+        options: str | None = None,
+        bookmark: str | None = None,
+        order_by: str | None = None,
+        batch_size: int | None = None,
+        top_n: int | None = None,
+        sow_keys: Iterable[str] | None = None,
+        acks: Iterable[AckType] | None = None,
+    ) -> Request:
+        """Query a SOW topic. The inbox ends with the last record."""
+        header = query_header(
+            "sow",
+            topic,
+            filter=filter,
+            options=options,
+            bookmark=bookmark,
+            order_by=order_by,
+            batch_size=batch_size,
+            top_n=top_n,
+            sow_keys=sow_keys,
+        )
+        return self._open(header, acks)
+
+    def sow_and_subscribe(
+        self,
+        topic: str,
+        *,
+        delta: bool = False,
+        filter: str | None = None,
+        options: str | None = None,
+        bookmark: str | None = None,
+        order_by: str | None = None,
+        batch_size: int | None = None,
+        top_n: int | None = None,
+        sow_keys: Iterable[str] | None = None,
+        sub_id: str | None = None,
+        acks: Iterable[AckType] | None = None,
+    ) -> Request:
+        """Query a SOW topic and subscribe to it, with no gap between."""
+        header = query_header(
+            "sow_and_delta_subscribe" if delta else "sow_and_subscribe",
+            topic,
+            filter=filter,
+            options=options,
+            bookmark=bookmark,
+            order_by=order_by,
+            batch_size=batch_size,
+            top_n=top_n,
+            sow_keys=sow_keys,
+            sub_id=sub_id,
+        )
+        return self._open(header, acks)
+
+    def sow_delete(
+        self,
+        topic: str,
+        *,
+        filter: str | None = None,
+        sow_keys: Iterable[str] | None = None,
+        body: Body | None = None,
+        sequence: int | None = None,
+        persisted: bool = False,
+    ) -> Request:
+        """Delete records; the `stats` acknowledgement says how many."""
+        if sequence is not None and self.numbering is not None:
+            raise ValueError("the publish store numbers what is sent; leave out sequence")
+        header = delete_header(
+            topic, filter=filter, sow_keys=sow_keys, has_body=body is not None, sequence=sequence
+        )
+        data = b"" if body is None else body_bytes(body)
+        awaited: tuple[AckType, ...] = ("processed", "stats")
+        if persisted:
+            awaited = (*awaited, "persisted")
+        return self._send(header, data, awaited=awaited)
+
+    def acknowledge(self, topic: str, bookmarks: Iterable[str], options: str | None = None) -> None:
+        """Tell a queue that messages are done with (or `cancel`, `expire`), without an answer."""
+        self._check_open()
+        self._emit(acknowledge_header(topic, bookmarks, options))
+
+    def unsubscribe(self, inbox_id: str) -> Request:
+        """End a subscription or query, or "all" of them. Their inboxes end at once."""
+        required_text("stream_id", inbox_id)
+        request = self._send(
+            Header(command="unsubscribe", sub_id=inbox_id, query_id=inbox_id),
+            awaited=("processed",),
+        )
+        self._close_inboxes(inbox_id)
+        return request
+
+    def flush(self) -> Request:
+        """Ask for an answer when every earlier command has been processed."""
+        return self._send(Header(command="flush"), awaited=("completed",))
+
+    def heartbeat(self, interval: int) -> Request:
+        """Exchange signs of life from now on, every so many seconds; ours answer the server's."""
+        if not number("interval", interval):
+            raise ValueError("interval: expected seconds from 1 up")
+        return self._send(
+            Header(command="heartbeat", short_options=f"start,{interval}"), awaited=("processed",)
+        )
