@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import stat
 from collections.abc import Iterator
-from operator import and_, or_
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -25,7 +24,6 @@ from server.journal.layout import (
     FileHeader,
     FormatError,
     VersionError,
-    encode_name,
     unpack_header,
 )
 from server.journal.naming import (
@@ -132,7 +130,7 @@ def _journal(path: Path, number: int, instance: str) -> Stranger | FileHeader | 
     header = salvage_header(open_source(path), number, instance)
     if header is not None:
         return header
-    if is_plain and (_is_blank(path, page) or _is_torn(page, instance)):
+    if is_plain and (_is_blank(path, page) or _is_torn(page)):
         return None
     if page.startswith(layout.MAGIC):
         what = f"is a journal of Amperage that has no intact entry: {why}"
@@ -147,25 +145,17 @@ def _is_blank(path: Path, page: bytes) -> bool:
     return path.stat().st_size >= SMALLEST or not any(path.read_bytes())
 
 
-def _is_torn(page: bytes, instance: str) -> bool:
-    """Whether a page is a header of which some sectors have not been written."""
-    if len(page) < layout.PAGE:
+def _is_torn(page: bytes) -> bool:
+    """Whether a page is a header of which the first or the last sector has not been written.
+
+    In the first there is everything but the checksum, which ends the last. The name of an instance
+    is part of a file's name, and too short to reach beyond the first.
+    """
+    first, between = page[:_SECTOR], page[_SECTOR : _HALF_PAGE - layout.CHECKSUM.size]
+    checksum, rest = page[_HALF_PAGE - layout.CHECKSUM.size : _HALF_PAGE], page[_HALF_PAGE:]
+    if any(between) or any(rest):
         return False
-    name = (bytes(layout.NAME_OFFSET) + encode_name(instance)).ljust(_HALF_PAGE, b"\0")
-    first, *between, last = _sectors(page[:_HALF_PAGE])
-    names = _sectors(name)[1:-1]
-    as_written = [
-        first.startswith(layout.MAGIC),
-        *(found == expected for found, expected in zip(between, names, strict=True)),
-        not any(last[: -layout.CHECKSUM.size]),
-    ]
-    missing = [not any(sector) for sector in (first, *between, last)]
-    has_content = [True, *(any(sector) for sector in names), True]
-    return all(map(or_, as_written, missing)) and any(map(and_, missing, has_content))
-
-
-def _sectors(page: bytes) -> list[bytes]:
-    return [page[start : start + _SECTOR] for start in range(0, len(page), _SECTOR)]
+    return not any(first) or (first.startswith(layout.MAGIC) and not any(checksum))
 
 
 def _begins_with(path: Path, magic: bytes) -> bool:

@@ -324,7 +324,8 @@ class Cursor:
 
     def _report(self, place: _Open, txid: int, count: int = 1) -> None:
         path = str(place.file.path)
-        text = f"{path}: {count} damaged, from entry {txid} on, left out of a replay"
+        what = f"entry {txid} is" if count == 1 else f"{count} entries, from {txid} on, are"
+        text = f"{path}: {what} damaged, and left out of replays"
         self._notice(Notice(Event.DAMAGED, text, path, txid))
 
 

@@ -51,9 +51,6 @@ Row = tuple[int, ...]
 """An unpacked record."""
 
 _HEADER: Final = struct.Struct("<8sHHIQQQqH")  # magic … instance name's length; the name follows
-NAME_OFFSET: Final = _HEADER.size
-"""Where the instance's name is in a header page."""
-
 _SEAL_OFFSET: Final = 2048
 _SEAL: Final = struct.Struct("<4sIQQQqq")
 _SEAL_MAGIC: Final = b"SEAL"

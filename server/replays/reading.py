@@ -100,6 +100,8 @@ class Reading:
 
     def _cannot_read(self, problem: JournalUnreadable) -> None:
         if not self._patience.is_lost(problem):
+            for replay in list(self._replays):  # what it holds back meanwhile has a limit
+                replay.reached(self._cursor.position)
             self._run_later(RETRY_SECONDS)
             return
         for replay in list(self._replays):

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from server.journal import Disk, Event, JournalError
-from server.journal.layout import RECORD_SIZE
+from server.journal.layout import RECORD_SIZE, FileHeader, pack_header
 from tests.journal.support import FILE, START, Bench, ForgetfulDisk, opened, read_all
 
 
@@ -310,6 +310,45 @@ def test_only_what_the_log_itself_has_left_half_made_is_removed(tmp_path: Path) 
     with opened(tmp_path):
         assert not [name for name in ours if (tmp_path / name).exists()]
         assert all((tmp_path / name).exists() for name in theirs)
+
+
+@pytest.mark.parametrize("instance", ["TEST", "n" * 200])
+@pytest.mark.parametrize("missing", [[0], [3], [0, 3]])
+def test_a_header_of_which_some_sectors_were_written_is_none(
+    tmp_path: Path, instance: str, missing: list[int]
+) -> None:
+    """The power failed during the first commit of a file: it is as good as blank."""
+    with opened(tmp_path, instance=instance) as bench:
+        topic = bench.journal.topic("json", "orders")
+        bench.journal.append(topic, 1, 1, b"x")
+        bench.journal.commit()
+        next_txid = bench.journal.last_txid + 1
+    page = bytearray(pack_header(FileHeader(1, FILE, next_txid, START, instance)))
+    for sector in missing:
+        page[512 * sector : 512 * (sector + 1)] = bytes(512)
+    path = tmp_path / f"{instance}.0000000001.journal"
+    path.write_bytes(page.ljust(FILE, b"\0"))
+    with opened(tmp_path, instance=instance) as bench:
+        assert sequences(bench) == [1]
+        for sequence in range(2, 40):
+            bench.journal.append(bench.journal.topic("json", "orders"), 1, sequence, bytes(50_000))
+        bench.journal.commit()
+        assert path in [file.path for file in bench.journal.files]
+        assert sequences(bench) == list(range(1, 40))
+
+
+@pytest.mark.parametrize("place", [0, 10, 30, 60, 2047])
+def test_a_damaged_header_without_entries_is_not_taken_for_blank(
+    tmp_path: Path, place: int
+) -> None:
+    with opened(tmp_path) as bench:
+        path = bench.journal.files[0].path
+    content = bytearray(path.read_bytes())
+    content[place] ^= 1
+    path.write_bytes(content)
+    with pytest.raises(JournalError, match="of Amperage"):
+        Bench(tmp_path)
+    assert path.read_bytes() == content
 
 
 def swap(directory: Path) -> None:
