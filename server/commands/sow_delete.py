@@ -172,7 +172,8 @@ def _delete(
         try:
             deleted += topic.delete(records, envelope)
         except (JournalUnavailable, StoreError) as error:
-            raise CommandRefused("not stored", str(error)) from None
+            already = f"; {deleted} records have been deleted before that" if deleted else ""
+            raise CommandRefused("not stored", f"{error}{already}") from None
     return deleted
 
 

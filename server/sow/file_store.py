@@ -194,9 +194,13 @@ class FileStore:
 
     # ---- writing
 
-    def make_room(self, records: Iterable[Record]) -> None:
+    def make_room(self, records: Iterable[Record], *, to_delete: bool = False) -> None:
         """See `RecordStore.make_room`."""
-        self._log.make_room(records)
+        try:
+            self._log.make_room(records, to_delete=to_delete)
+        except StoreError:
+            self._clean_for_room()
+            raise
 
     @contextmanager
     def undisturbed(self) -> Iterator[None]:
@@ -210,7 +214,11 @@ class FileStore:
 
     def put(self, identity: str, record: Record) -> int:
         """See `RecordStore.put`."""
-        location, room = self._log.append(Kind.RECORD, record)
+        try:
+            location, room = self._log.append(Kind.RECORD, record)
+        except StoreError:
+            self._clean_for_room()
+            raise
         row = self._place(identity, location, room)
         self._clean()
         return row
@@ -307,6 +315,17 @@ class FileStore:
             return
         self._clean_bytes((log.appended_bytes - self._cleaned_at) * _CLEANED_PER_APPENDED)
         self._cleaned_at = log.appended_bytes
+
+    def _clean_for_room(self) -> None:
+        """The file cannot grow: have a slab free for what comes after this, if that gains one."""
+        log = self._log
+        if log.waiting_slabs or log.log_bytes - self._live_bytes < log.slab_size:
+            return
+        before = log.tail_epoch
+        while log.tail_epoch == before and self._clean_bytes(log.slab_size):
+            pass
+        for _ in range(2):  # then no recovery reads it
+            log.commit()
 
     def _clean_bytes(self, amount: int) -> bool:
         """Clean at least so many bytes of the oldest slabs; False if nothing is left to clean."""

@@ -65,7 +65,7 @@ class MemoryStore:
         """See `RecordStore.identities`."""
         return iter(self._rows.items())
 
-    def make_room(self, records: Iterable[Record]) -> None:
+    def make_room(self, records: Iterable[Record], *, to_delete: bool = False) -> None:
         """See `RecordStore.make_room`; there is always room."""
 
     def undisturbed(self) -> AbstractContextManager[None]:

@@ -33,6 +33,10 @@ _MOST_BESIDES: Final = form.ENTRY.size + _LONGEST_BOOKMARK + 8
 """Bytes of an entry besides its texts and body, padding included."""
 
 
+_MOST_KEPT: Final = 1 << 16
+"""Bytes at the end of the newest slab that are kept for deletions where no slab is free."""
+
+
 class _Slab(NamedTuple):
     place: int
     epoch: int
@@ -84,6 +88,8 @@ class SlabLog:
         self._position = 0
         self._slab = file.slabs[0] if file.slabs else None
         self._reserved = 0  # free slabs that only new entries may begin
+        self._kept_room = min(self.slab_size // 16, _MOST_KEPT)
+        self._kept_from = self.slab_size - self._kept_room
         self._clean_position = FIRST_ENTRY
         self._synchronisation = 0
         self._stable_tail = self._noted_tail = point.tail
@@ -102,8 +108,16 @@ class SlabLog:
         """Slabs that the file has."""
         return len(self._file.slabs)
 
-    def make_room(self, records: Iterable[Record]) -> None:
+    def _limit(self) -> int:
+        """Where in the newest slab entries end that do not serve deletions."""
+        return self.slab_size if self._free else self.slab_size - self._kept_room
+
+    def make_room(self, records: Iterable[Record], *, to_delete: bool = False) -> None:
         """Make sure that entries of these records can be appended next, one after the other.
+
+        Args:
+            records: what the entries are about.
+            to_delete: they serve deletions.
 
         Raises:
             StoreError: one is too large, or there is no room. Nothing has been written.
@@ -114,7 +128,8 @@ class SlabLog:
             [len(one.topic) + len(one.key) + len(one.correlation_id) for one in records]
         )
         at_most = texts_at_most + sum([len(one.body) + _MOST_BESIDES for one in records])
-        if texts_at_most <= form.MAX_TEXT and position + at_most <= self.slab_size:
+        limit = self.slab_size if to_delete else self._limit()
+        if texts_at_most <= form.MAX_TEXT and position + at_most <= limit:
             self._reserved = 0  # there is room without looking closer, as nearly always
             return
         for record in records:
@@ -126,8 +141,9 @@ class SlabLog:
                 slabs += 1
                 position = FIRST_ENTRY
             position += room
-        while len(self._free) < slabs:
-            self._free.append(self._file.grow())
+        if not to_delete and (slabs or position > limit):
+            self._have_free(slabs + self._spare)
+        self._have_free(slabs)
         self._reserved = slabs
 
     def append(
@@ -158,9 +174,18 @@ class SlabLog:
         )  # fmt: skip
         room = (length + 7) & -8
         position = self._position
-        if self._head is None or position + room > self.slab_size:
+        if self._head is None or position + room > self._kept_from:
             self._check_size(length, topic, key, correlation_id, bookmark)
-            self.begin_slab(spare=self._reserved if moved else 0)
+            fits = self._head is not None and position + room <= self.slab_size
+            if (
+                not moved
+                and kind is Kind.RECORD
+                and (not fits or not self._free)
+                and not self._reserved
+            ):
+                self._have_free((not fits) + self._spare)
+            if not fits:
+                self.begin_slab(spare=self._reserved if moved else 0)
             position = self._position
         elif length - len(body) > form.MAX_TEXT:
             self._check_size(length, topic, key, correlation_id, bookmark)
@@ -185,6 +210,15 @@ class SlabLog:
         if record.sequence > self.sequence:
             self.sequence = record.sequence
         return head.place * self.slab_size + position, room
+
+    @property
+    def _spare(self) -> int:
+        """Free slabs that are kept for deletions and cleaning; an empty log has no use for any."""
+        return 1 if self._sealed or self._head is not None else 0
+
+    def _have_free(self, count: int) -> None:
+        while len(self._free) < count:
+            self._free.append(self._file.grow())
 
     def _check_size(self, length: int, *texts: bytes) -> None:
         if any(len(text) > form.MAX_TEXT for text in texts):

@@ -91,8 +91,12 @@ class RecordStore(Protocol):
     def identities(self) -> Iterator[tuple[str, int]]:
         """Every record's identity and row; the store must not change meanwhile."""
 
-    def make_room(self, records: Iterable[Record]) -> None:
+    def make_room(self, records: Iterable[Record], *, to_delete: bool = False) -> None:
         """Make sure that these can be put, deleted or kept next, one after the other.
+
+        Args:
+            records: what is to be written.
+            to_delete: it serves deletions, which may use room that is kept for them.
 
         Raises:
             StoreError: there is no room, or one is too large. Nothing has changed.

@@ -159,7 +159,7 @@ class RecordTable:
         return None if row is None else self.store.record(row)
 
     def make_room(self, records: Iterable[Record]) -> None:
-        """Make sure that records can be put, or removed, next, one after the other.
+        """Make sure that records can be put next, one after the other.
 
         Raises:
             StoreError: there is no room; nothing has changed.
@@ -172,6 +172,16 @@ class RecordTable:
             identity = identity_of(record, pattern=self.options.pattern)
             every += (one for one in (record, self.get(identity)) if one is not None)
         self.store.make_room(every)
+
+    def make_room_to_remove(self, records: Sequence[Record]) -> None:
+        """Make sure that records can be removed next, one after the other.
+
+        Raises:
+            StoreError: there is no room; nothing has changed.
+        """
+        deletions = [record._replace(body=b"") for record in records]
+        past = () if self.history is None else (*records, *deletions)
+        self.store.make_room((*deletions, *past), to_delete=True)
 
     def put(self, record: Record) -> Change:
         """Insert or replace a record.

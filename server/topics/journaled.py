@@ -241,7 +241,7 @@ class JournaledStoredTopic(StoredTopic):
 
     def _place_deletion(self, records: Sequence[Record], envelope: Envelope) -> tuple[int, int]:
         """Record a deletion; its txid is its place in the instance's order of changes."""
-        self._sow.table.make_room(records)
+        self._sow.table.make_room_to_remove(records)
         keys = json_text([record.key for record in records])
         return self._journal.append(envelope, keys, Kind.SOW_DELETE)
 

@@ -138,7 +138,7 @@ class StoredTopic(TopicWithRecords):
             How many are gone now.
 
         Raises:
-            StoreError: a deletion cannot be stored; those before it have been made.
+            StoreError: the deletions cannot be stored; none has been made.
             JournalUnavailable: nothing can be recorded.
         """
         sequence, now = self._place_deletion(records, envelope)
@@ -153,8 +153,9 @@ class StoredTopic(TopicWithRecords):
             self._stores.touched(self._sow)
         return deleted
 
-    def _place_deletion(self, records: Sequence[Record], envelope: Envelope) -> tuple[int, int]:  # noqa: ARG002 - for those that record it
+    def _place_deletion(self, records: Sequence[Record], envelope: Envelope) -> tuple[int, int]:
         """Give a deletion its place in the instance's order of changes, and its moment."""
+        self._sow.table.make_room_to_remove(records)
         return self._stores.next_sequence(), to_nanoseconds(envelope.received)
 
     def _store(self, body: bytes, envelope: Envelope) -> Change:

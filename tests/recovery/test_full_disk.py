@@ -10,6 +10,7 @@ import os
 import resource
 import shutil
 import signal
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final
@@ -172,6 +173,49 @@ def test_the_records_disk_is_full(tmp_path: Path, topic: str) -> None:
             assert records(server, topic) == publisher.safe
             if topic == "orders":
                 assert replay(server, topic) == publisher.safe
+
+
+@pytest.mark.parametrize("topic", ["orders", "aside"])
+def test_a_full_disk_is_relieved_by_deleting_records(tmp_path: Path, topic: str) -> None:
+    """Deletions have room where nothing else has; what they leave is used again."""
+    (tmp_path / "small").mkdir()
+    elements = ELEMENTS.format(sow="small", journal="journal")
+    with small_disk(tmp_path / "small", 15) as disk:
+        with running_server(tmp_path, elements=elements, prepare=disk) as server:
+            with log_on(server) as peer:
+                publisher = Publisher(peer, topic)
+                for _ in range(25):  # some slabs
+                    assert publisher.publish()["status"] == "success"
+                disk.fill()
+                assert "cannot grow" in publisher.until_refused()["detail"]
+                filled = len(publisher.safe)
+                for _ in range(3):  # again and again
+                    delete = {"c": "sow_delete", "t": topic, "cid": "d", "a": "stats,persisted"}
+                    peer.send(delete | {"f": f"/n >= {publisher.safe[2]}"})
+                    answers = {
+                        ack["a"]: ack for ack in (peer.receive_header(), peer.receive_header())
+                    }
+                    assert {ack["status"] for ack in answers.values()} == {"success"}, answers
+                    assert answers["stats"]["records_deleted"] == len(publisher.safe) - 2
+                    del publisher.safe[2:]
+                    while len(publisher.safe) < filled // 2:
+                        until_published(publisher)
+            assert records(server, topic) == publisher.safe
+            kill(server)
+        with running_server(tmp_path, elements=elements, prepare=disk) as server:
+            assert records(server, topic) == publisher.safe
+            with log_on(server) as peer:
+                header = {"c": "sow_delete", "t": topic, "cid": "d", "a": "processed"}
+                assert peer.ask(header | {"f": "1=1"})["status"] == "success"
+            assert records(server, topic) == []
+
+
+def until_published(publisher: Publisher) -> None:
+    """Publish until there is room, which is when slabs have been freed."""
+    deadline = time.monotonic() + 20
+    while publisher.publish()["status"] == "failure":
+        assert time.monotonic() < deadline, "there is no room"
+        time.sleep(0.05)
 
 
 def test_the_journal_cannot_be_written(tmp_path: Path) -> None:

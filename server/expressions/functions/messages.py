@@ -26,7 +26,8 @@ FUNCTIONS: Final = (
     Function(
         "LAST_READ",
         _MESSAGE,
-        "When this instance last read the record for a query, as a timestamp.",
+        "When this instance last read the record for a query, as a timestamp; "
+        "always NULL here, where reading leaves no trace.",
         reads="last_read",
         deterministic=False,
     ),
