@@ -147,6 +147,32 @@ def test_two_tries_of_a_task_at_once(server: RunningServer) -> None:
     assert_once(server, "log-two", 300)
 
 
+def test_what_is_there_is_read_back_by_topic_and_header(server: RunningServer) -> None:
+    """Of rows that say where they go, some of which are equal."""
+    options = read_options({"server": uri(server)}, "write")
+    identity = Identity("spark-again-0", 5)
+    names = [("log-again-a", "x"), ("log-again-b", "x"), ("log-again-a", None)]
+    topics = [topic for topic, _ in names] * 20
+    ids: list[str | None] = [one for _, one in names] * 20
+    bodies = [b'{"id":%d}' % (number // 6) for number in range(60)]
+
+    def run(order: list[int]) -> None:
+        headers = {
+            "topic": [topics[place] for place in order],
+            "correlation_id": [ids[place] for place in order],
+        }
+        with Publisher(options, identity) as publisher:
+            publisher.send(Outgoing([bodies[place] for place in order], headers))
+            publisher.finish()
+
+    run(list(range(35)))
+    run(list(reversed(range(60))))
+    run([*range(30, 60), *range(30)])
+    for topic in ("log-again-a", "log-again-b"):
+        expected = [body for body, one in zip(bodies, topics, strict=True) if one == topic]
+        assert sorted(logged(server, topic)) == sorted(expected)
+
+
 COPY = """
 import sys
 import pipeline
