@@ -57,7 +57,7 @@ class Disk:
 
     def create(self, path: Path) -> int:
         """Make a file, which must not exist yet, and open it for writing."""
-        return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644)
+        return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, MODE)
 
     def close(self, descriptor: int) -> None:
         """Give a descriptor back."""

@@ -157,7 +157,7 @@ def test_what_is_there_is_read_back_by_topic_and_header(server: RunningServer) -
     bodies = [b'{"id":%d}' % (number // 6) for number in range(60)]
 
     def run(order: list[int]) -> None:
-        headers = {
+        headers: dict[str, list[Any]] = {
             "topic": [topics[place] for place in order],
             "correlation_id": [ids[place] for place in order],
         }
