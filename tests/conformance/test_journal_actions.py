@@ -225,8 +225,14 @@ def test_what_cannot_be_done_is_one_entry(tmp_path: Path, archive: Path) -> None
         (archive / "test-instance.0000000001.journal").unlink()
         tell(server, "compress", "0s")
         assert server.logs("0000000001.journal: cannot be compressed: ")
-        fill(server, last + 1, last + 2)
-        assert replay(server)[-1] == last + 2
+        with server.log_on("late") as late, server.log_on("live") as live:
+            assert late.subscribe("orders", "1", bm="0")["status"] == "success"
+            assert live.subscribe("orders", "1", bm="0|1|")["status"] == "success"
+            fill(server, last + 1, last + 2)
+            assert [number_of(live.receive()[1]) for _ in range(2)] == [last + 1, last + 2]
+            there = range(1, PER_FILE)  # more or less what is in the first file
+            assert [number_of(late.receive()[1]) for _ in there] == list(there)
+            assert server.logs("1D-0013"), "what is gone is waited for, and not passed over"
 
 
 def test_a_kill_loses_nothing(tmp_path: Path, archive: Path) -> None:
