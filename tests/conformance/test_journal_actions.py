@@ -123,7 +123,7 @@ def make_old(path: Path) -> None:
 
 def until(condition: Callable[[], bool]) -> None:
     """Wait for a condition."""
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + 60  # files are written again whole, beside whatever else runs
     while not condition():
         assert time.monotonic() < deadline, "it does not come true"
         time.sleep(0.02)
