@@ -1,9 +1,10 @@
 """Where a journal file ends that a running server is still writing to.
 
 `server.journal.extent` finds the end by checking every entry, as recovery must. Here the file is
-only read, perhaps often, so the end is looked for by bisection. Every record says how far the log
-was on stable storage when it was made: what that covers is complete, and only the few entries
-behind it have to be checked, for the server may just be writing them.
+only read, perhaps often, so the end is looked for by bisection. Records say how far the log was on
+stable storage when they were made, and so does the mark behind the last one: what these cover is
+complete, and only the few entries behind that have to be checked, for the server may just be
+writing them.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from typing import Final
 
 import numpy as np
 
-from server.journal.extent import MOST_IN_COMMIT, find_extent
+from server.journal.extent import MOST_IN_COMMIT, find_extent, find_mark
 from server.journal.layout import LAG, LAG_UNKNOWN
 from server.journal.records import columns, read_bodies, read_body, read_rows, slots
 from server.journal.storage import Source
@@ -34,8 +35,12 @@ def entries_written(source: Source, first_txid: int) -> int:
     """
     limit = slots(source.size)
     records = bisect_left(range(limit), True, key=lambda n: not _is_there(source, first_txid, n))
+    behind = min(MOST_IN_COMMIT, limit - records)
+    mark = find_mark(source, first_txid, records, behind)
+    if mark is not None and mark.next_txid == first_txid + records:
+        return records
     safe = _known_safe(source, first_txid, records)
-    if safe is None or _goes_on(source, first_txid, records, limit):
+    if safe is None or mark is not None or _goes_on(source, first_txid, records, behind):
         return find_extent(source, first_txid).count
     for start in range(safe + 1, records, _TOGETHER):
         rows = read_rows(source, first_txid, start, min(start + _TOGETHER, records))
@@ -65,9 +70,8 @@ def _known_safe(source: Source, first_txid: int, records: int) -> int | None:
     return max(proofs, default=None)
 
 
-def _goes_on(source: Source, first_txid: int, records: int, limit: int) -> bool:
+def _goes_on(source: Source, first_txid: int, records: int, behind: int) -> bool:
     """Whether there are more records behind what seemed to be the end: then one is damaged."""
-    stop = min(records + MOST_IN_COMMIT, limit)
-    found = columns(source, records, stop)["txid"]
+    found = columns(source, records, records + behind)["txid"]
     expected = np.arange(first_txid + records, first_txid + records + len(found), dtype=np.uint64)
     return bool(np.any(found == expected))

@@ -148,7 +148,7 @@ def _walk(source: Source, first_txid: int) -> Iterator[_Slot]:
         if start > last_intact + MOST_IN_COMMIT:
             return
         rows = read_rows(source, first_txid, start, min(start + _TOGETHER, limit))
-        mark = None if None not in rows else _find_mark(source, first_txid, start, len(rows))
+        mark = None if None not in rows else find_mark(source, first_txid, start, len(rows))
         for number, (row, body) in enumerate(zip(rows, _bodies(source, rows), strict=True), start):
             place = source.size - RECORD_SIZE * (number + 1)
             if place < bodies_end:
@@ -162,8 +162,15 @@ def _walk(source: Source, first_txid: int) -> Iterator[_Slot]:
             yield _Slot(number, row, body)
 
 
-def _find_mark(source: Source, first_txid: int, start: int, count: int) -> Mark | None:
-    """The mark in one of some slots; there is one in a file at most."""
+def find_mark(source: Source, first_txid: int, start: int, count: int) -> Mark | None:
+    """The mark in one of some slots; there is one in a file at most.
+
+    Args:
+        source: the file.
+        first_txid: of its first entry.
+        start: the number of the first of the slots.
+        count: how many there are.
+    """
     bottom = source.size - RECORD_SIZE * (start + count)
     block = source.read(bottom, RECORD_SIZE * count)
     place = block.find(MARK_MAGIC)
