@@ -5,7 +5,7 @@ Validation.
 """
 
 import re
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Final, Literal, get_args
 
 from config_schema.catalogue import ExpressionKind, ModuleKind
@@ -45,7 +45,7 @@ def compile_replication(root: Reader, scope: Scope) -> tuple[DestinationSpec, ..
     """Compile the Replication section."""
     destinations: dict[str, DestinationSpec] = {}
     for reader in root.inside("Replication", "Destination"):
-        spec = _destination(reader, scope)
+        spec = _destination(reader, scope, destinations)
         if spec.name in destinations:
             reader.error(
                 f"there is already a destination named {quoted(spec.name)} at "
@@ -61,15 +61,14 @@ def compile_replication(root: Reader, scope: Scope) -> tuple[DestinationSpec, ..
     return tuple(destinations.values())
 
 
-def _destination(reader: Reader, scope: Scope) -> DestinationSpec:
-    name = reader.required("Name")
-    reader.required("SyncType")
+def _destination(reader: Reader, scope: Scope, others: Collection[str]) -> DestinationSpec:
     topics = tuple(_topic(topic, scope) for topic in reader.children("Topic"))
     if not topics:
         reader.warning("has no Topic, so nothing is replicated to it")
     _check_queues(reader, topics, scope)
     transports = tuple(_transport(child, scope) for child in reader.children("Transport"))
     _check_reachable(reader, scope)
+    name = reader.text("Name") or _made_name(reader, transports, others)
     return DestinationSpec(
         name=name,
         group=reader.text("Group") or name,
@@ -81,6 +80,16 @@ def _destination(reader: Reader, scope: Scope) -> DestinationSpec:
         ack_conflation_interval=reader.quantity("AckConflationInterval", INTERVAL, "1s"),
         location=reader.location,
     )
+
+
+def _made_name(
+    reader: Reader, transports: Sequence[OutgoingTransportSpec], others: Collection[str]
+) -> str:
+    """What to call a destination without a Name, as those of the documentation's examples are."""
+    names = [reader.text("Group")]
+    names += [str(address) for transport in transports for address in transport.addresses]
+    given = [name for name in names if name]
+    return next((name for name in given if name not in others), (given or ["destination"])[0])
 
 
 def _topic(reader: Reader, scope: Scope) -> ReplicatedTopicSpec:

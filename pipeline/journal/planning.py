@@ -7,7 +7,9 @@ from functools import partial
 from itertools import pairwise
 from typing import Final
 
-from pipeline.errors import option_error
+import numpy as np
+
+from pipeline.errors import PipelineError, option_error
 from pipeline.journal.columns import COMMANDS
 from pipeline.journal.log import Log, open_journal, snapshot
 from pipeline.journal.options import JournalOptions
@@ -19,6 +21,7 @@ from server.journal.files import FileTable, JournalFile, SourceCache
 from server.journal.layout import RECORD_SIZE
 from server.journal.lookup import Lookup
 from server.journal.records import Names as FileNames
+from server.journal.records import columns
 from server.topics.names import select_topics
 
 _NO_CACHE: Final = 0
@@ -99,7 +102,7 @@ def plan_log(
         start, stop = _numbers(file, span)
         if start >= stop or not _may_have(file, start, stop, tests):
             continue
-        names = _wanted(log.instance, _names(file, options), options, tests)
+        names = _wanted(log.instance, _names(file, options, start, stop), options, tests)
         if not names.topics:
             continue
         has_extras = file.seal is None or file.seal.with_extras > 0
@@ -135,11 +138,20 @@ def _may_have(file: JournalFile, start: int, stop: int, tests: Iterable[Predicat
     return all(test.may_hold(*ranges[test.column]) for test in tests if test.column in ranges)
 
 
-def _names(file: JournalFile, options: JournalOptions) -> FileNames:
+def _names(file: JournalFile, options: JournalOptions, start: int, stop: int) -> FileNames:
     index = file.read_index()
     if index is not None:
         return index.names
-    return file.read_names(open_journal(file.path, options.archive))
+    source = open_journal(file.path, options.archive)
+    names = file.read_names(source)
+    if not options.skips_damaged:
+        used = set(np.unique(columns(source, start, stop)["topic"]).tolist())
+        if not used <= names.topics.keys():
+            raise PipelineError(
+                f"{file.path}: damaged: entries that name topics cannot be read, and without"
+                " them no message of these topics (option damaged=skip leaves them out)"
+            )
+    return names
 
 
 def _wanted(

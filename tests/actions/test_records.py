@@ -247,7 +247,10 @@ def test_queries(more: dict[str, str | list[str]], expected: str) -> None:
             ("amps-action-do-query-sow", {**ORDERS, "Topic": "x", "CaptureData": "D"}),
             "keeps no records",
         ),
-        (("amps-action-do-delete-sow", {**ORDERS, "Filter": "{{UNSET}}"}), "needs a filter"),
+        (
+            ("amps-action-do-delete-sow", {**ORDERS, "Filter": "{{UNSET}}"}),
+            "a sow_delete needs one of these",
+        ),
         (("amps-action-do-delete-sow", {**ORDERS, "Topic": "x", "Filter": "1=1"}), "no records"),
         (("amps-action-do-compact-sow", {**ORDERS, "Topic": "x"}), "no records"),
         (

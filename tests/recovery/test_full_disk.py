@@ -250,7 +250,9 @@ def test_the_journal_cannot_be_written(tmp_path: Path) -> None:
 
 
 def remove_all(journal: Path) -> None:
-    shutil.rmtree(journal.parent)
+    """Also what the server is making there in advance, and renames at any moment."""
+    while journal.parent.exists():
+        shutil.rmtree(journal.parent, ignore_errors=True)
 
 
 def rename(journal: Path) -> None:

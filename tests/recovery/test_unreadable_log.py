@@ -11,6 +11,7 @@ import json
 import os
 import resource
 import socket
+import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -143,6 +144,14 @@ def few_files() -> None:
     resource.setrlimit(resource.RLIMIT_NOFILE, (FILES, FILES))
 
 
+def until_gone(server: RunningServer) -> None:
+    """Wait until the server has taken note that all clients but one have gone."""
+    deadline = time.monotonic() + 30
+    while server.log().count("07-0013") < server.log().count("07-0011") - 1:
+        assert time.monotonic() < deadline, "connections that have been closed are still there"
+        time.sleep(0.05)
+
+
 def test_connections_leave_descriptors_to_replays(tmp_path: Path) -> None:
     """Those that are one too many are closed, and said to be; who is there is served."""
     with running_server(tmp_path, elements=ELEMENTS, prepare=few_files) as server:
@@ -154,6 +163,7 @@ def test_connections_leave_descriptors_to_replays(tmp_path: Path) -> None:
             assert numbers(peer) == list(range(1, MESSAGES + 1))
             for one in crowd:
                 one.close()
+            until_gone(server)
         with server.log_on("later") as peer:
             begin_replay(peer)
             assert len(numbers(peer)) == MESSAGES
