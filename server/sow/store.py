@@ -20,7 +20,10 @@ from server.sow.records import Record
 
 
 class StoreError(Exception):
-    """A change cannot be stored. The text is for whoever sent it; the store is as it was before."""
+    """A change cannot be stored, or a record not be read any more. The text is for whoever asked.
+
+    The store is as it was before.
+    """
 
 
 Settled: TypeAlias = Callable[[StoreError | None], None]
@@ -83,10 +86,18 @@ class RecordStore(Protocol):
         """Find a record; None if there is none."""
 
     def record(self, row: int) -> Record:
-        """Read a row that is in use."""
+        """Read a row that is in use.
+
+        Raises:
+            StoreError: it is lost.
+        """
 
     def bodies(self, rows: Sequence[int]) -> list[bytes]:
-        """Read the bodies of rows that are in use."""
+        """Read the bodies of rows that are in use.
+
+        Raises:
+            StoreError: one of them is lost.
+        """
 
     def identities(self) -> Iterator[tuple[str, int]]:
         """Every record's identity and row; the store must not change meanwhile."""
