@@ -18,12 +18,13 @@ from typing import Final, NamedTuple
 
 from server.sow import slab_format as form
 from server.sow.commit import GroupCommit
+from server.sow.earlier_states import earlier_states
 from server.sow.records import Record
 from server.sow.slab_file import DamagedFileError, SlabFile
 from server.sow.slab_format import ENTRY, Kind, padded
 from server.sow.slab_log import SlabLog
 from server.sow.slab_scan import scan
-from server.sow.store import Settled, Statistics, StoreError, Superseded, identity_of
+from server.sow.store import Earlier, Settled, Statistics, StoreError, Superseded, identity_of
 
 _FREE: Final = -1
 
@@ -197,6 +198,10 @@ class FileStore:
             kind = form.entry_kind(data)
             identity = identity_of(record, pattern=self._pattern)
             yield row, Superseded(identity, record, kind == Kind.PAST_DELETED)
+
+    def earlier(self, sequence: int) -> Earlier:
+        """See `RecordStore.earlier`."""
+        return earlier_states(self._file, sequence, self._topic, pattern=self._pattern)
 
     # ---- writing
 

@@ -44,6 +44,18 @@ class Superseded(NamedTuple):
     deleted: bool
 
 
+class Earlier(NamedTuple):
+    """What records were that have changed since; see `RecordStore.earlier`.
+
+    Attributes:
+        states: by identity, what they were; None for one that was not there.
+        unknown: the identities of those of which the store does not know it any more.
+    """
+
+    states: dict[str, Record | None]
+    unknown: set[str]
+
+
 class Statistics(NamedTuple):
     """How much a store holds; zeros where a store has no such thing.
 
@@ -152,6 +164,15 @@ class RecordStore(Protocol):
 
     def past(self) -> Iterator[tuple[int, Superseded]]:
         """Every past state with its row."""
+
+    def earlier(self, sequence: int) -> Earlier:
+        """What the records were, of those changed since by entries of the log, at some sequence.
+
+        Called before anything has been changed since the store was opened.
+
+        Raises:
+            StoreError: it cannot be read.
+        """
 
     def commit(self, then: Settled | None = None) -> None:
         """Ask for all changes so far to be put on stable storage; does not wait.
