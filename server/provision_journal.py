@@ -134,3 +134,10 @@ def _tell_set_back(engine: Engine, done: SetBack) -> None:
         records=done.records,
         past=done.past,
     )
+    if done.kept:
+        engine.log.emit(
+            "15-0016",
+            topic=done.sow.spec.name,
+            message_type=done.sow.type_name,
+            records=done.kept,
+        )

@@ -127,6 +127,8 @@ class TopicOpener:
             self._log.emit("15-0009", **about, damage=recovery.damage, path=recovery.set_aside)
         if recovery.lost_bytes:
             self._log.emit("15-0010", **about, lost_bytes=recovery.lost_bytes)
+        if recovery.had is not None:
+            self._log.emit("15-0015", **about, path=spec.file_name, size=recovery.had)
         self._log.emit("15-0008", **about, records=recovery.records)
         return store
 

@@ -19,6 +19,9 @@ if TYPE_CHECKING:
 NOT_STORED: Final = "not stored"
 """The reason of a failure: what was asked for is not on stable storage."""
 
+NOT_READABLE: Final = "not readable"
+"""The reason of a failure: records are lost, or cannot be had from the disk."""
+
 
 class SequencedAcks:
     """The acks of commands that differ by their sequence number only.

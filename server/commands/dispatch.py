@@ -20,9 +20,10 @@ from server.commands import (
     timer,
     unsubscribe,
 )
-from server.commands.acks import acknowledge, acks_among, fail, failure, wants
+from server.commands.acks import NOT_READABLE, acknowledge, acks_among, fail, failure, wants
 from server.commands.refusal import CommandRefused
 from server.limits import MOST_SUBSCRIPTIONS
+from server.sow.store import StoreError
 from server.topics.transaction_log import DUPLICATE
 from server.wire.header import Header, command_name, encode_header
 
@@ -88,6 +89,8 @@ def execute(session: Session, header: Header, body: bytes, exact_header: bytes |
         refuse(session, header, refusal.reason, refusal.detail)
         if refusal.disconnect is not None:
             session.close(refusal.disconnect)
+    except StoreError as error:
+        refuse(session, header, NOT_READABLE, str(error))
 
 
 def refuse(session: Session, header: Header, reason: str, detail: str) -> None:

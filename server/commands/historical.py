@@ -15,7 +15,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
-from server.commands.acks import acknowledge
+from server.commands.acks import NOT_READABLE, acknowledge
 from server.commands.bookmark_subscribe import make_subscription, read_bookmark, read_not_found
 from server.commands.options import option_refusal
 from server.commands.paging import check_replacement, read_page, single_topic
@@ -29,6 +29,7 @@ from server.journal import BookmarkError
 from server.queries.page import PageQuery
 from server.replays.paged import PagedRecords
 from server.security.entitlement import Permission
+from server.sow.store import StoreError
 from server.sow.topic import SowTopic
 from server.wire.bookmarks import NOW, is_now
 
@@ -111,7 +112,12 @@ def handle(session: Session, header: Header, options: Mapping[str, str]) -> None
         span = replace(place, after=_gapless(topics, point, place), not_before=0)
         replay = subscription.replay
         assert replay is not None  # noqa: S101 - see make_subscription
-        queries: Sequence[Findings] = command.queries(topics)
+        try:
+            queries: Sequence[Findings] = command.queries(topics)
+        except StoreError as error:
+            session.end_subscription(sub_id)
+            session.refuse(header, NOT_READABLE, str(error))
+            return
         if page is not None:
             queries = [_page_query(command, subscription, replay, topics[0])]
         command.begin(

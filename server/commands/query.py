@@ -6,10 +6,11 @@ from collections.abc import Callable, Iterable, Sequence
 from itertools import count
 from typing import TYPE_CHECKING
 
-from server.commands.acks import success, wants
+from server.commands.acks import NOT_READABLE, acks_among, failure, success, wants
 from server.queries.run import Findings, Part, QueryRun, ResultForm, Totals
 from server.sow.query import QuerySpec
 from server.sow.records import to_nanoseconds
+from server.wire.header import command_name
 
 if TYPE_CHECKING:
     from server.commands.query_terms import QueryTerms
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     from server.session import Session
     from server.sow.query import Query
     from server.sow.records import Record
+    from server.sow.store import StoreError
     from server.subscriptions.presentation import Presentation
     from server.topics.stores import Selected
     from server.wire.header import Header
@@ -85,7 +87,24 @@ class QueryCommand:
             return True
 
         results = [Part(query, take) for query in queries]
-        run.begin(results, leavers(run) if leavers is not None else (), self._acks, then)
+        left = leavers(run) if leavers is not None else ()
+        run.begin(results, left, self._acks, self._failed, then)
+
+    def _failed(self, problem: StoreError) -> None:
+        """Say that the results are not complete, nor will be; the subscription ends with them."""
+        session, header, detail = self._session, self._header, str(problem)
+        if self._sub_id is not None:
+            session.end_subscription(self._sub_id)
+        acks = acks_among(header, ("completed", "stats")) or ("processed",)
+        for ack in acks:
+            session.send(failure(header, ack, NOT_READABLE, detail))
+        session.engine.log.emit(
+            "02-0001",
+            client=session.client_name,
+            command=command_name(header.command),
+            reason=NOT_READABLE,
+            detail=detail,
+        )
 
     def _tell(self) -> None:
         """Say that the client queries; of one that subscribes as well, its subscription says it."""

@@ -131,6 +131,8 @@ def _find(session: Session, selected: Selected, which: _Which, selector: TopicSe
             records = [record for name in names for record in sow.find_body(which.body, name)]
         except (BodyError, KeyRefusedError) as error:
             raise CommandRefused("invalid message", str(error)) from None
+        except StoreError as error:
+            raise CommandRefused("not stored", str(error)) from None
     return Found(records, len(records), len(records))
 
 

@@ -118,6 +118,8 @@ class Recovery:
                 file = self._full_file(header, seal, path, safe)
             files.append(file)
         last = self._check_end(files, extent)
+        if used and used[-1][1] is not None:
+            self._doubt_end(used[-1][2], last)
         return Found(
             files,
             live,
@@ -216,6 +218,17 @@ class Recovery:
                 f"remove {clients} to go on without what they contained"
             )
         return last
+
+    def _doubt_end(self, path: Path, last: int) -> None:
+        """A file is sealed when the log goes on in another one, and nothing is in that.
+
+        Either that had no commit yet, or it has lost its content. Nothing in it could tell.
+        """
+        text = (
+            f"{path}: is full, and no entry follows its last one, {last}, though the log was about "
+            "to go on in another file; if that had any entries, they are lost"
+        )
+        self._notice(Notice(Event.TORN_TAIL, text, str(path)))
 
     def _is_writable(self, path: Path) -> bool:
         return path.parent == self._directory and path.suffix != ".gz"

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from server.queries.batches import BatchWriter
+from server.sow.store import StoreError
 from server.subscriptions.outbox import Reservation
 from server.wire.framing import frame
 from server.wire.header import Header, encode_header
@@ -106,6 +107,7 @@ class QueryRun:
         self._leavers: Sequence[Part] = ()
         self._slices: Iterator[None] = iter(())
         self._on_end: Callable[[Totals], Iterable[Header]] = _no_headers
+        self._on_failure: Callable[[StoreError], None] = _say_nothing
         self._then: Callable[[], None] | None = None
 
     def begin(
@@ -113,6 +115,7 @@ class QueryRun:
         results: Sequence[Part],
         leavers: Sequence[Part],
         on_end: Callable[[Totals], Iterable[Header]],
+        on_failure: Callable[[StoreError], None],
         then: Callable[[], None] | None = None,
     ) -> None:
         """Begin to send results.
@@ -121,11 +124,13 @@ class QueryRun:
             results: the queries, in the order of their results.
             leavers: queries of what the client is to hear of after the results.
             on_end: gives the headers to be sent in the end.
+            on_failure: called if a record cannot be read; the query has ended then.
             then: called when they have been sent.
         """
         self._results = results
         self._leavers = leavers
         self._on_end = on_end
+        self._on_failure = on_failure
         self._then = then
         self._slices = self._run()
         self._session.queries.append(self)
@@ -140,7 +145,12 @@ class QueryRun:
         """See `Sliced.step`. A query waits for those that its client sent before it."""
         if self.place.is_open and self._session.queries[0] is not self:
             return True
-        return self.place.is_open and next(self._slices, self) is None
+        try:
+            return self.place.is_open and next(self._slices, self) is None
+        except StoreError as problem:
+            self.cancel()
+            self._on_failure(problem)
+            return False
 
     def cancel(self) -> None:
         """End without sending more."""
@@ -182,3 +192,7 @@ class QueryRun:
 
 def _no_headers(_totals: Totals) -> Iterable[Header]:
     return ()
+
+
+def _say_nothing(_problem: StoreError) -> None:
+    """Tell nobody."""

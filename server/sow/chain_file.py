@@ -9,16 +9,17 @@ The file begins with a 16-byte header: the text `AMPCHAIN`, the version of the f
     8       8     the chain's SOW key, an unsigned integer
     16            the id, UTF-8
 
-All integers are little-endian. Entries are only appended, in one write each. An entry that is not
-whole at the end of the file is what a crash left of an append, and is cut off; anywhere else it is
-damage, and the file is refused.
+All integers are little-endian. Entries are only appended. An entry that is not whole at the end of
+the file is what a crash left of an append, and is cut off; anywhere else it is damage, and the file
+is refused. So what a full disk leaves of an append is cut off before anything is appended to it.
 """
 
 from __future__ import annotations
 
 import os
 import struct
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
@@ -27,6 +28,7 @@ import google_crc32c
 from server.data_files import MODE
 from server.expressions.octets import from_octets, to_octets
 from server.sow.commit import GroupCommit, Job
+from server.sow.store import StoreError
 
 VERSION: Final = 1
 _HEADER: Final = struct.Struct("<8sII")
@@ -59,24 +61,41 @@ class ChainFile:
             content = _HEADER.pack(MAGIC, VERSION, 0)
             with open(path, "wb", opener=_private) as file:
                 file.write(content)
-        self._entries, end = _read(path, content)
+        self._entries, self._end = _read(path, content)
         self._descriptor: Final = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC)
-        os.ftruncate(self._descriptor, end)
+        self._is_torn = True  # whether there may be something behind the last whole entry
+        self._cut()
 
     def load(self) -> Iterator[tuple[str, int]]:
         """The ids and keys that the file held when it was opened; can be asked once."""
         entries, self._entries = self._entries, []
         return iter(entries)
 
-    def append(self, chained_id: str, key: int) -> None:
-        """Add an id to a chain.
+    def append(self, ids: Sequence[str], key: int) -> None:
+        """Add ids to a chain, all or none.
 
         Raises:
-            OSError: it cannot be written.
+            StoreError: they cannot be written.
         """
-        octets = to_octets(chained_id)
-        content = _TAIL.pack(len(octets), key) + octets
-        os.write(self._descriptor, _CHECKSUM.pack(google_crc32c.value(content)) + content)
+        entries = b"".join([_entry(to_octets(one), key) for one in ids])
+        try:
+            self._cut()
+            self._is_torn = True
+            written = 0
+            while written < len(entries):  # what a full disk still takes tells not yet why
+                written += os.write(self._descriptor, entries[written:])
+        except OSError as error:
+            with suppress(OSError):  # the next append tries again
+                self._cut()
+            raise StoreError(f"{self.path} cannot grow: {error.strerror or error}") from error
+        self._end += written
+        self._is_torn = False
+
+    def _cut(self) -> None:
+        """Leave nothing behind the last whole entry."""
+        if self._is_torn:
+            os.ftruncate(self._descriptor, self._end)
+            self._is_torn = False
 
     def commit(
         self,
@@ -95,6 +114,11 @@ class ChainFile:
         """Put the file on stable storage and close it."""
         os.fdatasync(self._descriptor)
         os.close(self._descriptor)
+
+
+def _entry(octets: bytes, key: int) -> bytes:
+    content = _TAIL.pack(len(octets), key) + octets
+    return _CHECKSUM.pack(google_crc32c.value(content)) + content
 
 
 def _private(path: str, flags: int) -> int:

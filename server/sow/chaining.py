@@ -129,10 +129,10 @@ class ChainingKeys:
                         f"{primary} has: they seem to have come in the wrong order"
                     )
         key = keys.pop() if keys else self._hash.of_text(secondary[0] if secondary else ids[0])
-        for text in ids:
-            if text not in self._keys:
-                self.file.append(text, int(key))
-                self._keys[text] = key
+        unknown = [text for text in dict.fromkeys(ids) if text not in self._keys]
+        if unknown:
+            self.file.append(unknown, int(key))
+            self._keys.update(dict.fromkeys(unknown, key))
         return key
 
     def close(self) -> None:

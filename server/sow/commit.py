@@ -23,7 +23,7 @@ class Job(NamedTuple):
     Attributes:
         descriptor: the file.
         written: called on the helper thread after the file has been synchronised, to note in the
-            file how far it got.
+            file how far it got; raises OSError if that does not count.
         done: called on the engine's thread after that, with the number of the synchronisation:
             jobs that shared one have the same, and only the last of them was `written`.
         failed: called on the engine's thread instead if the file could not be synchronised.
@@ -82,6 +82,7 @@ class GroupCommit:
     def _commit(self, jobs: list[Job]) -> None:
         try:
             self._synchronise(jobs[0].descriptor)
+            jobs[-1].written()
         except OSError as error:
             failure = error
 
@@ -89,7 +90,6 @@ class GroupCommit:
                 for job in jobs:
                     job.failed(failure)
         else:
-            jobs[-1].written()
             self._round += 1
             number = self._round
 

@@ -18,12 +18,13 @@ from typing import Final, NamedTuple
 
 from server.sow import slab_format as form
 from server.sow.commit import GroupCommit
+from server.sow.earlier_states import earlier_states
 from server.sow.records import Record
 from server.sow.slab_file import DamagedFileError, SlabFile
 from server.sow.slab_format import ENTRY, Kind, padded
 from server.sow.slab_log import SlabLog
 from server.sow.slab_scan import scan
-from server.sow.store import Settled, Statistics, StoreError, Superseded, identity_of
+from server.sow.store import Earlier, Settled, Statistics, StoreError, Superseded, identity_of
 
 _FREE: Final = -1
 
@@ -46,12 +47,14 @@ class Recovery(NamedTuple):
         lost_bytes: bytes that a crash left unfinished, after the last whole entry.
         damage: what is wrong with the file that was found, None if it is good.
         set_aside: where that file is now.
+        had: bytes of a file that was there and held nothing, None for any other.
     """
 
     records: int
     lost_bytes: int
     damage: str | None = None
     set_aside: Path | None = None
+    had: int | None = None
 
 
 class FileStore:
@@ -67,6 +70,7 @@ class FileStore:
 
     Attributes:
         lost_bytes: bytes that a crash left unfinished.
+        had: see `Recovery`.
 
     Raises:
         DamagedFileError: the file fails a checksum.
@@ -95,6 +99,7 @@ class FileStore:
         self._sequence = file.commit_point.sequence
         found = scan(file, self._apply)
         self.lost_bytes: Final = found.lost
+        self.had: Final = file.had
         self._log = SlabLog(file, found, committer, tell, topic)
         self._log.sequence = self._sequence
         self._cleaned_at = 0
@@ -177,6 +182,8 @@ class FileStore:
             length, topics, keys, correlations, bookmarks = unpack_from(slab, start)
             begin = start + fixed + topics + keys + correlations + bookmarks
             found.append(slab[begin : start + length])
+        if self._file.guard.lost:  # perhaps what has just been read
+            return [self.record(row).body for row in rows]
         return found
 
     def identities(self) -> Iterator[tuple[str, int]]:
@@ -191,6 +198,10 @@ class FileStore:
             kind = form.entry_kind(data)
             identity = identity_of(record, pattern=self._pattern)
             yield row, Superseded(identity, record, kind == Kind.PAST_DELETED)
+
+    def earlier(self, sequence: int) -> Earlier:
+        """See `RecordStore.earlier`."""
+        return earlier_states(self._file, sequence, self._topic, pattern=self._pattern)
 
     # ---- writing
 
@@ -331,12 +342,12 @@ class FileStore:
         """Clean at least so many bytes of the oldest slabs; False if nothing is left to clean."""
         log = self._log
         while amount > 0:
-            found = log.oldest()
-            if found is None:
-                return False
-            location, data = found
-            room = padded(len(data))
             try:
+                found = log.oldest()
+                if found is None:
+                    return False
+                location, data = found
+                room = padded(len(data))
                 self._move(location, data)
             except StoreError:
                 return False  # no room to move to; what has been cleaned stays cleaned
@@ -430,7 +441,7 @@ def open_store(
         set_aside = _set_aside(path)
         store = open_once()
         return store, Recovery(0, 0, str(error), set_aside)
-    return store, Recovery(len(store), store.lost_bytes)
+    return store, Recovery(len(store), store.lost_bytes, had=store.had)
 
 
 def _set_aside(path: Path) -> Path:

@@ -39,6 +39,7 @@ class KeySource(Protocol):
 
         Raises:
             KeyRefusedError: the message must not be processed.
+            StoreError: what the key depends on later cannot be stored.
         """
 
 

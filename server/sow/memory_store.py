@@ -7,7 +7,7 @@ from contextlib import AbstractContextManager, nullcontext
 from typing import TypeAlias
 
 from server.sow.records import Record
-from server.sow.store import Settled, Statistics, Superseded
+from server.sow.store import Earlier, Settled, Statistics, Superseded
 
 _Fields: TypeAlias = tuple[object, ...]
 
@@ -104,6 +104,17 @@ class MemoryStore:
     def past(self) -> Iterator[tuple[int, Superseded]]:
         """See `RecordStore.past`."""
         return iter(self._past.items())
+
+    def earlier(self, sequence: int) -> Earlier:
+        """See `RecordStore.earlier`; nothing that has been superseded is known."""
+        changed = (
+            identity for identity, row in self._rows.items() if self._is_later(row, sequence)
+        )
+        return Earlier({}, set(changed))
+
+    def _is_later(self, row: int, sequence: int) -> bool:
+        record = self.record(row)
+        return record.sequence > sequence and bool(record.bookmark)
 
     def commit(self, then: Settled | None = None) -> None:
         """See `RecordStore.commit`."""

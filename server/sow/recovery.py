@@ -7,7 +7,13 @@ txids of their entries for sequences. So recovery applies the entries after that
 A store can also be ahead of the log: it writes through memory maps, which survive a process, while
 the log's last entries were still on their way to the disk. Nobody was told that these are safe, and
 a publisher sends them again. Records that such an entry has changed or deleted are set back to what
-the log says last, and the txids are not given out again.
+they were, and the txids are not given out again.
+
+What a record was is asked of the store first, whose file keeps what is superseded for a while; then
+of the log, as far as the topic's RecoveryPoint lets it have anything from there; then of the past
+states of a topic with History that keeps all. If none of them knows, which takes a log whose
+beginning has been removed, the record stays as it is in the store: it may have been acknowledged in
+another state, and a record in a state that came too late is better than none.
 """
 
 from __future__ import annotations
@@ -19,7 +25,7 @@ import msgspec
 
 from server.journal import EVENTS, Kind, Span
 from server.sow.records import NANOSECONDS, NANOSECONDS_IN_MICROSECOND, Record
-from server.sow.store import StoreError
+from server.sow.store import StoreError, Superseded
 from server.sow.topic import SowTopic
 
 if TYPE_CHECKING:
@@ -40,6 +46,7 @@ class SetBack(NamedTuple):
         last: the highest that the topic had a change of.
         records: how many records were set back.
         past: how many past states were dropped.
+        kept: how many records were left as they were, since nobody knows what they had been.
     """
 
     sow: SowTopic
@@ -47,6 +54,7 @@ class SetBack(NamedTuple):
     last: int
     records: int
     past: int
+    kept: int
 
 
 def recover_records(
@@ -146,9 +154,9 @@ def record_of(sow: SowTopic, entry: Entry) -> Record:
 def _set_back(sow: SowTopic, journal: Journal, find: Find) -> SetBack:
     """Set back a store that is ahead of the log; if that is interrupted, it can be done again.
 
-    Concerned are records that a lost entry has made or changed, and those that it has deleted. The
-    latter are what the log has and the store has not, nor knows to have been gone before; if they
-    have expired, they will do so again. Past states that lost entries have made, or ended, go.
+    Concerned are records that a lost entry has made or changed, and those that it has deleted. If
+    these have expired, they will do so again. Past states that lost entries have made, or ended,
+    go.
     """
     table, last = sow.table, journal.last_txid
     ahead = table.store.last_sequence
@@ -162,31 +170,77 @@ def _set_back(sow: SowTopic, journal: Journal, find: Find) -> SetBack:
     def is_lost(record: Record) -> bool:
         return record.sequence > last and bool(record.bookmark)  # those without came otherwise
 
-    sound: set[str] = set()
-    records: dict[str, Record | None] = {}
-    for identity, row in table.store.identities():
-        if is_lost(table.store.record(row)):
-            records[identity] = None
-        else:
-            sound.add(identity)
-    gone = {
-        past.identity: past.record.sequence
-        for _, past in table.store.past()
-        if past.deleted and not is_lost(past.record)
+    sound = {
+        identity
+        for identity, row in table.store.identities()
+        if not is_lost(table.store.record(row))
     }
-    for entry in journal.entries():
-        if find(entry.topic.message_type, entry.topic.name) is sow:
-            for identity, state in _states(sow, entry):
-                if identity in sound:
-                    continue
-                if state is not None and gone.get(identity, 0) < state.sequence:
-                    records[identity] = state
-                elif table.store.row(identity) is None:
-                    records.pop(identity, None)
-                else:
-                    records[identity] = None
+    known, unknown = table.store.earlier(last)
+    records = {one: state for one, state in known.items() if one not in sound}
+    unknown -= sound
+    past = [past for _, past in table.store.past() if not is_lost(past.record)]
+    records |= _from_log(sow, journal, find, sound | known.keys(), unknown, past)
+    unknown -= records.keys()
+    if sow.spec.history is not None and not sow.spec.history.granularity:
+        records |= _from_history(past, unknown)
+        unknown -= records.keys()
+    if _is_whole(journal):
+        records |= dict.fromkeys(unknown)
+        unknown.clear()
     dropped = table.set_back(records, ahead, lambda past: is_lost(past.record))
-    return SetBack(sow, last + 1, ahead, len(records), dropped)
+    return SetBack(sow, last + 1, ahead, len(records), dropped, len(unknown))
+
+
+def _from_log(
+    sow: SowTopic,
+    journal: Journal,
+    find: Find,
+    settled: set[str],
+    unknown: set[str],
+    past: Iterable[Superseded],
+) -> dict[str, Record | None]:
+    """What the log says of records that are not settled, None for those that were not there.
+
+    The file may have forgotten that it had a record which a lost entry has deleted. So what the
+    log has, and the store has not, nor knows to have been gone before, is one of those; unless the
+    topic began when the log had some entries already, for then it may never have had it.
+    """
+    point = sow.spec.recovery_point
+    begin = 0 if isinstance(point, str) else point // NANOSECONDS_IN_MICROSECOND
+    gone = {one.identity: one.record.sequence for one in past if one.deleted}
+    found: dict[str, Record | None] = {}
+    for entry in journal.entries():
+        if entry.timestamp < begin or find(entry.topic.message_type, entry.topic.name) is not sow:
+            continue
+        for identity, state in _states(sow, entry):
+            if identity in settled:
+                continue
+            if identity in unknown:
+                found[identity] = state
+            elif point == "now":
+                continue
+            elif state is not None and gone.get(identity, 0) < state.sequence:
+                found[identity] = state
+            else:
+                found.pop(identity, None)
+    return found
+
+
+def _from_history(past: Iterable[Superseded], unknown: set[str]) -> dict[str, Record | None]:
+    """What records were before, where every state has been kept."""
+    last: dict[str, Superseded] = {}
+    for one in past:
+        known = last.get(one.identity)
+        if one.identity in unknown and (
+            known is None or known.record.sequence <= one.record.sequence
+        ):
+            last[one.identity] = one
+    return {identity: None if one.deleted else one.record for identity, one in last.items()}
+
+
+def _is_whole(journal: Journal) -> bool:
+    """Whether the log still has its beginning."""
+    return bool(journal.files) and journal.files[0].number == 0
 
 
 def _states(sow: SowTopic, entry: Entry) -> Iterable[tuple[str, Record | None]]:

@@ -1,11 +1,15 @@
 """A SOW file as slabs of memory: creating, locking, mapping, growing and shrinking it.
 
 Every slab is a memory map of its own, so that the file grows without moving what is mapped. Room is
-allocated on disk before it is mapped: a full disk is an error here, not a signal later.
+allocated on disk before it is mapped: a full disk is an error here, not a signal later. Should
+somebody truncate or overwrite the file all the same, that costs no more than the file
+(`map_guard.pyx`): what has been lost is found out when it is touched, and with each commit, and
+from then on nothing is written any more, and nothing is read that fails its checksum.
 """
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import mmap
 import os
@@ -14,8 +18,15 @@ from typing import Final
 
 from server.data_files import MODE
 from server.sow import slab_format as form
-from server.sow.slab_format import PAGE, CommitPoint, SlabHeader
+from server.sow.map_guard import MapGuard
+from server.sow.slab_format import ENTRY, PAGE, CommitPoint, SlabHeader
 from server.sow.store import StoreError
+
+_LOST: Final = (
+    "the file has been truncated or overwritten while it was in use: until the next start its topic"
+    " cannot be changed, and what is lost cannot be read"
+)
+_NOT_FOUND: Final = "the file has been removed, renamed or replaced while it was in use"
 
 
 class DamagedFileError(Exception):
@@ -38,6 +49,9 @@ class SlabFile:
     Attributes:
         slab_size: bytes of a slab.
         slabs: the slabs' maps, in file order; None for one beyond the end.
+        guard: watches over the maps.
+        had: bytes of a file that was there and held nothing, being shorter than the first page;
+            None for any other.
 
     Raises:
         DamagedFileError: the file's header is not one of a SOW file, or of a later version.
@@ -55,14 +69,17 @@ class SlabFile:
     ) -> None:
         self.path: Final = path
         self._writable = writable
+        is_new = not path.exists()
         self.descriptor: Final = os.open(
             path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC if writable else os.O_RDONLY, MODE
         )
         self.slabs: list[mmap.mmap] = []
+        self.guard: Final = MapGuard()
+        self.had: int | None = None
         try:
             if writable:
                 self._lock()
-            self._open(slab_size, initial_slabs)
+            self._open(slab_size, initial_slabs, is_new=is_new)
         except BaseException:
             os.close(self.descriptor)
             raise
@@ -75,19 +92,22 @@ class SlabFile:
                 f"{self.path} is in use by another process: two instances cannot share a SOW file"
             ) from None
 
-    def _open(self, slab_size: int, initial_slabs: int) -> None:
+    def _open(self, slab_size: int, initial_slabs: int, *, is_new: bool) -> None:
         size = os.fstat(self.descriptor).st_size
         fresh = size < PAGE  # a file cut short before its first page was complete holds nothing
         if fresh and not self._writable:
             raise DamagedFileError(f"{self.path} is not a SOW file: it has {size} bytes")
         if fresh:
+            self.had = None if is_new else size
             self._create(slab_size)
             size = PAGE
         self._header = mmap.mmap(self.descriptor, PAGE, access=self._access)
+        self.guard.cover(self._header)
         described = form.unpack_file_header(self._header[:64])
         if described is None:
             raise DamagedFileError(f"the first page of {self.path} is not that of a SOW file")
         version, self.slab_size = described
+        self._noted = self.commit_point
         if version != form.VERSION:
             raise DamagedFileError(
                 f"{self.path} has version {version} of the format, expected {form.VERSION}"
@@ -115,12 +135,14 @@ class SlabFile:
         return mmap.ACCESS_WRITE if self._writable else mmap.ACCESS_READ
 
     def _map(self, index: int) -> mmap.mmap:
-        return mmap.mmap(
+        slab = mmap.mmap(
             self.descriptor,
             self.slab_size,
             access=self._access,
             offset=PAGE + index * self.slab_size,
         )
+        self.guard.cover(slab)
+        return slab
 
     def grow(self) -> int:
         """Add a slab at the end.
@@ -129,10 +151,11 @@ class SlabFile:
             Its index.
 
         Raises:
-            StoreError: the file system has no room.
+            StoreError: the file system has no room, or the file has lost its content.
         """
         index = len(self.slabs)
         try:
+            self._check_size()
             os.posix_fallocate(self.descriptor, PAGE + index * self.slab_size, self.slab_size)
             self.slabs.append(self._map(index))
         except OSError as error:
@@ -142,6 +165,7 @@ class SlabFile:
     def shrink(self, count: int) -> None:
         """Cut the file to its first `count` slabs."""
         for slab in self.slabs[count:]:
+            self.guard.give_up(slab)
             slab.close()
         del self.slabs[count:]
         os.ftruncate(self.descriptor, PAGE + count * self.slab_size)
@@ -161,6 +185,7 @@ class SlabFile:
         )
         content = form.pack_commit(point)
         self._header[older : older + len(content)] = content
+        self._noted = point
 
     def header(self, index: int) -> SlabHeader | None:
         """Read a slab's header; None if it is blank or damaged."""
@@ -176,11 +201,27 @@ class SlabFile:
 
         Args:
             location: the slab's index times the slab size, plus the position within the slab.
+
+        Raises:
+            StoreError: the file has lost its content, and this of it.
         """
         index, position = divmod(location, self.slab_size)
         slab = self.slabs[index]
         length = int.from_bytes(slab[position + 4 : position + 8], "little")
-        return slab[position : position + length]
+        data = slab[position : position + length]
+        if self.guard.lost or length < ENTRY.size:
+            self._check_entry(data)
+        return data
+
+    def _check_entry(self, data: bytes) -> None:
+        """Make sure that an entry is what was written, where that is in doubt."""
+        if len(data) < ENTRY.size or int.from_bytes(data[:4], "little") != form.crc32c(data[4:]):
+            self.guard.lost = 1
+            raise self.loss()
+
+    def loss(self) -> StoreError:
+        """What there is to say once `guard.lost` is set."""
+        return StoreError(f"{self.path}: {_LOST}")
 
     def touch(self, index: int, begin: int, end: int) -> None:
         """Have the pages of a part of a slab, and of its header, written with the next ones.
@@ -203,12 +244,40 @@ class SlabFile:
         self._header[0] = self._header[0]
 
     def synchronise(self) -> None:
-        """Wait until everything is on stable storage."""
+        """Wait until everything is on stable storage.
+
+        Raises:
+            OSError: it could not be put there, or would not be found there.
+        """
         os.fdatasync(self.descriptor)
+        self.check_in_place()
+
+    def check_in_place(self) -> None:
+        """Make sure that what has been put on stable storage will be found again.
+
+        Raises:
+            OSError: the file has lost its name or its content.
+        """
+        try:
+            is_found = os.path.samestat(os.fstat(self.descriptor), os.stat(self.path))
+        except FileNotFoundError:
+            is_found = False
+        if not is_found:
+            raise OSError(errno.ESTALE, _NOT_FOUND)
+        self._check_size()
+        if not self.guard.lost and self.commit_point != self._noted:
+            self.guard.lost = 1
+        if self.guard.lost:
+            raise OSError(errno.ESTALE, _LOST)
+
+    def _check_size(self) -> None:
+        if os.fstat(self.descriptor).st_size < PAGE + len(self.slabs) * self.slab_size:
+            self.guard.lost = 1
+            raise OSError(errno.ESTALE, _LOST)
 
     def close(self) -> None:
         """Let go of the file."""
-        for slab in self.slabs:
-            slab.close()
-        self._header.close()
+        for mapped in (*self.slabs, self._header):
+            self.guard.give_up(mapped)
+            mapped.close()
         os.close(self.descriptor)

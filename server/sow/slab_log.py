@@ -67,6 +67,7 @@ class SlabLog:
         topic: str,
     ) -> None:
         self._file: Final = file
+        self._guard: Final = file.guard
         self._committer: Final = committer
         self._tell: Final = tell
         self._topic: Final = topic
@@ -122,6 +123,8 @@ class SlabLog:
         Raises:
             StoreError: one is too large, or there is no room. Nothing has been written.
         """
+        if self._guard.lost:
+            raise self._file.loss()
         slabs, position = 0, self.slab_size if self._head is None else self._position
         records = list(records)
         texts_at_most = 4 * sum(
@@ -161,8 +164,12 @@ class SlabLog:
             Its location and the room that it takes.
 
         Raises:
-            StoreError: it is too large, or there is no room. Nothing has been written.
+            StoreError: it is too large, there is no room, or the file has lost its content. Nothing
+                has been written.
         """
+        guard = self._guard
+        if guard.lost:
+            raise self._file.loss()
         key = to_octets(record.key)
         topic = b"" if record.topic == self._topic else _octets(record.topic)
         correlation_id = _octets(record.correlation_id)
@@ -205,6 +212,8 @@ class SlabLog:
         # The checksum comes last: until it is there, the entry is not.
         slab[position + 4 : position + length] = content
         slab[position : position + 4] = form.crc32c(content).to_bytes(4, "little")
+        if guard.lost:  # which is found out by writing
+            raise self._file.loss()
         self._position = position + room
         self.appended_bytes += room
         if record.sequence > self.sequence:
@@ -238,8 +247,10 @@ class SlabLog:
             spare: how many free slabs have to be left.
 
         Raises:
-            StoreError: there is no room for one.
+            StoreError: there is no room for one, or the file has lost its content.
         """
+        if self._guard.lost:
+            raise self._file.loss()
         if len(self._free) > spare:
             index = min(self._free)
             self._free.remove(index)
@@ -313,6 +324,10 @@ class SlabLog:
             self._point.session,
         )
 
+        def written() -> None:
+            self._file.check_in_place()
+            self._file.write_commit_point(point)
+
         def done(synchronisation: int) -> None:
             self._stable = point
             self._release(synchronisation, point)
@@ -328,14 +343,7 @@ class SlabLog:
             if then is not None:
                 then(not_stable(self._file.path, error))
 
-        self._committer.submit(
-            Job(
-                self._file.descriptor,
-                lambda: self._file.write_commit_point(point),
-                done,
-                failed,
-            )
-        )
+        self._committer.submit(Job(self._file.descriptor, written, done, failed))
 
     def _write_again(self) -> None:
         """Have all written since the last good commit be part of the next synchronisation.
@@ -343,6 +351,8 @@ class SlabLog:
         After one that failed, the system takes what it could not write for written. Only pages that
         are touched again are tried again.
         """
+        if self._guard.lost:
+            return  # whatever is in the file now, it is not ours
         self._file.touch_first_page()
         slabs = list(self._sealed)
         if self._head is not None:

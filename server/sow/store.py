@@ -20,7 +20,10 @@ from server.sow.records import Record
 
 
 class StoreError(Exception):
-    """A change cannot be stored. The text is for whoever sent it; the store is as it was before."""
+    """A change cannot be stored, or a record not be read any more. The text is for whoever asked.
+
+    The store is as it was before.
+    """
 
 
 Settled: TypeAlias = Callable[[StoreError | None], None]
@@ -39,6 +42,18 @@ class Superseded(NamedTuple):
     identity: str
     record: Record
     deleted: bool
+
+
+class Earlier(NamedTuple):
+    """What records were that have changed since; see `RecordStore.earlier`.
+
+    Attributes:
+        states: by identity, what they were; None for one that was not there.
+        unknown: the identities of those of which the store does not know it any more.
+    """
+
+    states: dict[str, Record | None]
+    unknown: set[str]
 
 
 class Statistics(NamedTuple):
@@ -83,10 +98,18 @@ class RecordStore(Protocol):
         """Find a record; None if there is none."""
 
     def record(self, row: int) -> Record:
-        """Read a row that is in use."""
+        """Read a row that is in use.
+
+        Raises:
+            StoreError: it is lost.
+        """
 
     def bodies(self, rows: Sequence[int]) -> list[bytes]:
-        """Read the bodies of rows that are in use."""
+        """Read the bodies of rows that are in use.
+
+        Raises:
+            StoreError: one of them is lost.
+        """
 
     def identities(self) -> Iterator[tuple[str, int]]:
         """Every record's identity and row; the store must not change meanwhile."""
@@ -141,6 +164,15 @@ class RecordStore(Protocol):
 
     def past(self) -> Iterator[tuple[int, Superseded]]:
         """Every past state with its row."""
+
+    def earlier(self, sequence: int) -> Earlier:
+        """What the records were, of those changed since by entries of the log, at some sequence.
+
+        Called before anything has been changed since the store was opened.
+
+        Raises:
+            StoreError: it cannot be read.
+        """
 
     def commit(self, then: Settled | None = None) -> None:
         """Ask for all changes so far to be put on stable storage; does not wait.

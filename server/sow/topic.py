@@ -201,6 +201,7 @@ class SowTopic:
         Raises:
             BodyError: the message has to be rewritten, and cannot be parsed.
             KeyRefusedError: the message has no SOW key.
+            StoreError: the key cannot be kept, or the record before cannot be read.
         """
         topic = topic or self.spec.name
         if self._preprocessing is not None or self._enrichment is not None:
@@ -326,6 +327,7 @@ class SowTopic:
         Raises:
             BodyError: the message has to be preprocessed, and cannot be parsed.
             KeyRefusedError: the message has no SOW key.
+            StoreError: the key cannot be kept, or the record not be read.
         """
         topic = topic or self.spec.name
         if self._preprocessing is not None:

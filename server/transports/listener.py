@@ -9,7 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from config_schema.spec import TransportSpec
-from server.transports.connection import HANDSHAKE_SECONDS, Reception, printable_address
+from server.transports.connection import Reception, printable_address
 from server.transports.sockets import BACKLOG, UnixSocketFile, listen_on_inet
 from server.transports.tls import (
     TlsError,
@@ -19,6 +19,7 @@ from server.transports.tls import (
     make_server_context,
     tell_failures,
 )
+from server.transports.tls_acceptor import TlsAcceptor
 
 
 class TransportError(Exception):
@@ -43,7 +44,7 @@ class Listener:
         self.spec = spec
         self._reception = reception
         self._connect = connect
-        self._servers: list[asyncio.Server] = []
+        self._servers: list[asyncio.Server | TlsAcceptor] = []
         self._context: ssl.SSLContext | None = None
         self._file = UnixSocketFile(spec.file_name, spec.file_mask) if spec.file_name else None
 
@@ -146,14 +147,11 @@ class Listener:
 
     async def _serve(
         self, listening: socket.socket, context: ssl.SSLContext | None
-    ) -> asyncio.Server:
+    ) -> asyncio.Server | TlsAcceptor:
         loop = asyncio.get_running_loop()
         if self._file is not None:
             return await loop.create_unix_server(self._connect, sock=listening, backlog=BACKLOG)
-        return await loop.create_server(
-            self._connect,
-            sock=listening,
-            backlog=BACKLOG,
-            ssl=context,
-            ssl_handshake_timeout=None if context is None else HANDSHAKE_SECONDS,
-        )
+        if context is not None:
+            listening.listen(BACKLOG)
+            return TlsAcceptor(listening, context, self._connect, self._reception.descriptors)
+        return await loop.create_server(self._connect, sock=listening, backlog=BACKLOG)

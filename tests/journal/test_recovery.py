@@ -302,6 +302,26 @@ def test_a_file_that_has_lost_all_its_entries_is_spoken_of(tmp_path: Path) -> No
         assert f"taken into use behind entry {last.first_txid - 1}, and has no entry" in notice.text
 
 
+@pytest.mark.parametrize("deed", ["zeroed", "removed"])
+def test_a_last_file_that_looks_unused_is_spoken_of(tmp_path: Path, deed: str) -> None:
+    """The file before it is sealed only when the log goes on in this one."""
+    write(tmp_path, 100, 50_000)
+    with opened(tmp_path) as bench:
+        *_, full, last = bench.journal.files
+        assert not [one for one in bench.notices if one.event is Event.TORN_TAIL]
+    (tmp_path / "TEST.clients.ack").unlink()
+    if deed == "zeroed":
+        last.path.write_bytes(bytes(FILE))
+    else:  # with what was made in advance
+        for path in tmp_path.glob("*.journal"):
+            if path.name >= last.path.name:
+                path.unlink()
+    with opened(tmp_path) as bench:
+        (notice,) = [one for one in bench.notices if one.event is Event.TORN_TAIL]
+        assert str(full.path) in notice.text
+        assert f"no entry follows its last one, {last.first_txid - 1}" in notice.text
+
+
 def test_only_what_the_log_itself_has_left_half_made_is_removed(tmp_path: Path) -> None:
     ours = ["TEST.next.journal.tmp", "TEST.0000000001.index.gz.tmp", "TEST.clients.ack.new.tmp"]
     theirs = ["TEST.notes.tmp", "TESTED.clients.ack.tmp", "TEST.0000000001.journal.gz.tmp.old"]

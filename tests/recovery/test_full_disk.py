@@ -43,6 +43,25 @@ ELEMENTS: Final = """
   <Topic><Name>^(orders|events)$</Name><MessageType>json</MessageType></Topic>
 </TransactionLog>
 """
+CHAINED: Final = """
+<SOW>
+  <Topic>
+    <Name>chained</Name><MessageType>json</MessageType>
+    <KeyGenerator>
+      <Module>chaining</Module>
+      <Options>
+        <Primary>/id</Primary><Secondary>/previous</Secondary><FileName>ids.chain</FileName>
+      </Options>
+    </KeyGenerator>
+    <FileName>chained.sow</FileName>
+  </Topic>
+</SOW>
+<Modules>
+  <Module>
+    <Name>chaining</Name><Library>libamps_id_chaining_key_generator.so</Library>
+  </Module>
+</Modules>
+"""
 SIZE: Final = 100_000
 MOST: Final = 1_000
 """Messages after which every disk here is full."""
@@ -247,6 +266,37 @@ def test_the_journal_cannot_be_written(tmp_path: Path) -> None:
         kill(server)
     with running_server(tmp_path, elements=ELEMENTS.format(sow=".", journal="journal")) as server:
         assert replay(server, "events") == [1, 2, 4]
+
+
+def test_a_file_of_chained_ids_cannot_grow(tmp_path: Path) -> None:
+    """The publish is refused, and leaves nothing in the file that a start would stumble over."""
+    chain = tmp_path / "ids.chain"
+    last = {"id": 3, "previous": 2}
+    with running_server(tmp_path, elements=CHAINED) as server:
+        with log_on(server) as peer:
+
+            def publish(sequence: int, **body: int) -> dict[str, Any]:
+                header = {"c": "publish", "t": "chained", "s": sequence, "a": "persisted"}
+                return peer.ask(header, json.dumps(body).encode())
+
+            assert publish(1, id=1)["status"] == "success"
+            whole = chain.read_bytes()
+            pid = server.process.pid
+            _, hard = resource.prlimit(pid, resource.RLIMIT_FSIZE)
+            resource.prlimit(pid, resource.RLIMIT_FSIZE, (len(whole) + 20, hard))
+            refused = publish(2, **last)  # the first of its ids would fit
+            assert (refused["status"], refused["reason"]) == ("failure", "not stored")
+            assert "ids.chain cannot grow: " in refused["detail"]
+            assert chain.read_bytes() == whole
+            delete = {"c": "sow_delete", "t": "chained", "cid": "d", "a": "processed"}
+            assert peer.ask(delete, json.dumps(last).encode())["reason"] == "not stored"
+            assert publish(3, id=1)["status"] == "success", "it needs no room there"
+            resource.prlimit(pid, resource.RLIMIT_FSIZE, (hard, hard))
+            assert publish(4, **last)["status"] == "success"
+            assert publish(5, id=2)["status"] == "success"
+        kill(server)
+    with running_server(tmp_path, elements=CHAINED) as server, server.log_on("reader") as peer:
+        assert query(peer, "chained").messages == [{"id": 1}, {"id": 2}]
 
 
 def remove_all(journal: Path) -> None:

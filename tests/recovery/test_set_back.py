@@ -159,3 +159,89 @@ def records_of(server: RunningServer) -> dict[str, int]:
     """The records at present."""
     with server.log_on("reader") as peer:
         return {one["id"]: one["value"] for one in query(peer, "h").messages}
+
+
+def remove_first_journal(directory: Path) -> None:
+    """Remove what an action would have removed for its age."""
+    (first,) = directory.glob("journal/*.0000000000.journal")
+    for path in directory.glob(f"journal/{first.name}*"):
+        path.unlink()
+
+
+@pytest.mark.parametrize("churn", [0, 3000], ids=["in the file", "cleaned away"])
+def test_what_records_were_where_the_log_has_lost_its_beginning(tmp_path: Path, churn: int) -> None:
+    """It is in their file, until that is cleaned; then they stay as they are, which is said."""
+    elements = ELEMENTS.format(flush="10us")
+    (tmp_path / "shadows").mkdir()
+    with running_server(tmp_path, elements=elements) as server, server.log_on("p") as peer:
+        for sequence, key in enumerate(("kept", "changed", "deleted"), 1):
+            publish(peer, "orders", sequence, key, 1)
+        before = records(server)["orders"]
+        for number in range(12):  # until the journal goes on in another file
+            peer.publish("events/large", b"x" * 1_000_000, s=4 + number)
+        publish(peer, "shared", 20, "last", 1)
+        (journal,) = tmp_path.glob("journal/*.0000000001.journal")
+        safe = journal.read_bytes()
+        publish(peer, "orders", 21, "changed", 2)
+        publish(peer, "orders", 22, "made", 2)
+        delete = {"c": "sow_delete", "t": "orders", "sow_keys": "", "a": "persisted"}
+        peer.send(delete | {"s": 23, "f": "/id = 'deleted'"})
+        assert peer.receive_header()["s"] == 23
+        pad = "x" * 1000
+        for _ in range(churn):
+            peer.publish("orders", json.dumps({"id": "busy", "value": 2, "pad": pad}).encode())
+        publish(peer, "orders", 24, "busy", 2)
+        server.stop(signal.SIGKILL)
+    journal.write_bytes(safe)
+    remove_first_journal(tmp_path)
+    unknown = {"kept": 1, "changed": 2, "made": 2, "busy": 2}
+    for starts in range(2):
+        with running_server(tmp_path, elements=elements) as server:
+            assert records(server)["orders"] == (unknown if churn else before)
+            assert ("3 records stay" in server.log()) == (bool(churn) and not starts)
+            assert ("15-0014" in server.log()) == (not starts)
+            server.stop(signal.SIGKILL)
+
+
+LOG_ALONE = """
+<TransactionLog>
+  <JournalDirectory>journal</JournalDirectory><JournalSize>10MB</JournalSize>
+  <FlushInterval>10us</FlushInterval>
+  <Topic><Name>n</Name><MessageType>json</MessageType></Topic>
+</TransactionLog>
+"""
+WITH_POINT = (
+    """
+<SOW>
+  <Topic>
+    <Name>n</Name><MessageType>json</MessageType><Key>/id</Key><FileName>n.sow</FileName>
+    <RecoveryPoint>{point}</RecoveryPoint>
+  </Topic>
+</SOW>
+"""
+    + LOG_ALONE
+)
+
+
+@pytest.mark.parametrize("point", ["now", "a time"])
+def test_nothing_comes_back_from_before_the_recovery_point(tmp_path: Path, point: str) -> None:
+    """The topic has never had it."""
+    with running_server(tmp_path, elements=LOG_ALONE) as server, server.log_on("p") as peer:
+        publish(peer, "n", 1, "before", 1)
+        publish(peer, "n", 2, "changed", 1)
+    elements = WITH_POINT.format(point=now() if point == "a time" else point)
+    with running_server(tmp_path, elements=elements) as server, server.log_on("p") as peer:
+        publish(peer, "n", 3, "kept", 1)
+        publish(peer, "n", 4, "deleted", 1)
+        (journal,) = tmp_path.glob("journal/*0.journal")
+        safe = journal.read_bytes()
+        publish(peer, "n", 5, "changed", 2)
+        delete = {"c": "sow_delete", "t": "n", "a": "persisted", "s": 6, "f": "/id = 'deleted'"}
+        peer.send(delete)
+        assert peer.receive_header()["s"] == 6
+        server.stop(signal.SIGKILL)
+    journal.write_bytes(safe)
+    with running_server(tmp_path, elements=elements) as server, server.log_on("reader") as peer:
+        found = {one["id"]: one["value"] for one in query(peer, "n").messages}
+        assert found == {"kept": 1, "deleted": 1}
+        assert "2 records were set back" in server.log()

@@ -19,7 +19,8 @@ from typing import Any, Final
 import pytest
 
 from tests.support.raw import RawPeer
-from tests.support.server import RunningServer, running_server
+from tests.support.server import RunningServer, free_port, running_server
+from tests.transports.support import Authority, transport
 
 ELEMENTS: Final = """
 <TransactionLog>
@@ -152,12 +153,18 @@ def until_gone(server: RunningServer) -> None:
         time.sleep(0.05)
 
 
-def test_connections_leave_descriptors_to_replays(tmp_path: Path) -> None:
+@pytest.mark.parametrize("secured", [False, True], ids=["plain", "before the handshake"])
+def test_connections_leave_descriptors_to_replays(tmp_path: Path, secured: bool) -> None:
     """Those that are one too many are closed, and said to be; who is there is served."""
-    with running_server(tmp_path, elements=ELEMENTS, prepare=few_files) as server:
+    certificate, key = Authority(tmp_path, "servers").issue("localhost")
+    files = f"<Certificate>{certificate}</Certificate><PrivateKey>{key}</PrivateKey>"
+    port = free_port()
+    tls = transport("tls", "tcps", f"<InetAddr>127.0.0.1:{port}</InetAddr>{files}")
+    with running_server(tmp_path, elements=ELEMENTS, transports=tls, prepare=few_files) as server:
         fill(server)
         with server.log_on("reader") as peer:
-            crowd = [socket.create_connection(("127.0.0.1", server.port)) for _ in range(2 * FILES)]
+            address = ("127.0.0.1", port if secured else server.port)
+            crowd = [socket.create_connection(address) for _ in range(2 * FILES)]
             assert server.logs("11-0020")
             begin_replay(peer)
             assert numbers(peer) == list(range(1, MESSAGES + 1))

@@ -190,15 +190,15 @@ def test_the_first_key_is_primary_if_nothing_says_so() -> None:
 def test_an_entry_cut_short_is_cut_off(tmp_path: Path) -> None:
     path = tmp_path / "t.chain"
     file = ChainFile(path)
-    file.append("one", 1)
-    file.append("two", 2)
+    file.append(["one"], 1)
+    file.append(["two"], 2)
     file.close()
     whole = path.read_bytes()
     for length in range(len(whole)):
         path.write_bytes(whole[:length])
         file = ChainFile(path)
         assert list(file.load()) == [("one", 1)][: length >= 35]
-        file.append("new", 3)
+        file.append(["new"], 3)
         file.close()
         file = ChainFile(path)
         assert list(file.load())[-1] == ("new", 3)
@@ -208,7 +208,7 @@ def test_an_entry_cut_short_is_cut_off(tmp_path: Path) -> None:
 def test_a_chain_file_is_committed_like_a_topic(tmp_path: Path) -> None:
     disk = Disk(tmp_path)
     file = ChainFile(tmp_path / "t.chain")
-    file.append("one", 1)
+    file.append(["one"], 1)
     told: list[OSError | None] = []
     file.commit(disk.committer, told.append)
     assert not told
@@ -221,8 +221,8 @@ def test_a_chain_file_is_committed_like_a_topic(tmp_path: Path) -> None:
 def test_a_damaged_chain_file_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "t.chain"
     file = ChainFile(path)
-    file.append("one", 1)
-    file.append("two", 2)
+    file.append(["one"], 1)
+    file.append(["two"], 2)
     file.close()
     content = bytearray(path.read_bytes())
     content[33] ^= 1

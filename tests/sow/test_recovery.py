@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from server.sow import slab_format as form
-from server.sow.file_store import FileStore
+from server.sow.file_store import FileStore, Recovery
 from server.sow.records import Record
 from server.sow.slab_file import FileInUseError
 from tests.sow.model import apply_to_store, model_after, state_of, steps
@@ -229,7 +229,7 @@ def test_a_file_that_was_cut_short_before_its_first_page_is_begun_again(
 ) -> None:
     (tmp_path / "t.sow").write_bytes(b"AMP")
     store, recovery = disk.open()
-    assert recovery == (0, 0, None, None)
+    assert recovery == Recovery(0, 0, had=3)
     store.close()
 
 
