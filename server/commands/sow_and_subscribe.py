@@ -152,8 +152,6 @@ def _tell_leaver(
     """Say that a record is out of focus, unless the new subscription is for it too."""
     if matches(record):
         return False
-    if subscription.conflater is not None:
-        subscription.conflater.received.pop((record.topic, record.key))
     differ = subscription.session.engine.stores.differ(keeper)
     message = RecordMessage.about(record, MATCH, differ)
     sub_ids, presentation = [subscription.sub_id], subscription.presentation

@@ -183,7 +183,14 @@ def prepare(
         selector,
         restricted_to(read_filter(session, header, stable=stable), keys),
         wanted.presentation,
-        _conflater(session, selector, wanted, aggregation, by_record=by_record),
+        _conflater(
+            session,
+            selector,
+            wanted,
+            aggregation,
+            by_record=by_record,
+            has_all_that_matches=began_with_query and aggregation is None,
+        ),
         delta=header.command in _DELTA,
         no_empties=wanted.no_empties,
         tracks_focus=wanted.tracks_focus,
@@ -201,8 +208,10 @@ def take_over(before: Subscription | None, subscription: Subscription) -> None:
     """Let a replacement know what its client has; a query of old may still be adding to that."""
     if before is None or before.conflater is None or subscription.conflater is None:
         return
-    before.conflater.received.reopen()
-    subscription.conflater.received = before.conflater.received
+    if subscription.conflater.received is not None:
+        subscription.conflater.received = before.conflater.received
+        if before.conflater.received is not None:
+            before.conflater.received.reopen()
 
 
 def read_sub_id(session: Session, header: Header, options: Mapping[str, str]) -> str:
@@ -232,13 +241,13 @@ def has_records(session: Session, selector: TopicSelector) -> bool:
 
 def remember(subscription: Subscription) -> Callable[[Record], None] | None:
     """Keeps what a client is sent of a query, where that is needed when it goes out of focus."""
-    conflater = subscription.conflater
-    if conflater is None or not subscription.tracks_focus:
+    received = None if subscription.conflater is None else subscription.conflater.received
+    if received is None or not subscription.tracks_focus:
         return None
 
     def remember(record: Record) -> None:
         body = subscription.presentation.cut(record.body)
-        conflater.received.put((record.topic, record.key), body)
+        received.put((record.topic, record.key), body)
 
     return remember
 
@@ -250,6 +259,7 @@ def _conflater(
     aggregation: AggregationTerms | None,
     *,
     by_record: bool,
+    has_all_that_matches: bool,
 ) -> Conflater | None:
     """What lets the messages of a subscription wait, if it asked for that.
 
@@ -260,6 +270,7 @@ def _conflater(
         aggregation: what is aggregated; None if the topics' own records are sent.
         by_record: only messages about one record may be merged. The SOW key tells records apart;
             fields that are the topic's keys do the same.
+        has_all_that_matches: see `Conflater`.
 
     Raises:
         CommandRefused: other messages would be merged.
@@ -288,4 +299,5 @@ def _conflater(
         session.is_behind,
         engine.flush,
         session.hold,
+        has_all_that_matches=has_all_that_matches,
     )

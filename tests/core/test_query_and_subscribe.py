@@ -95,7 +95,9 @@ class Follower:
         key = header["t"], header["k"]
         assert header["c"] in ("p", "oof")
         if header["c"] == "oof":
-            del self._copy[key]
+            left = self._copy.pop(key)
+            if "conflation" in self._options:
+                assert json.loads(content) == left, "not the state that its client has"
         elif self._delta and key in self._copy:
             self._copy[key] = self._copy[key] | json.loads(content)
         else:
@@ -207,6 +209,31 @@ class ConflatedQueryAndSubscribe(QueryAndSubscribe):
 
 TestConflatedQueryAndSubscribe = ConflatedQueryAndSubscribe.TestCase
 TestConflatedQueryAndSubscribe.settings = settings(max_examples=60, stateful_step_count=40)
+
+
+def test_what_is_called_back_by_a_query_is_not_called_back_again() -> None:
+    """It comes back and goes again before the query has said that it is out of focus."""
+    world = ConflatedQueryAndSubscribe()
+    world.begin(filter_="/n < 3", delta=False)
+    world.publish(topic="t/a", id_=0, n=0, m=0)
+    for filter_ in ("/n < 3", "/m = 1 AND /n != 2"):
+        world.replace(filter_=filter_, number=0)
+    world.publish_delta(topic="t/a", id_=0, m=1)
+    world.publish(topic="t/a", id_=0, n=0, m=0)
+    world.replace(filter_="/n < 3", number=0)
+    world.wait()
+
+
+def test_what_a_query_sends_late_is_not_what_its_client_has_in_the_end() -> None:
+    """What was released meanwhile comes behind it, and is what an oof message says."""
+    world = ConflatedQueryAndSubscribe()
+    world.begin(filter_="/n < 3", delta=False)
+    world.publish(topic="t/a", id_=1, n=0, m=0)
+    for filter_ in ("/n >= 2", "/n < 3"):
+        world.replace(filter_=filter_, number=0)
+    world.publish_for_a_while(topic="t/a", id_=1, n=1)
+    world.replace(filter_="/n < 3", number=0)
+    world.wait()
 
 
 def test_what_leaves_before_the_query_has_sent_it() -> None:
