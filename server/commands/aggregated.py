@@ -118,8 +118,6 @@ def query_and_subscribe(session: Session, header: Header, options: Mapping[str, 
     page = read_page(terms)
     before = session.subscriptions.get(header.sub_id or header.command_id or "")
     replaced = page_of(before)
-    if before is not None and before.conflater is not None:
-        before.conflater.release_all()
     subscription = subscribe.place(
         session,
         header,
@@ -131,7 +129,6 @@ def query_and_subscribe(session: Session, header: Header, options: Mapping[str, 
     )
     command = QueryCommand(session, header, terms, subscription.presentation, subscription.sub_id)
     acknowledge(session, header, "processed", sub_id=subscription.sub_id, query_id=command.query_id)
-    subscribe.take_over(before, subscription)
     follower = _follower(subscription)
     remember = subscribe.remember(subscription)
     found: Findings

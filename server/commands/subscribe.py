@@ -108,12 +108,18 @@ def place(
 def put_in_place(session: Session, header: Header, subscription: Subscription) -> None:
     """Place a subscription, or have it replace one, and say so.
 
+    What the one that is replaced was letting wait is sent first: its client is to miss nothing.
+
     Args:
         session: the connection that sent the command.
         header: the command's header.
         subscription: what the command asks for.
     """
+    before = session.subscriptions.get(subscription.sub_id)
+    if before is not None and before.conflater is not None:
+        before.conflater.release_all()
     session.place(subscription)
+    _take_over(before, subscription)
     session.engine.log.emit(
         "14-0001",
         client=session.client_name,
@@ -204,14 +210,18 @@ def prepare(
     return subscription
 
 
-def take_over(before: Subscription | None, subscription: Subscription) -> None:
+def _take_over(before: Subscription | None, subscription: Subscription) -> None:
     """Let a replacement know what its client has; a query of old may still be adding to that."""
     if before is None or before.conflater is None or subscription.conflater is None:
         return
-    if subscription.conflater.received is not None:
-        subscription.conflater.received = before.conflater.received
-        if before.conflater.received is not None:
-            before.conflater.received.reopen()
+    received = before.conflater.received
+    if subscription.conflater.received is None:
+        return
+    if received is not None:
+        received.reopen()
+        subscription.conflater.received = received
+    elif subscription.page is None:
+        subscription.conflater.received = None  # of what matches, it has more than it is sent now
 
 
 def read_sub_id(session: Session, header: Header, options: Mapping[str, str]) -> str:
