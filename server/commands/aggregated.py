@@ -35,6 +35,7 @@ from server.queries.page import PageQuery
 from server.security.entitlement import Permission
 from server.topics.names import select_topics
 from server.topics.stored import TopicWithRecords
+from server.views.aggregation import check_fields
 from server.views.projection import Projection
 from server.views.terms import AggregationTerms
 
@@ -187,7 +188,7 @@ def _read(
         Projection(fields, grouping, functions), message_type, name, functions
     )
     try:
-        message_type.build([(path, None) for path in aggregation.projection.destinations])
+        check_fields(message_type, aggregation.projection)
     except BodyError as error:
         raise option_refusal("projection", str(error)) from None
     rest = {name: value for name, value in options.items() if name not in AGGREGATING}
