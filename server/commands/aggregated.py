@@ -35,6 +35,7 @@ from server.queries.page import PageQuery
 from server.security.entitlement import Permission
 from server.topics.names import select_topics
 from server.topics.stored import TopicWithRecords
+from server.views.aggregation import check_fields
 from server.views.projection import Projection
 from server.views.terms import AggregationTerms
 
@@ -118,8 +119,6 @@ def query_and_subscribe(session: Session, header: Header, options: Mapping[str, 
     page = read_page(terms)
     before = session.subscriptions.get(header.sub_id or header.command_id or "")
     replaced = page_of(before)
-    if before is not None and before.conflater is not None:
-        before.conflater.release_all()
     subscription = subscribe.place(
         session,
         header,
@@ -131,7 +130,6 @@ def query_and_subscribe(session: Session, header: Header, options: Mapping[str, 
     )
     command = QueryCommand(session, header, terms, subscription.presentation, subscription.sub_id)
     acknowledge(session, header, "processed", sub_id=subscription.sub_id, query_id=command.query_id)
-    subscribe.take_over(before, subscription)
     follower = _follower(subscription)
     remember = subscribe.remember(subscription)
     found: Findings
@@ -190,7 +188,7 @@ def _read(
         Projection(fields, grouping, functions), message_type, name, functions
     )
     try:
-        message_type.build([(path, None) for path in aggregation.projection.destinations])
+        check_fields(message_type, aggregation.projection)
     except BodyError as error:
         raise option_refusal("projection", str(error)) from None
     rest = {name: value for name, value in options.items() if name not in AGGREGATING}

@@ -61,14 +61,11 @@ def handle(session: Session, header: Header, _body: bytes) -> None:
     page = read_page(terms)
     before = session.subscriptions.get(header.sub_id or header.command_id or "")
     replaced = page_of(before)
-    if before is not None and before.conflater is not None:
-        before.conflater.release_all()
     subscription = subscribe.place(
         session, header, options, keys=terms.keys, page=page, began_with_query=terms.top_n is None
     )
     command = QueryCommand(session, header, terms, subscription.presentation, subscription.sub_id)
     acknowledge(session, header, "processed", sub_id=subscription.sub_id, query_id=command.query_id)
-    subscribe.take_over(before, subscription)
     topics = records_of(session, Permission.READ_TOPIC, subscription.selector)
     remember = subscribe.remember(subscription)
     queries: list[Findings]
@@ -86,7 +83,15 @@ def handle(session: Session, header: Header, _body: bytes) -> None:
     leavers = None
     if subscription.tracks_focus:
         leavers = _leavers(command, before, subscription, has)
-    command.begin(queries, lambda record: not had(record), remember, leavers)
+
+    def wanted(record: Record) -> bool:
+        if not had(record):
+            return True
+        if remember is not None:
+            remember(record)  # as if it was sent: its client has it
+        return False
+
+    command.begin(queries, wanted, remember, leavers)
 
 
 def _page_query(
@@ -152,8 +157,6 @@ def _tell_leaver(
     """Say that a record is out of focus, unless the new subscription is for it too."""
     if matches(record):
         return False
-    if subscription.conflater is not None:
-        subscription.conflater.received.pop((record.topic, record.key))
     differ = subscription.session.engine.stores.differ(keeper)
     message = RecordMessage.about(record, MATCH, differ)
     sub_ids, presentation = [subscription.sub_id], subscription.presentation

@@ -108,12 +108,18 @@ def place(
 def put_in_place(session: Session, header: Header, subscription: Subscription) -> None:
     """Place a subscription, or have it replace one, and say so.
 
+    What the one that is replaced was letting wait is sent first: its client is to miss nothing.
+
     Args:
         session: the connection that sent the command.
         header: the command's header.
         subscription: what the command asks for.
     """
+    before = session.subscriptions.get(subscription.sub_id)
+    if before is not None and before.conflater is not None:
+        before.conflater.release_all()
     session.place(subscription)
+    _take_over(before, subscription)
     session.engine.log.emit(
         "14-0001",
         client=session.client_name,
@@ -183,7 +189,14 @@ def prepare(
         selector,
         restricted_to(read_filter(session, header, stable=stable), keys),
         wanted.presentation,
-        _conflater(session, selector, wanted, aggregation, by_record=by_record),
+        _conflater(
+            session,
+            selector,
+            wanted,
+            aggregation,
+            by_record=by_record,
+            has_all_that_matches=began_with_query and aggregation is None,
+        ),
         delta=header.command in _DELTA,
         no_empties=wanted.no_empties,
         tracks_focus=wanted.tracks_focus,
@@ -197,12 +210,18 @@ def prepare(
     return subscription
 
 
-def take_over(before: Subscription | None, subscription: Subscription) -> None:
+def _take_over(before: Subscription | None, subscription: Subscription) -> None:
     """Let a replacement know what its client has; a query of old may still be adding to that."""
     if before is None or before.conflater is None or subscription.conflater is None:
         return
-    before.conflater.received.reopen()
-    subscription.conflater.received = before.conflater.received
+    received = before.conflater.received
+    if subscription.conflater.received is None:
+        return
+    if received is not None:
+        received.reopen()
+        subscription.conflater.received = received
+    elif subscription.page is None:
+        subscription.conflater.received = None  # of what matches, it has more than it is sent now
 
 
 def read_sub_id(session: Session, header: Header, options: Mapping[str, str]) -> str:
@@ -232,13 +251,13 @@ def has_records(session: Session, selector: TopicSelector) -> bool:
 
 def remember(subscription: Subscription) -> Callable[[Record], None] | None:
     """Keeps what a client is sent of a query, where that is needed when it goes out of focus."""
-    conflater = subscription.conflater
-    if conflater is None or not subscription.tracks_focus:
+    received = None if subscription.conflater is None else subscription.conflater.received
+    if received is None or not subscription.tracks_focus:
         return None
 
     def remember(record: Record) -> None:
         body = subscription.presentation.cut(record.body)
-        conflater.received.put((record.topic, record.key), body)
+        received.put((record.topic, record.key), body)
 
     return remember
 
@@ -250,6 +269,7 @@ def _conflater(
     aggregation: AggregationTerms | None,
     *,
     by_record: bool,
+    has_all_that_matches: bool,
 ) -> Conflater | None:
     """What lets the messages of a subscription wait, if it asked for that.
 
@@ -260,6 +280,7 @@ def _conflater(
         aggregation: what is aggregated; None if the topics' own records are sent.
         by_record: only messages about one record may be merged. The SOW key tells records apart;
             fields that are the topic's keys do the same.
+        has_all_that_matches: see `Conflater`.
 
     Raises:
         CommandRefused: other messages would be merged.
@@ -288,4 +309,5 @@ def _conflater(
         session.is_behind,
         engine.flush,
         session.hold,
+        has_all_that_matches=has_all_that_matches,
     )

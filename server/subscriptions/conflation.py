@@ -52,8 +52,8 @@ class Pending(Protocol):
     """A message that waits for its interval to pass."""
 
     @property
-    def body(self) -> bytes:
-        """What is kept for the client."""
+    def size(self) -> int:
+        """How many bytes of bodies are kept for the client."""
 
     def absorb(self, later: Self) -> None:
         """Become what a later message with the same key makes of it."""
@@ -72,10 +72,12 @@ class Conflater:
         is_behind: whether the client has unread data.
         flush: called after messages have been delivered.
         hold: takes note of bytes that are kept for the client from now on, or no more.
+        has_all_that_matches: the subscription is for records, and its client had all that matched
+            when it began.
 
     Attributes:
         received: what the client has of records that it is to be told about when they go out of
-            focus.
+            focus; None if that follows from the records (server/subscriptions/record_conflation.py)
     """
 
     def __init__(
@@ -86,8 +88,10 @@ class Conflater:
         is_behind: Callable[[], bool],
         flush: Callable[[], None],
         hold: Callable[[int], None],
+        *,
+        has_all_that_matches: bool = False,
     ) -> None:
-        self.received = Received(hold)
+        self.received: Received | None = None if has_all_that_matches else Received(hold)
         self._terms = terms
         self._extract: Extractor | None = message_type.extractor(terms.keys) if terms.keys else None
         self._clock = clock
@@ -108,11 +112,11 @@ class Conflater:
         waiting = self._pending.get(key)
         if waiting is not None:
             _, earlier = waiting
-            size = len(earlier.body)
+            size = earlier.size
             earlier.absorb(message)
-            self._hold(len(earlier.body) - size)
+            self._hold(earlier.size - size)
             return
-        self._hold(_MESSAGE + len(message.body))
+        self._hold(_MESSAGE + message.size)
         self._pending[key] = self._clock.now() + self._terms.interval, message
         if self._cancel is None:
             self._cancel = self._clock.call_later(self._terms.interval, self._deliver_due)
@@ -124,9 +128,10 @@ class Conflater:
 
     def close(self) -> None:
         """Forget what waits; the subscription has ended."""
-        self._hold(-sum(_MESSAGE + len(message.body) for _, message in self._pending.values()))
+        self._hold(-sum(_MESSAGE + message.size for _, message in self._pending.values()))
         self._pending.clear()
-        self.received.close()
+        if self.received is not None:
+            self.received.close()
         if self._cancel is not None:
             self._cancel()
             self._cancel = None
@@ -147,7 +152,7 @@ class Conflater:
 
     def _release(self, key: Key) -> None:
         _, message = self._pending.pop(key)
-        self._hold(-_MESSAGE - len(message.body))
+        self._hold(-_MESSAGE - message.size)
         message.release()
 
 
@@ -166,6 +171,11 @@ class _PendingMessage:
         self._envelope = envelope
         self._received, self._bookmark = envelope.received, envelope.bookmark
         self._delivery = delivery
+
+    @property
+    def size(self) -> int:
+        """See `Pending.size`."""
+        return len(self.body)
 
     def absorb(self, later: Self) -> None:
         """See `Pending.absorb`."""

@@ -3,6 +3,9 @@
 With conflation that is what it was sent last, and not what the record was before its last change
 (AMPS User Guide, Out-of-Focus Messages). It counts as memory of the client (Slow Client Management
 and Capacity Limits): bodies are counted, the rest is an estimate.
+
+It is kept where it does not follow from the records: for plain subscriptions, pages and groups (see
+server/subscriptions/record_conflation.py).
 """
 
 from __future__ import annotations

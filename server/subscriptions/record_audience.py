@@ -275,7 +275,7 @@ class RecordAudience(Audience):
             if form is None:
                 continue
             if subscription.conflater is not None:
-                had = subscription.began_with_query and self._matched(subscription, kind, before)
+                had = self._matched(subscription, kind, before)
                 delivery = self._conflated(subscription, form, had=had)
                 conflated.append((delivery, [subscription]))
                 continue

@@ -5,6 +5,13 @@ that goes out of focus while a publish waits is reported with the state that the
 has none, nothing is sent. One that comes back into focus in the same interval never left; but delta
 subscribers hear of both if it was deleted meanwhile, for a delta cannot take fields away.
 
+What the client has of a record for which nothing waits follows from the record, if the subscription
+began with a query for all that match: it has the record as it is if that matches, else nothing. So
+what it had when the first change of an interval came is the state before that change, if this one
+matched. That holds while queries are under way, too: what they have yet to send, and to call back,
+comes before anything that is said here. Of other subscriptions it has to be kept what they were
+sent (server/subscriptions/received.py).
+
 Source: AMPS User Guide, Out-of-Focus Messages and Conflated Topics.
 """
 
@@ -40,7 +47,7 @@ class ConflatedRecordDelivery:
         form: what the subscription is sent.
         publish: sends records and deltas.
         leave: says that a record is out of focus.
-        had: the client has the record, or will when its query has ended.
+        had: the subscription was for the record as it was before the changes.
     """
 
     __slots__ = ("conflater", "form", "had", "leave", "publish", "subscription", "topic")
@@ -104,8 +111,14 @@ class _PendingRecord:
         self.body = body
         envelope = message.envelope  # that of a run, whose next message changes it
         self._received, self._bookmark = envelope.received, envelope.bookmark
-        self._previous = message.previous if delivery.had else None
+        follows = delivery.subscription.tracks_focus and delivery.conflater.received is None
+        self._previous = message.previous if follows and delivery.had else None
         self._gone: tuple[ConflatedRecordDelivery, RecordMessage] | None = None
+
+    @property
+    def size(self) -> int:
+        """See `Pending.size`."""
+        return len(self.body) + len(self._previous or b"")
 
     def absorb(self, later: Self) -> None:
         """See `Pending.absorb`."""
@@ -126,20 +139,29 @@ class _PendingRecord:
         subscription, conflater = self._delivery.subscription, self._delivery.conflater
         first = self._message.envelope.held_since(self._received, self._bookmark)
         if self._form is Form.LEAVING:
-            known = conflater.received.pop(self._key)
-            if known is None and self._previous is not None:  # its query is still sending that
-                known = subscription.presentation.cut(self._previous)
+            known = self._known()
+            if conflater.received is not None:
+                conflater.received.pop(self._key)
             if known is not None:
                 self._delivery.leave.write(self._message, known, first)
             return
         if self._gone is not None and subscription.delta and self._gone[1].reason != MATCH:
             # A new record took the place of one that was deleted: no delta tells which fields the
             # old one had and the new one has not.
-            known = conflater.received.get(self._key)
+            known = self._known()
             if known is not None:
                 delivery, message = self._gone
                 delivery.leave.write(message, known, first)
-        if subscription.tracks_focus:
+        if subscription.tracks_focus and conflater.received is not None:
             whole = subscription.presentation.cut(self._message.body)
             conflater.received.put(self._key, whole)
         self._delivery.publish.write(self._message, self.body, first)
+
+    def _known(self) -> bytes | None:
+        """The record as the client has it before this is said; None if it has it not."""
+        received = self._delivery.conflater.received
+        if received is not None:
+            return received.get(self._key)
+        if self._previous is None:
+            return None
+        return self._delivery.subscription.presentation.cut(self._previous)

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from server.sow.records import Change
     from server.sow.topic import SowTopic
     from server.subscriptions.envelope import Envelope
+    from server.subscriptions.subscription import Subscription
     from server.topics.stores import Stores
 
 
@@ -45,7 +46,7 @@ class JournaledTopic(Topic):
         journal: records its messages.
     """
 
-    __slots__ = ("_hands_on_runs", "_journal")
+    __slots__ = ("_journal", "_one_by_one")
 
     keeps_messages = True
     is_journaled = True
@@ -55,30 +56,39 @@ class JournaledTopic(Topic):
     ) -> None:
         super().__init__(message_type, name, functions)
         self._journal = journal
-        self._hands_on_runs: bool | None = None  # None when subscriptions have changed
+        self._one_by_one: set[Subscription] = set()  # those that no run may be handed on to
 
-    def _changed(self) -> None:
-        super()._changed()
-        self._hands_on_runs = None
+    def attach(self, subscription: Subscription) -> None:
+        """See `Audience.attach`."""
+        super().attach(subscription)
+        if self._needs_bookmarks(subscription):
+            self._one_by_one.add(subscription)
+
+    def detach(self, subscription: Subscription) -> None:
+        """See `Audience.detach`."""
+        super().detach(subscription)
+        self._one_by_one.discard(subscription)
 
     def publish(self, bodies: Sequence[bytes], envelope: Envelope) -> Sequence[Rejection]:
         """Record messages and deliver them. See `Topic.publish`."""
-        if len(bodies) >= _LEAST_RUN and self._takes_runs() and self._journal.is_run(envelope):
+        if (
+            len(bodies) >= _LEAST_RUN
+            and not self._one_by_one
+            and not self._filters.asks_for_context
+            and self._journal.is_run(envelope)
+        ):
             return self._publish_run(bodies, envelope)
         return self._publish_one_by_one(bodies, envelope)
 
-    def _takes_runs(self) -> bool:
-        """Whether nobody wants to know the bookmark of a message, which those of a run have not."""
-        if self._hands_on_runs is None:
-            type_name, name = self.message_type.name, self.name
-            self._hands_on_runs = not self._filters.asks_for_context and not any(
-                one.presentation.bookmark
-                or one.sink is not None
-                or one.conflater is not None
-                or one.session.engine.hooks.delivery_watchers(type_name, name)
-                for one in self._subscriptions
-            )
-        return self._hands_on_runs
+    def _needs_bookmarks(self, subscription: Subscription) -> bool:
+        """Whether somebody wants each message of a run with a bookmark of its own."""
+        hooks = subscription.session.engine.hooks
+        return (
+            subscription.presentation.bookmark
+            or subscription.sink is not None
+            or subscription.conflater is not None
+            or bool(hooks.delivery_watchers(self.message_type.name, self.name))
+        )
 
     def _publish_run(self, bodies: Sequence[bytes], envelope: Envelope) -> Sequence[Rejection]:
         rejections: list[Rejection] = []

@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from server.expressions.context import NO_CONTEXT, MessageContext
+from server.message_types.base import BodyError
 from server.sow.record_context import context_of
 from server.views.grouping import Group, Grouping
 
@@ -21,6 +22,23 @@ if TYPE_CHECKING:
     from server.subscriptions.envelope import Envelope
     from server.views.projection import Projection
     from server.views.sources import RowSource
+
+
+def check_fields(message_type: MessageType, projection: Projection) -> None:
+    """Check that messages of a type can have the fields of a projection.
+
+    Raises:
+        BodyError: it has no fields of such names, or, being a custom type, fails in another way.
+    """
+    try:
+        message_type.build([(path, None) for path in projection.destinations])
+    except BodyError:
+        raise
+    except Exception as error:  # whatever a library does, it is to be named
+        raise BodyError(
+            f"message type {message_type.name} fails to make a message with these fields:"
+            f" {type(error).__name__}: {error}"
+        ) from error
 
 
 class Aggregation:
@@ -49,7 +67,7 @@ class Aggregation:
         is_joined: bool = False,
         in_order: bool = True,
     ) -> None:
-        message_type.build([(path, None) for path in projection.destinations])
+        check_fields(message_type, projection)
         self._projection: Final = projection
         self._rows: Final = rows
         self._type: Final = message_type

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
 
 from tests.support.raw import RawPeer
-from tests.support.server import RunningServer, running_server
+from tests.support.server import RunningServer, ServerEnded, running_server
 
 JOURNALED = """
 <SOW>
@@ -183,6 +184,35 @@ def test_events_that_cannot_be_made_cost_those_who_listen(tmp_path: Path) -> Non
             assert other.subscribe("any", "1")["status"] == "success"
         told = listener.receive_header()
         assert (told["sub_id"], told["reason"]) == ("1", "subscription ended")
+
+
+USELESS = FRAGILE.replace("if any(value is not None for _, value in fields):", "if True:")
+
+
+def test_a_type_that_makes_no_message_of_a_view_ends_the_start(tmp_path: Path) -> None:
+    """With a sentence about the view, however the library fails."""
+    (tmp_path / "fragile.py").write_text(USELESS)
+    with pytest.raises(ServerEnded) as ended, running_server(tmp_path, elements=OWN_TYPE):
+        pass
+    said = str(ended.value)
+    assert "view broken-view: message type fragile fails to make a message with these" in said
+    assert "RuntimeError: another defect" in said
+    assert "Traceback" not in said
+
+
+def test_a_type_that_makes_no_message_is_refused_to_who_aggregates(tmp_path: Path) -> None:
+    """The client is told why, and stays connected."""
+    (tmp_path / "fragile.py").write_text(USELESS)
+    own_type = re.sub("<View>.*</View>", "", OWN_TYPE, flags=re.DOTALL)
+    with (
+        running_server(tmp_path, elements=own_type) as server,
+        server.log_on("reader", "fragile") as reader,
+    ):
+        options = "projection=[SUM(/n) AS /n],grouping=[/id]"
+        query = {"c": "sow", "cid": "1", "t": "records", "o": options, "a": "processed"}
+        refusal = reader.ask(query)
+        assert (refusal["status"], refusal["reason"]) == ("failure", "invalid option")
+        reader.flush()
 
 
 def test_a_view_that_cannot_be_made_costs_no_publisher(tmp_path: Path) -> None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
+import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
@@ -95,7 +96,9 @@ class Follower:
         key = header["t"], header["k"]
         assert header["c"] in ("p", "oof")
         if header["c"] == "oof":
-            del self._copy[key]
+            left = self._copy.pop(key)
+            if "conflation" in self._options:
+                assert json.loads(content) == left, "not the state that its client has"
         elif self._delta and key in self._copy:
             self._copy[key] = self._copy[key] | json.loads(content)
         else:
@@ -207,6 +210,61 @@ class ConflatedQueryAndSubscribe(QueryAndSubscribe):
 
 TestConflatedQueryAndSubscribe = ConflatedQueryAndSubscribe.TestCase
 TestConflatedQueryAndSubscribe.settings = settings(max_examples=60, stateful_step_count=40)
+
+
+def test_what_is_called_back_by_a_query_is_not_called_back_again() -> None:
+    """It comes back and goes again before the query has said that it is out of focus."""
+    world = ConflatedQueryAndSubscribe()
+    world.begin(filter_="/n < 3", delta=False)
+    world.publish(topic="t/a", id_=0, n=0, m=0)
+    for filter_ in ("/n < 3", "/m = 1 AND /n != 2"):
+        world.replace(filter_=filter_, number=0)
+    world.publish_delta(topic="t/a", id_=0, m=1)
+    world.publish(topic="t/a", id_=0, n=0, m=0)
+    world.replace(filter_="/n < 3", number=0)
+    world.wait()
+
+
+def test_what_a_query_sends_late_is_not_what_its_client_has_in_the_end() -> None:
+    """What was released meanwhile comes behind it, and is what an oof message says."""
+    world = ConflatedQueryAndSubscribe()
+    world.begin(filter_="/n < 3", delta=False)
+    world.publish(topic="t/a", id_=1, n=0, m=0)
+    for filter_ in ("/n >= 2", "/n < 3"):
+        world.replace(filter_=filter_, number=0)
+    world.publish_for_a_while(topic="t/a", id_=1, n=1)
+    world.replace(filter_="/n < 3", number=0)
+    world.wait()
+
+
+REPLACEMENTS = {
+    "a page": ("sow_and_subscribe", "top_n=2,skip_n=0,oof,conflation=500ms"),
+    "the first results": ("sow_and_subscribe", "top_n=1,oof,conflation=500ms"),
+    "a plain subscription": ("subscribe", "oof,conflation=500ms"),
+}
+
+
+@pytest.mark.parametrize("replacement", REPLACEMENTS)
+def test_what_the_replaced_subscription_has_sent_is_told_of_when_it_leaves(
+    replacement: str,
+) -> None:
+    """Whatever takes its place, what it let wait included."""
+    core = Core()
+    core.keep(topic_spec("/id", name="t/a"))
+    publisher, follower = core.log_on("publisher"), core.log_on("follower")
+    header = {"cid": "f", "sub_id": "f", "t": "t/a", "f": "/n < 3"}
+    publisher.send({"c": "p", "t": "t/a"}, b'{"id":1,"n":1}')
+    follower.send(header | {"c": "sow_and_subscribe", "o": "oof,conflation=500ms"})
+    core.clock.advance(2)
+    publisher.send({"c": "p", "t": "t/a"}, b'{"id":2,"n":1}')
+    command, options = REPLACEMENTS[replacement]
+    follower.send(header | {"c": command, "o": f"replace,{options}"})
+    core.clock.advance(2)
+    assert b'{"id":2,"n":1}' in [body for head, body in follower.take_frames() if head["c"] == "p"]
+    publisher.send({"c": "sow_delete", "t": "t/a", "f": "1=1"})
+    core.clock.advance(2)
+    left = [(head["c"], head["reason"], body) for head, body in follower.take_frames()]
+    assert sorted(left) == [("oof", "deleted", b'{"id":%d,"n":1}' % id_) for id_ in (1, 2)]
 
 
 def test_what_leaves_before_the_query_has_sent_it() -> None:
