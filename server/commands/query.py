@@ -6,7 +6,8 @@ from collections.abc import Callable, Iterable, Sequence
 from itertools import count
 from typing import TYPE_CHECKING
 
-from server.commands.acks import success, wants
+from server.commands.acks import acks_among, failure, success, wants
+from server.expressions.effort import TooCostlyError
 from server.queries.run import Findings, Part, QueryRun, ResultForm, Totals
 from server.sow.query import QuerySpec
 from server.sow.records import to_nanoseconds
@@ -85,7 +86,9 @@ class QueryCommand:
             return True
 
         results = [Part(query, take) for query in queries]
-        run.begin(results, leavers(run) if leavers is not None else (), self._acks, then)
+        run.begin(
+            results, leavers(run) if leavers is not None else (), self._acks, self._fail, then
+        )
 
     def _tell(self) -> None:
         """Say that the client queries; of one that subscribes as well, its subscription says it."""
@@ -141,6 +144,26 @@ class QueryCommand:
         wanted = range(skip_n, skip_n + terms.top_n)
         position = count()
         return lambda: next(position) in wanted
+
+    def _fail(self, error: Exception) -> None:
+        """End the command, whose query has failed, and say so."""
+        session, header = self._session, self._header
+        is_costly = isinstance(error, TooCostlyError)
+        detail = str(error) if is_costly else f"the server failed on behalf of it: {error!r}"
+        session.engine.log.emit(
+            "16-0006" if is_costly else "16-0007",
+            client=session.client_name,
+            query_id=self.query_id,
+            topic=header.topic,
+            error=detail,
+        )
+        if self._sub_id is not None:
+            session.end_subscription(self._sub_id)
+        reason = "bad filter" if is_costly else "query ended"
+        for ack in acks_among(header, ("completed", "stats")) or ("completed",):
+            session.send(
+                failure(header, ack, reason, detail, query_id=self.query_id, sub_id=self._sub_id)
+            )
 
     def _acks(self, totals: Totals) -> Iterable[Header]:
         keys = {"query_id": self.query_id, "sub_id": self._sub_id}

@@ -106,6 +106,7 @@ class QueryRun:
         self._leavers: Sequence[Part] = ()
         self._slices: Iterator[None] = iter(())
         self._on_end: Callable[[Totals], Iterable[Header]] = _no_headers
+        self._on_failure: Callable[[Exception], None] = _ignore
         self._then: Callable[[], None] | None = None
 
     def begin(
@@ -113,6 +114,7 @@ class QueryRun:
         results: Sequence[Part],
         leavers: Sequence[Part],
         on_end: Callable[[Totals], Iterable[Header]],
+        on_failure: Callable[[Exception], None],
         then: Callable[[], None] | None = None,
     ) -> None:
         """Begin to send results.
@@ -121,11 +123,13 @@ class QueryRun:
             results: the queries, in the order of their results.
             leavers: queries of what the client is to hear of after the results.
             on_end: gives the headers to be sent in the end.
+            on_failure: told why the query cannot be carried out to its end; it has been cancelled.
             then: called when they have been sent.
         """
         self._results = results
         self._leavers = leavers
         self._on_end = on_end
+        self._on_failure = on_failure
         self._then = then
         self._slices = self._run()
         self._session.queries.append(self)
@@ -140,10 +144,19 @@ class QueryRun:
         """See `Sliced.step`. A query waits for those that its client sent before it."""
         if self.place.is_open and self._session.queries[0] is not self:
             return True
-        return self.place.is_open and next(self._slices, self) is None
+        if not self.place.is_open:
+            return False
+        try:
+            return next(self._slices, self) is None
+        except Exception as error:  # whatever it is, the client must not wait for ever
+            self.cancel()
+            self._on_failure(error)
+            return False
 
     def cancel(self) -> None:
-        """End without sending more."""
+        """End without sending more; harmless if it has ended."""
+        if not self.place.is_open:
+            return
         for part in (*self._results, *self._leavers):
             part.query.close()
         self.place.close()
@@ -178,6 +191,10 @@ class QueryRun:
     def send(self, header: Header) -> None:
         """Send a message that is nothing but a header, at the query's place."""
         self.place.write(frame(encode_header(header)))
+
+
+def _ignore(_error: Exception) -> None:
+    """Nobody is told."""
 
 
 def _no_headers(_totals: Totals) -> Iterable[Header]:
