@@ -36,6 +36,12 @@ MOST_QUERIES: Final = 100
 MOST_SUBSCRIPTIONS: Final = 10_000
 """Subscriptions of one connection."""
 
+MOST_FILTER: Final = 64 * 1024
+"""Characters of a filter. A list of values for IN may be some thousand texts long."""
+
+MOST_FILTER_PARTS: Final = 3_000
+"""Operators, fields and functions of a filter, as in a thousand comparisons joined by OR."""
+
 _DEFAULT_SHARE_OF_MEMORY: Final = 10  # percent
 _DEFAULT_CLIENT_CAPACITY: Final = 50  # percent
 _LEAST_DEFAULT_DISK: Final = 1024**3

@@ -218,3 +218,32 @@ def test_subscriptions_of_a_connection_have_a_limit(monkeypatch: pytest.MonkeyPa
     again = {"c": "subscribe", "sub_id": "3", "t": "u", "o": "replace", "a": "processed"}
     peer.send(again)
     assert only_ack(peer)["status"] == "success"
+
+
+@pytest.mark.parametrize(
+    "filter_",
+    [
+        " OR ".join(f"/field{number} = {number}" for number in range(1001)),
+        " OR ".join(["1=1"] * 3000),
+        f"/a IN ({', '.join(f'/b{number}' for number in range(3000))})",
+        f"GREATEST({', '.join(['SOW_KEY()'] * 3000)}) = 1",
+        f"/a = '{'x' * limits.MOST_FILTER}'",
+    ],
+)
+@pytest.mark.parametrize("command", ["subscribe", "sow", "sow_and_subscribe", "sow_delete"])
+def test_filters_have_a_limit(command: str, filter_: str) -> None:
+    """One that is too large is refused by name, and the connection goes on."""
+    core = Core()
+    core.keep(topic_spec("/id", name="records"))
+    peer = core.log_on()
+    peer.take_frames()
+    header = {"c": command, "t": "records", "cid": "1", "a": "processed"}
+    peer.send(header | {"f": filter_})
+    ack = only_ack(peer)
+    assert (ack["status"], ack["reason"]) == ("failure", "bad filter")
+    limit = limits.MOST_FILTER if len(filter_) > limits.MOST_FILTER else limits.MOST_FILTER_PARTS
+    assert f"more than {limit}" in ack["detail"]
+    values = ", ".join(f"'key {number}'" for number in range(4000))
+    peer.send(header | {"f": f"/a IN ({values})"})
+    core.clock.advance(0)
+    assert {ack["status"] for ack, _ in peer.take_frames() if ack["c"] == "ack"} == {"success"}
