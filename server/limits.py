@@ -28,13 +28,16 @@ MOST_UNFINISHED_BEFORE_LOGON: Final = 64 * 1024 * 1024
 """Bytes that are kept of the unfinished frames of all connections that have not logged on."""
 
 MOST_HEADER: Final = 1024 * 1024
-"""Bytes of a header: some 50,000 SOW keys, or 20,000 bookmarks."""
+"""Bytes of a header: some 50,000 SOW keys."""
 
 MOST_QUERIES: Final = 100
 """Queries of one connection that are under way; the commands behind them wait."""
 
 MOST_SUBSCRIPTIONS: Final = 10_000
 """Subscriptions of one connection."""
+
+MOST_BOOKMARKS: Final = 10_000
+"""Bookmarks in a list, of which a client has one for each publisher."""
 
 MOST_FILTER: Final = 64 * 1024
 """Characters of a filter. A list of values for IN may be some thousand texts long."""
