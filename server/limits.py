@@ -28,13 +28,28 @@ MOST_UNFINISHED_BEFORE_LOGON: Final = 64 * 1024 * 1024
 """Bytes that are kept of the unfinished frames of all connections that have not logged on."""
 
 MOST_HEADER: Final = 1024 * 1024
-"""Bytes of a header: some 50,000 SOW keys."""
+"""Bytes of a header: its longest parts have limits of their own."""
 
 MOST_QUERIES: Final = 100
 """Queries of one connection that are under way; the commands behind them wait."""
 
 MOST_SUBSCRIPTIONS: Final = 10_000
 """Subscriptions of one connection."""
+
+MOST_KEYS: Final = 10_000
+"""SOW keys that a command names."""
+
+MOST_IDS: Final = 10_000
+"""Ids of subscriptions or queries that a command names."""
+
+MOST_ACKS: Final = 100
+"""Types of ack that a command asks for; there are less than ten."""
+
+MOST_ORDER_TERMS: Final = 1_000
+"""Fields that results are ordered by."""
+
+MOST_OPTIONS: Final = 64 * 1024
+"""Characters of a command's options, where select lists and projections are."""
 
 MOST_BOOKMARKS: Final = 10_000
 """Bookmarks in a list, of which a client has one for each publisher."""
