@@ -174,7 +174,7 @@ def _refuse_long_lists(header: Header) -> None:
     if header.options is not None and len(header.options) > MOST_OPTIONS:
         raise CommandRefused(
             "limit exceeded",
-            f"{len(header.options)} characters of options: expected no more than {MOST_OPTIONS}",
+            f"the options are longer than {MOST_OPTIONS} characters",
         )
 
 
