@@ -16,6 +16,7 @@ from server.expressions import Functions
 from server.expressions.prepared import FilterParser
 from server.hooks import Hooks
 from server.inbox import FrameSource
+from server.limits import MOST_FILTER_PARTS
 from server.lobby import Lobby
 from server.message_types.base import MessageType
 from server.replays.tail import Tail
@@ -113,7 +114,7 @@ class Engine:
         self.clock = clock
         self.stores = Stores(clock, log, self._announce, self.flush)
         self.topics = TopicTable(settings.message_types, settings.functions, self.stores)
-        self.filters = FilterParser(settings.functions)
+        self.filters = FilterParser(settings.functions, MOST_FILTER_PARTS)
         self.hooks = Hooks()
         self.switches = Switches()
         event_types = EventTypes(

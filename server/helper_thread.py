@@ -1,13 +1,21 @@
-"""A thread for reading that takes long, which the engine's thread has no time for."""
+"""A thread for reading that takes long, which the engine's thread has no time for.
+
+There is one for all clients, so what takes very long is done in pieces, and clients take turns: of
+each there is one piece at most among those that wait for the thread.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections import deque
+from collections.abc import Callable, Generator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from functools import partial
-from typing import TypeVar
+from threading import Lock
+from typing import Any, TypeAlias, TypeVar
 
 _T = TypeVar("_T")
+_Work: TypeAlias = tuple[Generator[None, None, Any], Callable[[Any], None]]
 
 
 class HelperThread:
@@ -21,6 +29,8 @@ class HelperThread:
     def __init__(self, post: Callable[[Callable[[], None]], None], name: str) -> None:
         self._post = post
         self._executor = ThreadPoolExecutor(1, name)
+        self._lock = Lock()
+        self._waiting: dict[int, deque[_Work]] = {}  # by owner, what is under way first
 
     def do(self, work: Callable[[], _T], then: Callable[[_T], None]) -> None:
         """Have something done on the thread.
@@ -35,6 +45,41 @@ class HelperThread:
             self._post(partial(then, result))
 
         self._executor.submit(run)
+
+    def do_in_pieces(
+        self, owner: int, work: Generator[None, None, _T], then: Callable[[_T], None]
+    ) -> None:
+        """Have something done on the thread that may take very long.
+
+        Args:
+            owner: whose work it is; its works are done one after the other.
+            work: yields after each piece, and returns the result; it must not raise.
+            then: called on the engine's thread with the result.
+        """
+        with self._lock:
+            works = self._waiting.setdefault(owner, deque())
+            works.append((work, then))
+            is_first = len(works) == 1
+        if is_first:
+            self._executor.submit(self._do_piece, owner)
+
+    def _do_piece(self, owner: int) -> None:
+        """Do the next piece of an owner's work, and have the one after that wait."""
+        work, then = self._waiting[owner][0]
+        has_more = True
+        try:
+            next(work)
+        except StopIteration as end:
+            self._post(partial(then, end.value))
+            with self._lock:
+                works = self._waiting[owner]
+                works.popleft()
+                has_more = bool(works)
+                if not has_more:
+                    del self._waiting[owner]
+        if has_more:
+            with suppress(RuntimeError):  # the thread has been closed
+                self._executor.submit(self._do_piece, owner)
 
     def close(self) -> None:
         """Wait for what is being done; what has not begun is not done any more."""

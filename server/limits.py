@@ -28,13 +28,37 @@ MOST_UNFINISHED_BEFORE_LOGON: Final = 64 * 1024 * 1024
 """Bytes that are kept of the unfinished frames of all connections that have not logged on."""
 
 MOST_HEADER: Final = 1024 * 1024
-"""Bytes of a header: some 50,000 SOW keys, or 20,000 bookmarks."""
+"""Bytes of a header: its longest parts have limits of their own."""
 
 MOST_QUERIES: Final = 100
 """Queries of one connection that are under way; the commands behind them wait."""
 
 MOST_SUBSCRIPTIONS: Final = 10_000
 """Subscriptions of one connection."""
+
+MOST_KEYS: Final = 10_000
+"""SOW keys that a command names."""
+
+MOST_IDS: Final = 10_000
+"""Ids of subscriptions or queries that a command names."""
+
+MOST_ACKS: Final = 100
+"""Types of ack that a command asks for; there are less than ten."""
+
+MOST_ORDER_TERMS: Final = 1_000
+"""Fields that results are ordered by."""
+
+MOST_OPTIONS: Final = 64 * 1024
+"""Characters of a command's options, where select lists and projections are."""
+
+MOST_BOOKMARKS: Final = 10_000
+"""Bookmarks in a list, of which a client has one for each publisher."""
+
+MOST_FILTER: Final = 64 * 1024
+"""Characters of a filter. A list of values for IN may be some thousand texts long."""
+
+MOST_FILTER_PARTS: Final = 3_000
+"""Operators, fields and functions of a filter, as in a thousand comparisons joined by OR."""
 
 _DEFAULT_SHARE_OF_MEMORY: Final = 10  # percent
 _DEFAULT_CLIENT_CAPACITY: Final = 50  # percent

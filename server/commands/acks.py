@@ -127,9 +127,9 @@ def fail(session: Session, header: Header, ack: str, reason: str, detail: str) -
         session.send(failure(header, ack, reason, detail))
 
 
-def failure(header: Header, ack: str, reason: str, detail: str) -> Header:
-    """The header of a failure ack. See `fail`."""
-    keys = {"reason": reason, "detail": detail, "sequence": header.sequence}
+def failure(header: Header, ack: str, reason: str, detail: str, **keys: str | int | None) -> Header:
+    """The header of a failure ack, with further attributes. See `fail`."""
+    keys |= {"reason": reason, "detail": detail, "sequence": header.sequence}
     return _ack(header, ack, "failure", keys)
 
 

@@ -21,6 +21,7 @@ from server.commands.options import (
 from server.commands.refusal import CommandRefused
 from server.commands.selection import read_filter, require_topic, restricted_to
 from server.journal import BookmarkError, NotFound, parse_bookmark
+from server.limits import MOST_BOOKMARKS
 from server.replays.rate import RateTerms, parse_rate
 from server.replays.reading import read_for
 from server.replays.replay import Company, Replay, ReplayTerms
@@ -161,7 +162,7 @@ def begin(
         acknowledge(session, header, "processed", sub_id=subscription.sub_id)
         replay.begin(subscription, place)
 
-    log.look_up(read_bookmark(header), read_not_found(options), found)
+    log.look_up(session.number, read_bookmark(header), read_not_found(options), found)
 
 
 def pause_or_resume(session: Session, header: Header, options: Mapping[str, str]) -> bool:
@@ -222,8 +223,14 @@ def read_bookmark(header: Header) -> BookmarkRequest:
     Raises:
         CommandRefused: it is none.
     """
+    text = header.bookmark or ""
+    if text.count(",") >= MOST_BOOKMARKS:
+        raise CommandRefused(
+            "invalid bookmark",
+            f"{text.count(',') + 1} bookmarks: expected no more than {MOST_BOOKMARKS}",
+        )
     try:
-        return parse_bookmark(header.bookmark or "")
+        return parse_bookmark(text)
     except BookmarkError as error:
         raise CommandRefused("invalid bookmark", str(error)) from None
 

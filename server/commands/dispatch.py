@@ -22,7 +22,14 @@ from server.commands import (
 )
 from server.commands.acks import NOT_READABLE, acknowledge, acks_among, fail, failure, wants
 from server.commands.refusal import CommandRefused
-from server.limits import MOST_SUBSCRIPTIONS
+from server.limits import (
+    MOST_ACKS,
+    MOST_IDS,
+    MOST_KEYS,
+    MOST_OPTIONS,
+    MOST_ORDER_TERMS,
+    MOST_SUBSCRIPTIONS,
+)
 from server.sow.store import StoreError
 from server.topics.transaction_log import DUPLICATE
 from server.wire.header import Header, command_name, encode_header
@@ -139,12 +146,39 @@ def _execute_after_logon(
     acknowledge(session, header, "received")
     if handler in _SUBSCRIBING and len(session.subscriptions) >= MOST_SUBSCRIPTIONS:
         _refuse_more_subscriptions(session, header)
+    if handler is not publish.handle:
+        _refuse_long_lists(header)
     handler(session, header, body)
     if exact_header is not None and handler is publish.handle:
         topic = session.find_topic(header.topic or "")
         if publish.is_plain(session, header, topic):
             acks = acks_among(header, publish.ACKS)
             session.remember_plain_publish(exact_header, header.sequence, topic, acks)
+
+
+def _refuse_long_lists(header: Header) -> None:
+    """Refuse a command that names more than can be dealt with in one go.
+
+    Raises:
+        CommandRefused: it does.
+    """
+    for name, text, most in (
+        ("sow_keys", header.sow_keys, MOST_KEYS),
+        ("sub_id", header.sub_id, MOST_IDS),
+        ("query_id", header.query_id, MOST_IDS),
+        ("orderby", header.order_by, MOST_ORDER_TERMS),
+        ("ack type", header.acks, MOST_ACKS),
+    ):
+        if text is not None and len(text) > most and text.count(",") >= most:
+            raise CommandRefused(
+                "limit exceeded",
+                f"header {name} has {text.count(',') + 1} entries: expected no more than {most}",
+            )
+    if header.options is not None and len(header.options) > MOST_OPTIONS:
+        raise CommandRefused(
+            "limit exceeded",
+            f"the options are longer than {MOST_OPTIONS} characters",
+        )
 
 
 def _refuse_more_subscriptions(session: Session, header: Header) -> None:

@@ -124,7 +124,7 @@ def handle(session: Session, header: Header, options: Mapping[str, str]) -> None
             queries, sent=remember(subscription), then=lambda: replay.begin(subscription, span)
         )
 
-    log.look_up(read_bookmark(header), read_not_found(options), found)
+    log.look_up(session.number, read_bookmark(header), read_not_found(options), found)
 
 
 def _check_page(options: Mapping[str, str], before: Subscription | None) -> None:

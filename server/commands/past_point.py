@@ -11,8 +11,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Final
 
+from server.commands.bookmark_subscribe import read_bookmark
 from server.commands.refusal import CommandRefused
-from server.journal import BookmarkError, JournalUnreadable, parse_bookmark
+from server.journal import BookmarkError, JournalUnreadable
 from server.sow.history import PastPoint
 from server.wire.bookmarks import EPOCH, is_now, parse_moment
 
@@ -71,10 +72,7 @@ def _look_up(
             f"{text!r}: expected a moment like 20260102T123500Z; the messages of the topic are not "
             "in a transaction log, where they could be found by their bookmarks",
         )
-    try:
-        request = parse_bookmark(text)
-    except BookmarkError as error:
-        raise CommandRefused("invalid bookmark", str(error)) from None
+    request = read_bookmark(header)
     if request.ends:
         raise CommandRefused("invalid bookmark", f"{text!r}: expected one point in time, no range")
 
@@ -89,7 +87,7 @@ def _look_up(
         except CommandRefused as refusal:
             session.refuse(header, refusal.reason, refusal.detail)
 
-    log.look_up(request, "fail", found)
+    log.look_up(session.number, request, "fail", found)
 
 
 def point_of(log: TransactionLog, place: Span) -> PastPoint:

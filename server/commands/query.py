@@ -7,10 +7,11 @@ from itertools import count
 from typing import TYPE_CHECKING
 
 from server.commands.acks import NOT_READABLE, acks_among, failure, success, wants
+from server.expressions.effort import TooCostlyError
 from server.queries.run import Findings, Part, QueryRun, ResultForm, Totals
 from server.sow.query import QuerySpec
 from server.sow.records import to_nanoseconds
-from server.wire.header import command_name
+from server.sow.store import StoreError
 
 if TYPE_CHECKING:
     from server.commands.query_terms import QueryTerms
@@ -18,7 +19,6 @@ if TYPE_CHECKING:
     from server.session import Session
     from server.sow.query import Query
     from server.sow.records import Record
-    from server.sow.store import StoreError
     from server.subscriptions.presentation import Presentation
     from server.topics.stores import Selected
     from server.wire.header import Header
@@ -87,23 +87,8 @@ class QueryCommand:
             return True
 
         results = [Part(query, take) for query in queries]
-        left = leavers(run) if leavers is not None else ()
-        run.begin(results, left, self._acks, self._failed, then)
-
-    def _failed(self, problem: StoreError) -> None:
-        """Say that the results are not complete, nor will be; the subscription ends with them."""
-        session, header, detail = self._session, self._header, str(problem)
-        if self._sub_id is not None:
-            session.end_subscription(self._sub_id)
-        acks = acks_among(header, ("completed", "stats")) or ("processed",)
-        for ack in acks:
-            session.send(failure(header, ack, NOT_READABLE, detail))
-        session.engine.log.emit(
-            "02-0001",
-            client=session.client_name,
-            command=command_name(header.command),
-            reason=NOT_READABLE,
-            detail=detail,
+        run.begin(
+            results, leavers(run) if leavers is not None else (), self._acks, self._fail, then
         )
 
     def _tell(self) -> None:
@@ -161,9 +146,36 @@ class QueryCommand:
         position = count()
         return lambda: next(position) in wanted
 
+    def _fail(self, error: Exception) -> None:
+        """End the command, whose query has failed, and say so."""
+        session, header = self._session, self._header
+        message_id, reason, detail = _cause(error)
+        session.engine.log.emit(
+            message_id,
+            client=session.client_name,
+            query_id=self.query_id,
+            topic=header.topic,
+            error=detail,
+        )
+        if self._sub_id is not None:
+            session.end_subscription(self._sub_id)
+        for ack in acks_among(header, ("completed", "stats")) or ("completed",):
+            session.send(
+                failure(header, ack, reason, detail, query_id=self.query_id, sub_id=self._sub_id)
+            )
+
     def _acks(self, totals: Totals) -> Iterable[Header]:
         keys = {"query_id": self.query_id, "sub_id": self._sub_id}
         if wants(self._header, "completed"):
             yield success(self._header, "completed", **keys)
         if wants(self._header, "stats"):
             yield success(self._header, "stats", **keys, **totals._asdict())
+
+
+def _cause(error: Exception) -> tuple[str, str, str]:
+    """What a query has failed of: the id of the log's entry, the reason, and more in words."""
+    if isinstance(error, TooCostlyError):
+        return "16-0006", "bad filter", str(error)
+    if isinstance(error, StoreError):
+        return "16-0008", NOT_READABLE, str(error)
+    return "16-0007", "query ended", f"the server failed on behalf of it: {error!r}"

@@ -8,6 +8,7 @@ from config_schema.spec import TopicRef
 from server.commands.refusal import CommandRefused
 from server.expressions import ExpressionError, Kind, conjuncts, parse
 from server.expressions.tree import And, Call, In, Literal
+from server.limits import MOST_FILTER, MOST_FILTER_PARTS
 from server.security.entitlement import Permission
 from server.topics.names import TopicError, TopicSelector, select_topics
 from server.unavailable import QUEUES
@@ -64,9 +65,14 @@ def read_filter(session: Session, header: Header, *, stable: bool = False) -> Ex
     text = header.filter
     if text is None or not text.strip():
         return None
+    if len(text) > MOST_FILTER:
+        raise CommandRefused(
+            "bad filter", f"{len(text)} characters: expected no more than {MOST_FILTER}"
+        )
     try:
         if stable:
-            return parse(text, Kind.STABLE_FILTER, session.engine.settings.functions)
+            functions = session.engine.settings.functions
+            return parse(text, Kind.STABLE_FILTER, functions, MOST_FILTER_PARTS)
         return session.engine.filters.parse(text)
     except ExpressionError as error:
         raise CommandRefused("bad filter", str(error)) from None

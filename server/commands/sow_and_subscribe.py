@@ -26,6 +26,7 @@ from server.commands.paging import page_of, read_page
 from server.commands.query import QueryCommand
 from server.commands.query_terms import read_query_terms
 from server.commands.selection import records_of
+from server.expressions.effort import Allowance
 from server.queries.page import PageQuery
 from server.queries.run import Part
 from server.security.entitlement import Permission
@@ -113,13 +114,15 @@ def _matches(subscription: Subscription) -> Callable[[Record], bool]:
     """Tells whether a record is one that a subscription is for."""
     session = subscription.session
     tests: dict[Keeper, RecordTest] = {}
+    effort = Allowance()
 
     def matches(record: Record) -> bool:
         keeper = session.engine.stores.find(session.message_type, record.topic)
         if keeper is None or not subscription.selector.matches(record.topic):
             return False
         if keeper not in tests:
-            tests[keeper] = RecordTest(keeper.table, subscription.filter)
+            tests[keeper] = RecordTest(keeper.table, subscription.filter, effort=effort)
+        effort.renew()
         return tests[keeper](record)
 
     return matches

@@ -12,6 +12,7 @@ from server.commands.publish import acknowledge_stored
 from server.commands.query_terms import read_keys
 from server.commands.refusal import CommandRefused
 from server.commands.selection import read_filter, read_topic, records_of, require_topic
+from server.expressions.effort import TooCostlyError
 from server.journal import JournalUnavailable
 from server.message_types.base import BodyError
 from server.security.entitlement import Permission
@@ -122,7 +123,10 @@ def _find(session: Session, selected: Selected, which: _Which, selector: TopicSe
         )
     if which.filter is not None:
         now = to_nanoseconds(session.last_heard)
-        return sow.find_matching(which.filter, now, selected.names)
+        try:
+            return sow.find_matching(which.filter, now, selected.names)
+        except TooCostlyError as error:
+            raise CommandRefused("bad filter", str(error)) from None
     if which.keys is not None:
         records = sow.find_keys(which.keys, selected.names)
     else:

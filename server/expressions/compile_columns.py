@@ -20,6 +20,7 @@ from server.expressions.column_tests import test
 from server.expressions.columns import Column, Indexes, Mask, TextColumn, column_of
 from server.expressions.compile_message import Predicate, compile_filter, compile_value
 from server.expressions.context import NO_CONTEXT, MessageContext
+from server.expressions.effort import Effort
 from server.expressions.functions.builtin import BUILTINS
 from server.expressions.functions.registry import Functions
 from server.expressions.tree import And, Expr, Identifier, Not, Or, Slot, slots
@@ -57,7 +58,11 @@ class ColumnFilter:
     """A filter over columns."""
 
     def __init__(
-        self, expr: Expr, functions: Functions = BUILTINS, layout: Sequence[Slot] | None = None
+        self,
+        expr: Expr,
+        functions: Functions = BUILTINS,
+        layout: Sequence[Slot] | None = None,
+        effort: Effort | None = None,
     ) -> None:
         """Prepare a filter.
 
@@ -65,7 +70,9 @@ class ColumnFilter:
             expr: the tree.
             functions: implementations of the functions that it calls.
             layout: what the columns hold; by default `slots(expr)`.
+            effort: counts long searches; the filter raises TooCostlyError beyond it.
         """
+        self._effort = effort
         self._expr = expr
         self._functions = functions
         self._layout = layout or slots(expr)
@@ -116,7 +123,7 @@ class ColumnFilter:
         asked = node if wanted else Not(node)
         predicate = self._predicates.get(asked)
         if predicate is None:
-            predicate = compile_filter(asked, self._functions, self._layout)
+            predicate = compile_filter(asked, self._functions, self._layout, self._effort)
             self._predicates[asked] = predicate
         return np.array([predicate(values, context) for values, context in rows.each()], np.bool_)
 

@@ -30,6 +30,7 @@ from typing import Final, Protocol
 from server.expressions import message_tests as tests
 from server.expressions import semantics
 from server.expressions.context import MessageContext
+from server.expressions.effort import Effort
 from server.expressions.functions.builtin import BUILTINS
 from server.expressions.functions.registry import Functions, Parameter
 from server.expressions.patterns import compile_pattern
@@ -83,7 +84,10 @@ class Evaluator(Protocol):
 
 
 def compile_filter(
-    expr: Expr, functions: Functions = BUILTINS, layout: Sequence[Slot] | None = None
+    expr: Expr,
+    functions: Functions = BUILTINS,
+    layout: Sequence[Slot] | None = None,
+    effort: Effort | None = None,
 ) -> Predicate:
     """Compile a filter.
 
@@ -92,11 +96,12 @@ def compile_filter(
         functions: implementations of the functions that it calls.
         layout: what the tuple of values holds; by default `slots(expr)`. Filters that share an
             extractor share its layout.
+        effort: counts long searches; the filter raises TooCostlyError beyond it.
 
     Raises:
         KeyError: the layout lacks a slot of the expression.
     """
-    source = Source(functions, layout or slots(expr), _WRITERS)
+    source = Source(functions, layout or slots(expr), _WRITERS, effort)
     predicate: Predicate = source.compiled(source.true(expr))
     return predicate
 
@@ -181,7 +186,7 @@ def _conditional(w: Source, node: Call, branch: Callable[[Expr], str]) -> str:
 
 def _argument(w: Source, node: Expr, parameter: Parameter | None) -> str:
     if isinstance(node, Pattern):
-        return w.name(compile_pattern(node))
+        return w.name(compile_pattern(node, effort=w.effort))
     return w.scalar(node) if parameter is Parameter.ANY else w.value(node)
 
 

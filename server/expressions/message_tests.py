@@ -133,7 +133,7 @@ def like(w: Source, node: Like, *, wanted: bool) -> str:
     if not isinstance(node.operand, Identifier):
         return f"({like_value(w, node)} is {wanted})"
     read, local = w.local(node.operand)
-    matches = w.name(matcher(node.pattern))
+    matches = w.name(matcher(node.pattern, w.effort))
     test = f"{matches}({local})" if wanted else f"not {matches}({local})"
     otherwise = f"{w.name(semantics.like)}({local}, {matches}) is {wanted}"
     return f"({test} if type{read} is str and {local} else {otherwise})"
@@ -141,7 +141,8 @@ def like(w: Source, node: Like, *, wanted: bool) -> str:
 
 def like_value(w: Source, node: Like) -> str:
     """`operand LIKE pattern`, as a value."""
-    return f"{w.name(semantics.like)}({w.value(node.operand)}, {w.name(matcher(node.pattern))})"
+    matches = w.name(matcher(node.pattern, w.effort))
+    return f"{w.name(semantics.like)}({w.value(node.operand)}, {matches})"
 
 
 def affix(w: Source, node: Affix) -> str:

@@ -52,21 +52,28 @@ from server.expressions.tree import (
 from server.message_types.base import Path
 
 
-def parse(text: str, kind: Kind = Kind.FILTER, functions: Functions = BUILTINS) -> Expr:
+def parse(
+    text: str,
+    kind: Kind = Kind.FILTER,
+    functions: Functions = BUILTINS,
+    most_parts: int | None = None,
+) -> Expr:
     """Read an expression: a filter, a condition, a value.
 
     Args:
         text: the expression.
         kind: where it stands, which decides what it may contain.
         functions: the functions that may be called.
+        most_parts: how many operators, fields and functions it may have; None for any number.
 
     Returns:
         The tree.
 
     Raises:
-        ExpressionError: the text is no expression, or contains what the kind does not allow.
+        ExpressionError: the text is no expression, contains what the kind does not allow, or has
+            too many parts.
     """
-    parser = _Parser(text, kind, functions)
+    parser = _Parser(text, kind, functions, most_parts)
     return parser.whole(parser.expression)
 
 
@@ -137,8 +144,12 @@ def parse_join(text: str) -> Join:
 class _Parser(Cursor):
     """Reads one text. `expression` and its parts consume tokens from left to right."""
 
-    def __init__(self, text: str, kind: Kind, functions: Functions) -> None:
+    def __init__(
+        self, text: str, kind: Kind, functions: Functions, most_parts: int | None = None
+    ) -> None:
         super().__init__(text)
+        self._parts = 0
+        self._most_parts = most_parts
         self._kind = kind
         self._functions = functions
 
@@ -220,7 +231,18 @@ class _Parser(Cursor):
                 return table[text][1]
         return 0
 
+    def _count_part(self) -> None:
+        """Count an operator, a field or a function."""
+        self._parts += 1
+        if self._most_parts is not None and self._parts > self._most_parts:
+            raise ExpressionError(
+                f"more than {self._most_parts} operators, fields and functions",
+                self._token.position,
+                self._text,
+            )
+
     def _infix(self, left: Expr, binding: int) -> Expr:
+        self._count_part()
         if binding in (OR, AND):
             return self._chain(left, binding)
         if binding == POSTFIX:
@@ -238,6 +260,7 @@ class _Parser(Cursor):
         operands: list[Expr] = []
         self._extend(operands, left, node)
         while self._binding() == binding:
+            self._count_part()
             self._advance()
             self._extend(operands, self._binary(binding), node)
         return node(tuple(operands), position=left.position)
@@ -325,6 +348,7 @@ class _Parser(Cursor):
         raise self._unexpected("a value")
 
     def _identifier(self, token: Token) -> Identifier:
+        self._count_part()
         name = token.value
         if not isinstance(name, Name):
             raise self._unexpected("a field such as /name")
@@ -360,6 +384,7 @@ class _Parser(Cursor):
         return pattern
 
     def _call(self, name: Token) -> Expr:
+        self._count_part()
         if self._token.text != "(":
             raise self._not_a_function(name)
         if name.text in AGGREGATES:

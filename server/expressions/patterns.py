@@ -11,6 +11,9 @@ that begins with "skip what is needed", which makes all positions one, with one 
 form goes without the compiler to machine code, whose stack is small. What reaches its limit, too,
 counts as no match.
 
+Most searches need far less. So the first attempt is a brief one; if that is not enough, the search
+is a long one, which costs some of the effort that is allowed (server/expressions/effort.py).
+
 Source: AMPS User Guide, LIKE Operator; Regular Expressions; Raw Strings.
 """
 
@@ -23,16 +26,18 @@ from typing import Final, TypeAlias
 import pcre2
 
 from config_schema.regex import limit_error
+from server.expressions.effort import Effort
 from server.expressions.errors import ExpressionError
 from server.expressions.octets import LONGEST_TEXT, from_octets, to_octets
-from server.expressions.tree import Pattern
+from server.expressions.tree import Expr, Pattern, walk
 
 Matcher: TypeAlias = Callable[[str], bool]
 
 _DEPTH: Final = b"(*LIMIT_DEPTH=100000)"
 
-_QUICK_STEPS: Final = 7
-"""Decimal digits of the steps of a quick search, all positions together."""
+_BRIEF_SEARCH: Final = 6
+_QUICK_SEARCH: Final = 7
+"""Decimal digits of the steps of a search in machine code, all positions together."""
 
 _THOROUGH_STEPS: Final = 2_000_000
 BRIEF_STEPS: Final = 100_000
@@ -59,16 +64,20 @@ class Regex:
     Args:
         source: the pattern.
         steps: how many a search that is not quick may take.
+        effort: counts long searches; None if nobody does.
+
+    The methods raise TooCostlyError if a search is long, and there have been enough of them.
     """
 
-    __slots__ = ("_quick", "_source", "_steps", "_thorough")
+    __slots__ = ("_effort", "_quick", "_source", "_steps", "_thorough")
 
-    def __init__(self, source: bytes, steps: int) -> None:
+    def __init__(self, source: bytes, steps: int, effort: Effort | None = None) -> None:
+        self._effort = effort
         self._source = source
         self._steps = steps
         self._quick: dict[int, pcre2.Pattern] = {}
         self._thorough: pcre2.Pattern | None = None
-        self._quick_for(b"")
+        self._quick_for(b"", _BRIEF_SEARCH)
 
     def first(self, text: str) -> str | None:
         """The first match within a text, or None."""
@@ -83,7 +92,7 @@ class Regex:
         """Whether there is a match anywhere in a text; None if it takes too many steps to tell."""
         octets = to_octets(text)
         try:
-            return self._quick_for(octets).search(octets) is not None
+            return self._quick_for(octets, _QUICK_SEARCH).search(octets) is not None
         except pcre2.LibraryError:
             pass
         thorough = self._thorough_form()
@@ -115,9 +124,17 @@ class Regex:
 
     def _search(self, octets: bytes) -> pcre2.Match | None:
         try:
-            return self._quick_for(octets).search(octets)
+            return self._quick_for(octets, _BRIEF_SEARCH).search(octets)
         except pcre2.LibraryError:  # a limit was reached, or (*UTF) met bytes that are not UTF-8
+            self._spend()
+        try:
+            return self._quick_for(octets, _QUICK_SEARCH).search(octets)
+        except pcre2.LibraryError:
             return self._search_thoroughly(octets, 0)
+
+    def _spend(self) -> None:
+        if self._effort is not None:
+            self._effort.spend()
 
     def _search_thoroughly(self, octets: bytes, start: int) -> pcre2.Match | None:
         thorough = self._thorough_form()
@@ -132,13 +149,17 @@ class Regex:
         Raises:
             pcre2.LibraryError: too many searches took too many steps.
         """
-        end, searches = 0, _THOROUGH_SEARCHES
+        end, searches, size = 0, _THOROUGH_SEARCHES, _BRIEF_SEARCH
         while True:
             try:
-                for match in self._quick_for(octets).finditer(octets, end):
+                for match in self._quick_for(octets, size).finditer(octets, end):
                     end = match.end()
                     yield match
             except pcre2.LibraryError:
+                if size == _BRIEF_SEARCH:
+                    size = _QUICK_SEARCH
+                    self._spend()
+                    continue
                 found = self._search_thoroughly(octets, end)
                 searches -= 1
                 if found is None or found.end() == end or not searches:
@@ -148,8 +169,8 @@ class Regex:
             else:
                 return
 
-    def _quick_for(self, octets: bytes) -> pcre2.Pattern:
-        digits = max(1, _QUICK_STEPS - len(str(len(octets))))
+    def _quick_for(self, octets: bytes, size: int) -> pcre2.Pattern:
+        digits = max(1, size - len(str(len(octets))))
         quick = self._quick.get(digits)
         if quick is None:
             limit = b"(*LIMIT_MATCH=%d)" % 10**digits
@@ -167,28 +188,34 @@ class Regex:
         return self._thorough
 
 
-def compile_pattern(pattern: Pattern, text: str = "") -> Regex:
+def compile_pattern(pattern: Pattern, text: str = "", effort: Effort | None = None) -> Regex:
     """Compile a pattern.
 
     Args:
         pattern: the node.
         text: the expression that it is part of, for the error.
+        effort: counts long searches.
 
     Raises:
         ExpressionError: PCRE2 does not accept the pattern, or it sets limits.
     """
     try:
-        return _compile(_quoted(pattern.text)) if pattern.quoted else compile_regex(pattern.text)
+        if pattern.quoted:
+            return _compile(_quoted(pattern.text))
+        return compile_regex(pattern.text, effort=effort)
     except PatternRefused as refusal:
         raise ExpressionError(str(refusal), pattern.position, text) from None
 
 
-def compile_regex(pattern: str, steps: int = _THOROUGH_STEPS) -> Regex:
+def compile_regex(
+    pattern: str, steps: int = _THOROUGH_STEPS, effort: Effort | None = None
+) -> Regex:
     """Compile a regular expression, whoever it comes from, so that its searches end.
 
     Args:
         pattern: the expression.
         steps: how many a search may take.
+        effort: counts long searches.
 
     Raises:
         PatternRefused: PCRE2 does not accept it, or it sets limits.
@@ -196,7 +223,7 @@ def compile_regex(pattern: str, steps: int = _THOROUGH_STEPS) -> Regex:
     problem = limit_error(pattern)
     if problem is not None:
         raise PatternRefused(problem)
-    return _compile(to_octets(pattern), steps)
+    return _compile(to_octets(pattern), steps, effort)
 
 
 def _quoted(text: str) -> bytes:
@@ -204,21 +231,35 @@ def _quoted(text: str) -> bytes:
     return re.sub(rb"[^A-Za-z0-9_\x80-\xff]", lambda m: b"\\x%02x" % m[0][0], to_octets(text))
 
 
-def _compile(source: bytes, steps: int = _THOROUGH_STEPS) -> Regex:
+def _compile(source: bytes, steps: int = _THOROUGH_STEPS, effort: Effort | None = None) -> Regex:
     try:
-        return Regex(source, steps)
+        return Regex(source, steps, effort)
     except pcre2.PatternError as error:
         reason = str(error).rpartition("; ")[2]
         raise PatternRefused(f"not a regular expression that PCRE2 accepts: {reason}") from None
 
 
-def matcher(pattern: Pattern) -> Matcher:
-    """The test of LIKE: whether a pattern matches anywhere in a text, which is not empty."""
+def searches(expr: Expr) -> int:
+    """How many patterns an expression has that are searched for, step by step."""
+    return sum(
+        not (node.quoted or _LITERAL.fullmatch(node.text))
+        for node in walk(expr)
+        if isinstance(node, Pattern)
+    )
+
+
+def matcher(pattern: Pattern, effort: Effort | None = None) -> Matcher:
+    """The test of LIKE: whether a pattern matches anywhere in a text, which is not empty.
+
+    Args:
+        pattern: the node.
+        effort: counts long searches; the test raises TooCostlyError beyond it.
+    """
     if pattern.quoted and pattern.text.isascii():
         return _contains(pattern.text)
     simple = _LITERAL.fullmatch(pattern.text)
     if pattern.quoted or simple is None:
-        return compile_pattern(pattern).found
+        return compile_pattern(pattern, effort=effort).found
     start, literal, end = simple.groups()
     if start and end:
         endings = (literal, literal + "\n")

@@ -37,9 +37,11 @@ class FilterParser:
 
     Args:
         functions: the functions that filters may call.
+        most_parts: how many parts a filter may have. See `parse`.
     """
 
-    def __init__(self, functions: Functions) -> None:
+    def __init__(self, functions: Functions, most_parts: int | None = None) -> None:
+        self._most_parts: Final = most_parts
         self._functions: Final = functions
         self._forms: dict[_Form, Expr] = {}
         self._parse: Final = lru_cache(maxsize=_KEPT)(self._parse_anew)
@@ -67,7 +69,7 @@ class FilterParser:
         return expr
 
     def _parse_anew(self, text: str) -> Expr:
-        return parse(text, Kind.FILTER, self._functions)
+        return parse(text, Kind.FILTER, self._functions, self._most_parts)
 
 
 def _quotes(pieces: list[str]) -> list[int]:

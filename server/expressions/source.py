@@ -7,6 +7,7 @@ from typing import Any, Final, NamedTuple, TypeAlias
 
 from server.expressions import semantics
 from server.expressions.context import NO_CONTEXT
+from server.expressions.effort import Effort
 from server.expressions.functions.registry import Functions
 from server.expressions.tree import (
     Affix,
@@ -52,10 +53,18 @@ class Source:
 
     Attributes:
         functions: implementations of the functions that the expression calls.
+        effort: counts long searches; None if nobody does.
     """
 
-    def __init__(self, functions: Functions, layout: Sequence[Slot], writers: Writers) -> None:
+    def __init__(
+        self,
+        functions: Functions,
+        layout: Sequence[Slot],
+        writers: Writers,
+        effort: Effort | None = None,
+    ) -> None:
         self.functions = functions
+        self.effort = effort
         self._writers = writers
         self._places = {slot: place for place, slot in enumerate(layout)}
         self._names: dict[str, Any] = {"NO_CONTEXT": NO_CONTEXT}
@@ -68,7 +77,7 @@ class Source:
         # The source is made of our own templates; texts of the expression enter it as literals
         # that repr() wrote, fields as indexes.
         exec("".join(self._helpers), self._names)  # noqa: S102  # see above
-        return self._names["expression"]
+        return self._names.pop("expression")  # which does not keep itself, then
 
     def true(self, node: Expr) -> str:
         """Source of a bool: whether the node is true."""

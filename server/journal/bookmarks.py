@@ -13,7 +13,7 @@ Source: AMPS User Guide, Replaying Messages with Bookmark Subscription.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Generator, Iterable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Final, Literal, Protocol, TypeAlias
@@ -162,7 +162,20 @@ def _point(text: str, whole: str) -> Point:
 
 
 def resolve(request: BookmarkRequest, log: Log, not_found: NotFound, now: int) -> Span:
-    """Find out which part of the log a bookmark stands for.
+    """Find out which part of the log a bookmark stands for. See `resolving`."""
+    steps = resolving(request, log, not_found, now)
+    while True:
+        try:
+            next(steps)
+        except StopIteration as end:
+            span: Span = end.value
+            return span
+
+
+def resolving(
+    request: BookmarkRequest, log: Log, not_found: NotFound, now: int
+) -> Generator[None, None, Span]:
+    """Find out which part of the log a bookmark stands for, in steps: one for each name in it.
 
     Args:
         request: the bookmark.
@@ -173,15 +186,19 @@ def resolve(request: BookmarkRequest, log: Log, not_found: NotFound, now: int) -
     Raises:
         BookmarkError: none is, and `not_found` is "fail".
     """
-    found = [_start(one, request, log, now) for one in request.starts]
-    starts = [start for start in found if start is not None]
+    starts: list[tuple[int, int]] = []
+    for one in request.starts:
+        start = _start(one, request, log, now)
+        if start is not None:
+            starts.append(start)
+        yield
     if not starts and not_found == "fail":
         raise BookmarkError("bookmark not found")
     elsewhere = log.first_txid - 1 if not_found == "epoch" else now
     after, not_before = min(starts, default=(elsewhere, 0))
     if not request.ends:
         return Span(after, not_before)
-    return _with_end(after, not_before, request, log, now)
+    return (yield from _with_end(after, not_before, request, log, now))
 
 
 def _start(point: Point, request: BookmarkRequest, log: Log, now: int) -> tuple[int, int] | None:
@@ -200,7 +217,9 @@ def _start(point: Point, request: BookmarkRequest, log: Log, now: int) -> tuple[
             return None if txid is None else (txid - request.includes_start, 0)
 
 
-def _with_end(after: int, not_before: int, request: BookmarkRequest, log: Log, now: int) -> Span:
+def _with_end(
+    after: int, not_before: int, request: BookmarkRequest, log: Log, now: int
+) -> Generator[None, None, Span]:
     excluded = not request.includes_end
     ends: list[int] = []
     for point in request.ends:
@@ -213,6 +232,7 @@ def _with_end(after: int, not_before: int, request: BookmarkRequest, log: Log, n
                 txid = log.find(client, sequence)
                 if txid is not None:
                     ends.append(txid - excluded)
+                yield
             case Moment():
                 pass
     moments = [one.timestamp + (not excluded) for one in request.ends if isinstance(one, Moment)]

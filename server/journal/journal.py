@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import fcntl
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Final
 
 from server.journal.batches import MOST_WAITING, Commit, LiveFile
-from server.journal.bookmarks import BookmarkRequest, NotFound, Span, resolve
+from server.journal.bookmarks import BookmarkRequest, NotFound, Span, resolve, resolving
 from server.journal.clients import ClientsCache, Sequences, without_inactive
 from server.journal.committer import Committer
 from server.journal.cursor import Cursor, Wanted
@@ -320,6 +320,12 @@ class Journal:
             BookmarkError: none is, and `not_found` is "fail".
         """
         return resolve(request, self, not_found, self.last_txid if now is None else now)
+
+    def resolving(
+        self, request: BookmarkRequest, not_found: NotFound, now: int
+    ) -> Generator[None, None, Span]:
+        """The same as `resolve` in steps, one for each name; safe to use from any thread."""
+        return resolving(request, self, not_found, now)
 
     def replay(
         self,

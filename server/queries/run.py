@@ -11,7 +11,6 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from server.queries.batches import BatchWriter
-from server.sow.store import StoreError
 from server.subscriptions.outbox import Reservation
 from server.wire.framing import frame
 from server.wire.header import Header, encode_header
@@ -107,7 +106,7 @@ class QueryRun:
         self._leavers: Sequence[Part] = ()
         self._slices: Iterator[None] = iter(())
         self._on_end: Callable[[Totals], Iterable[Header]] = _no_headers
-        self._on_failure: Callable[[StoreError], None] = _say_nothing
+        self._on_failure: Callable[[Exception], None] = _ignore
         self._then: Callable[[], None] | None = None
 
     def begin(
@@ -115,7 +114,7 @@ class QueryRun:
         results: Sequence[Part],
         leavers: Sequence[Part],
         on_end: Callable[[Totals], Iterable[Header]],
-        on_failure: Callable[[StoreError], None],
+        on_failure: Callable[[Exception], None],
         then: Callable[[], None] | None = None,
     ) -> None:
         """Begin to send results.
@@ -124,7 +123,7 @@ class QueryRun:
             results: the queries, in the order of their results.
             leavers: queries of what the client is to hear of after the results.
             on_end: gives the headers to be sent in the end.
-            on_failure: called if a record cannot be read; the query has ended then.
+            on_failure: told why the query cannot be carried out to its end; it has been cancelled.
             then: called when they have been sent.
         """
         self._results = results
@@ -145,15 +144,19 @@ class QueryRun:
         """See `Sliced.step`. A query waits for those that its client sent before it."""
         if self.place.is_open and self._session.queries[0] is not self:
             return True
+        if not self.place.is_open:
+            return False
         try:
-            return self.place.is_open and next(self._slices, self) is None
-        except StoreError as problem:
+            return next(self._slices, self) is None
+        except Exception as error:  # whatever it is, the client must not wait for ever
             self.cancel()
-            self._on_failure(problem)
+            self._on_failure(error)
             return False
 
     def cancel(self) -> None:
-        """End without sending more."""
+        """End without sending more; harmless if it has ended."""
+        if not self.place.is_open:
+            return
         for part in (*self._results, *self._leavers):
             part.query.close()
         self.place.close()
@@ -190,9 +193,9 @@ class QueryRun:
         self.place.write(frame(encode_header(header)))
 
 
+def _ignore(_error: Exception) -> None:
+    """Nobody is told."""
+
+
 def _no_headers(_totals: Totals) -> Iterable[Header]:
     return ()
-
-
-def _say_nothing(_problem: StoreError) -> None:
-    """Tell nobody."""

@@ -5,7 +5,8 @@ between them. The state that it sees is kept by a `Snapshot`: a row that has cha
 by the record saved for it.
 
 Where the records to be tested are known from SOW keys or a hash index, only those are read. All
-other queries pass through the memo indexes block by block and test whole columns at once.
+other queries pass through the memo indexes block by block and test whole columns at once. Where
+regular expressions are searched for, it is smaller portions instead (server/sow/portions.py).
 
 Sources: AMPS User Guide, Querying the State of the World; Indexing SOW Topics.
 """
@@ -13,6 +14,7 @@ Sources: AMPS User Guide, Querying the State of the World; Indexing SOW Topics.
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterator, Sequence
+from functools import partial
 from itertools import groupby, islice
 from typing import Final, NamedTuple
 
@@ -26,6 +28,7 @@ from server.sow.hash_index import texts_by_field
 from server.sow.history import PastPoint
 from server.sow.memo_index import BLOCK
 from server.sow.ordering import Ordering, Placed, Ranking
+from server.sow.portions import Portions
 from server.sow.record_context import Contexts
 from server.sow.record_test import RecordTest
 from server.sow.records import Record
@@ -107,7 +110,9 @@ class Query(Iterator[list[Record]]):
             if whole and self._candidates is not None
             else table.mask(spec.topics, spec.as_of if self._historical else None, now)
         )
-        self._test: Final = RecordTest(table, self._expr, restricted)
+        by_column = self._candidates is None
+        self._portions: Final = Portions(self._expr, BLOCK if by_column else _READ_AT_ONCE)
+        self._test: Final = RecordTest(table, self._expr, restricted, self._portions.effort)
         self._ordering: Final = Ordering(spec.order_by) if spec.order_by else None
         self._last: Final = None if spec.top_n is None else spec.skip_n + spec.top_n
         self.topic_matches: Final = (
@@ -118,7 +123,7 @@ class Query(Iterator[list[Record]]):
         self._snapshot = _NO_SNAPSHOT
         self._steps: Iterator[list[Record]]
         few = self._candidates
-        if few is not None and len(few) <= _READ_AT_ONCE and self._ordering is None:
+        if few is not None and len(few) <= _READ_AT_ONCE and self._is_quick:
             self._steps = iter((self._found_at_once(few),))
         else:
             self._snapshot = table.open_snapshot(keep_all=self._ordering is not None)
@@ -135,10 +140,24 @@ class Query(Iterator[list[Record]]):
         """
         return next(self._steps)
 
+    def all(self) -> list[Record]:
+        """Do all of the work, without a turn for others.
+
+        Raises:
+            TooCostlyError: regular expressions take too many steps for that.
+        """
+        self._portions.have_turns = False
+        return [record for some in self for record in some]
+
     def close(self) -> None:
         """End the query; harmless if it has ended."""
         self._steps = iter(())
         self._table.close_snapshot(self._snapshot)
+
+    @property
+    def _is_quick(self) -> bool:
+        """Whether hardly anything is done with a record."""
+        return self._ordering is None and not self._portions.are_slices
 
     def _found_at_once(self, rows: Sequence[int]) -> list[Record]:
         """All results, where few records have to be looked at: these are read without delay."""
@@ -171,21 +190,30 @@ class Query(Iterator[list[Record]]):
 
     def _look_up(self, rows: Sequence[int]) -> Iterator[_Piece]:
         """Test the records of some rows, one by one."""
+        start = 0
+        while start < len(rows):
+            some = rows[start : start + self._portions.size]
+            found = self._portions.test(partial(self._look_at, some))
+            if found is not None:
+                start += len(some)
+                yield _Piece([], found)
+
+    def _look_at(self, rows: Sequence[int]) -> list[tuple[int, Record]]:
         mask = self._mask
-        for start in range(0, len(rows), _READ_AT_ONCE):
-            some = [
-                (row, record)
-                for row in rows[start : start + _READ_AT_ONCE]
-                if (mask is None or mask[row]) and self._test(record := self._at(row))
-            ]
-            yield _Piece([], some)
+        return [
+            (row, record)
+            for row in rows
+            if (mask is None or mask[row]) and self._test(record := self._at(row))
+        ]
 
     def _scan(self) -> Iterator[_Piece]:
         """Test all records, block by block."""
         assert self._mask is not None  # noqa: S101 - for the type checker
         column_filter = None
         if self._expr is not None:
-            column_filter = ColumnFilter(self._expr, self._table.options.functions)
+            column_filter = ColumnFilter(
+                self._expr, self._table.options.functions, effort=self._portions.effort
+            )
         ordering = () if self._ordering is None else self._ordering.fields
         fields = (*self._test.fields, *ordering)
         blocks = parsed = 0
@@ -200,47 +228,52 @@ class Query(Iterator[list[Record]]):
                 yield piece
                 blocks = parsed = 0
                 piece = _Piece([], [])
-            mask = self._mask[block * BLOCK : (block + 1) * BLOCK].copy()
-            self._scan_block(block, mask, column_filter, piece)
-            self._snapshot.passed((block + 1) * BLOCK)
+            first, end = block * BLOCK, min((block + 1) * BLOCK, len(self._mask))
+            while first < end:
+                rows = range(first, min(first + self._portions.size, end))
+                found = self._portions.test(partial(self._test_rows, rows, column_filter))
+                if found is None:
+                    continue
+                first = rows.stop
+                self._snapshot.passed(first)
+                piece.rows.extend(found.rows)
+                piece.saved.extend(found.saved)
+                if self._portions.are_slices:
+                    yield piece
+                    piece = _Piece([], [])
             blocks += 1
             parsed += unread
         yield piece
 
-    def _scan_block(
-        self,
-        block: int,
-        mask: NDArray[np.bool_],
-        column_filter: ColumnFilter | None,
-        piece: _Piece,
-    ) -> None:
-        """Add the matching rows of a block, of those in the mask, to a piece."""
-        first = block * BLOCK
+    def _test_rows(self, rows: range, column_filter: ColumnFilter | None) -> _Piece:
+        """Which rows of a block match, of a range of them."""
+        assert self._mask is not None  # noqa: S101 - for the type checker
+        block, first = divmod(rows.start, BLOCK)
+        mask = self._mask[rows.start : rows.stop].copy()
+        saved: list[tuple[int, Record]] = []
         for row, record in self._snapshot.saved(block).items():
-            if mask[row - first]:
-                mask[row - first] = False
+            if row in rows and mask[row - rows.start]:
+                mask[row - rows.start] = False
                 if record is not None and self._test(record):
-                    piece.saved.append((row, record))
+                    saved.append((row, record))
         if column_filter is not None and mask.any():
-            mask = self._matching(block, mask, column_filter)
-        piece.rows.extend((first + np.flatnonzero(mask)).tolist())
+            mask = self._matching(block, first, mask, column_filter)
+        return _Piece((rows.start + np.flatnonzero(mask)).tolist(), saved)
 
     def _matching(
-        self, block: int, mask: NDArray[np.bool_], column_filter: ColumnFilter
+        self, block: int, first: int, mask: NDArray[np.bool_], column_filter: ColumnFilter
     ) -> NDArray[np.bool_]:
-        """Which rows of a block match, of those in the mask."""
+        """Which rows of a block match, of those in the mask, which begins with row `first`."""
         columns = self._table.memo.columns(block, self._test.fields)
-        everything = Rows(columns, len(columns[0]) if columns else len(mask))
+        everything = Rows(columns, len(columns[0]) if columns else first + len(mask))
         if not self._test.wants_context:
-            return column_filter(everything)[: len(mask)] & mask
-        offsets = np.flatnonzero(mask)
+            if len(mask) < everything.length:
+                everything = everything.take(np.arange(first, first + len(mask)))
+            return column_filter(everything) & mask
+        offsets = np.flatnonzero(mask) + first
         rows = (offsets + block * BLOCK).tolist()
-        some = Rows(
-            everything.take(offsets).columns,
-            len(rows),
-            Contexts(rows, self._table.store.record),
-        )
-        mask[offsets] = column_filter(some)
+        some = Rows(everything.take(offsets).columns, len(rows), Contexts(rows, self._at))
+        mask[offsets - first] = column_filter(some)
         return mask
 
     def _at(self, row: int) -> Record:

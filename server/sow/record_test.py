@@ -8,6 +8,7 @@ from typing import TypeAlias
 from server.expressions import semantics
 from server.expressions.compile_message import Predicate, compile_filter
 from server.expressions.context import NO_CONTEXT
+from server.expressions.effort import Effort
 from server.expressions.tree import Expr, conjuncts, paths
 from server.message_types.base import Extractor, Path
 from server.sow.hash_index import texts_by_field
@@ -28,6 +29,7 @@ class RecordTest:
         table: where the records are.
         expr: the filter.
         restricted: the fields that it restricts to certain texts, if that has been found out.
+        effort: counts long searches; the test raises TooCostlyError beyond it.
 
     Attributes:
         fields: the fields that it reads.
@@ -39,7 +41,9 @@ class RecordTest:
         table: RecordTable,
         expr: Expr | None,
         restricted: Mapping[Path, tuple[str, ...]] | None = None,
+        effort: Effort | None = None,
     ) -> None:
+        self._effort = effort
         self._expr = expr
         self._table = table
         self._extract: Extractor | None = None
@@ -77,4 +81,6 @@ class RecordTest:
     def _prepare(self, expr: Expr) -> None:
         self._extract = self._table.extractor(self.fields)
         if self._texts is None:
-            self._predicate = compile_filter(expr, self._table.options.functions)
+            self._predicate = compile_filter(
+                expr, self._table.options.functions, effort=self._effort
+            )

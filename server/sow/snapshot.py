@@ -47,5 +47,5 @@ class Snapshot:
     def passed(self, position: int) -> None:
         """Rows before a position have been read."""
         if not self._keep_all:
-            self._saved.pop((position - 1) // BLOCK, None)
+            self._saved.pop(position // BLOCK - 1, None)
         self.position = position

@@ -361,10 +361,12 @@ class SowTopic:
             filter_: the filter.
             now: the time in nanoseconds since 1970.
             topics: see `find_keys`.
+
+        Raises:
+            TooCostlyError: the filter's regular expressions take too many steps.
         """
         query = self.query(QuerySpec(filter=filter_, topics=topics), now)
-        found = [record for slice_ in query for record in slice_]
-        return Found(found, query.matches, query.topic_matches)
+        return Found(query.all(), query.matches, query.topic_matches)
 
     # ---- time
 

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
+from server.expressions.effort import TooCostlyError
 from server.wire.header import Header
 
 if TYPE_CHECKING:
@@ -45,18 +46,24 @@ class Failures:
         if (session.number, sub_id) in self._ending:
             return
         self._ending.add((session.number, sub_id))
-        topic, problem = subscription.selector.text, repr(error)
+        is_costly = isinstance(error, TooCostlyError)
+        problem = str(error) if is_costly else repr(error)
         self._log.emit(
-            "14-0004", client=session.client_name, sub_id=sub_id, topic=topic, error=problem
+            "14-0005" if is_costly else "14-0004",
+            client=session.client_name,
+            sub_id=sub_id,
+            topic=subscription.selector.text,
+            error=problem,
         )
+        if not is_costly:
+            problem = f"the server failed on behalf of this subscription: {problem}"
         self._clock.call_later(0, partial(self._end, session, sub_id, problem))
 
-    def _end(self, session: Session, sub_id: str, problem: str) -> None:
+    def _end(self, session: Session, sub_id: str, detail: str) -> None:
         self._ending.discard((session.number, sub_id))
         if not session.is_open or sub_id not in session.subscriptions:
             return
         session.end_subscription(sub_id)
-        detail = f"the server failed on behalf of this subscription: {problem}"
         session.send(
             Header(
                 command="ack",

@@ -16,6 +16,10 @@ What a value is looked up under follows the rules by which `=` compares texts an
 numeral, equal numbers; a number finds equal numbers and texts that are equal numerals. Literals so
 large that integers and doubles lose their exact relation stay out of the index.
 
+Regular expressions that search for long hold up whoever publishes. So there is an allowance for all
+filters that a message is tested for, and one for each test over many messages, which grows with
+them. A filter that wants more has failed (`_Searches`).
+
 Positions in the tuple never change while filters that use them live; when most fields have fallen
 out of use, everything is laid out anew.
 """
@@ -25,10 +29,12 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias, TypeVar
+from weakref import WeakValueDictionary
 
 from server.expressions import Functions, conjuncts, references, to_text
 from server.expressions.compile_message import Predicate, compile_filter
 from server.expressions.context import NO_CONTEXT, MessageContext
+from server.expressions.effort import LONG_SEARCHES, TooCostlyError
 from server.expressions.numerals import numeral
 from server.expressions.semantics import Membership
 from server.expressions.tree import (
@@ -50,6 +56,8 @@ if TYPE_CHECKING:
     from server.subscriptions.envelope import Envelope
 
 _FEW_FIELDS: Final = 16
+_MESSAGES_PER_LONG_SEARCH: Final = 100
+"""After so many messages a test may do another one, beyond those that it may do at any time."""
 
 _Key = TypeVar("_Key")
 
@@ -111,7 +119,8 @@ class FilterSet:
         self._indexes: dict[int, _FieldIndex] = {}  # by position
         self._scanned: dict[str, tuple[Filter, Predicate]] = {}
         self._indexed: dict[str, tuple[_Term, Candidate | None]] = {}  # None if the term is void
-        self._tests: dict[str, Predicate] = {}
+        self._tests: WeakValueDictionary[str, Predicate] = WeakValueDictionary()
+        self._searches = _Searches()
 
     def __bool__(self) -> bool:
         return bool(self._filters)
@@ -164,6 +173,7 @@ class FilterSet:
             context: what filters may ask about the message besides its fields.
         """
         extract, scanned, lookups = self._plan or self._make_plan()
+        self._searches.messages += 1
         values = extract(body)
         matched: list[Filter] = []
         try:
@@ -191,7 +201,9 @@ class FilterSet:
         candidates: list[Candidate] = list(self._scanned.values())
         for position, index in self._indexes.items():
             candidates += index.find(values[position])
+        self._searches.begin_anew()
         for filter_, decide in candidates:
+            self._searches.left = LONG_SEARCHES
             try:
                 if decide is None or decide(values, context):
                     matched.append(filter_)
@@ -222,9 +234,9 @@ class FilterSet:
             self._indexes,
             self._scanned,
             self._indexed,
-            self._tests,
         ):
             part.clear()
+        self._tests.clear()
         self._extract = None
 
     def _place(self, filter_: Filter) -> None:
@@ -275,10 +287,9 @@ class FilterSet:
         text = to_text(expr)
         test = self._tests.get(text)
         if test is None:
-            if len(self._tests) > 2 * len(self._filters) + _FEW_FIELDS:
-                self._tests.clear()  # most belong to filters that have gone
-            layout = tuple(self._layout)
-            test = self._tests[text] = compile_filter(expr, self._functions, layout)
+            effort = _TestEffort(self._searches)
+            test = compile_filter(expr, self._functions, tuple(self._layout), effort)
+            self._tests[text] = test
         return test
 
 
@@ -292,6 +303,63 @@ def match_record(
         if envelope is not None:
             envelope.describe_publisher(context)
     return filters.match(record.body, context)
+
+
+class _Searches:
+    """The long searches that the filters of a set have done.
+
+    Attributes:
+        messages: how many messages have been matched.
+        left: long searches that there may be for the message at hand.
+        left_in_all: the same, however `left` is renewed meanwhile.
+    """
+
+    __slots__ = ("_message", "left", "left_in_all", "messages")
+
+    def __init__(self) -> None:
+        self.messages = 0
+        self._message = 0
+        self.begin_anew()
+
+    def begin_anew(self) -> None:
+        """The message at hand is matched filter by filter, to find those that take too long."""
+        self.left = LONG_SEARCHES
+        self.left_in_all = 2 * LONG_SEARCHES
+
+    def spend(self) -> None:
+        """See `Effort.spend`."""
+        if self._message != self.messages:
+            self._message = self.messages
+            self.begin_anew()
+        if not (self.left and self.left_in_all):
+            raise TooCostlyError
+        self.left -= 1
+        self.left_in_all -= 1
+
+
+class _TestEffort:
+    """Counts the long searches of one test: few at once, and one in many messages.
+
+    Args:
+        searches: those of all tests.
+    """
+
+    __slots__ = ("_counted", "_done", "_searches")
+
+    def __init__(self, searches: _Searches) -> None:
+        self._searches = searches
+        self._done = 0.0  # of which some are forgotten with each message
+        self._counted = searches.messages
+
+    def spend(self) -> None:
+        """See `Effort.spend`."""
+        messages = self._searches.messages
+        forgotten = (messages - self._counted) / _MESSAGES_PER_LONG_SEARCH
+        self._done = max(0.0, self._done - forgotten) + 1
+        self._counted = messages
+        if self._done > LONG_SEARCHES:
+            raise TooCostlyError
+        self._searches.spend()
 
 
 class _Plan(NamedTuple):

@@ -10,8 +10,7 @@ thread, and only from then on counts as durable, so that everything here has one
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Sequence
-from functools import partial
+from collections.abc import Callable, Generator, Sequence
 from itertools import islice
 from operator import lt
 from typing import TYPE_CHECKING, Final, TypeAlias
@@ -211,7 +210,11 @@ class TransactionLog:
         return entries[0].timestamp if entries else None
 
     def look_up(
-        self, request: BookmarkRequest, not_found: NotFound, then: Callable[[Place], None]
+        self,
+        client: int,
+        request: BookmarkRequest,
+        not_found: NotFound,
+        then: Callable[[Place], None],
     ) -> None:
         """Find out which part of the log a bookmark stands for.
 
@@ -219,24 +222,28 @@ class TransactionLog:
         that has been appended so far; `0|1|` stands for the end of the log as it is now.
 
         Args:
+            client: the number of the session that asks; sessions take turns.
             request: the bookmark.
             not_found: what to do when none of the starts is in the log.
             then: called with what was found, or with why it is not to be had; at once if nothing
                 has to be looked for.
         """
-        find = partial(self._resolve, request, not_found, self.journal.last_txid)
+        now = self.journal.last_txid
         if request.is_plain:
-            then(find())
+            then(self.journal.resolve(request, not_found, now))
         else:
-            self.when_durable(lambda: self._helper.do(find, then))
+            steps = self._resolving(request, not_found, now)
+            self.when_durable(lambda: self._helper.do_in_pieces(client, steps, then))
 
     def do_aside(self, work: Callable[[], None], then: Callable[[], None]) -> None:
         """Have something that takes long done by the helper, and go on after that."""
         self._helper.do(work, lambda _: then())
 
-    def _resolve(self, request: BookmarkRequest, not_found: NotFound, now: int) -> Place:
+    def _resolving(
+        self, request: BookmarkRequest, not_found: NotFound, now: int
+    ) -> Generator[None, None, Place]:
         try:
-            return self.journal.resolve(request, not_found, now)
+            return (yield from self.journal.resolving(request, not_found, now))
         except BookmarkError as error:
             return error
         except OSError as error:

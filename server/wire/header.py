@@ -150,6 +150,7 @@ json_text: Final = msgspec.json.encode
 """A text as a JSON string, quotes included, in bytes: for headers that are put together."""
 
 
+_GLANCE_SEQUENCE: Final = re.compile(rb'[{,]"s":"?([0-9]{1,19})"?[,}]')
 _GLANCE: Final = re.compile(rb'"(c|cid|a)":"([^"\\]{0,256})"')
 _LONG_NAMES: Final = {"p": "publish"}
 
@@ -213,8 +214,15 @@ def decode_frame(header: bytes, body: bytes) -> tuple[Header, bytes]:
 
 def glance_at(header: bytes) -> Header:
     """What the beginning of a header says that is too long to be decoded: whom to answer, how."""
-    keys = {key.decode(): value.decode("latin-1") for key, value in _GLANCE.findall(header[:4096])}
-    return Header(command=keys.get("c", ""), command_id=keys.get("cid"), acks=keys.get("a"))
+    begin = header[:4096]
+    keys = {key.decode(): value.decode("latin-1") for key, value in _GLANCE.findall(begin)}
+    number = _GLANCE_SEQUENCE.search(begin)
+    return Header(
+        command=keys.get("c", ""),
+        command_id=keys.get("cid"),
+        acks=keys.get("a"),
+        sequence=None if number is None else int(number[1]),
+    )
 
 
 def _check_lengths(header: Header) -> None:

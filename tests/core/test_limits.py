@@ -218,3 +218,73 @@ def test_subscriptions_of_a_connection_have_a_limit(monkeypatch: pytest.MonkeyPa
     again = {"c": "subscribe", "sub_id": "3", "t": "u", "o": "replace", "a": "processed"}
     peer.send(again)
     assert only_ack(peer)["status"] == "success"
+
+
+@pytest.mark.parametrize(
+    "filter_",
+    [
+        " OR ".join(f"/field{number} = {number}" for number in range(1001)),
+        " OR ".join(["1=1"] * 3000),
+        f"/a IN ({', '.join(f'/b{number}' for number in range(3000))})",
+        f"GREATEST({', '.join(['SOW_KEY()'] * 3000)}) = 1",
+        f"/a = '{'x' * limits.MOST_FILTER}'",
+    ],
+)
+@pytest.mark.parametrize("command", ["subscribe", "sow", "sow_and_subscribe", "sow_delete"])
+def test_filters_have_a_limit(command: str, filter_: str) -> None:
+    """One that is too large is refused by name, and the connection goes on."""
+    core = Core()
+    core.keep(topic_spec("/id", name="records"))
+    peer = core.log_on()
+    peer.take_frames()
+    header = {"c": command, "t": "records", "cid": "1", "a": "processed"}
+    peer.send(header | {"f": filter_})
+    ack = only_ack(peer)
+    assert (ack["status"], ack["reason"]) == ("failure", "bad filter")
+    limit = limits.MOST_FILTER if len(filter_) > limits.MOST_FILTER else limits.MOST_FILTER_PARTS
+    assert f"more than {limit}" in ack["detail"]
+    values = ", ".join(f"'key {number}'" for number in range(4000))
+    peer.send(header | {"f": f"/a IN ({values})"})
+    core.clock.advance(0)
+    assert {ack["status"] for ack, _ in peer.take_frames() if ack["c"] == "ack"} == {"success"}
+
+
+@pytest.mark.parametrize(
+    ("command", "name", "most"),
+    [
+        ("sow", "sow_keys", limits.MOST_KEYS),
+        ("sow_and_subscribe", "sow_keys", limits.MOST_KEYS),
+        ("sow_delete", "sow_keys", limits.MOST_KEYS),
+        ("unsubscribe", "sub_id", limits.MOST_IDS),
+        ("unsubscribe", "query_id", limits.MOST_IDS),
+        ("sow", "orderby", limits.MOST_ORDER_TERMS),
+        ("sow", "a", limits.MOST_ACKS),
+    ],
+)
+def test_lists_in_a_command_have_a_limit(command: str, name: str, most: int) -> None:
+    """One more entry is refused, with the name of the header and the limit."""
+    core = Core()
+    core.keep(topic_spec("/id", name="records"))
+    peer = core.log_on()
+    peer.take_frames()
+    for count, status in (most, "success"), (most + 1, "failure"):
+        header = {"c": command, "t": "records", "cid": "1", "a": "processed"}
+        entries = {"orderby": "/a", "a": "processed"}.get(name, "7")
+        peer.send(header | {name: ",".join([entries] * count)})
+        core.clock.advance(0)
+        acks = [ack for ack, _ in peer.take_frames() if ack["c"] == "ack"]
+        assert [ack["status"] for ack in acks] == [status]
+    assert acks[0]["reason"] == "limit exceeded"
+    assert f"more than {most}" in acks[0]["detail"]
+
+
+def test_options_have_a_limit() -> None:
+    """They hold select lists and projections."""
+    core = Core()
+    core.keep(topic_spec("/id", name="records"))
+    peer = core.log_on()
+    peer.take_frames()
+    select = ",".join(f"+/field{number}" for number in range(10_000))
+    peer.send({"c": "sow", "t": "records", "a": "processed", "o": f"select=[{select}]"})
+    ack = only_ack(peer)
+    assert (ack["status"], ack["reason"]) == ("failure", "limit exceeded")
