@@ -24,6 +24,23 @@ def has_regex_characters(name: str) -> bool:
     return _SPECIAL.search(name) is not None
 
 
+def compiled(pattern: str | bytes) -> pcre2.Pattern:
+    """Compile a pattern, to machine code if PCRE2 can; some, such as very long ones, it interprets.
+
+    Args:
+        pattern: the pattern, with what limits its searches.
+
+    Raises:
+        pcre2.PatternError: it is no regular expression.
+    """
+    try:
+        return pcre2.compile(pattern)
+    except pcre2.PatternError:
+        raise
+    except pcre2.LibraryError:
+        return pcre2.compile(pattern, jit=False)
+
+
 def limit_error(pattern: str) -> str | None:
     """Return why `pattern` is refused although it compiles; None if it is not.
 
@@ -37,7 +54,7 @@ def limit_error(pattern: str) -> str | None:
 def regex_error(pattern: str) -> str | None:
     """Return why `pattern` does not compile, with the position counted from 1; None if it does."""
     try:
-        pcre2.compile(pattern)
+        compiled(pattern)
     except pcre2.PatternError as error:
         reason = str(error.msg).split(";")[-1].strip()
         return f"{reason} at character {max(error.pos, 1)}"
@@ -53,11 +70,11 @@ def matches(pattern: str, topic: str) -> bool:
     names of topics are for clients to choose, and no name may keep the program busy.
     """
     try:
-        return _compiled(pattern).search(topic) is not None
+        return _limited(pattern).search(topic) is not None
     except (pcre2.LibraryError, UnicodeEncodeError):
         return False
 
 
 @lru_cache(maxsize=1024)
-def _compiled(pattern: str) -> pcre2.Pattern:
-    return pcre2.compile(f"(*LIMIT_MATCH={_MOST_STEPS})(*LIMIT_DEPTH={_MOST_STEPS}){pattern}")
+def _limited(pattern: str) -> pcre2.Pattern:
+    return compiled(f"(*LIMIT_MATCH={_MOST_STEPS})(*LIMIT_DEPTH={_MOST_STEPS}){pattern}")

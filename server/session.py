@@ -140,6 +140,7 @@ class Session:
         subscriptions: the connection's subscriptions by id.
         queries: the connection's queries that have not sent all their results yet.
         outbox: what is on its way to the peer.
+        is_lost: whether the peer has gone, while there was more of what it sent to be obeyed.
         is_behind: whether the peer has not read everything yet.
         hold: takes note of memory that is used for it. See `Link`.
         close_reason: why the server has closed it; empty before. See `close`.
@@ -185,7 +186,7 @@ class Session:
         self._pace = Pace()
         self._is_waiting = False  # for a turn, with something in the inbox
         self._is_held = False  # waits, but not for a turn: `_go_on` puts it into the queue
-        self._is_lost = False
+        self.is_lost = False
         self._visit: Visit | None = Visit(engine.lobby, self)  # until the logon
         self._records_publishes = False
         self._filters_keep_to_headers = all(one.header_only for one in entrance.filters)
@@ -250,7 +251,7 @@ class Session:
             self._visit.keep(self._inbox.reader.partial_size)
         if self._is_waiting and not has_more and not self._is_held:
             self._is_waiting = False
-            if self._is_lost:
+            if self.is_lost:
                 self._end_lost()
             else:
                 self._resume()
@@ -259,10 +260,13 @@ class Session:
     def lost(self) -> None:
         """Take note that the peer has closed the connection.
 
-        The session ends when everything has been done that the peer had asked for by then.
+        The session ends when everything has been done that the peer had asked for by then, except
+        for what only the peer would have seen.
         """
         if self._is_waiting:
-            self._is_lost = True
+            self.is_lost = True
+            for query in list(self.queries):
+                query.cancel()
         else:
             self._end_lost()
 

@@ -63,6 +63,9 @@ AFTER_LOGON: Final[Mapping[str, Handler]] = {
 
 _SUBSCRIBING: Final = (subscribe.handle, sow_and_subscribe.handle)
 
+_FOR_THE_PEER_ALONE: Final = (sow.handle, *_SUBSCRIBING)
+"""What is not worth doing for a peer that has gone."""
+
 _LONGEST_NAME: Final = 32  # of a command; those that are none may be longer
 
 _TRACE_IDS: Final = {"logon": "12-0010", "publish": "12-0001", "p": "12-0001"}
@@ -143,6 +146,8 @@ def _execute_after_logon(
         if header.command in BEFORE_LOGON:
             raise CommandRefused("already logged on", "a connection can log on only once")
         raise _unknown(header)
+    if session.is_lost and handler in _FOR_THE_PEER_ALONE:
+        return
     acknowledge(session, header, "received")
     if handler in _SUBSCRIBING and len(session.subscriptions) >= MOST_SUBSCRIPTIONS:
         _refuse_more_subscriptions(session, header)

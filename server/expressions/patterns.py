@@ -25,7 +25,7 @@ from typing import Final, TypeAlias
 
 import pcre2
 
-from config_schema.regex import limit_error
+from config_schema.regex import compiled, limit_error
 from server.expressions.effort import Effort
 from server.expressions.errors import ExpressionError
 from server.expressions.octets import LONGEST_TEXT, from_octets, to_octets
@@ -174,7 +174,7 @@ class Regex:
         quick = self._quick.get(digits)
         if quick is None:
             limit = b"(*LIMIT_MATCH=%d)" % 10**digits
-            quick = self._quick[digits] = pcre2.compile(limit + _DEPTH + self._source)
+            quick = self._quick[digits] = compiled(limit + _DEPTH + self._source)
         return quick
 
     def _thorough_form(self) -> pcre2.Pattern | None:

@@ -81,26 +81,30 @@ def strangers(instance: str, directory: Path, archive: Path | None) -> Iterator[
     files = [file for place in places for file in numbered_files(place, instance)]
     ours = set[int]()  # numbers of journals with entries
     for number, path in files:
-        if kind_of(path) in INDEXES or number in ours:  # in that case: another form of the file
-            continue
-        found = _no_file(path) or _journal(path, number, instance)
+        found: Stranger | FileHeader | None = _no_file(path)
+        if found is None:
+            if kind_of(path) in INDEXES or number in ours:  # then it is another form of the file
+                continue
+            found = _journal(path, number, instance)
         if isinstance(found, Stranger):
             yield found
         elif found is not None:
             ours.add(number)
     for number, path in files:
-        if kind_of(path) in INDEXES and number not in ours:
+        if kind_of(path) in INDEXES and number not in ours and _no_file(path) is None:
             yield from _side_file(path, "index of a journal", _MAGICS[kind_of(path)])
     table = directory / clients_name(instance)
-    if table.exists() and not ours:
+    if not table.exists():
+        return
+    stranger = _no_file(table)
+    if stranger is not None:
+        yield stranger
+    elif not ours:
         yield from _side_file(table, "clients.ack file", clients.MAGIC)
 
 
 def _side_file(path: Path, name: str, magic: bytes) -> Iterator[Stranger]:
-    stranger = _no_file(path)
-    if stranger is not None:
-        yield stranger
-    elif not _begins_with(path, magic):
+    if not _begins_with(path, magic):
         yield Stranger(path, f"is no {name} {_OF_AMPERAGE}")
 
 

@@ -13,6 +13,8 @@ from typing import Final
 
 import pcre2
 
+from config_schema.regex import compiled
+
 _ANY: Final = "*"
 _LONGEST: Final = 512  # characters of an origin; a name in the domain name system has 253
 
@@ -31,7 +33,7 @@ class Origins:
         texts = tuple(patterns)
         self._allows_all = not texts or _ANY in texts
         try:
-            self._patterns = [] if self._allows_all else [pcre2.compile(text) for text in texts]
+            self._patterns = [] if self._allows_all else [compiled(text) for text in texts]
         except pcre2.PatternError as error:
             raise ValueError(f"AccessControlAllowOrigin: {error}") from None
 

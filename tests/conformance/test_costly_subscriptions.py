@@ -46,6 +46,19 @@ def test_a_pattern_may_not_limit_its_searches(server: RunningServer, pattern: st
         assert filtered["reason"] == "bad filter"
 
 
+def test_a_pattern_too_long_for_machine_code_matches_all_the_same(server: RunningServer) -> None:
+    """As a topic and in a filter; PCRE2 interprets it."""
+    pattern = f"^{'x*' * 10_000}orders$"
+    with server.log_on() as peer:
+        assert peer.subscribe(pattern, "1")["status"] == "success"
+        like = f"/a LIKE '{pattern}'"
+        assert peer.subscribe("any", "2", filter=like)["status"] == "success"
+        peer.publish("xxorders", b"1")
+        assert peer.receive()[1] == b"1"
+        peer.publish("any", b'{"a":"xorders"}')
+        assert peer.receive()[1] == b'{"a":"xorders"}'
+
+
 def publishes(peer: RawPeer, topic: str) -> None:
     """Publish a message, and see to it that the connection lives on."""
     peer.publish(topic, b'{"id":1}')

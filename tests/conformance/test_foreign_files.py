@@ -119,6 +119,19 @@ def used(directory: Path) -> None:
         server.stop(signal.SIGKILL)
 
 
+@pytest.mark.parametrize("name", ["clients.ack", "0000000000.index.gz", "0000000000.topic.index"])
+@pytest.mark.parametrize(("make", "said"), [(os.mkfifo, "a fifo"), (os.mkdir, "a directory")])
+def test_what_is_no_file_stops_the_start_also_beside_journals_of_ours(
+    tmp_path: Path, name: str, make: Callable[[Path], None], said: str
+) -> None:
+    """Opening a fifo would wait for ever."""
+    used(tmp_path)
+    path = tmp_path / f"journal/test-instance.{name}"
+    path.unlink(missing_ok=True)
+    make(path)
+    assert f"{path.name} is {said}, where a file is expected" in why_no_start(tmp_path, ELEMENTS)
+
+
 def wipe_all_but_the_header(content: bytearray) -> None:
     content[512:] = random.Random(2).randbytes(len(content) - 512)
 

@@ -145,6 +145,31 @@ def test_what_was_sent_before_the_connection_ended_is_done(core: Core) -> None:
     assert len(core.engine.sessions) == 1
 
 
+def test_nothing_is_done_for_a_peer_that_has_gone(core: Core) -> None:
+    """Its queries end, and those that it has sent as well as its subscriptions do not begin."""
+    subscriber, leaver = log_on(core, "subscriber"), log_on(core, "leaver")
+    subscriber.send({"c": "subscribe", "sub_id": "1", "t": "orders"})
+    for number in range(50):
+        subscriber.send({"c": "publish", "t": "records"}, b'{"id":%d}' % number)
+    query = {"t": "records", "query_id": "1", "sub_id": "1", "cid": "q", "a": "completed"}
+    leaver.send_bytes(
+        heartbeats(1)
+        + frame({"c": "sow", **query})
+        + heartbeats(40)
+        + frame({"c": "sow", **query})
+        + frame({"c": "sow_and_subscribe", **query})
+        + frame({"c": "subscribe", "sub_id": "2", "t": "orders", "cid": "q", "a": "completed"})
+        + frame({"c": "publish", "t": "orders"}, b"last words")
+    )
+    assert leaver.is_paused
+    leaver.leave()
+    leaver.take_frames()
+    subscriber.take_frames()
+    core.clock.advance(0)
+    assert {header["c"] for header, _ in leaver.take_frames()} == {"ack"}  # of heartbeats
+    assert [body for _, body in subscriber.take_frames()] == [b"last words"]
+
+
 def test_a_client_that_waits_for_a_turn_is_not_taken_for_silent(core: Core) -> None:
     """Its heartbeats may be among what has not been read."""
     peer = log_on(core, "busy")

@@ -67,3 +67,10 @@ def test_a_match_is_found_however_long_the_text_around_it_is(pattern: str, text:
 def test_a_comment_at_the_end_of_a_pattern_hides_nothing() -> None:
     assert finds("(?x) I .* [CD] # a comment", "ID")
     assert not finds("(?x) I .* [CD] # a comment", "I" + "x" * 100_000)
+
+
+def test_patterns_too_long_for_machine_code_are_interpreted() -> None:
+    long = "x*" * 10_000
+    assert finds(f"^{long}y$", "xxy")
+    assert not finds(f"^{long}y$", "xxz")
+    assert replaced(f"{long}y", "axxyb") == "a-b"
