@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final
 
+from client.limits import LARGEST_BODY
+
 Body = bytes | bytearray | memoryview | str
 """What can be published. A text is sent as UTF-8."""
 
@@ -20,13 +22,17 @@ def body_bytes(body: Body) -> bytes:
 
     Raises:
         TypeError: it is neither bytes nor text.
-        ValueError: it is text that UTF-8 cannot express.
+        ValueError: it is text that UTF-8 cannot express, or larger than a message may be.
     """
     if isinstance(body, str):
-        return encoded("body", body)
-    if isinstance(body, bytes | bytearray | memoryview):
-        return bytes(body)
-    raise TypeError(f"body: expected bytes or str, not {_kind(body)}")
+        data = encoded("body", body)
+    elif isinstance(body, bytes | bytearray | memoryview):
+        data = bytes(body)
+    else:
+        raise TypeError(f"body: expected bytes or str, not {_kind(body)}")
+    if len(data) > LARGEST_BODY:
+        raise ValueError(f"body: expected {LARGEST_BODY} bytes at most, not {len(data)}")
+    return data
 
 
 def all_bodies(bodies: Iterable[Body]) -> Iterable[Body]:

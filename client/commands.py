@@ -13,7 +13,8 @@ from itertools import islice
 from typing import Final, Literal, TypedDict, TypeVar
 
 from client.arguments import joined, number, required_text, text
-from server.wire.header import Header
+from client.limits import LARGEST_HEADER
+from server.wire.header import Header, encode_header
 
 AckType = Literal["received", "processed", "persisted", "completed", "stats"]
 
@@ -57,6 +58,21 @@ def chunks(messages: Iterable[_T]) -> Iterator[list[_T]]:
     remaining = iter(messages)
     while chunk := list(islice(remaining, _MESSAGES_A_WRITE)):
         yield chunk
+
+
+def encoded(header: Header) -> bytes:
+    """A command's header as it is sent.
+
+    Raises:
+        ValueError: it is larger than servers take.
+    """
+    data = encode_header(header)
+    if len(data) > LARGEST_HEADER:
+        raise ValueError(
+            f"the header of a {header.command} has {len(data)} bytes, expected {LARGEST_HEADER}"
+            " at most: give the topic, filter, keys or bookmarks in smaller portions"
+        )
+    return data
 
 
 def publish_command(delta: bool) -> str:

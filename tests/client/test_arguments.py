@@ -26,8 +26,11 @@ from client import (
     PublishStoreFullError,
     TimedOutError,
 )
+from client.limits import LARGEST_BODY, LARGEST_HEADER
 from client.protocol import ClientProtocol
 from client.recovery import RecoveringProtocol
+from server.limits import MOST_HEADER
+from server.wire.framing import MAXIMUM_FRAME
 from tests.client.scripted_peer import HANG_UP, Header, accept, scripted_peer
 from tests.client.shells import HA_SHELLS, SHELLS, NewClient
 from tests.client.test_recovery import make, online
@@ -53,6 +56,14 @@ MISTAKES: list[tuple[Call, str]] = [
     (lambda it: it.publish("t", b"", expiration=True), "expiration: expected int, not bool"),
     (lambda it: it.publish("t", "\ud800"), "body: no UTF-8"),
     (lambda it: it.publish("\ud800", b""), "topic: no UTF-8"),
+    (lambda it: it.publish("t", bytes(LARGEST_BODY + 1)), "body: expected 208666624 bytes at most"),
+    (lambda it: it.publish_all("t", [b"1", bytes(LARGEST_BODY + 1)]), "body: expected 208666624"),
+    (lambda it: it.publish("t" * LARGEST_HEADER, b""), "the header of a p has"),
+    (lambda it: it.publish("t", b"", sow_key="k" * LARGEST_HEADER), "the header of a p has"),
+    (lambda it: it.publish_all("t" * LARGEST_HEADER, [b"1"]), "the header of a p has"),
+    (lambda it: it.confirmed_publish("t" * LARGEST_HEADER, b"", "processed"), "smaller portions"),
+    (lambda it: it.subscribe("t", filter="f" * LARGEST_HEADER), "header of a subscribe has"),
+    (lambda it: it.acknowledge("q", ["1|1|"] * LARGEST_HEADER), "header of a sow_delete has"),
     (lambda it: it.subscribe("t", filter=5), "filter: expected str, not int"),  # type: ignore[arg-type]
     (lambda it: it.subscribe("t", filter="\ud800"), "filter: no UTF-8"),
     (lambda it: it.subscribe("t", acks="completed"), "acks: expected a list of texts, not one str"),  # type: ignore[arg-type]
@@ -81,6 +92,11 @@ def test_a_mistake_leaves_nothing_behind(kind: str, call: Call, said: str) -> No
     protocol.publish("t", b"next")
     [(header, body)] = sent(protocol)
     assert (header["t"], body) == ("t", b"next")
+
+
+def test_what_the_client_lets_through_fits_into_the_limits_of_servers() -> None:
+    assert LARGEST_HEADER + len(',"s":18446744073709551615}') <= MOST_HEADER
+    assert LARGEST_BODY + MOST_HEADER <= MAXIMUM_FRAME
 
 
 @pytest.mark.parametrize("body", ['{"n":"ü"}', b'{"n":"\xc3\xbc"}', bytearray(b'{"n":"\xc3\xbc"}')])
