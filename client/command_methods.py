@@ -15,6 +15,7 @@ from client.commands import (
     AckType,
     acknowledge_header,
     delete_header,
+    publish_ack,
     publish_header,
     query_header,
     subscribe_header,
@@ -159,7 +160,7 @@ class Commands(ABC):
             sow_key=sow_key,
             sequence=sequence,
         )
-        return self._confirmed(header, data, required_text("ack", ack))
+        return self._confirmed(header, data, publish_ack(ack))
 
     def subscribe(
         self,

@@ -24,9 +24,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final
 
-from client.arguments import texts
 from client.command_methods import Commands
-from client.commands import AckType, encoded, publish_header
+from client.commands import AckType, acks_to_hand_out, encoded, publish_header
 from client.errors import (
     ClientError,
     CommandError,
@@ -291,7 +290,7 @@ class ClientProtocol(Commands):
         request = self._send(
             header,
             awaited=("processed",),
-            handed_out=texts("acks", handed_out),
+            handed_out=acks_to_hand_out(header.command, handed_out),
             noted=noted,
             inbox=inbox,
         )

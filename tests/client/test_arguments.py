@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+import math
 import traceback
 from collections.abc import Callable
 from typing import Any
@@ -23,7 +24,9 @@ from client import (
     HAClient,
     InvalidUriError,
     NotEntitledError,
+    PublishStore,
     PublishStoreFullError,
+    ServerChooser,
     TimedOutError,
 )
 from client.limits import LARGEST_BODY, LARGEST_HEADER
@@ -39,6 +42,8 @@ from tests.support.raw import frame
 
 Call = Callable[[ClientProtocol], object]
 WRONG: Any = {"a": 1}
+WRONG_NUMBER: Any = 5
+WRONG_ORDER: Any = "at_random"
 
 MISTAKES: list[tuple[Call, str]] = [
     (lambda it: it.publish("t", WRONG), "body: expected bytes or str, not dict"),
@@ -67,6 +72,9 @@ MISTAKES: list[tuple[Call, str]] = [
     (lambda it: it.subscribe("t", filter=5), "filter: expected str, not int"),  # type: ignore[arg-type]
     (lambda it: it.subscribe("t", filter="\ud800"), "filter: no UTF-8"),
     (lambda it: it.subscribe("t", acks="completed"), "acks: expected a list of texts, not one str"),  # type: ignore[arg-type]
+    (lambda it: it.subscribe("t", acks=["complete"]), "acks: expected one of .*, not 'complete'"),  # type: ignore[list-item]
+    (lambda it: it.sow("t", acks=["persisted"]), "acks: expected one of .*, not 'persisted'"),
+    (lambda it: it.confirmed_publish("t", b"", "stats"), "ack: expected one of .*, not 'stats'"),
     (lambda it: it.sow("t", sow_keys="123"), "sow_keys: expected a list of texts, not one str"),
     (lambda it: it.sow("t", sow_keys=[]), "sow_keys: expected at least one key"),
     (lambda it: it.sow("t", top_n="5"), "top_n: expected int, not str"),  # type: ignore[arg-type]
@@ -130,6 +138,39 @@ def test_options_have_names_that_a_mistake_is_found_in(
     parameters = inspect.signature(getattr(client, method)).parameters
     assert parameters[option].kind is inspect.Parameter.KEYWORD_ONLY
     assert all(it.kind is not inspect.Parameter.VAR_KEYWORD for it in parameters.values())
+
+
+URI = "tcp://localhost:1/amps"
+
+
+@pytest.mark.parametrize(
+    ("make_it", "said"),
+    [
+        (lambda: HAClient(URI), "servers: expected a list of URIs, not one str"),
+        (lambda: AsyncHAClient(URI), "servers: expected a list of URIs, not one str"),
+        (lambda: ServerChooser(WRONG_NUMBER), "servers: expected a list of URIs, not one int"),
+        (lambda: ServerChooser([URI], WRONG_ORDER), "order: expected one of round_robin, in_order"),
+        (lambda: ServerChooser([WRONG_NUMBER]), "uri: expected str, not int"),
+        (lambda: Client().connect(WRONG_NUMBER), "uri: expected str, not int"),
+        (lambda: PublishStore(0), "capacity: expected bytes from 1 up, not 0"),
+        *(
+            case
+            for kind in (Client, AsyncClient, lambda **given: HAClient([URI], **given))
+            for case in (
+                (lambda kind=kind: kind(timeout="5"), "timeout: expected seconds, not str"),
+                (lambda kind=kind: kind(timeout=math.nan), "timeout: expected seconds, not nan"),
+                (lambda kind=kind: kind(on_refused=5), "on_refused: expected a function, not int"),
+            )
+        ),
+        (lambda: HAClient([URI], on_state=WRONG), "on_state: expected a function, not dict"),
+        (lambda: AsyncHAClient([URI], on_state=WRONG), "on_state: expected a function, not dict"),
+    ],
+)
+def test_what_clients_and_stores_are_made_with_is_checked_at_once(
+    make_it: Callable[[], object], said: str
+) -> None:
+    with pytest.raises((TypeError, ValueError), match=said):
+        make_it()
 
 
 def test_options_of_later_logons_are_checked_at_once() -> None:
