@@ -133,10 +133,11 @@ class ClientProtocol(Commands):
         """
         if self._last_refusal is not None:
             return ConnectionLostError(f"{cause}, after it had refused {self._last_refusal}")
-        has_asked = bool(self._templates) or self._last_id > 0
-        if has_asked and not self._has_logged_on and not self._awaits("logon"):
+        has_asked = bool(self._templates) or (self._last_id > 0 and not self._awaits("logon"))
+        if has_asked and not self._has_logged_on:
             return ConnectionLostError(
-                f"{cause}; the client had not logged on: call logon() after connect()"
+                f"{cause}; the client had not logged on before its first command:"
+                " call logon() after connect()"
             )
         return ConnectionLostError(cause)
 

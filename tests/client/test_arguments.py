@@ -213,14 +213,18 @@ def test_before_a_connection_it_is_said_what_to_do(shell: str) -> None:
     asyncio.run(scenario())
 
 
-def test_before_the_logon_it_is_said_what_to_do(new_client: NewClient) -> None:
+@pytest.mark.parametrize("next_command", ["flush", "logon"])
+def test_before_the_logon_it_is_said_what_to_do(new_client: NewClient, next_command: str) -> None:
+    def hang_up(header: Header, _body: bytes) -> list[bytes]:
+        return [] if header["c"] == "p" else [HANG_UP]
+
     async def scenario() -> None:
-        with scripted_peer(lambda *_: [HANG_UP]) as peer:
+        with scripted_peer(hang_up) as peer:
             async with new_client() as client:
                 await client.connect(f"tcp://127.0.0.1:{peer.port}/amps/json")
                 await client.publish("t", b"")
                 with pytest.raises(ConnectionLostError, match=r"call logon\(\) after connect\(\)"):
-                    await client.flush()
+                    await getattr(client, next_command)()
 
     asyncio.run(scenario())
 
