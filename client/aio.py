@@ -8,6 +8,7 @@ from collections.abc import Callable
 
 from client.aio_commands import AsyncCommands
 from client.aio_connection import AioConnection, Waiters, open_connection
+from client.arguments import handler
 from client.authentication import Authenticator, PasswordAuthenticator
 from client.errors import NotConnectedError
 from client.limits import DEFAULT_TIMEOUT
@@ -35,6 +36,7 @@ class AsyncClient(AsyncCommands):
         on_refused: RefusalListener | None = None,
     ) -> None:
         super().__init__(timeout)
+        handler("on_refused", on_refused)
         self.name = name or f"client-{uuid.uuid4().hex[:12]}"
         self._authenticator = authenticator or PasswordAuthenticator()
         self._ssl_context = ssl_context
@@ -50,7 +52,7 @@ class AsyncClient(AsyncCommands):
     async def connect(self, uri: str | ServerUri, *, timeout: float | None = None) -> None:
         """Connect to a server; the next step is `logon`."""
         self.close()
-        where = parse_uri(uri) if isinstance(uri, str) else uri
+        where = uri if isinstance(uri, ServerUri) else parse_uri(uri)
         numbering = Numbering(PublishStore(), self._on_refused) if self._on_refused else None
         protocol = ClientProtocol(numbering)
         connection = await open_connection(

@@ -17,7 +17,7 @@ from contextlib import suppress
 from types import TracebackType
 from typing import Self
 
-from client.arguments import Body, all_bodies
+from client.arguments import Body, all_bodies, seconds
 from client.commands import AckType, chunks
 from client.errors import (
     ClientError,
@@ -75,7 +75,7 @@ class AsyncMessageStream(Stream):
         """Wait for the next message; see `client.MessageStream.next`."""
         self.done()
         loop = asyncio.get_running_loop()
-        deadline = None if timeout is None else loop.time() + timeout
+        deadline = None if timeout is None else loop.time() + seconds("timeout", timeout)
         while (message := self._take()) is None and not self._is_over():
             left = None if deadline is None else max(0.0, deadline - loop.time())
             await self._client.wait_until(self._has_news, left, "the next message", is_urgent=False)
@@ -99,7 +99,7 @@ class AsyncCommands(ABC):
     """What every asyncio client can do once it has logged on; see `BlockingCommands`."""
 
     def __init__(self, timeout: float) -> None:
-        self._timeout = timeout
+        self._timeout = seconds("timeout", timeout)
 
     async def __aenter__(self) -> Self:
         return self
@@ -403,9 +403,9 @@ class AsyncCommands(ABC):
         self, command: Callable[[ClientProtocol], Request], timeout: float | None
     ) -> Request:
         """Give a command, wait for its answer, and raise its refusal."""
+        limit = self._timeout_or(timeout)
         request = command(self._protocol)
         await self._write()
-        limit = self._timeout_or(timeout)
         await self.wait_until(lambda: request.done, limit, f"the answer to {request.command_name}")
         if request.error is not None:
             raise again(request.error) from request.error
@@ -433,4 +433,4 @@ class AsyncCommands(ABC):
             ) from None
 
     def _timeout_or(self, timeout: float | None) -> float:
-        return self._timeout if timeout is None else timeout
+        return self._timeout if timeout is None else seconds("timeout", timeout)

@@ -6,8 +6,11 @@ something else: bytes as base64, one text as a list of its letters.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import math
+from collections.abc import Collection, Iterable
 from typing import Final
+
+from client.limits import LARGEST_BODY
 
 Body = bytes | bytearray | memoryview | str
 """What can be published. A text is sent as UTF-8."""
@@ -20,13 +23,17 @@ def body_bytes(body: Body) -> bytes:
 
     Raises:
         TypeError: it is neither bytes nor text.
-        ValueError: it is text that UTF-8 cannot express.
+        ValueError: it is text that UTF-8 cannot express, or larger than a message may be.
     """
     if isinstance(body, str):
-        return encoded("body", body)
-    if isinstance(body, bytes | bytearray | memoryview):
-        return bytes(body)
-    raise TypeError(f"body: expected bytes or str, not {_kind(body)}")
+        data = encoded("body", body)
+    elif isinstance(body, bytes | bytearray | memoryview):
+        data = bytes(body)
+    else:
+        raise TypeError(f"body: expected bytes or str, not {_kind(body)}")
+    if len(data) > LARGEST_BODY:
+        raise ValueError(f"body: expected {LARGEST_BODY} bytes at most, not {len(data)}")
+    return data
 
 
 def all_bodies(bodies: Iterable[Body]) -> Iterable[Body]:
@@ -85,6 +92,52 @@ def texts(name: str, values: Iterable[str] | None) -> tuple[str, ...]:
     if isinstance(values, str | bytes):
         raise TypeError(f"{name}: expected a list of texts, not one {_kind(values)}")
     return tuple(required_text(name, value) for value in values)
+
+
+def choice(name: str, value: str, choices: Collection[str]) -> str:
+    """One of a few texts.
+
+    Raises:
+        TypeError: it is no text.
+        ValueError: it is none of them.
+    """
+    if required_text(name, value) not in choices:
+        raise ValueError(f"{name}: expected one of {', '.join(choices)}, not {value!r}")
+    return value
+
+
+def seconds(name: str, value: float) -> float:
+    """A time to wait.
+
+    Raises:
+        TypeError: it is no number.
+        ValueError: it is "not a number".
+    """
+    if not isinstance(value, int | float) or isinstance(value, bool):
+        raise TypeError(f"{name}: expected seconds, not {_kind(value)}")
+    if math.isnan(value):
+        raise ValueError(f"{name}: expected seconds, not {value}")
+    return value
+
+
+def handler(name: str, value: object) -> None:
+    """Check what is to be called later, or None.
+
+    Raises:
+        TypeError: it cannot be called.
+    """
+    if value is not None and not callable(value):
+        raise TypeError(f"{name}: expected a function, not {_kind(value)}")
+
+
+def several(name: str, values: Iterable[object], what: str) -> None:
+    """Check what is gone through one by one: a text would be taken for a list of its letters.
+
+    Raises:
+        TypeError: it is one text, or nothing that has members.
+    """
+    if isinstance(values, str | bytes) or not isinstance(values, Iterable):
+        raise TypeError(f"{name}: expected a list of {what}, not one {_kind(values)}")
 
 
 def joined(name: str, values: Iterable[str] | None) -> str | None:

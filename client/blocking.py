@@ -8,6 +8,7 @@ import threading
 import uuid
 import weakref
 
+from client.arguments import handler
 from client.authentication import Authenticator, PasswordAuthenticator
 from client.blocking_commands import BlockingCommands
 from client.blocking_connection import BlockingConnection
@@ -54,6 +55,7 @@ class Client(BlockingCommands):
         on_refused: RefusalListener | None = None,
     ) -> None:
         super().__init__(timeout)
+        handler("on_refused", on_refused)
         self.name = name or f"client-{uuid.uuid4().hex[:12]}"
         self._authenticator = authenticator or PasswordAuthenticator()
         self._ssl_context = ssl_context
@@ -79,7 +81,7 @@ class Client(BlockingCommands):
             ConnectError: there is no connection to be had.
         """
         self.close()
-        where = parse_uri(uri) if isinstance(uri, str) else uri
+        where = uri if isinstance(uri, ServerUri) else parse_uri(uri)
         numbering = Numbering(PublishStore(), self._on_refused) if self._on_refused else None
         protocol = ClientProtocol(numbering)
         connection = BlockingConnection(

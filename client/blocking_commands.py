@@ -14,7 +14,7 @@ from contextlib import suppress
 from types import TracebackType
 from typing import Self
 
-from client.arguments import Body, all_bodies
+from client.arguments import Body, all_bodies, seconds
 from client.commands import AckType, chunks
 from client.errors import (
     ClientError,
@@ -87,7 +87,7 @@ class MessageStream(Stream):
             ConnectionLostError: the connection ended.
         """
         self.done()
-        deadline = None if timeout is None else time.monotonic() + timeout
+        deadline = None if timeout is None else time.monotonic() + seconds("timeout", timeout)
         while (message := self._take()) is None and not self._is_over():
             left = None if deadline is None else max(0.0, deadline - time.monotonic())
             self._client.wait_for_news(self._has_news, left)
@@ -126,7 +126,7 @@ class BlockingCommands(ABC):
     """
 
     def __init__(self, timeout: float) -> None:
-        self._timeout = timeout
+        self._timeout = seconds("timeout", timeout)
         self._guard = Guard()
 
     def __enter__(self) -> Self:
@@ -544,10 +544,10 @@ class BlockingCommands(ABC):
 
     def _ask(self, command: Callable[[ClientProtocol], Request], timeout: float | None) -> Request:
         """Give a command, wait for its answer, and raise its refusal."""
+        limit = self._timeout_or(timeout)
         with self._guard.turn():
             request = command(self._protocol)
             mark = self._write()
-        limit = self._timeout_or(timeout)
         if mark:
             self._wait_to_write(mark)
         self._wait_until(lambda: request.done, limit, f"the answer to {request.command_name}")
@@ -575,4 +575,4 @@ class BlockingCommands(ABC):
             ) from None
 
     def _timeout_or(self, timeout: float | None) -> float:
-        return self._timeout if timeout is None else timeout
+        return self._timeout if timeout is None else seconds("timeout", timeout)

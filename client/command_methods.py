@@ -15,10 +15,12 @@ from client.commands import (
     AckType,
     acknowledge_header,
     delete_header,
+    publish_ack,
     publish_header,
     query_header,
     subscribe_header,
 )
+from client.limits import LARGEST_BODY
 from client.numbering import Numbering
 from client.pending import Request
 from server.wire.header import Header
@@ -112,7 +114,7 @@ class Commands(ABC):
             ValueError: there is a sequence number, and the publish store gives those.
         """
         self._check_open()
-        data = body if type(body) is bytes else body_bytes(body)
+        data = body if type(body) is bytes and len(body) <= LARGEST_BODY else body_bytes(body)
         if correlation_id is None and expiration is None and sow_key is None and sequence is None:
             self._publish_plain(topic, data, delta)
             return
@@ -129,7 +131,10 @@ class Commands(ABC):
     def publish_all(self, topic: str, bodies: Iterable[Body], *, delta: bool = False) -> None:
         """Publish many messages to one topic: all of them, or none if one cannot be."""
         self._check_open()
-        made = [body if type(body) is bytes else body_bytes(body) for body in all_bodies(bodies)]
+        made = [
+            body if type(body) is bytes and len(body) <= LARGEST_BODY else body_bytes(body)
+            for body in all_bodies(bodies)
+        ]
         self._publish_all(topic, made, delta)
 
     def confirmed_publish(
@@ -155,7 +160,7 @@ class Commands(ABC):
             sow_key=sow_key,
             sequence=sequence,
         )
-        return self._confirmed(header, data, required_text("ack", ack))
+        return self._confirmed(header, data, publish_ack(ack))
 
     def subscribe(
         self,

@@ -12,10 +12,15 @@ from collections.abc import Iterable, Iterator
 from itertools import islice
 from typing import Final, Literal, TypedDict, TypeVar
 
-from client.arguments import joined, number, required_text, text
-from server.wire.header import Header
+from client.arguments import choice, joined, number, required_text, text, texts
+from client.limits import LARGEST_HEADER
+from server.wire.header import Header, encode_header
 
 AckType = Literal["received", "processed", "persisted", "completed", "stats"]
+
+_ALL_ACKS: Final = ("received", "processed", "persisted", "completed", "stats")
+_PUBLISH_ACKS: Final = ("received", "processed", "persisted", "completed")
+_QUERY_ACKS: Final = ("received", "processed", "completed", "stats")
 
 DEFAULT_BATCH_SIZE: Final = 10
 """Records a frame (AMPS Command Reference, sow: what client libraries ask for)."""
@@ -57,6 +62,32 @@ def chunks(messages: Iterable[_T]) -> Iterator[list[_T]]:
     remaining = iter(messages)
     while chunk := list(islice(remaining, _MESSAGES_A_WRITE)):
         yield chunk
+
+
+def encoded(header: Header) -> bytes:
+    """A command's header as it is sent.
+
+    Raises:
+        ValueError: it is larger than servers take.
+    """
+    data = encode_header(header)
+    if len(data) > LARGEST_HEADER:
+        raise ValueError(
+            f"the header of a {header.command} has {len(data)} bytes, expected {LARGEST_HEADER}"
+            " at most: give the topic, filter, keys or bookmarks in smaller portions"
+        )
+    return data
+
+
+def publish_ack(ack: str) -> str:
+    """The acknowledgement to wait for. A type that no server sends would be waited for in vain."""
+    return choice("ack", ack, _PUBLISH_ACKS)
+
+
+def acks_to_hand_out(command: str, acks: Iterable[str] | None) -> tuple[str, ...]:
+    """Acknowledgements that a stream is to have; the stream of a query ends with the last."""
+    choices = _QUERY_ACKS if command == "sow" else _ALL_ACKS
+    return tuple(choice("acks", ack, choices) for ack in texts("acks", acks))
 
 
 def publish_command(delta: bool) -> str:

@@ -12,6 +12,7 @@ import ssl
 import weakref
 from collections.abc import Callable, Iterable
 
+from client.arguments import handler
 from client.authentication import Authenticator, PasswordAuthenticator
 from client.backoff import Backoff
 from client.blocking_commands import BlockingCommands
@@ -75,6 +76,8 @@ class HAClient(BlockingCommands):
         logon_options: LogonOptions | None = None,
     ) -> None:
         super().__init__(timeout)
+        handler("on_refused", on_refused)
+        handler("on_state", on_state)
         self.name = client_name(name, publish_store)
         self.publish_store = PublishStore() if publish_store is None else publish_store
         self.bookmark_store = BookmarkStore() if bookmark_store is None else bookmark_store

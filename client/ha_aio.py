@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable
 
 from client.aio_commands import AsyncCommands
 from client.aio_connection import AioConnection, Waiters, open_connection
+from client.arguments import handler
 from client.authentication import Authenticator, PasswordAuthenticator
 from client.backoff import Backoff
 from client.bookmarks import BookmarkStorage, BookmarkStore
@@ -54,6 +55,8 @@ class AsyncHAClient(AsyncCommands):
         logon_options: LogonOptions | None = None,
     ) -> None:
         super().__init__(timeout)
+        handler("on_refused", on_refused)
+        handler("on_state", on_state)
         self.name = client_name(name, publish_store)
         self.publish_store = PublishStore() if publish_store is None else publish_store
         self.bookmark_store = BookmarkStore() if bookmark_store is None else bookmark_store

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Final
 
+from server.wire.framing import MAXIMUM_FRAME
+
 DEFAULT_TIMEOUT: Final = 10.0
 """Seconds that a call waits for its answer."""
 
@@ -18,3 +20,9 @@ QUEUED_AT_MOST: Final = 50_000
 
 QUEUED_BYTES_AT_MOST: Final = 64 * 1024 * 1024
 """Bytes in all streams together, beyond which a client stops reading."""
+
+LARGEST_HEADER: Final = 1024 * 1024 - 32
+"""Bytes of a command's header: what servers take, but for the room that a sequence number needs."""
+
+LARGEST_BODY: Final = MAXIMUM_FRAME - 1024 * 1024
+"""Bytes of a message's data. With any header, it fits into the largest frame."""

@@ -11,10 +11,10 @@ from collections import deque
 from collections.abc import Callable
 from typing import Final
 
-from client.commands import publish_header
+from client.commands import encoded, publish_header
 from client.errors import CommandError, MessagesRefusedError, again, command_error
 from client.publish_store import PublishStorage, StoredMessage
-from server.wire.header import Header, encode_header
+from server.wire.header import Header
 
 RefusalListener = Callable[[StoredMessage, CommandError], None]
 """Told about a published message that the server refuses, and why. It must not wait."""
@@ -123,4 +123,4 @@ def _start(header: Header) -> bytes:
         raise ValueError("the publish store numbers the messages; leave out sequence")
     acks = header.acks.split(",") if header.acks else ()
     header.acks = ",".join(dict.fromkeys((*acks, "persisted")))
-    return encode_header(header)[:-1]
+    return encoded(header)[:-1]

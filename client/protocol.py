@@ -24,9 +24,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final
 
-from client.arguments import texts
 from client.command_methods import Commands
-from client.commands import AckType, publish_header
+from client.commands import AckType, acks_to_hand_out, encoded, publish_header
 from client.errors import (
     ClientError,
     CommandError,
@@ -134,10 +133,11 @@ class ClientProtocol(Commands):
         """
         if self._last_refusal is not None:
             return ConnectionLostError(f"{cause}, after it had refused {self._last_refusal}")
-        has_asked = bool(self._templates) or self._last_id > 0
-        if has_asked and not self._has_logged_on and not self._awaits("logon"):
+        has_asked = bool(self._templates) or (self._last_id > 0 and not self._awaits("logon"))
+        if has_asked and not self._has_logged_on:
             return ConnectionLostError(
-                f"{cause}; the client had not logged on: call logon() after connect()"
+                f"{cause}; the client had not logged on before its first command:"
+                " call logon() after connect()"
             )
         return ConnectionLostError(cause)
 
@@ -199,7 +199,7 @@ class ClientProtocol(Commands):
         command_id = header.command_id = header.command_id or self._next_id()
         expected = dict.fromkeys((*awaited, *handed_out))
         header.acks = ",".join(dict.fromkeys((*expected, *noted)))
-        encode_header(header)  # a header that cannot be sent must not be remembered
+        encoded(header)  # a header that cannot be sent must not be remembered
         request = Request(
             header,
             body,
@@ -215,7 +215,7 @@ class ClientProtocol(Commands):
         return request
 
     def _emit(self, header: Header, body: bytes = b"") -> None:
-        self.output += frame(encode_header(header), body)
+        self.output += frame(encoded(header), body)
 
     def _emit_messages(self, frames: bytes) -> None:
         self.output += frames
@@ -262,7 +262,7 @@ class ClientProtocol(Commands):
 
     def _publish(self, header: Header, body: bytes) -> None:
         if self.numbering is None:
-            self._emit_messages(frame(encode_header(header), body))
+            self._emit_messages(frame(encoded(header), body))
         else:
             self._check_numbers()
             message = self.numbering.with_header(header, body)
@@ -291,7 +291,7 @@ class ClientProtocol(Commands):
         request = self._send(
             header,
             awaited=("processed",),
-            handed_out=texts("acks", handed_out),
+            handed_out=acks_to_hand_out(header.command, handed_out),
             noted=noted,
             inbox=inbox,
         )
@@ -306,7 +306,7 @@ class ClientProtocol(Commands):
         if template is None:
             if len(self._templates) >= TEMPLATES_KEPT:
                 self._templates.clear()
-            template = encode_header(publish_header(topic, delta=delta))
+            template = encoded(publish_header(topic, delta=delta))
             self._templates[topic, delta] = template
         return template
 

@@ -91,9 +91,14 @@ class PublishStore:
     Args:
         capacity: bytes from which on the store is full. A full store takes a message none the less;
             whoever publishes asks first, and waits.
+
+    Raises:
+        ValueError: nothing would fit into it.
     """
 
     def __init__(self, capacity: int = DEFAULT_CAPACITY) -> None:
+        if capacity < 1:
+            raise ValueError(f"capacity: expected bytes from 1 up, not {capacity}")
         self.capacity = capacity
         self._messages: deque[StoredMessage] = deque()
         self._last = 0

@@ -23,7 +23,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 
 from client.bookmarks import BookmarkStorage, BookmarkTrail
-from client.commands import AckType
+from client.commands import AckType, encoded
 from client.errors import ClientError, NotConnectedError
 from client.message import Message
 from client.numbering import Numbering, RefusalListener
@@ -32,7 +32,7 @@ from client.protocol import ClientProtocol
 from client.publish_store import PublishStorage
 from client.resubscription import again, changed, is_change, places_none, replaces
 from server.wire.framing import frame, frame_head
-from server.wire.header import Header, encode_header
+from server.wire.header import Header
 
 
 class RecoveringProtocol(ClientProtocol):
@@ -208,7 +208,7 @@ class RecoveringProtocol(ClientProtocol):
     def _emit(self, header: Header, body: bytes = b"") -> None:
         if not self.is_online and header.command != "logon":
             if header.command_id is None:  # no request remembers it
-                self._unsent.append(frame(encode_header(header), body))
+                self._unsent.append(frame(encoded(header), body))
             return
         if header.command == "sow_delete" and header.command_id is not None:
             self._sent_deletions.add(header.command_id)

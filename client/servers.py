@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, get_args
 
+from client.arguments import choice, several
 from client.authentication import Authenticator
 from client.uri import ServerUri, parse_uri
 
@@ -39,12 +40,15 @@ class ServerChooser:
 
     Raises:
         InvalidUriError: a text is no URI.
-        ValueError: there is no server in the list.
+        TypeError: it is one server instead of a list.
+        ValueError: there is no server in the list, or no such order.
     """
 
     def __init__(
         self, servers: Iterable[str | ServerUri | Server], order: Order = "round_robin"
     ) -> None:
+        several("servers", servers, "URIs")
+        choice("order", order, get_args(Order))
         self._all = tuple(_server(server) for server in servers)
         if not self._all:
             raise ValueError("expected at least one server to choose from")

@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from typing import Final
 from urllib.parse import SplitResult, parse_qsl, quote, unquote, urlsplit
 
+from client.arguments import required_text
 from client.errors import InvalidUriError
 
 SCHEMES: Final = ("tcp", "tcps", "ws", "wss", "unix")
@@ -97,7 +98,9 @@ def parse_uri(text: str) -> ServerUri:
 
     Raises:
         InvalidUriError: the text is not such a URI; it says what was expected.
+        TypeError: it is no text.
     """
+    required_text("uri", text)
     try:
         parts = urlsplit(text)
         port = parts.port

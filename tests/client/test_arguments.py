@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+import math
 import traceback
 from collections.abc import Callable
 from typing import Any
@@ -23,11 +24,16 @@ from client import (
     HAClient,
     InvalidUriError,
     NotEntitledError,
+    PublishStore,
     PublishStoreFullError,
+    ServerChooser,
     TimedOutError,
 )
+from client.limits import LARGEST_BODY, LARGEST_HEADER
 from client.protocol import ClientProtocol
 from client.recovery import RecoveringProtocol
+from server.limits import MOST_HEADER
+from server.wire.framing import MAXIMUM_FRAME
 from tests.client.scripted_peer import HANG_UP, Header, accept, scripted_peer
 from tests.client.shells import HA_SHELLS, SHELLS, NewClient
 from tests.client.test_recovery import make, online
@@ -36,6 +42,8 @@ from tests.support.raw import frame
 
 Call = Callable[[ClientProtocol], object]
 WRONG: Any = {"a": 1}
+WRONG_NUMBER: Any = 5
+WRONG_ORDER: Any = "at_random"
 
 MISTAKES: list[tuple[Call, str]] = [
     (lambda it: it.publish("t", WRONG), "body: expected bytes or str, not dict"),
@@ -53,9 +61,20 @@ MISTAKES: list[tuple[Call, str]] = [
     (lambda it: it.publish("t", b"", expiration=True), "expiration: expected int, not bool"),
     (lambda it: it.publish("t", "\ud800"), "body: no UTF-8"),
     (lambda it: it.publish("\ud800", b""), "topic: no UTF-8"),
+    (lambda it: it.publish("t", bytes(LARGEST_BODY + 1)), "body: expected 208666624 bytes at most"),
+    (lambda it: it.publish_all("t", [b"1", bytes(LARGEST_BODY + 1)]), "body: expected 208666624"),
+    (lambda it: it.publish("t" * LARGEST_HEADER, b""), "the header of a p has"),
+    (lambda it: it.publish("t", b"", sow_key="k" * LARGEST_HEADER), "the header of a p has"),
+    (lambda it: it.publish_all("t" * LARGEST_HEADER, [b"1"]), "the header of a p has"),
+    (lambda it: it.confirmed_publish("t" * LARGEST_HEADER, b"", "processed"), "smaller portions"),
+    (lambda it: it.subscribe("t", filter="f" * LARGEST_HEADER), "header of a subscribe has"),
+    (lambda it: it.acknowledge("q", ["1|1|"] * LARGEST_HEADER), "header of a sow_delete has"),
     (lambda it: it.subscribe("t", filter=5), "filter: expected str, not int"),  # type: ignore[arg-type]
     (lambda it: it.subscribe("t", filter="\ud800"), "filter: no UTF-8"),
     (lambda it: it.subscribe("t", acks="completed"), "acks: expected a list of texts, not one str"),  # type: ignore[arg-type]
+    (lambda it: it.subscribe("t", acks=["complete"]), "acks: expected one of .*, not 'complete'"),  # type: ignore[list-item]
+    (lambda it: it.sow("t", acks=["persisted"]), "acks: expected one of .*, not 'persisted'"),
+    (lambda it: it.confirmed_publish("t", b"", "stats"), "ack: expected one of .*, not 'stats'"),
     (lambda it: it.sow("t", sow_keys="123"), "sow_keys: expected a list of texts, not one str"),
     (lambda it: it.sow("t", sow_keys=[]), "sow_keys: expected at least one key"),
     (lambda it: it.sow("t", top_n="5"), "top_n: expected int, not str"),  # type: ignore[arg-type]
@@ -81,6 +100,11 @@ def test_a_mistake_leaves_nothing_behind(kind: str, call: Call, said: str) -> No
     protocol.publish("t", b"next")
     [(header, body)] = sent(protocol)
     assert (header["t"], body) == ("t", b"next")
+
+
+def test_what_the_client_lets_through_fits_into_the_limits_of_servers() -> None:
+    assert LARGEST_HEADER + len(',"s":18446744073709551615}') <= MOST_HEADER
+    assert LARGEST_BODY + MOST_HEADER <= MAXIMUM_FRAME
 
 
 @pytest.mark.parametrize("body", ['{"n":"ü"}', b'{"n":"\xc3\xbc"}', bytearray(b'{"n":"\xc3\xbc"}')])
@@ -114,6 +138,39 @@ def test_options_have_names_that_a_mistake_is_found_in(
     parameters = inspect.signature(getattr(client, method)).parameters
     assert parameters[option].kind is inspect.Parameter.KEYWORD_ONLY
     assert all(it.kind is not inspect.Parameter.VAR_KEYWORD for it in parameters.values())
+
+
+URI = "tcp://localhost:1/amps"
+
+
+@pytest.mark.parametrize(
+    ("make_it", "said"),
+    [
+        (lambda: HAClient(URI), "servers: expected a list of URIs, not one str"),
+        (lambda: AsyncHAClient(URI), "servers: expected a list of URIs, not one str"),
+        (lambda: ServerChooser(WRONG_NUMBER), "servers: expected a list of URIs, not one int"),
+        (lambda: ServerChooser([URI], WRONG_ORDER), "order: expected one of round_robin, in_order"),
+        (lambda: ServerChooser([WRONG_NUMBER]), "uri: expected str, not int"),
+        (lambda: Client().connect(WRONG_NUMBER), "uri: expected str, not int"),
+        (lambda: PublishStore(0), "capacity: expected bytes from 1 up, not 0"),
+        *(
+            case
+            for kind in (Client, AsyncClient, lambda **given: HAClient([URI], **given))
+            for case in (
+                (lambda kind=kind: kind(timeout="5"), "timeout: expected seconds, not str"),
+                (lambda kind=kind: kind(timeout=math.nan), "timeout: expected seconds, not nan"),
+                (lambda kind=kind: kind(on_refused=5), "on_refused: expected a function, not int"),
+            )
+        ),
+        (lambda: HAClient([URI], on_state=WRONG), "on_state: expected a function, not dict"),
+        (lambda: AsyncHAClient([URI], on_state=WRONG), "on_state: expected a function, not dict"),
+    ],
+)
+def test_what_clients_and_stores_are_made_with_is_checked_at_once(
+    make_it: Callable[[], object], said: str
+) -> None:
+    with pytest.raises((TypeError, ValueError), match=said):
+        make_it()
 
 
 def test_options_of_later_logons_are_checked_at_once() -> None:
@@ -156,14 +213,18 @@ def test_before_a_connection_it_is_said_what_to_do(shell: str) -> None:
     asyncio.run(scenario())
 
 
-def test_before_the_logon_it_is_said_what_to_do(new_client: NewClient) -> None:
+@pytest.mark.parametrize("next_command", ["flush", "logon"])
+def test_before_the_logon_it_is_said_what_to_do(new_client: NewClient, next_command: str) -> None:
+    def hang_up(header: Header, _body: bytes) -> list[bytes]:
+        return [] if header["c"] == "p" else [HANG_UP]
+
     async def scenario() -> None:
-        with scripted_peer(lambda *_: [HANG_UP]) as peer:
+        with scripted_peer(hang_up) as peer:
             async with new_client() as client:
                 await client.connect(f"tcp://127.0.0.1:{peer.port}/amps/json")
                 await client.publish("t", b"")
                 with pytest.raises(ConnectionLostError, match=r"call logon\(\) after connect\(\)"):
-                    await client.flush()
+                    await getattr(client, next_command)()
 
     asyncio.run(scenario())
 

@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from client import Message
+from client.limits import LARGEST_BODY
 from server.tools.spark.formats import compile_format
 from server.tools.spark.options import UsageError
 from server.tools.spark.sources import SourceError, paced, read_messages, split_messages
@@ -75,6 +76,17 @@ def test_a_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
     broken.write_bytes(b"PK\x03\x04 and nothing more")
     with pytest.raises(SourceError, match=r"broken\.zip"):
         flat(read_messages(str(broken), 10))
+
+
+def test_a_message_that_is_too_large_is_named_behind_those_before_it(tmp_path: Path) -> None:
+    path = tmp_path / "messages"
+    with path.open("wb") as file:
+        file.write(b"1\n2\n")
+        file.truncate(file.tell() + LARGEST_BODY + 1)
+    batches = read_messages(str(path), 10)
+    assert next(batches) + next(batches) == [b"1", b"2"]
+    with pytest.raises(SourceError, match=f"message 3 of .* has {LARGEST_BODY + 1} bytes"):
+        next(batches)
 
 
 def sent_at(rate: float, arrivals: list[float]) -> list[float]:

@@ -5,7 +5,10 @@ from __future__ import annotations
 import time
 import zipfile
 from collections.abc import Callable, Iterator
+from itertools import takewhile
 from typing import BinaryIO, Final, Protocol
+
+from client.limits import LARGEST_BODY
 
 _READ_SIZE: Final = 256 * 1024
 _ZIP_BATCH: Final = 256
@@ -34,9 +37,23 @@ def read_messages(path: str | None, delimiter: int) -> Batches:
         delimiter: the byte that ends a message, in a plain file and on standard input.
 
     Raises:
-        SourceError: the file cannot be read, or is a zip file of another layout.
+        SourceError: the file cannot be read, is a zip file of another layout, or has a message that
+            is too large to be sent. What stands before that has been handed out.
     """
-    separator = bytes([delimiter])
+    count = 0
+    for batch in _read_messages(path, bytes([delimiter])):
+        fitting = list(takewhile(lambda message: len(message) <= LARGEST_BODY, batch))
+        count += len(fitting)
+        yield fitting
+        if len(fitting) < len(batch):
+            raise SourceError(
+                f"message {count + 1} of {path or 'standard input'} has"
+                f" {len(batch[len(fitting)])} bytes, expected {LARGEST_BODY} at most; is the"
+                " delimiter the right one?"
+            )
+
+
+def _read_messages(path: str | None, separator: bytes) -> Batches:
     try:
         if path is None:
             with open(_STANDARD_INPUT, "rb", closefd=False) as stream:
