@@ -15,8 +15,8 @@ option `order` says that this is known, or has them sorted.
 
 Without `exactly_once`, each try has a name of its own, and sends everything.
 
-What the server refuses, a task reports when it is done and the driver fails the write: the task
-itself must not fail, for the next try would go on behind the message that was refused.
+What the server refuses, a task reports when it is done and the driver fails the write: were the
+task itself to fail, it would be tried again at once, to be refused the same.
 """
 
 from __future__ import annotations

@@ -173,6 +173,30 @@ def test_what_is_there_is_read_back_by_topic_and_header(server: RunningServer) -
         assert sorted(logged(server, topic)) == sorted(expected)
 
 
+@pytest.mark.parametrize(
+    "tries",
+    [
+        pytest.param(["ax", "ax"], id="the last one"),
+        pytest.param(["axb", "axb"], id="others behind it"),
+        pytest.param(["axb", "abcx"], id="rows that trade places with it"),
+        pytest.param(["xa", "abx", "bcax"], id="more than two tries"),
+    ],
+)
+def test_what_was_refused_is_published_again(server: RunningServer, tries: list[str]) -> None:
+    """Whoever was told of it may have been killed since; and other rows are not taken for it."""
+    topic = f"log-refused-{'-'.join(tries)}"
+    options = read_options({"server": uri(server), "topic": topic}, "write")
+    too_large = b'{"id":"%s"}' % (b"x" * (11 << 20))  # for a journal
+    for rows in tries:
+        bodies = [too_large if row == "x" else b'{"id":"%s"}' % row.encode() for row in rows]
+        with Publisher(options, Identity(f"spark-{topic}", 3)) as publisher:
+            publisher.send(Outgoing(bodies, {}))
+            publisher.finish()
+        assert [refusal.body for refusal in publisher.refusals] == [too_large]
+    expected = sorted({row for rows in tries for row in rows} - {"x"})
+    assert sorted(json.loads(body)["id"] for body in logged(server, topic)) == expected
+
+
 COPY = """
 import sys
 import pipeline
