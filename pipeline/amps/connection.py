@@ -39,11 +39,12 @@ _BY_TYPE: Final[tuple[tuple[type[ClientError], str], ...]] = (
     (ConnectionLostError, "server"),
     (TimedOutError, "server"),
 )
-_NOT_FOUND: Final = "bookmark not found"
+NOT_FOUND: Final = "bookmark not found"
+"""Why the server refuses a replay from a message that its log does not have."""
 _BY_REASON: Final = {
     "invalid orderby": "orderby",
     "invalid bookmark": "bookmark",
-    _NOT_FOUND: "bookmark",
+    NOT_FOUND: "bookmark",
     "invalid option": "options",
     "invalid batch size": "batch_size",
 }
@@ -165,7 +166,7 @@ def explained(options: AmpsOptions, error: ClientError, place: str | None = None
     """
     if (
         isinstance(error, CommandError)
-        and error.reason == _NOT_FOUND
+        and error.reason == NOT_FOUND
         and place not in (None, options.bookmark)
     ):
         return data_loss(options, place)

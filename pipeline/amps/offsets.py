@@ -36,6 +36,11 @@ class Range(NamedTuple):
         """The bookmark of the first."""
         return self.span[1:].partition(":")[0]
 
+    @property
+    def end(self) -> str:
+        """The bookmark of the last."""
+        return self.span[:-1].partition(":")[2]
+
 
 def initial(bookmark: str) -> Offset:
     """Where a stream begins that has not read anything."""

@@ -2,15 +2,16 @@
 
 The server says how many messages it has from the task. If the rows come in the same order as then,
 these are the first ones. Behind a shuffle they need not be, and others would be lost. So what the
-server has is read back from the transaction log and compared: row by row as long as the order is
-the same, from the first difference on by the messages themselves. Whatever is not among them is
-published. Nothing is read where there was no earlier try.
+server has is read back from the transaction log, and compared by the messages themselves. Whatever
+is not among them is published: what the server refused then, too, since nobody was told of it where
+the try was killed, and since the reason may be gone. Nothing is read where there was no earlier
+try.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from hashlib import blake2b
 from typing import Final, Protocol
 
@@ -58,19 +59,13 @@ class ByContent:
     """For rows that may come in another order.
 
     Args:
-        sent: marks of the messages in the log, by the numbers of their rows. Those that the server
-            knows of and that are not there have been refused.
-        count: the number of the last one that the server knows of.
+        sent: marks of the messages in the log.
         topic: that of rows that do not say it.
     """
 
-    def __init__(self, sent: Mapping[int, bytes], count: int, topic: str) -> None:
-        self._sent = sent
-        self._left = Counter(sent.values())
-        self._count = count
+    def __init__(self, sent: Iterable[bytes], topic: str) -> None:
+        self._left = Counter(sent)
         self._topic = topic
-        self._row = 0
-        self._in_order = True
 
     def unsent(self, outgoing: Outgoing) -> Sequence[int]:
         """See `Resumption.unsent`."""
@@ -81,13 +76,7 @@ class ByContent:
         return [place for place, mark in enumerate(marks) if not self._has(mark)]
 
     def _has(self, mark: bytes) -> bool:
-        """Whether the server has the next row."""
-        self._row += 1
-        if self._in_order and self._row <= self._count:
-            expected = self._sent.get(self._row)
-            if expected is None:
-                return True
-            self._in_order = expected == mark
+        """Whether the server has such a row, and not only for others that are equal."""
         if not self._left[mark]:
             return False
         self._left[mark] -= 1
@@ -110,9 +99,8 @@ def by_content(
     """
     names = [name for name in _COMPARED if name in headers]
     with session(options, "resume", patient=True) as client:
-        sent = dict(_published(client, options, identity, names))
-    known = {number: mark for number, mark in sent.items() if number <= count}
-    return ByContent(known, count, options.topic or "")
+        sent = _published(client, options, identity, names)
+        return ByContent((mark for number, mark in sent if number <= count), options.topic or "")
 
 
 def _published(

@@ -21,8 +21,8 @@ from pyspark.sql.streaming.datasource import (
 )
 from pyspark.sql.types import StructType
 
-from client import EPOCH, Message
-from pipeline.amps.connection import connected
+from client import EPOCH, Client, CommandError, Message
+from pipeline.amps.connection import NOT_FOUND, connected
 from pipeline.amps.follower import Follower
 from pipeline.amps.offsets import BatchPlan, Offset, Range, bookmark_of, initial, ranges_of
 from pipeline.amps.options import AmpsOptions
@@ -173,6 +173,8 @@ class AmpsStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def _messages(self, range_: Range) -> Iterator[list[Message]]:
         options = self._options
         with connected(options, "read", patient=True, place=range_.begin) as client:
+            if not (options.fail_on_data_loss or _has(client, options, range_.end)):
+                return
             waiting: list[Message] = []
             for messages in replayed(
                 client, options, range_.span, command_options=self._command_options
@@ -183,6 +185,23 @@ class AmpsStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                     waiting = []
             if waiting:
                 yield waiting
+
+
+def _has(client: Client, options: AmpsOptions, bookmark: str) -> bool:
+    """Whether the log has a message still.
+
+    Journals go from the first on, so that without its last message nothing of a range is left. The
+    server would wait for that message to come, and send all others meanwhile.
+    """
+    span = f"[{bookmark}:{bookmark}]"
+    try:
+        for _ in replayed(client, options, span, command_options="bookmark_not_found=fail"):
+            pass
+    except CommandError as error:
+        if error.reason != NOT_FOUND:
+            raise
+        return False
+    return True
 
 
 def _with_not_found(options: str, what: str) -> str:

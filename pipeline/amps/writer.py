@@ -15,8 +15,8 @@ option `order` says that this is known, or has them sorted.
 
 Without `exactly_once`, each try has a name of its own, and sends everything.
 
-What the server refuses, a task reports when it is done and the driver fails the write: the task
-itself must not fail, for the next try would go on behind the message that was refused.
+What the server refuses, a task reports when it is done and the driver fails the write: were the
+task itself to fail, it would be tried again at once, to be refused the same.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ from pipeline.amps.deleting import Deleter
 from pipeline.amps.options import AmpsOptions
 from pipeline.amps.ordering import sorted_messages
 from pipeline.amps.publishing import Publisher
-from pipeline.amps.sink import NOT_ONCE, Identity, Refusal, Sink
+from pipeline.amps.sink import NOT_ONCE, REFUSALS_KEPT, Identity, Refusal, Sink
 from pipeline.bodies import MessageFormat, Outgoing
 from pipeline.errors import PipelineError, option_error
 from pipeline.workers import settle
@@ -184,16 +184,15 @@ def raise_refusals(options: AmpsOptions, messages: Sequence[WriterCommitMessage 
     Raises:
         PipelineError: it did.
     """
-    refusals = [
-        refusal
-        for message in messages
-        if isinstance(message, Written)
-        for refusal in message.refusals
-    ]
+    told = [message.refusals for message in messages if isinstance(message, Written)]
+    refusals = [refusal for one in told for refusal in one]
     if refusals:
         first = refusals[0]
+        count = str(len(refusals))
+        if any(len(one) >= REFUSALS_KEPT for one in told):
+            count = f"at least {count}"
         raise PipelineError(
-            f"{options.command} to topic {first.topic!r}: the server refused {len(refusals)} of the"
+            f"{options.command} to topic {first.topic!r}: the server refused {count} of the"
             f" rows and took all others; the first: {first.error}; it is {first.body[:200]!r}"
         )
 

@@ -199,3 +199,6 @@ def test_writes_that_cannot_be(spark: SparkSession, server: RunningServer) -> No
         writing(bodies, server, exactly_once=False).save()
     assert "the server refused 1 of the rows and took all others" in str(caught.value)
     assert [record["id"] for record in records(server, "both-w")] == [2, 3]
+    many = spark.range(0, 25, 1, 1).selectExpr("'{}' AS body", "'/AMPS/no' AS topic")
+    with pytest.raises(PySparkException, match="the server refused at least 10 of the rows"):
+        writing(many, server, exactly_once=False).save()

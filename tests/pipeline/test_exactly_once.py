@@ -18,10 +18,12 @@ import pytest
 from pyspark import TaskContext
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
+from pyspark.sql.types import LongType, StructField, StructType
 
 from pipeline.amps.options import read_options
 from pipeline.amps.publishing import Publisher
 from pipeline.amps.sink import Identity
+from pipeline.amps.writer import send
 from pipeline.bodies import Outgoing
 from tests.pipeline.killing import killing
 from tests.pipeline.test_stream_read import until
@@ -68,15 +70,14 @@ def in_another_order(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBat
 
 
 @pytest.mark.parametrize(
-    ("options", "is_once"),
+    "options",
     [
-        pytest.param({}, True, id="what is there is read back"),
-        pytest.param({"order": "sorted"}, True, id="rows are sorted"),
-        pytest.param({"exactly_once": False}, False, id="everything is published again"),
+        pytest.param({}, id="what is there is read back"),
+        pytest.param({"order": "sorted"}, id="rows are sorted"),
     ],
 )
 def test_tasks_behind_a_shuffle_lose_nothing(
-    spark: SparkSession, server: RunningServer, options: dict[str, Any], is_once: bool
+    spark: SparkSession, server: RunningServer, options: dict[str, Any]
 ) -> None:
     """Tasks that are killed while they publish have their rows in another order the next time."""
     rows = 5_000  # of which 4,000 may be on their way
@@ -86,10 +87,28 @@ def test_tasks_behind_a_shuffle_lose_nothing(
     with killing(server, topic, [300, 2_000]) as killer:
         writing(shuffled, server, topic=topic, **options).save()
     assert killer.kills == 2
-    if is_once:
-        assert_once(server, topic, rows)
-    else:
-        assert {json.loads(body)["id"] for body in logged(server, topic)} == set(range(rows))
+    assert_once(server, topic, rows)
+
+
+def test_at_least_once_publishes_everything_again(server: RunningServer) -> None:
+    """What a task does that is told so: no try takes rows for those of another."""
+    given = {"server": uri(server), "topic": "log-at-least", "exactly_once": "false"}
+    options, schema = read_options(given, "write"), StructType([StructField("id", LongType())])
+    identity = Identity("spark-at-least-0", 0)
+
+    def some(ids: range) -> pa.RecordBatch:
+        return pa.RecordBatch.from_pydict({"id": pa.array(ids, pa.int64())})
+
+    def killed() -> Iterator[pa.RecordBatch]:
+        yield some(range(500, 900))
+        until(lambda: len(logged(server, "log-at-least")) == 400)
+        raise InterruptedError
+
+    with pytest.raises(InterruptedError):
+        send(options, schema, identity, killed())
+    send(options, schema, identity, iter([some(range(1000))]))
+    ids = Counter(json.loads(body)["id"] for body in logged(server, "log-at-least"))
+    assert ids == Counter([*range(500, 900), *range(1000)])
 
 
 def test_a_batch_that_is_repeated_is_published_once(
@@ -171,6 +190,30 @@ def test_what_is_there_is_read_back_by_topic_and_header(server: RunningServer) -
     for topic in ("log-again-a", "log-again-b"):
         expected = [body for body, one in zip(bodies, topics, strict=True) if one == topic]
         assert sorted(logged(server, topic)) == sorted(expected)
+
+
+@pytest.mark.parametrize(
+    "tries",
+    [
+        pytest.param(["ax", "ax"], id="the last one"),
+        pytest.param(["axb", "axb"], id="others behind it"),
+        pytest.param(["axb", "abcx"], id="rows that trade places with it"),
+        pytest.param(["xa", "abx", "bcax"], id="more than two tries"),
+    ],
+)
+def test_what_was_refused_is_published_again(server: RunningServer, tries: list[str]) -> None:
+    """Whoever was told of it may have been killed since; and other rows are not taken for it."""
+    topic = f"log-refused-{'-'.join(tries)}"
+    options = read_options({"server": uri(server), "topic": topic}, "write")
+    too_large = b'{"id":"%s"}' % (b"x" * (11 << 20))  # for a journal
+    for rows in tries:
+        bodies = [too_large if row == "x" else b'{"id":"%s"}' % row.encode() for row in rows]
+        with Publisher(options, Identity(f"spark-{topic}", 3)) as publisher:
+            publisher.send(Outgoing(bodies, {}))
+            publisher.finish()
+        assert [refusal.body for refusal in publisher.refusals] == [too_large]
+    expected = sorted({row for rows in tries for row in rows} - {"x"})
+    assert sorted(json.loads(body)["id"] for body in logged(server, topic)) == expected
 
 
 COPY = """
