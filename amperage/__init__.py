@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from client import *  # noqa: F403
+    from client import *  # noqa: F403 - all of it is given, at run time by __getattr__
 
 
 def __getattr__(name: str) -> Any:

@@ -88,7 +88,7 @@ class TopicTable:
                 if subscription.is_for(topic.name):
                     _attach_if_entitled(topic, subscription)
             self._regex_subscriptions.setdefault(message_type, {})[subscription] = None
-        except Exception:
+        except Exception:  # whatever it is, later topics must not meet half a subscription
             self.unsubscribe(subscription)
             raise
 
