@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
     from actions.module import Runnable
     from actions.services import Services
-    from server.session import Session
+    from server.core.session import Session
 
 
 class OnClient(Trigger):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from actions.module import ProvisionFailed
-from server.internal_client import InternalClient
+from server.core.internal_client import InternalClient
 
 if TYPE_CHECKING:
     from actions.services import Services

@@ -3,7 +3,7 @@
 from typing import ClassVar
 
 from actions.old_journals import OldJournals
-from server.journal_keeping import Deed
+from server.upkeep.journal_keeping import Deed
 
 
 class DoRemoveJournal(OldJournals):

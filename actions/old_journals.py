@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from actions.context import Context
     from actions.services import Services
     from config_schema.spec import Options
-    from server.journal_keeping import Deed
+    from server.upkeep.journal_keeping import Deed
 
 _NANOSECONDS: Final = 1e9
 

@@ -11,7 +11,7 @@ from actions.context import to_bytes
 from actions.messages import message_variables
 from actions.module import ProvisionFailed, Trigger
 from server.commands.refusal import CommandRefused
-from server.internal_client import InternalClient
+from server.core.internal_client import InternalClient
 from server.subscriptions.envelope import iso_timestamp
 
 if TYPE_CHECKING:

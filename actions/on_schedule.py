@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from actions.module import Runnable
     from actions.services import Services
     from config_schema.spec import Options
-    from server.clock import Clock
+    from server.base.clock import Clock
 
 _LONGEST_SLEEP: Final = 60.0
 """Seconds after which the clock is looked at again: it may have been set."""

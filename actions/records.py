@@ -8,8 +8,8 @@ from actions.messages import message_variables
 from actions.module import ProvisionFailed, Trigger
 from config_schema.regex import matches
 from server.commands.refusal import CommandRefused
+from server.core.internal_client import InternalClient
 from server.expressions import Kind, parse
-from server.internal_client import InternalClient
 from server.sow.query import QuerySpec
 from server.sow.records import to_nanoseconds
 from server.topics.names import select_topics

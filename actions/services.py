@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Final, Protocol, TypeVar
 if TYPE_CHECKING:
     from actions.context import Context
     from actions.module import Runnable
-    from server.engine import Engine
-    from server.file_watch import FileWatch
-    from server.journal_keeping import JournalKeeping
+    from server.core.engine import Engine
+    from server.upkeep.file_watch import FileWatch
+    from server.upkeep.journal_keeping import JournalKeeping
 
 _Result = TypeVar("_Result")
 

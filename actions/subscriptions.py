@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from actions.module import Runnable
     from actions.services import Services
     from config_schema.spec import Options
-    from server.session import Session
+    from server.core.session import Session
 
 
 class OnSubscription(Trigger):

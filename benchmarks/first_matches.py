@@ -17,12 +17,12 @@ from typing import Final
 from benchmarks.harness import print_table
 from config_schema.problems import Location
 from config_schema.spec import TopicSpec
-from server.engine import Engine, Settings
+from server.core.engine import Engine, Settings
+from server.core.session import Entrance, Link, Session
 from server.expressions import BUILTINS
 from server.message_types.registry import MessageTypes
 from server.security.authentication import make_authenticator
 from server.security.entitlement import make_entitlement
-from server.session import Entrance, Link, Session
 from server.sow.memory_store import MemoryStore
 from server.sow.topic import SowTopic
 from server.wire.framing import frame

@@ -34,7 +34,6 @@ from benchmarks.harness import print_table
 from benchmarks.matching import FIVE_TERMS
 from config_schema.problems import Location
 from config_schema.spec.sow import TopicSpec
-from server import memory
 from server.expressions import BUILTINS, columns, parse
 from server.expressions.prepared import FilterParser
 from server.message_types.registry import create
@@ -42,6 +41,7 @@ from server.sow.commit import GroupCommit
 from server.sow.file_store import FileStore, open_store
 from server.sow.query import QuerySpec
 from server.sow.topic import SowTopic
+from server.upkeep import memory
 
 RECORDS = 1_000_000
 BODY_BYTES = 1024

@@ -22,7 +22,7 @@ from benchmarks.harness import print_table
 from config_schema.compile.references import parse_join
 from config_schema.problems import Location
 from config_schema.spec import JoinSpec, TopicRef, TopicSpec, ViewSpec
-from server.engine import Engine, Settings
+from server.core.engine import Engine, Settings
 from server.expressions import BUILTINS
 from server.message_types.registry import MessageTypes
 from server.sow.memory_store import MemoryStore
@@ -115,7 +115,7 @@ class Bench:
 
 def main() -> None:
     """Measure and print."""
-    gc.disable()  # the server's settings come close to that, see `server.memory`
+    gc.disable()  # the server's settings come close to that, see `server.upkeep.memory`
     _single_and_joined()
     print_table(
         f"An update of the 5-aggregate view over {SMALLER:,} records, by the size of groups",

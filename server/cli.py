@@ -11,8 +11,8 @@ from collections.abc import Collection, Sequence
 from importlib import resources
 from typing import Final
 
-from server.banner import BANNER
-from server.console import OutputError, occupy_standard_streams, put, say
+from server.program.banner import BANNER
+from server.program.console import OutputError, occupy_standard_streams, put, say
 
 _INTERRUPTED: Final = 130
 _MISTYPED: Final = 0.8
@@ -56,7 +56,7 @@ def _obey(arguments: Sequence[str]) -> int:
     elif options.version:
         put(f"{BANNER}\n")
     elif options.sample_config:
-        put(resources.files("server").joinpath("sample_config.xml").read_text("utf-8"))
+        put(resources.files("server.program").joinpath("sample_config.xml").read_text("utf-8"))
     elif not any(options.configs):
         say(parser.format_usage().rstrip())
         raise _UsageError("expected the path of a configuration file")
@@ -154,7 +154,7 @@ def _fulfil(options: argparse.Namespace) -> int:
         raise _UsageError(f"expected one configuration file, and {options.configs[1]} is another")
     defines = dict(map(_definition, options.defines))
     # All of the server is read only now, a second of work, which no other option waits for.
-    from server.launch import Wish, fulfil
+    from server.program.launch import Wish, fulfil
 
     return fulfil(
         Wish(

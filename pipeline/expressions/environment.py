@@ -9,9 +9,9 @@ from functools import cache
 from typing import TYPE_CHECKING
 
 from pipeline.logs import StandardError
+from server.assembly.provision import provision_functions, provision_message_types
 from server.expressions import built_in
 from server.message_types.registry import MessageTypes
-from server.provision import provision_functions, provision_message_types
 
 if TYPE_CHECKING:
     from config_schema.spec import InstanceSpec

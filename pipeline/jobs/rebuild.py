@@ -21,10 +21,10 @@ from pipeline.jobs.files import new_path, refuse_existing
 from pipeline.jobs.view import deliver, find_view, from_journals
 from pipeline.journal.log import Log, snapshot
 from pipeline.logs import Silence
+from server.assembly.provision import ProvisionError, provision_functions, provision_message_types
+from server.assembly.provision_sow import TopicOpener
 from server.journal import EVENTS, Cursor, Notice, Span, Topic
 from server.journal.files import FileTable, SourceCache
-from server.provision import ProvisionError, provision_functions, provision_message_types
-from server.provision_sow import TopicOpener
 from server.sow.commit import GroupCommit
 from server.sow.recovery import apply_entry
 from server.sow.store import StoreError

@@ -12,7 +12,7 @@ from server.wire.framing import frame
 from server.wire.header import SEQUENCE_KEY, Header, encode_header, split_at_sequence
 
 if TYPE_CHECKING:
-    from server.session import Session
+    from server.core.session import Session
     from server.sow.store import StoreError
 
 

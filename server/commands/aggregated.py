@@ -41,10 +41,10 @@ from server.views.terms import AggregationTerms
 
 if TYPE_CHECKING:
     from server.commands.query_terms import QueryTerms
+    from server.core.session import Session
     from server.expressions.tree import Field, Identifier, Reference
     from server.queries.page import Scan
     from server.queries.run import Findings
-    from server.session import Session
     from server.sow.history import PastPoint
     from server.sow.query import Query
     from server.subscriptions.aggregate import Aggregate

@@ -10,6 +10,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Final, cast
 
 from config_schema.units import UnitError, parse_interval
+from server.base.limits import MOST_BOOKMARKS
 from server.commands.acks import acknowledge, failure, success, wants
 from server.commands.options import (
     QUERYING,
@@ -21,7 +22,6 @@ from server.commands.options import (
 from server.commands.refusal import CommandRefused
 from server.commands.selection import read_filter, require_topic, restricted_to
 from server.journal import BookmarkError, NotFound, parse_bookmark
-from server.limits import MOST_BOOKMARKS
 from server.replays.rate import RateTerms, parse_rate
 from server.replays.reading import read_for
 from server.replays.replay import Company, Replay, ReplayTerms
@@ -33,8 +33,8 @@ from server.wire.bookmarks import is_now
 from server.wire.header import Header
 
 if TYPE_CHECKING:
+    from server.core.session import Session
     from server.journal import BookmarkRequest
-    from server.session import Session
     from server.subscriptions.page import PageTerms
     from server.topics.names import TopicSelector
     from server.topics.transaction_log import Place

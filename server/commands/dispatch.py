@@ -8,6 +8,14 @@ from typing import TYPE_CHECKING, Final
 
 from msgspec.structs import replace
 
+from server.base.limits import (
+    MOST_ACKS,
+    MOST_IDS,
+    MOST_KEYS,
+    MOST_OPTIONS,
+    MOST_ORDER_TERMS,
+    MOST_SUBSCRIPTIONS,
+)
 from server.commands import (
     flush,
     heartbeat,
@@ -22,20 +30,12 @@ from server.commands import (
 )
 from server.commands.acks import NOT_READABLE, acknowledge, acks_among, fail, failure, wants
 from server.commands.refusal import CommandRefused
-from server.limits import (
-    MOST_ACKS,
-    MOST_IDS,
-    MOST_KEYS,
-    MOST_OPTIONS,
-    MOST_ORDER_TERMS,
-    MOST_SUBSCRIPTIONS,
-)
 from server.sow.store import StoreError
 from server.topics.transaction_log import DUPLICATE
 from server.wire.header import Header, command_name, encode_header
 
 if TYPE_CHECKING:
-    from server.session import Session
+    from server.core.session import Session
 
 Handler = Callable[["Session", Header, bytes], None]
 

@@ -10,7 +10,7 @@ from server.commands.publish import acknowledge_stored
 from server.wire.header import Header
 
 if TYPE_CHECKING:
-    from server.session import Session
+    from server.core.session import Session
     from server.sow.store import Settled, StoreError
 
 

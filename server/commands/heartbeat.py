@@ -17,7 +17,7 @@ from server.wire.framing import frame
 from server.wire.header import Header, encode_header
 
 if TYPE_CHECKING:
-    from server.session import Session
+    from server.core.session import Session
 
 _LEAST_GRACE: Final = 1.0
 _HEARTBEAT: Final = frame(encode_header(Header(command="heartbeat")))

@@ -34,10 +34,10 @@ from server.sow.topic import SowTopic
 from server.wire.bookmarks import NOW, is_now
 
 if TYPE_CHECKING:
+    from server.core.session import Session
     from server.journal import Span
     from server.queries.run import Findings
     from server.replays.replay import Replay
-    from server.session import Session
     from server.sow.history import PastPoint
     from server.subscriptions.subscription import Subscription
     from server.topics.stores import Selected

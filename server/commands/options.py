@@ -25,8 +25,8 @@ from server.subscriptions.presentation import Presentation, SelectList
 from server.wire.header import Header
 
 if TYPE_CHECKING:
+    from server.core.session import Session
     from server.message_types.base import MessageType, Path
-    from server.session import Session
 
 _STRINGS: Final = r"""'(?:[^'\\]|\\.)*+'|"(?:[^"\\]|\\.)*+\""""
 _NESTED: Final = rf"""\[(?:[^\[\]'"]|{_STRINGS}|\[(?:[^\[\]'"]|{_STRINGS})*+\])*+\]"""

@@ -15,7 +15,7 @@ from server.topics.stored import TopicWithRecords
 
 if TYPE_CHECKING:
     from server.commands.query_terms import QueryTerms
-    from server.session import Session
+    from server.core.session import Session
     from server.subscriptions.page import Page
     from server.subscriptions.subscription import Subscription
     from server.topics.names import TopicSelector

@@ -18,8 +18,8 @@ from server.sow.history import PastPoint
 from server.wire.bookmarks import EPOCH, is_now, parse_moment
 
 if TYPE_CHECKING:
+    from server.core.session import Session
     from server.journal import Span
-    from server.session import Session
     from server.topics.stores import Selected
     from server.topics.transaction_log import Place, TransactionLog
     from server.wire.header import Header

@@ -26,7 +26,7 @@ from server.commands.acks import NOT_STORED, fail_sequences, failure, success
 from server.wire.header import Header
 
 if TYPE_CHECKING:
-    from server.session import Session
+    from server.core.session import Session
     from server.sow.store import Settled, StoreError
 
 WhenStored: TypeAlias = "Callable[[Settled], None]"

@@ -20,7 +20,7 @@ from server.wire.header import Header
 
 if TYPE_CHECKING:
     from server.commands.persisted_acks import WhenStored
-    from server.session import Session
+    from server.core.session import Session
     from server.topics.table import AnyTopic
 
 _RESERVED_TOPICS: Final = "/AMPS"

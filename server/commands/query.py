@@ -15,8 +15,8 @@ from server.sow.store import StoreError
 
 if TYPE_CHECKING:
     from server.commands.query_terms import QueryTerms
+    from server.core.session import Session
     from server.expressions.tree import Expr
-    from server.session import Session
     from server.sow.query import Query
     from server.sow.records import Record
     from server.subscriptions.presentation import Presentation

@@ -15,8 +15,8 @@ from server.commands.selection import read_filter
 from server.expressions import ExpressionError, parse_order_by
 
 if TYPE_CHECKING:
+    from server.core.session import Session
     from server.expressions.tree import Expr, OrderTerm
-    from server.session import Session
     from server.sow.history import PastPoint
     from server.wire.header import Header
 

@@ -5,19 +5,19 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from config_schema.spec import TopicRef
+from server.base.limits import MOST_FILTER, MOST_FILTER_PARTS
+from server.base.unavailable import QUEUES
 from server.commands.refusal import CommandRefused
 from server.expressions import ExpressionError, Kind, conjuncts, parse
 from server.expressions.tree import And, Call, In, Literal
-from server.limits import MOST_FILTER, MOST_FILTER_PARTS
 from server.security.entitlement import Permission
 from server.topics.names import TopicError, TopicSelector, select_topics
-from server.unavailable import QUEUES
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
+    from server.core.session import Session
     from server.expressions.tree import Expr
-    from server.session import Session
     from server.topics.stores import Selected
     from server.wire.header import Header
 

@@ -17,7 +17,7 @@ from server.security.entitlement import Permission
 from server.wire.header import Header
 
 if TYPE_CHECKING:
-    from server.session import Session
+    from server.core.session import Session
     from server.sow.history import PastPoint
 
 

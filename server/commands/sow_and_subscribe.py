@@ -36,8 +36,8 @@ from server.wire.header import Header
 
 if TYPE_CHECKING:
     from server.commands.query_terms import QueryTerms
+    from server.core.session import Session
     from server.queries.run import Findings, QueryRun
-    from server.session import Session
     from server.sow.records import Record
     from server.subscriptions.page import Page
     from server.subscriptions.subscription import Subscription

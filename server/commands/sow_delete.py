@@ -27,8 +27,8 @@ from server.topics.transaction_log import DuplicateError
 from server.wire.header import Header
 
 if TYPE_CHECKING:
+    from server.core.session import Session
     from server.expressions.tree import Expr
-    from server.session import Session
     from server.sow.records import Record
     from server.topics.names import TopicSelector
     from server.topics.stores import Selected

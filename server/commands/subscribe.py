@@ -24,8 +24,8 @@ from server.subscriptions.subscription import Subscription
 from server.wire.header import LONGEST_NAME, Header
 
 if TYPE_CHECKING:
+    from server.core.session import Session
     from server.message_types.base import Path
-    from server.session import Session
     from server.sow.records import Record
     from server.subscriptions.page import PageTerms
     from server.subscriptions.sink import Sink

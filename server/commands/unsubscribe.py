@@ -9,7 +9,7 @@ from server.commands.refusal import CommandRefused
 from server.wire.header import Header
 
 if TYPE_CHECKING:
-    from server.session import Session
+    from server.core.session import Session
 
 
 def handle(session: Session, header: Header, _body: bytes) -> None:

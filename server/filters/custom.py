@@ -13,8 +13,8 @@ from __future__ import annotations
 from typing import Final
 
 from config_schema.spec import ModuleSpec, ModuleUse
+from server.base.libraries import LibraryError, explain, load_library
 from server.filters.base import FilterError, TransportFilter
-from server.libraries import LibraryError, explain, load_library
 
 ENTRY_POINT: Final = "create_transport_filter"
 

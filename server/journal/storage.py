@@ -12,7 +12,7 @@ import weakref
 from pathlib import Path
 from typing import Final, Protocol
 
-from server.data_files import MODE
+from server.base.data_files import MODE
 
 _ZEROS: Final = bytes(1 << 20)
 

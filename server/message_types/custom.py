@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from server.libraries import LibraryError, explain, load_library
+from server.base.libraries import LibraryError, explain, load_library
 from server.message_types.base import Capabilities, MessageType, MessageTypeError
 
 if TYPE_CHECKING:

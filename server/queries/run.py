@@ -16,7 +16,7 @@ from server.wire.framing import frame
 from server.wire.header import Header, encode_header
 
 if TYPE_CHECKING:
-    from server.session import Session
+    from server.core.session import Session
     from server.sow.records import Record
     from server.subscriptions.presentation import Presentation
 

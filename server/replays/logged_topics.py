@@ -17,7 +17,7 @@ from server.subscriptions.failures import give_up_on
 from server.topics.topic import Topic
 
 if TYPE_CHECKING:
-    from server.engine import Settings
+    from server.core.engine import Settings
     from server.journal import Entry, Stretch
     from server.journal import Topic as TopicName
     from server.subscriptions.delivery import Delivery, Recipient

@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
-    from server.engine import Engine
+    from server.core.engine import Engine
     from server.journal import JournalUnreadable
     from server.topics.transaction_log import TransactionLog
 

@@ -20,9 +20,9 @@ from server.replays.patience import RETRY_SECONDS, Patience
 from server.replays.rate import Rate
 
 if TYPE_CHECKING:
+    from server.core.session import Session
     from server.journal import Entry, Span
     from server.replays.replay import Replay
-    from server.session import Session
 
 _BEHIND_SECONDS: Final = 0.01
 """Until it is looked again whether a client has read what it was sent."""

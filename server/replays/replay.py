@@ -22,12 +22,12 @@ from server.replays.logged_topics import LoggedTopics
 from server.replays.reading import Reading, read_for
 
 if TYPE_CHECKING:
+    from server.core.session import Session
     from server.journal import JournalUnreadable
     from server.replays.paged import PagedRecords
     from server.replays.rate import RateTerms
     from server.replays.tail import Tail
     from server.replays.timeline import Timeline
-    from server.session import Session
     from server.subscriptions.subscription import Subscription
     from server.topics.transaction_log import TransactionLog
     from server.wire.header import Header

@@ -16,7 +16,7 @@ from server.replays.logged_topics import LoggedTopics
 from server.replays.patience import RETRY_SECONDS, Patience
 
 if TYPE_CHECKING:
-    from server.engine import Engine
+    from server.core.engine import Engine
     from server.journal import Cursor
     from server.replays.replay import Replay
     from server.topics.transaction_log import TransactionLog

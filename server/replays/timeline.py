@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from server.clock import Clock
+    from server.base.clock import Clock
 
 _Call = tuple[float, Callable[[], None]]
 

@@ -25,7 +25,7 @@ from typing import Final
 
 import google_crc32c
 
-from server.data_files import MODE
+from server.base.data_files import MODE
 from server.expressions.octets import from_octets, to_octets
 from server.sow.commit import GroupCommit, Job
 from server.sow.store import StoreError

@@ -16,7 +16,7 @@ import os
 from pathlib import Path
 from typing import Final
 
-from server.data_files import MODE
+from server.base.data_files import MODE
 from server.sow import slab_format as form
 from server.sow.map_guard import MapGuard
 from server.sow.slab_format import ENTRY, PAGE, CommitPoint, SlabHeader

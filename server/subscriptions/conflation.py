@@ -22,7 +22,7 @@ from server.subscriptions.envelope import Envelope
 from server.subscriptions.received import Key, Received
 
 if TYPE_CHECKING:
-    from server.clock import Clock
+    from server.base.clock import Clock
     from server.message_types.base import Extractor, MessageType, Path
     from server.subscriptions.delivery import Delivery
 

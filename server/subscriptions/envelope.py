@@ -12,7 +12,7 @@ from server.expressions.context import MessageContext
 from server.wire.header import json_text
 
 if TYPE_CHECKING:
-    from server.session import Session
+    from server.core.session import Session
 
 
 class Envelope:

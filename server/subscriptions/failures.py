@@ -17,9 +17,9 @@ from server.expressions.effort import TooCostlyError
 from server.wire.header import Header
 
 if TYPE_CHECKING:
-    from server.clock import Clock
-    from server.engine import Log
-    from server.session import Session
+    from server.base.clock import Clock
+    from server.core.engine import Log
+    from server.core.session import Session
     from server.subscriptions.subscription import Subscription
 
 _REASON: Final = "subscription ended"

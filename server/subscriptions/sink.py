@@ -10,8 +10,8 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
-    from server.hooks import DeliveryWatcher
-    from server.session import Session
+    from server.core.hooks import DeliveryWatcher
+    from server.core.session import Session
     from server.subscriptions.delivery import Delivery
     from server.subscriptions.envelope import Envelope
     from server.subscriptions.presentation import Presentation

@@ -26,8 +26,8 @@ from dataclasses import dataclass
 from typing import IO, TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
-    from server.clock import Clock
-    from server.engine import Log
+    from server.base.clock import Clock
+    from server.core.engine import Log
 
 _SLICE: Final = 256 * 1024
 """Bytes handed to a socket at once."""

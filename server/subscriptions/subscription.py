@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 from server.subscriptions.presentation import AS_PUBLISHED, Presentation
 
 if TYPE_CHECKING:
+    from server.core.session import Session
     from server.expressions.tree import Expr
     from server.replays.replay import Replay
-    from server.session import Session
     from server.subscriptions.conflation import Conflater
     from server.subscriptions.outbox import Outbox
     from server.subscriptions.page import PageTerms

@@ -13,7 +13,7 @@ from server.wire.framing import contents, header_end
 from server.wire.header import command_name
 
 if TYPE_CHECKING:
-    from server.session import Session
+    from server.core.session import Session
 
 _MESSAGE: Final = "17-0001"
 _ACK: Final = "17-0002"

@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from functools import wraps
 from typing import Final, Protocol, TextIO
 
-from server.console import occupy_standard_streams, say
+from server.program.console import occupy_standard_streams, say
 
 INTERRUPTED: Final = 130
 _STANDARD_OUTPUT: Final = 1

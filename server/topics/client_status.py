@@ -11,9 +11,9 @@ from server.subscriptions.envelope import iso_timestamp
 from server.topics.events import EventField, EventTopic, EventTypes
 
 if TYPE_CHECKING:
-    from server.clock import Clock
-    from server.hooks import Hooks
-    from server.session import Session
+    from server.base.clock import Clock
+    from server.core.hooks import Hooks
+    from server.core.session import Session
     from server.topics.table import TopicTable
 
 CLIENT_STATUS: Final = "/AMPS/ClientStatus"

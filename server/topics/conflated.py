@@ -26,7 +26,7 @@ from server.subscriptions.envelope import Envelope
 from server.subscriptions.record_delivery import MATCH
 
 if TYPE_CHECKING:
-    from server.clock import Clock
+    from server.base.clock import Clock
     from server.expressions import Functions
     from server.message_types.base import Path
     from server.topics.keeper import Follower, Keeper

@@ -12,7 +12,7 @@ from server.subscriptions.envelope import iso_timestamp
 from server.topics.events import EventField, EventTopic, EventTypes
 
 if TYPE_CHECKING:
-    from server.clock import Clock
+    from server.base.clock import Clock
     from server.message_types.base import Value
     from server.topics.stores import Stores
     from server.topics.table import TopicTable

@@ -24,8 +24,8 @@ from server.topics.cascade import Cascade
 
 if TYPE_CHECKING:
     from config_schema.spec import TopicRef
-    from server.clock import Clock
-    from server.engine import Log
+    from server.base.clock import Clock
+    from server.core.engine import Log
     from server.sow.records import Change
     from server.sow.topic import SowTopic
     from server.topics.keeper import DerivedKeeper, Follower, Keeper

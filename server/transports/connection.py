@@ -12,14 +12,14 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, cast
 
-from server.session import Link
+from server.core.session import Link
+from server.core.turns import LONG_READ
 from server.subscriptions.slow_clients import Backlog, Pool
-from server.turns import LONG_READ
 
 if TYPE_CHECKING:
-    from server.engine import Engine
-    from server.inbox import FrameSource
-    from server.session import Entrance, Session
+    from server.core.engine import Engine
+    from server.core.inbox import FrameSource
+    from server.core.session import Entrance, Session
     from server.transports.descriptors import DescriptorReserve
 
 _LINGER_SECONDS: Final = 5.0

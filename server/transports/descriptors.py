@@ -11,8 +11,8 @@ import resource
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
-    from server.clock import Clock
-    from server.engine import Log
+    from server.base.clock import Clock
+    from server.core.engine import Log
 
 _MOST_RESERVED: Final = 64
 _SAY_AGAIN_SECONDS: Final = 10.0

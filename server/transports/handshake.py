@@ -19,8 +19,8 @@ from urllib.parse import unquote, urlsplit
 from websockets.datastructures import Headers
 from websockets.http11 import Request
 
+from server.core.session import Entrance
 from server.security.authentication import Admission, Authenticator, Credentials
-from server.session import Entrance
 from server.transports.origins import Origins
 
 _PROTOCOLS: Final = ("amps", "json", "websocket")

@@ -14,7 +14,7 @@ from server.wire.framing import FrameError
 from server.wire.opening import Opening
 
 if TYPE_CHECKING:
-    from server.session import Session
+    from server.core.session import Session
 
 
 class StreamConnection(Connection):

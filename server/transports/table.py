@@ -13,15 +13,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from config_schema.spec import InstanceSpec, SlowClientLimits, TransportSpec
-from server.engine import Engine
+from server.base.limits import has_own_pool, limits_of
+from server.core.engine import Engine
+from server.core.session import Entrance
 from server.filters.base import FilterError
 from server.filters.registry import make_filters
-from server.limits import has_own_pool, limits_of
 from server.message_types.registry import DECLARED
 from server.security.authentication import make_authenticator
 from server.security.entitlement import make_entitlement
 from server.security.switches import SwitchedAuthenticator, SwitchedEntitlement
-from server.session import Entrance
 from server.subscriptions.slow_clients import Limits, Pool
 from server.transports.connection import Reception
 from server.transports.descriptors import DescriptorReserve
@@ -34,7 +34,7 @@ from server.transports.websocket import WebsocketConnection, WebsocketSettings
 from server.wire.legacy.dialect import Dialect
 
 if TYPE_CHECKING:
-    from server.file_watch import FileWatch
+    from server.upkeep.file_watch import FileWatch
 
 _SERVED_TYPES: Final = ("tcp", "tcps", "amps-unix")
 _SERVED_PROTOCOLS: Final = ("amps", "websocket", *LEGACY_PROTOCOLS)

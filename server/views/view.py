@@ -32,7 +32,7 @@ from server.views.sources import in_order
 
 if TYPE_CHECKING:
     from config_schema.spec import TopicRef, ViewSpec
-    from server.clock import Clock
+    from server.base.clock import Clock
     from server.expressions import Functions
     from server.message_types.base import MessageType, Path
     from server.topics.keeper import Follower, Keeper

@@ -13,9 +13,9 @@ from actions.registry import CONDITIONS, STEPS, TRIGGERS
 from actions.services import Services
 from config_schema.problems import Location
 from config_schema.spec import Option, Options
-from server.file_watch import FileWatch
 from server.message_types.registry import MessageTypes
 from server.transports.listener import TransportError
+from server.upkeep.file_watch import FileWatch
 from tests.core.support import Core
 
 HERE = Location("config.xml", 7)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from server.minidump import write_minidump
+from server.upkeep.minidump import write_minidump
 
 
 @pytest.mark.parametrize("mask", [0o640, 0o600, 0o444])

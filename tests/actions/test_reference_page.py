@@ -10,7 +10,7 @@ from actions.catalogue import ACTION_MODULES
 from actions.reference_page import BEGIN, modules_part
 from actions.registry import CONDITIONS, STEPS, TRIGGERS, WITHOUT_SUBJECT
 from config_schema.catalogue import ModuleKind
-from server.catalogue import UNBUILT
+from server.assembly.catalogue import UNBUILT
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "actions.md").read_text("utf-8")

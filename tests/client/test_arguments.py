@@ -32,7 +32,7 @@ from client import (
 from client.limits import LARGEST_BODY, LARGEST_HEADER
 from client.protocol import ClientProtocol
 from client.recovery import RecoveringProtocol
-from server.limits import MOST_HEADER
+from server.base.limits import MOST_HEADER
 from server.wire.framing import MAXIMUM_FRAME
 from tests.client.scripted_peer import HANG_UP, Header, accept, scripted_peer
 from tests.client.shells import HA_SHELLS, SHELLS, NewClient

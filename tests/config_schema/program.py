@@ -5,7 +5,7 @@ What really is not built changes with every version; what the tests expect must 
 
 from collections.abc import Mapping
 
-from server.catalogue import ProgramCatalogue
+from server.assembly.catalogue import ProgramCatalogue
 
 
 class Program(ProgramCatalogue):

@@ -7,7 +7,7 @@ as not built yet, or it is added to the sections below because the program acts 
 import pytest
 
 from config_schema import schema
-from server.catalogue import UNBUILT
+from server.assembly.catalogue import UNBUILT
 
 ACTED_ON = (
     "Actions",
@@ -45,7 +45,7 @@ ACTED_ON = (
 """Places whose content, apart from what is noted or listed as unbuilt, the program uses."""
 
 REFUSED = ("SOW/GroupLocalQueue", "SOW/LocalQueue", "SOW/Queue")
-"""Places whose topics refuse all commands, of which every start warns (server/unavailable.py)."""
+"""Places whose topics refuse all commands; every start warns (server/base/unavailable.py)."""
 
 CONTAINERS = {doc.parent for doc in schema.elements().values()}
 LEAVES = sorted(

@@ -16,7 +16,7 @@ from config_schema.compile import compile_config
 from config_schema.document import load
 from config_schema.problems import Problems
 from config_schema.validate import validate
-from server.catalogue import ProgramCatalogue
+from server.assembly.catalogue import ProgramCatalogue
 from tests.support.server import COMMAND
 
 ROOT = Path(__file__).parents[2]

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from server import limits
+from server.base import limits
 from tests.core.support import Core, CorePeer
 from tests.sow.support import topic_spec
 from tests.support.raw import frame
@@ -181,7 +181,7 @@ def test_a_logon_has_a_smaller_one() -> None:
 
 def test_queries_under_way_have_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
     """The commands behind them wait unread, and are all obeyed in the end."""
-    monkeypatch.setattr("server.session.MOST_QUERIES", 5)
+    monkeypatch.setattr("server.core.session.MOST_QUERIES", 5)
     core = Core()
     core.keep(topic_spec("/id", name="records"))
     peer, other = core.log_on("many"), core.log_on("other")

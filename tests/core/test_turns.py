@@ -14,8 +14,8 @@ from pathlib import Path
 
 import pytest
 
+from server.core.turns import LONG_READ, LONG_SECONDS, TURN_SECONDS
 from server.filters.base import IncomingCommand, Verdict
-from server.turns import LONG_READ, LONG_SECONDS, TURN_SECONDS
 from server.wire.compression import Compression
 from tests.core.support import Core, CorePeer
 from tests.sow.support import topic_spec

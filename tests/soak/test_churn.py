@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from server.session import Session
+from server.core.session import Session
 from server.subscriptions.subscription import Subscription
 from server.topics.topic import Topic
 from tests.core.support import Core

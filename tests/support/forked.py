@@ -17,7 +17,8 @@ from pathlib import Path
 from typing import Final
 
 from config_schema import schema
-from server import cli, launch
+from server import cli
+from server.program import launch
 
 STANDS_BY: Final = (launch, schema.elements())
 """What takes long and is the same for all: the modules of a server, and the schema."""

@@ -12,14 +12,14 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from config_schema.problems import Located, Problems
 from config_schema.spec import InstanceSpec, TopicSpec
+from server.assembly.provision import ProvisionError
+from server.assembly.provision_journal import journal_settings
 from server.journal.belonging import file_type, strangers
 from server.journal.errors import reason
-from server.provision import ProvisionError
-from server.provision_journal import journal_settings
 from server.sow.slab_format import MAGIC, PAGE
 
 if TYPE_CHECKING:
-    from server.engine import Log
+    from server.core.engine import Log
 
 OPTION: Final = "--set-aside-foreign-files"
 _MAGIC_OFFSET: Final = 4  # in a SOW file, behind a checksum

@@ -1,9 +1,9 @@
 """What a configuration asks for, is not built yet, and must not be mistaken for something else.
 
-Most of what is not built is ignored, with a warning (server/catalogue.py has the list). But a queue
-that is a plain topic gives every message to everybody, and a synchronous destination that is not
-there lets publishers be told that their messages are safe. So queues, and what is made from them,
-refuse all commands; and what follows is said where it is configured, in those terms.
+Most of what is not built is ignored, with a warning (server/assembly/catalogue.py has the list).
+But a queue that is a plain topic gives every message to everybody, and a synchronous destination
+that is not there lets publishers be told that their messages are safe. So queues, and what is made
+from them, refuse all commands; and what follows is said where it is configured, in those terms.
 """
 
 from __future__ import annotations

@@ -25,6 +25,8 @@ from config_schema.catalogue import (
     ValueKind,
 )
 from config_schema.spec import FunctionSpec, ModuleSpec
+from server.assembly.library_contents import names_defined
+from server.base.libraries import LibraryError
 from server.commands.options import check_options
 from server.commands.refusal import CommandRefused
 from server.expressions import check
@@ -40,8 +42,6 @@ from server.expressions.functions.registry import Function, Functions
 from server.expressions.functions.times import LEGACY_MODULE, legacy
 from server.expressions.functions.user_defined import UserFunctionError, load_function
 from server.filters import custom as filters
-from server.libraries import LibraryError
-from server.library_contents import names_defined
 from server.message_types import custom as message_types
 from server.security.authentication import AUTHENTICATION_MODULES
 from server.security.entitlement import ENTITLEMENT_MODULES
@@ -70,7 +70,7 @@ UNBUILT: Final[Mapping[str, str]] = {
 }
 """Place in the configuration -> feature, for the located warning that it is not available yet.
 
-Queues and synchronous destinations have warnings of their own: server/unavailable.py.
+Queues and synchronous destinations have warnings of their own: server/base/unavailable.py.
 """
 
 _OPTION_HELP: Final = {

@@ -24,7 +24,7 @@ from config_schema.spec import (
     TransportSpec,
     ViewSpec,
 )
-from server.unavailable import unavailable_topics
+from server.base.unavailable import unavailable_topics
 
 
 class Kind(Enum):

@@ -11,17 +11,18 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
 from config_schema.spec import ConflatedTopicSpec, TopicRef
-from server.clock import Clock
+from server.base.clock import Clock
+from server.base.limits import MOST_FILTER_PARTS
+from server.core.hooks import Hooks
+from server.core.inbox import FrameSource
+from server.core.lobby import Lobby
+from server.core.session import Entrance, Link, Session
+from server.core.turns import Turns
 from server.expressions import Functions
 from server.expressions.prepared import FilterParser
-from server.hooks import Hooks
-from server.inbox import FrameSource
-from server.limits import MOST_FILTER_PARTS
-from server.lobby import Lobby
 from server.message_types.base import MessageType
 from server.replays.tail import Tail
 from server.security.switches import Switches
-from server.session import Entrance, Link, Session
 from server.subscriptions.failures import Failures
 from server.subscriptions.outbox import MOST_FLUSHED, Outbox, flush_all, flush_part
 from server.topics.client_status import ClientStatus
@@ -30,7 +31,6 @@ from server.topics.events import EventTypes
 from server.topics.sow_stats import SowStats
 from server.topics.stores import Stores
 from server.topics.table import TopicTable
-from server.turns import Turns
 from server.views.view import View
 from server.wire.runs import RunReader
 

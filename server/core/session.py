@@ -19,6 +19,7 @@ from enum import Enum
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
+from server.base.limits import MOST_HEADER, MOST_HEADER_BEFORE_LOGON, MOST_QUERIES
 from server.commands import dispatch
 from server.commands.acks import SequencedAcks, fail_sequences, failure
 from server.commands.heartbeat import Pulse
@@ -30,18 +31,17 @@ from server.commands.plain_publish import (
     plain_publish,
 )
 from server.commands.refusal import CommandRefused
+from server.core.inbox import FrameSource, Inbox
+from server.core.lobby import Visit
+from server.core.turns import Pace
 from server.expressions import to_text
 from server.filters.base import IncomingCommand, TransportFilter, Verdict
-from server.inbox import FrameSource, Inbox
-from server.limits import MOST_HEADER, MOST_HEADER_BEFORE_LOGON, MOST_QUERIES
-from server.lobby import Visit
 from server.security.entitlement import Permission
 from server.subscriptions.envelope import Envelope
 from server.subscriptions.outbox import Outbox
 from server.subscriptions.rejection import Rejection
 from server.subscriptions.subscription import Subscription
 from server.subscriptions.transcript import with_transcript
-from server.turns import Pace
 from server.wire.bookmarks import client_hash
 from server.wire.compression import CompressedReader, Compression
 from server.wire.framing import FrameError, frame
@@ -54,7 +54,7 @@ from server.wire.header import (
 )
 
 if TYPE_CHECKING:
-    from server.engine import Engine
+    from server.core.engine import Engine
     from server.queries.run import QueryRun
     from server.security.authentication import Authenticator
     from server.security.entitlement import Entitlement
@@ -218,7 +218,7 @@ class Session:
 
     @property
     def is_waiting(self) -> bool:
-        """Whether something that the peer has sent waits for a turn. See server/turns.py."""
+        """Whether something that the peer has sent waits for a turn. See server/core/turns.py."""
         return self._is_waiting
 
     def read_compressed(self, compression: Compression) -> None:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
-    from server.session import Session
+    from server.core.session import Session
     from server.subscriptions.envelope import Envelope
     from server.topics.names import TopicSelector
 

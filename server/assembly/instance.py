@@ -24,32 +24,32 @@ from config_schema.spec import (
     TransactionLogSpec,
     ViewSpec,
 )
-from server import memory
-from server.engine import Engine, Settings
-from server.events.log import EventLog
-from server.expressions import columns
-from server.expressions.functions.lookups import declared_lookups
-from server.file_watch import FileWatch
-from server.journal_keeping import JournalKeeping
-from server.message_types.base import BodyError
-from server.minidump import write_minidump
-from server.provision import (
+from server.assembly.provision import (
     ProvisionError,
     message_type_modules,
     provision_functions,
     provision_message_types,
     with_unified_fix_tags,
 )
-from server.provision_journal import open_journal, recover
-from server.provision_sow import TopicOpener
-from server.source_files import source_files
+from server.assembly.provision_journal import open_journal, recover
+from server.assembly.provision_sow import TopicOpener
+from server.assembly.source_files import source_files
+from server.base.unavailable import unavailable_topics
+from server.core.engine import Engine, Settings
+from server.events.log import EventLog
+from server.expressions import columns
+from server.expressions.functions.lookups import declared_lookups
+from server.message_types.base import BodyError
 from server.sow.commit import GroupCommit
 from server.sow.lookups import Lookups
 from server.sow.records import NANOSECONDS
 from server.topics.transaction_log import TransactionLog
 from server.transports.listener import TransportError
 from server.transports.table import TransportTable
-from server.unavailable import unavailable_topics
+from server.upkeep import memory
+from server.upkeep.file_watch import FileWatch
+from server.upkeep.journal_keeping import JournalKeeping
+from server.upkeep.minidump import write_minidump
 
 
 class StartError(Exception):

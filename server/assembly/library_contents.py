@@ -12,14 +12,14 @@ from collections.abc import Iterator
 from importlib.machinery import PathFinder
 from pathlib import Path
 
-from server.libraries import LibraryError, is_file
+from server.base.libraries import LibraryError, is_file
 
 
 def names_defined(library: str) -> frozenset[str] | None:
     """Return the names that a library defines at its top level.
 
     Args:
-        library: as for `server.libraries.load_library`.
+        library: as for `server.base.libraries.load_library`.
 
     Returns:
         The names; None if only running it would tell, for instance since it is compiled.

@@ -20,25 +20,25 @@ from config_schema.document import Document, load
 from config_schema.problems import Problems, Severity
 from config_schema.spec import InstanceSpec
 from config_schema.validate import validate
-from server import memory
-from server.announcement import PROBLEM_IDS, announce
-from server.banner import BANNER
-from server.catalogue import ProgramCatalogue
-from server.console import OutputError, put, say
-from server.daemon import detach
-from server.events.log import EventLog
-from server.events.targets import LogTargetError
-from server.events.targets.console import DESCRIPTORS
-from server.foreign_files import (
+from server.assembly.catalogue import ProgramCatalogue
+from server.assembly.foreign_files import (
     ForeignFilesError,
     refuse_foreign_files,
     warn_of_foreign_files,
 )
-from server.instance import Instance, StartError
-from server.plan import as_graphviz, as_text, plan_runtime
-from server.provision import ProvisionError, check_provisions
-from server.surroundings import check_surroundings
-from server.unavailable import warn_of_unavailable
+from server.assembly.instance import Instance, StartError
+from server.assembly.plan import as_graphviz, as_text, plan_runtime
+from server.assembly.provision import ProvisionError, check_provisions
+from server.assembly.surroundings import check_surroundings
+from server.base.unavailable import warn_of_unavailable
+from server.events.log import EventLog
+from server.events.targets import LogTargetError
+from server.events.targets.console import DESCRIPTORS
+from server.program.announcement import PROBLEM_IDS, announce
+from server.program.banner import BANNER
+from server.program.console import OutputError, put, say
+from server.program.daemon import detach
+from server.upkeep import memory
 
 _PROBLEM: Final = PROBLEM_IDS[Severity.WARNING]
 _DRAWINGS: Final = {"graph": as_text, "graphviz": as_graphviz}

@@ -33,8 +33,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Protocol
 
 if TYPE_CHECKING:
-    from server.clock import Clock
-    from server.engine import Log
+    from server.base.clock import Clock
+    from server.core.engine import Log
 
 TURN_SECONDS: Final = 0.001
 """How long the engine works before it looks at all sockets again."""

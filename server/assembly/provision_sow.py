@@ -7,7 +7,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from server.provision import ProvisionError
+from server.assembly.provision import ProvisionError
 from server.sow.chain_file import DamagedChainFileError
 from server.sow.chaining import ChainingKeys
 from server.sow.commit import GroupCommit
@@ -21,7 +21,7 @@ from server.sow.topic import SowTopic
 
 if TYPE_CHECKING:
     from config_schema.spec import InstanceSpec, TopicSpec
-    from server.engine import Log
+    from server.core.engine import Log
     from server.expressions import Functions
     from server.message_types.base import MessageType
     from server.sow.keys import KeySource

@@ -7,16 +7,16 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from server.helper_thread import HelperThread
+from server.assembly.provision import ProvisionError
 from server.journal import Event, Journal, JournalError, JournalSettings, JournalUnreadable
-from server.provision import ProvisionError
 from server.sow.recovery import SetBack, recover_records
 from server.sow.store import StoreError
 from server.topics.transaction_log import TransactionLog
+from server.upkeep.helper_thread import HelperThread
 
 if TYPE_CHECKING:
     from config_schema.spec import InstanceSpec, TransactionLogSpec
-    from server.engine import Engine
+    from server.core.engine import Engine
     from server.journal import Notice
 
 _MICROSECONDS: Final = 1_000_000

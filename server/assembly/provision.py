@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 from config_schema.problems import Located, Problems
 from config_schema.spec import InstanceSpec, MessageTypeSpec
+from server.base.libraries import LibraryError, load_library
 from server.expressions import Functions, built_in
 from server.expressions.functions.lookups import (
     EXPERIMENTAL_MODULE,
@@ -23,12 +24,11 @@ from server.expressions.functions.lookups import (
 from server.expressions.functions.registry import Function
 from server.expressions.functions.times import LEGACY_MODULE, legacy
 from server.expressions.functions.user_defined import UserFunctionError, load_function
-from server.libraries import LibraryError, load_library
 from server.message_types.base import MessageType, MessageTypeError
 from server.message_types.registry import BUILT_IN, DECLARED, MessageTypes
 
 if TYPE_CHECKING:
-    from server.engine import Log
+    from server.core.engine import Log
 
 _COMPLIANCE_OPTION: Final = "AMPSVersionCompliance"
 _UNIFIED_SINCE: Final = 5

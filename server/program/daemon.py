@@ -13,7 +13,7 @@ import os
 from collections.abc import Callable
 from typing import Final
 
-from server.console import OutputError, put, say
+from server.program.console import OutputError, put, say
 
 _READY: Final = "ready "
 

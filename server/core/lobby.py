@@ -9,11 +9,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from server.limits import LOGON_SECONDS, MOST_FRAME_BEFORE_LOGON, MOST_UNFINISHED_BEFORE_LOGON
+from server.base.limits import LOGON_SECONDS, MOST_FRAME_BEFORE_LOGON, MOST_UNFINISHED_BEFORE_LOGON
 
 if TYPE_CHECKING:
-    from server.clock import Clock
-    from server.session import Session
+    from server.base.clock import Clock
+    from server.core.session import Session
 
 
 class Lobby:

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from server import memory
+from server.upkeep import memory
 
 
 @pytest.fixture(autouse=True)

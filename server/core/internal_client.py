@@ -18,17 +18,17 @@ from server.commands.query_terms import read_query_terms
 from server.commands.refusal import CommandRefused
 from server.commands.selection import read_topic, records_of
 from server.commands.subscribe import prepare
+from server.core.session import Entrance, Link, Session
 from server.message_types.base import BodyError
 from server.security.authentication import make_authenticator
 from server.security.entitlement import Permission, make_entitlement
-from server.session import Entrance, Link, Session
 from server.sow.keys import KeyRefusedError
 from server.sow.topic import SowTopic
 from server.wire.framing import FrameReader
 from server.wire.header import Header
 
 if TYPE_CHECKING:
-    from server.engine import Engine
+    from server.core.engine import Engine
     from server.queries.run import Findings
     from server.subscriptions.presentation import Presentation
     from server.subscriptions.sink import Sink

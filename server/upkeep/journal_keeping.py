@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Final, TypeVar
 from server.journal import JournalError
 
 if TYPE_CHECKING:
-    from server.engine import Engine
+    from server.core.engine import Engine
     from server.journal import Journal
     from server.journal.files import JournalFile
     from server.sow.store import StoreError

@@ -1,0 +1,1 @@
+"""Sessions, turns and the engine: where state changes, in one order, on one thread."""

@@ -1,0 +1,1 @@
+"""What the command ampServer does with a configuration: check it, show it, run it."""
