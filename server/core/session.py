@@ -7,9 +7,9 @@ What a session accepts in which state is the table in server/commands/dispatch.p
 raises to the transport that feeds it: a peer that breaks the rules gets a failure ack where one can
 be addressed, an entry in the log, and where the stream cannot be trusted any more, is disconnected.
 
-What the peer sends comes through its `Intake` (server/core/intake.py). The publish path is kept
-short: messages whose headers say nothing but "publish to this topic" come in runs, and each run goes
-to its topic in one call (server/commands/publish_runs.py).
+What the peer sends comes through its `Intake` (server/core/intake.py). The publish path is short:
+messages whose headers say nothing but "publish to this topic" come in runs, and each run goes to
+its topic in one call (server/commands/publish_runs.py).
 """
 
 from __future__ import annotations
