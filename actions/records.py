@@ -15,8 +15,7 @@ from server.sow.records import to_nanoseconds
 from server.topics.names import select_topics
 
 if TYPE_CHECKING:
-    from actions.module import Runnable
-    from actions.services import Services
+    from actions.services import Runnable, Services
     from config_schema.spec import Options
     from server.sow.records import Record
     from server.subscriptions.envelope import Envelope

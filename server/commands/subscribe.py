@@ -25,7 +25,7 @@ from server.wire.header import LONGEST_NAME, Header
 
 if TYPE_CHECKING:
     from server.core.session import Session
-    from server.message_types.base import Path
+    from server.message_types.paths import Path
     from server.sow.records import Record
     from server.subscriptions.page import PageTerms
     from server.subscriptions.sink import Sink

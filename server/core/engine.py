@@ -14,7 +14,6 @@ from config_schema.spec import ConflatedTopicSpec, TopicRef
 from server.base.clock import Clock
 from server.base.limits import MOST_FILTER_PARTS
 from server.core.hooks import Hooks
-from server.core.inbox import FrameSource
 from server.core.lobby import Lobby
 from server.core.session import Entrance, Link, Session
 from server.core.turns import Turns
@@ -32,6 +31,7 @@ from server.topics.sow_stats import SowStats
 from server.topics.stores import Stores
 from server.topics.table import TopicTable
 from server.views.view import View
+from server.wire.framing import FrameSource
 from server.wire.runs import RunReader
 
 if TYPE_CHECKING:
