@@ -31,7 +31,7 @@ from server.commands.plain_publish import (
     plain_publish,
 )
 from server.commands.refusal import CommandRefused
-from server.core.inbox import FrameSource, Inbox
+from server.core.inbox import Inbox
 from server.core.lobby import Visit
 from server.core.turns import Pace
 from server.expressions import to_text
@@ -44,6 +44,7 @@ from server.subscriptions.subscription import Subscription
 from server.subscriptions.transcript import with_transcript
 from server.wire.bookmarks import client_hash
 from server.wire.compression import CompressedReader, Compression
+from server.wire.frame_source import FrameSource
 from server.wire.framing import FrameError, frame
 from server.wire.header import (
     Header,

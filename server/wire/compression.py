@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final
 from server.wire.framing import Frame, FrameError
 
 if TYPE_CHECKING:
-    from server.core.inbox import FrameSource
+    from server.wire.frame_source import FrameSource
     from server.wire.runs import NumberedRun
 
 _LARGEST_PIECE: Final = 64 * 1024
