@@ -146,7 +146,7 @@ def _execute_after_logon(
         if header.command in BEFORE_LOGON:
             raise CommandRefused("already logged on", "a connection can log on only once")
         raise _unknown(header)
-    if session.is_lost and handler in _FOR_THE_PEER_ALONE:
+    if session.intake.is_lost and handler in _FOR_THE_PEER_ALONE:
         return
     acknowledge(session, header, "received")
     if handler in _SUBSCRIBING and len(session.subscriptions) >= MOST_SUBSCRIPTIONS:
@@ -158,7 +158,7 @@ def _execute_after_logon(
         topic = session.find_topic(header.topic or "")
         if publish.is_plain(session, header, topic):
             acks = acks_among(header, publish.ACKS)
-            session.remember_plain_publish(exact_header, header.sequence, topic, acks)
+            session.runs.remember(exact_header, header.sequence, topic, acks)
 
 
 def _refuse_long_lists(header: Header) -> None:

@@ -90,7 +90,7 @@ class Connection(asyncio.Protocol):
         self._backlog.close()
         self._end_handshake()
         if self._session is not None:
-            self._session.lost()
+            self._session.intake.lost()
             self._session = None
             self._engine.flush()
 
@@ -154,8 +154,8 @@ class Connection(asyncio.Protocol):
         """Let the session obey, and everybody concerned hear of it."""
         engine = self._engine
         first = len(engine.waiting_outboxes)
-        session.feed(data)
-        if len(data) >= LONG_READ or session.is_waiting:
+        session.intake.feed(data)
+        if len(data) >= LONG_READ or session.intake.is_waiting:
             engine.flush_some()  # a turn follows
         else:
             engine.flush_reply(first)

@@ -194,16 +194,16 @@ class CorePeer:
 
     def send_bytes(self, data: bytes) -> None:
         """Send any bytes."""
-        self._session.feed(data)
+        self._session.intake.feed(data)
         self._core.engine.flush()
 
     def read_compressed(self, compression: Compression) -> None:
         """Send compressed bytes from now on."""
-        self._session.read_compressed(compression)
+        self._session.intake.read_compressed(compression)
 
     def leave(self) -> None:
         """Close the connection from this end."""
-        self._session.lost()
+        self._session.intake.lost()
 
     def take_frames(self) -> list[tuple[dict[str, Any], bytes]]:
         """What has been received since the last time."""
