@@ -14,7 +14,7 @@ from actions.affinities import Affinities
 from actions.context import to_bytes
 from actions.on_subscribe import OnSubscribe
 from actions.records import OnRecords
-from server.topics.names import TopicError, select_topics
+from server.expressions.topic_names import TopicError, select_topics
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

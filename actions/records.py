@@ -10,9 +10,9 @@ from config_schema.regex import matches
 from server.commands.refusal import CommandRefused
 from server.core.internal_client import InternalClient
 from server.expressions import Kind, parse
+from server.expressions.topic_names import select_topics
 from server.sow.query import QuerySpec
 from server.sow.records import to_nanoseconds
-from server.topics.names import select_topics
 
 if TYPE_CHECKING:
     from actions.services import Runnable, Services

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 from actions.context import to_bytes
 from actions.module import ProvisionFailed, Trigger
-from server.topics.names import TopicError, TopicSelector, select_topics
+from server.expressions.topic_names import TopicError, TopicSelector, select_topics
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -15,8 +15,8 @@ from pipeline.journal.columns import METADATA
 from pipeline.journal.log import snapshot
 from pipeline.journal.planning import PlannedLog
 from pipeline.rows import BODY
+from server.expressions.topic_names import has_regex_characters
 from server.journal.naming import instances_with_journals
-from server.topics.names import has_regex_characters
 
 if TYPE_CHECKING:
     from datetime import datetime

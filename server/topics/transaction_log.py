@@ -23,7 +23,7 @@ from server.wire.bookmarks import client_hash
 
 if TYPE_CHECKING:
     from config_schema.spec import JournaledTopicSpec
-    from server.core.turns import Sliced
+    from server.base.slices import Sliced
     from server.journal import AppendedRun, BookmarkRequest, Journal, NotFound, TopicHandle
     from server.subscriptions.envelope import Envelope
     from server.upkeep.helper_thread import HelperThread
