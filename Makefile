@@ -33,10 +33,11 @@ test: install lint
 	@# Hundreds of processes are started: each would compile all modules if none kept the bytecode.
 	env -u PYTHONDONTWRITEBYTECODE $(BIN)/pytest -n auto
 
-## lint: run the checks of form and types
+## lint: run the checks of form, layers and types
 lint: install
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
+	$(BIN)/lint-imports --no-logo --no-cache
 	$(BIN)/mypy
 
 ## bench: measure

@@ -188,7 +188,9 @@ class Instance:
         return spec, log
 
     def _keep_journals(self, log: TransactionLog, opened: contextlib.AsyncExitStack) -> None:
-        self._services.journals = JournalKeeping(log, self._engine)
+        self._services.journals = JournalKeeping(
+            log, self._engine.stores, self._engine.clock, self._engine.log
+        )
         opened.push_async_callback(self._services.journals.close)
 
     def _make_services(self) -> Services:

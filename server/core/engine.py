@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from config_schema.spec import ConflatedTopicSpec, TopicRef
 from server.base.clock import Clock
 from server.base.limits import MOST_FILTER_PARTS
+from server.base.log import Log
 from server.core.hooks import Hooks
-from server.core.inbox import FrameSource
 from server.core.lobby import Lobby
 from server.core.session import Entrance, Link, Session
 from server.core.turns import Turns
@@ -31,7 +31,8 @@ from server.topics.events import EventTypes
 from server.topics.sow_stats import SowStats
 from server.topics.stores import Stores
 from server.topics.table import TopicTable
-from server.views.view import View
+from server.topics.view import View
+from server.wire.framing import FrameSource
 from server.wire.runs import RunReader
 
 if TYPE_CHECKING:
@@ -40,16 +41,6 @@ if TYPE_CHECKING:
     from server.subscriptions.envelope import Envelope
     from server.topics.keeper import Keeper
     from server.topics.transaction_log import TransactionLog
-
-
-class Log(Protocol):
-    """Where the engine writes what happens."""
-
-    def emit(self, message_id: str, /, **fields: object) -> None:
-        """Write an entry of the catalogue."""
-
-    def enabled(self, message_id: str) -> bool:
-        """Whether an entry with this id would be written anywhere."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
     from server.core.session import Session
+    from server.expressions.topic_names import TopicSelector
     from server.subscriptions.envelope import Envelope
-    from server.topics.names import TopicSelector
 
 ClientWatcher = Callable[["Session", Mapping[str, str | None]], None]
 """Takes the client, and details of the event by their names in /AMPS/ClientStatus."""

@@ -27,7 +27,6 @@ from server.commands.options import LogonOptions
 from server.commands.persisted_acks import PersistedAcks
 from server.commands.publish_runs import PublishRuns
 from server.commands.refusal import CommandRefused
-from server.core.inbox import FrameSource
 from server.core.intake import Intake
 from server.core.lobby import Visit
 from server.expressions import to_text
@@ -37,7 +36,7 @@ from server.subscriptions.outbox import Outbox
 from server.subscriptions.subscription import Subscription
 from server.subscriptions.transcript import with_transcript
 from server.wire.bookmarks import client_hash
-from server.wire.framing import FrameError, frame
+from server.wire.framing import FrameError, FrameSource, frame
 from server.wire.header import (
     Header,
     HeaderError,

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gzip
 import signal
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -17,6 +16,7 @@ from tests.support.server import (
     running_configuration,
     running_server,
 )
+from tests.support.waiting import WAIT_SECONDS
 
 ACTIONS = """
 <SOW>
@@ -347,7 +347,7 @@ def test_shut_down_when_a_file_system_is_full(tmp_path: Path) -> None:
       </Actions>
     """
     with running_server(tmp_path, elements=full) as server:
-        assert server.process.wait(20) == 0
+        assert server.process.wait(WAIT_SECONDS) == 0
         log = server.log()
         assert "shutdown requested by schedule disk" in log
         assert log.index("29-0103 going down") < log.index("closed:")
@@ -424,9 +424,7 @@ def test_a_transport_goes_and_comes_by_action(tmp_path: Path) -> None:
         with pytest.raises(OSError, match="refused"):
             server.connect()
         server.process.send_signal(signal.SIGUSR2)
-        deadline = time.monotonic() + 5
-        while time.monotonic() < deadline and server.log().count("11-0001") < 2:
-            time.sleep(0.02)
+        assert server.waits_for(lambda log: log.count("11-0001") == 2)
         with server.log_on():
             pass
 

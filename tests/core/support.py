@@ -11,6 +11,7 @@ from typing import Any
 
 from config_schema.problems import Location
 from config_schema.spec import ConflatedTopicSpec, JournaledTopicSpec, TopicSpec, ViewSpec
+from server.base.helper_thread import HelperThread
 from server.core.engine import Engine, Settings
 from server.core.session import Entrance, Link
 from server.expressions import BUILTINS
@@ -21,9 +22,9 @@ from server.security.entitlement import make_entitlement
 from server.sow.memory_store import MemoryStore
 from server.sow.topic import SowTopic
 from server.topics.transaction_log import TransactionLog
-from server.upkeep.helper_thread import HelperThread
 from server.wire.compression import Compression
-from tests.support.raw import WAIT_SECONDS, frame
+from tests.support.raw import frame
+from tests.support.waiting import WAIT_SECONDS
 
 TYPES = ("json", "fix", "nvfix", "xml", "bson", "msgpack", "bflat")
 
