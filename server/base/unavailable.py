@@ -24,15 +24,12 @@ QUEUES: Final = "queues are not available"
 def unavailable_topics(spec: InstanceSpec) -> Mapping[TopicRef, str]:
     """The topics that refuse all commands, and what there is to say about each."""
     found: dict[TopicRef, str] = {}
+    queues = {store.ref for store in spec.sow if isinstance(store, QueueSpec)}
     for store in spec.sow:
         match store:
-            case QueueSpec():
-                found[store.ref] = (
-                    f"{store.name!r} is a queue, which would give each message to one consumer"
-                )
             case ViewSpec(underlying=sources) | ConflatedTopicSpec(underlying=sources):
                 refs = sources if isinstance(sources, tuple) else (sources,)
-                if missing := [ref for ref in refs if ref in found]:
+                if missing := [ref for ref in refs if ref in found or ref in queues]:
                     found[store.ref] = f"{store.name!r} is made from {missing[0].name!r}"
     return found
 

@@ -126,7 +126,7 @@ def make_subscription(
     return Subscription(
         session,
         sub_id,
-        selector,
+        _replayed_topics(session, selector),
         restricted_to(read_filter(session, header, stable=page is not None), keys),
         replace(read_presentation(header, options, session), bookmark=True),
         conflater,
@@ -135,6 +135,18 @@ def make_subscription(
         page=page,
         replay=Replay(log, terms, engine.settled_tail if is_durable else engine.tail, timeline),
     )
+
+
+def _replayed_topics(session: Session, selector: TopicSelector) -> TopicSelector:
+    """The topics that are replayed: those that feed it, of a queue.
+
+    Source: AMPS User Guide, Bookmark Subscriptions to Queues.
+    """
+    queues = session.engine.topics.queues
+    if queues is None or selector.is_regex:
+        return selector
+    queue = queues.find(session.message_type, selector.text)
+    return selector if queue is None else queue.source
 
 
 def begin(

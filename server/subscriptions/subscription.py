@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from server.core.session import Session
     from server.expressions.topic_names import TopicSelector
     from server.expressions.tree import Expr
+    from server.queues import Consumer
     from server.replays.replay import Replay
     from server.subscriptions.conflation import Conflater
     from server.subscriptions.outbox import Outbox
@@ -37,6 +38,8 @@ class Subscription:
         began_with_query: its client got all records that matched when it was placed.
         sink: takes the messages of a client inside the server; None for a client's connection.
         options: the options of the command, as sent.
+        consumer: its part in queues, None where there are none.
+        max_backlog: messages of queues that it asks to have at one time; None if it does not say.
         held_in: where its messages wait, None if they go to the connection at once.
         page: which records of the topic it is for, if it is paginated; None for all.
         aggregation: what is made of the topic's records; None if they are sent as they are.
@@ -57,6 +60,8 @@ class Subscription:
     page: PageTerms | None = None
     aggregation: AggregationTerms | None = None
     replay: Replay | None = None
+    consumer: Consumer | None = None
+    max_backlog: int | None = None
     held_in: Outbox | None = None
 
     @property

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from server.message_types.base import MessageType
     from server.sow.records import Change
     from server.subscriptions.envelope import Envelope
+    from server.topics.queue_table import Queues
     from server.topics.stores import Stores
     from server.topics.transaction_log import TransactionLog
 
@@ -45,6 +46,7 @@ class TopicTable:
     Attributes:
         transaction_log: records what is published to some of them; None if there is none. It is
             set before the first topic that it records is used.
+        queues: the queues, None if there are none. They are set before any topic is used.
         generation: grows when topics have been forgotten, or may have to be asked for again; a
             topic found before may then be stale.
     """
@@ -58,6 +60,7 @@ class TopicTable:
     ) -> None:
         self.generation = 0
         self.transaction_log: TransactionLog | None = None
+        self.queues: Queues | None = None
         self._message_types = message_types
         self._functions = functions
         self._stores = stores
@@ -67,6 +70,12 @@ class TopicTable:
 
     def __len__(self) -> int:
         return len(self._topics)
+
+    def use_queues(self, queues: Queues) -> None:
+        """Let some names be those of queues. Called before any topic is used."""
+        self.queues = queues
+        for queue in queues:
+            self.find(queue.message_type.name, queue.name)
 
     def find(self, message_type: str, name: str) -> AnyTopic:
         """Find a topic, making it if need be."""
@@ -93,7 +102,18 @@ class TopicTable:
             raise
 
     def unsubscribe(self, subscription: Subscription) -> None:
-        """Detach a subscription from all its topics."""
+        """Detach a subscription from all its topics; of queues it has nothing left after that.
+
+        One that has been replaced leaves what it has of queues to the one in its place.
+        """
+        consumer = subscription.consumer
+        if (
+            self.queues is not None
+            and consumer is not None
+            and consumer.subscription is subscription
+        ):
+            for queue in self.queues:
+                queue.dismiss(consumer)
         message_type = subscription.session.message_type
         selector = subscription.selector
         if not selector.is_regex:
@@ -144,6 +164,16 @@ class TopicTable:
         return topic
 
     def _make(self, message_type: str, name: str) -> AnyTopic:
+        if self.queues is not None and (queue := self.queues.find(message_type, name)) is not None:
+            target = queue.spec.default_publish_target
+            same = target == name
+            queue.target = (
+                self._make_plain(message_type, name) if same else self.find(message_type, target)
+            )
+            return queue
+        return self._make_plain(message_type, name)
+
+    def _make_plain(self, message_type: str, name: str) -> AnyTopic:
         functions, log = self._functions, self.transaction_log
         if name == FOR_NOBODY:
             return TopicForNobody(self._message_types[message_type], name, functions)
@@ -154,7 +184,8 @@ class TopicTable:
             if keeper is not None:
                 return StoredTopic(keeper, name, functions, self._stores)
             return Topic(self._message_types[message_type], name, functions)
-        journal = TopicJournal(log, message_type, name)
+        feeds = () if self.queues is None else self.queues.fed_by(message_type, name)
+        journal = TopicJournal(log, message_type, name, feeds)
         if keeper is not None:
             return JournaledStoredTopic(keeper, name, functions, self._stores, journal)
         return JournaledTopic(self._message_types[message_type], name, functions, journal)
