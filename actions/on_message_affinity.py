@@ -14,15 +14,14 @@ from actions.affinities import Affinities
 from actions.context import to_bytes
 from actions.on_subscribe import OnSubscribe
 from actions.records import OnRecords
-from server.topics.names import TopicError, select_topics
+from server.expressions.topic_names import TopicError, select_topics
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from actions.affinities import Assignment
     from actions.affinities import Client as AffinityClient
-    from actions.module import Runnable
-    from actions.services import Services
+    from actions.services import Runnable, Services
     from config_schema.spec import Options
     from server.core.session import Session
     from server.subscriptions.record_delivery import RecordMessage

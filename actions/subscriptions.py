@@ -6,13 +6,12 @@ from typing import TYPE_CHECKING, ClassVar
 
 from actions.context import to_bytes
 from actions.module import ProvisionFailed, Trigger
-from server.topics.names import TopicError, TopicSelector, select_topics
+from server.expressions.topic_names import TopicError, TopicSelector, select_topics
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from actions.module import Runnable
-    from actions.services import Services
+    from actions.services import Runnable, Services
     from config_schema.spec import Options
     from server.core.session import Session
 

@@ -29,11 +29,11 @@ from server.commands.query_terms import read_query_terms
 from server.commands.refusal import CommandRefused
 from server.commands.selection import read_topic, records_of, require_topic, restricted_to
 from server.expressions import ExpressionError, Kind, parse_fields, parse_identifiers, references
+from server.expressions.topic_names import select_topics
 from server.message_types.base import BodyError
 from server.queries.aggregate import AggregateQuery, Followed, Gathering, KnownGroups, Ranked
 from server.queries.page import PageQuery
 from server.security.entitlement import Permission
-from server.topics.names import select_topics
 from server.topics.stored import TopicWithRecords
 from server.views.aggregation import check_fields
 from server.views.projection import Projection

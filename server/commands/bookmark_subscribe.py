@@ -34,9 +34,9 @@ from server.wire.header import Header
 
 if TYPE_CHECKING:
     from server.core.session import Session
+    from server.expressions.topic_names import TopicSelector
     from server.journal import BookmarkRequest
     from server.subscriptions.page import PageTerms
-    from server.topics.names import TopicSelector
     from server.topics.transaction_log import Place
 
 _NOT_FOUND: Final = ("epoch", "now", "fail")

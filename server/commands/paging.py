@@ -9,16 +9,16 @@ from typing import TYPE_CHECKING
 
 from server.commands.options import option_refusal
 from server.commands.refusal import CommandRefused
+from server.expressions.topic_names import select_topics
 from server.subscriptions.page import PageTerms
-from server.topics.names import select_topics
 from server.topics.stored import TopicWithRecords
 
 if TYPE_CHECKING:
     from server.commands.query_terms import QueryTerms
     from server.core.session import Session
+    from server.expressions.topic_names import TopicSelector
     from server.subscriptions.page import Page
     from server.subscriptions.subscription import Subscription
-    from server.topics.names import TopicSelector
     from server.views.terms import AggregationTerms
 
 

@@ -28,9 +28,9 @@ from server.wire.header import Header
 
 if TYPE_CHECKING:
     from server.core.session import Session
+    from server.expressions.topic_names import TopicSelector
     from server.expressions.tree import Expr
     from server.sow.records import Record
-    from server.topics.names import TopicSelector
     from server.topics.stores import Selected
 
 _MOST_IN_ENTRY: Final = 10_000

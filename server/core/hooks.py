@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
     from server.core.session import Session
+    from server.expressions.topic_names import TopicSelector
     from server.subscriptions.envelope import Envelope
-    from server.topics.names import TopicSelector
 
 ClientWatcher = Callable[["Session", Mapping[str, str | None]], None]
 """Takes the client, and details of the event by their names in /AMPS/ClientStatus."""
@@ -58,6 +58,10 @@ class Hooks:
             watcher: is told.
         """
         self._clients.setdefault(event, []).append(watcher)
+
+    def watches_clients(self, event: str) -> bool:
+        """Whether anybody watches an event of clients."""
+        return event in self._clients
 
     def tell(self, event: str, session: Session, details: Mapping[str, str | None]) -> None:
         """Tell whoever watches that a client has done something."""

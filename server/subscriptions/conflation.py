@@ -23,7 +23,8 @@ from server.subscriptions.received import Key, Received
 
 if TYPE_CHECKING:
     from server.base.clock import Clock
-    from server.message_types.base import Extractor, MessageType, Path
+    from server.message_types.base import Extractor, MessageType
+    from server.message_types.paths import Path
     from server.subscriptions.delivery import Delivery
 
 AUTOMATIC_INTERVAL: Final = 0.1

@@ -18,7 +18,7 @@ from server.wire.header import Header
 
 if TYPE_CHECKING:
     from server.base.clock import Clock
-    from server.core.engine import Log
+    from server.base.log import Log
     from server.core.session import Session
     from server.subscriptions.subscription import Subscription
 

@@ -9,13 +9,13 @@ from server.subscriptions.presentation import AS_PUBLISHED, Presentation
 
 if TYPE_CHECKING:
     from server.core.session import Session
+    from server.expressions.topic_names import TopicSelector
     from server.expressions.tree import Expr
     from server.replays.replay import Replay
     from server.subscriptions.conflation import Conflater
     from server.subscriptions.outbox import Outbox
     from server.subscriptions.page import PageTerms
     from server.subscriptions.sink import Sink
-    from server.topics.names import TopicSelector
     from server.views.terms import AggregationTerms
 
 

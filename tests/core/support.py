@@ -11,6 +11,7 @@ from typing import Any
 
 from config_schema.problems import Location
 from config_schema.spec import ConflatedTopicSpec, JournaledTopicSpec, TopicSpec, ViewSpec
+from server.base.helper_thread import HelperThread
 from server.core.engine import Engine, Settings
 from server.core.session import Entrance, Link
 from server.expressions import BUILTINS
@@ -21,7 +22,6 @@ from server.security.entitlement import make_entitlement
 from server.sow.memory_store import MemoryStore
 from server.sow.topic import SowTopic
 from server.topics.transaction_log import TransactionLog
-from server.upkeep.helper_thread import HelperThread
 from server.wire.compression import Compression
 from tests.support.raw import frame
 from tests.support.waiting import WAIT_SECONDS
@@ -195,16 +195,16 @@ class CorePeer:
 
     def send_bytes(self, data: bytes) -> None:
         """Send any bytes."""
-        self._session.feed(data)
+        self._session.intake.feed(data)
         self._core.engine.flush()
 
     def read_compressed(self, compression: Compression) -> None:
         """Send compressed bytes from now on."""
-        self._session.read_compressed(compression)
+        self._session.intake.read_compressed(compression)
 
     def leave(self) -> None:
         """Close the connection from this end."""
-        self._session.lost()
+        self._session.intake.lost()
 
     def take_frames(self) -> list[tuple[dict[str, Any], bytes]]:
         """What has been received since the last time."""
