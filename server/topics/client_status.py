@@ -5,16 +5,19 @@ Source: AMPS User Guide, Client Status Events.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 from server.subscriptions.envelope import iso_timestamp
 from server.topics.events import EventField, EventTopic, EventTypes
 
 if TYPE_CHECKING:
     from server.base.clock import Clock
-    from server.core.hooks import Hooks
-    from server.core.session import Session
+    from server.subscriptions.client import Client
     from server.topics.table import TopicTable
+
+Tell: TypeAlias = "Callable[[str, Client, Mapping[str, str | None]], None]"
+"""Takes an event, the client, and the event's details by their names in JSON."""
 
 CLIENT_STATUS: Final = "/AMPS/ClientStatus"
 
@@ -46,23 +49,23 @@ class ClientStatus:
         topics: where subscribers are found.
         types: what events are built in.
         clock: tells when.
-        hooks: told of the same.
+        tell: told of the same.
     """
 
-    def __init__(self, topics: TopicTable, types: EventTypes, clock: Clock, hooks: Hooks) -> None:
-        self._hooks = hooks
+    def __init__(self, topics: TopicTable, types: EventTypes, clock: Clock, tell: Tell) -> None:
+        self._tell = tell
         self._events = EventTopic(topics, types, CLIENT_STATUS, "ClientStatus")
         self._clock = clock
 
-    def publish(self, event: str, session: Session, **details: str | None) -> None:
+    def publish(self, event: str, client: Client, **details: str | None) -> None:
         """Say that a client has done something.
 
         Args:
             event: what it has done: a command, `connect` or `disconnect`.
-            session: the client.
+            client: the client.
             **details: further fields, by their names in JSON.
         """
-        self._hooks.tell(event, session, details)
+        self._tell(event, client, details)
         listeners = self._events.listeners()
         if not listeners:
             return
@@ -70,9 +73,9 @@ class ClientStatus:
         values = {
             "timestamp": iso_timestamp(now),
             "event": event,
-            "client_name": session.client_name,
-            "connection_name": session.connection_name,
-            "auth_id": session.user or None,
+            "client_name": client.client_name,
+            "connection_name": client.connection_name,
+            "auth_id": client.user or None,
         } | details
         fields = [*_FIELDS, *(field for field in _FIELDS_OF_CONNECTIONS if field.name in values)]
         for listener in listeners:

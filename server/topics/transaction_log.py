@@ -23,10 +23,10 @@ from server.wire.bookmarks import client_hash
 
 if TYPE_CHECKING:
     from config_schema.spec import JournaledTopicSpec
+    from server.base.helper_thread import HelperThread
     from server.base.slices import Sliced
     from server.journal import AppendedRun, BookmarkRequest, Journal, NotFound, TopicHandle
     from server.subscriptions.envelope import Envelope
-    from server.upkeep.helper_thread import HelperThread
 
 Place: TypeAlias = Span | BookmarkError
 """A part of the log, or why there is none."""

@@ -8,7 +8,7 @@ from queue import SimpleQueue
 from threading import Event
 
 from server.base import limits
-from server.upkeep.helper_thread import HelperThread
+from server.base.helper_thread import HelperThread
 from tests.core.support import Core
 from tests.support.raw import WAIT_SECONDS
 
