@@ -10,8 +10,7 @@ from actions.module import Trigger
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from actions.module import Runnable
-    from actions.services import Services
+    from actions.services import Runnable, Services
     from server.subscriptions.client import Client
 
 

@@ -12,8 +12,7 @@ from actions.subscriptions import watched_topics
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from actions.module import Runnable
-    from actions.services import Services
+    from actions.services import Runnable, Services
     from server.subscriptions.client import Client
     from server.subscriptions.envelope import Envelope
 

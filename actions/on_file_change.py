@@ -15,8 +15,7 @@ from actions.module import Trigger
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from actions.module import Runnable
-    from actions.services import Services
+    from actions.services import Runnable, Services
     from config_schema.spec import Options
 
 

@@ -21,8 +21,7 @@ if TYPE_CHECKING:
 
     from actions.affinities import Assignment
     from actions.affinities import Client as AffinityClient
-    from actions.module import Runnable
-    from actions.services import Services
+    from actions.services import Runnable, Services
     from config_schema.spec import Options
     from server.subscriptions.client import Client
     from server.subscriptions.record_delivery import RecordMessage

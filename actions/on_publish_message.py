@@ -15,8 +15,7 @@ from server.core.internal_client import InternalClient
 from server.subscriptions.envelope import iso_timestamp
 
 if TYPE_CHECKING:
-    from actions.module import Runnable
-    from actions.services import Services
+    from actions.services import Runnable, Services
     from config_schema.spec import Options
     from server.subscriptions.envelope import Envelope
     from server.subscriptions.record_delivery import RecordMessage

@@ -15,8 +15,7 @@ from server.sow.query import QuerySpec
 from server.sow.records import to_nanoseconds
 
 if TYPE_CHECKING:
-    from actions.module import Runnable
-    from actions.services import Services
+    from actions.services import Runnable, Services
     from config_schema.spec import Options
     from server.sow.records import Record
     from server.subscriptions.envelope import Envelope

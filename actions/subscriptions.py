@@ -11,8 +11,7 @@ from server.expressions.topic_names import TopicError, TopicSelector, select_top
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from actions.module import Runnable
-    from actions.services import Services
+    from actions.services import Runnable, Services
     from config_schema.spec import Options
     from server.subscriptions.client import Client
 

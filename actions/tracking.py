@@ -24,8 +24,7 @@ from server.subscriptions.record_delivery import MATCH
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from actions.module import Runnable
-    from actions.services import Services
+    from actions.services import Runnable, Services
     from config_schema.spec import Options
     from server.subscriptions.envelope import Envelope
     from server.subscriptions.record_delivery import RecordMessage

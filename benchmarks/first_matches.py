@@ -60,14 +60,14 @@ def _measured(topic: str) -> list[float]:
     messages = [_command(Header("publish", topic=topic), _body(n)) for n in numbers]
 
     def subscribe(number: int) -> None:
-        subscribers[number % CONNECTIONS].feed(_subscribe(topic, number))
+        subscribers[number % CONNECTIONS].intake.feed(_subscribe(topic, number))
 
     def unsubscribe(number: int) -> None:
         header = Header("unsubscribe", sub_id=str(number))
-        subscribers[number % CONNECTIONS].feed(_command(header))
+        subscribers[number % CONNECTIONS].intake.feed(_command(header))
 
     def publish(number: int) -> None:
-        publisher.feed(messages[number])
+        publisher.intake.feed(messages[number])
         engine.flush()
 
     def resubscribe(number: int) -> None:
@@ -107,7 +107,7 @@ def _command(header: Header, body: bytes = b"") -> bytes:
 def _log_on(engine: Engine, name: str) -> Session:
     entrance = Entrance("any-tcp", None, make_authenticator(None), make_entitlement(None))
     session = engine.connect(entrance, Link("here", lambda _: None, lambda: None))
-    session.feed(_command(Header("logon", client_name=name, message_type="json")))
+    session.intake.feed(_command(Header("logon", client_name=name, message_type="json")))
     return session
 
 

@@ -189,7 +189,9 @@ class Instance:
         return spec, log
 
     def _keep_journals(self, log: TransactionLog, opened: contextlib.AsyncExitStack) -> None:
-        self._services.journals = JournalKeeping(log, self._engine)
+        self._services.journals = JournalKeeping(
+            log, self._engine.stores, self._engine.clock, self._engine.log
+        )
         opened.push_async_callback(self._services.journals.close)
 
     def _make_services(self) -> Services:
@@ -288,6 +290,8 @@ class Instance:
     async def _close_sessions(self) -> None:
         for session in list(self._engine.sessions):
             session.close("connection closed")
+        while self._engine.ending:
+            await asyncio.sleep(0)  # their turns
         self._engine.flush()
         await asyncio.sleep(0)  # let the event loop hand what was flushed to the sockets
 

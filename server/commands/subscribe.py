@@ -26,7 +26,7 @@ from server.wire.header import LONGEST_NAME, Header
 if TYPE_CHECKING:
     from server.core.session import Session
     from server.expressions.topic_names import TopicSelector
-    from server.message_types.base import Path
+    from server.message_types.paths import Path
     from server.sow.records import Record
     from server.subscriptions.sink import Sink
     from server.subscriptions.subscription import PageTerms

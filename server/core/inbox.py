@@ -13,12 +13,12 @@ from collections import deque
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from server.wire.runs import NumberedRun
+from server.wire.numbered import NumberedRun
 
 if TYPE_CHECKING:
-    from server.commands.plain_publish import Obey, PlainPublishes, Publish
-    from server.wire.frame_source import FrameSource
-    from server.wire.framing import Frame
+    from server.commands.plain_publish import Obey
+    from server.commands.publish_runs import PublishRuns
+    from server.wire.framing import Frame, FrameSource
 
 
 class Inbox:
@@ -78,13 +78,12 @@ class Inbox:
         self._run, self._frames = None, ()
         self.reader.drop()
 
-    def obey(self, most: int, known: PlainPublishes, publish: Publish, obey: Obey) -> int:
+    def obey(self, most: int, runs: PublishRuns, obey: Obey) -> int:
         """Obey what has been cut.
 
         Args:
             most: how many frames at most.
-            known: the headers that the session remembers.
-            publish: takes runs.
+            runs: takes runs of plain publishes.
             obey: takes all other frames; see `PlainPublishes.gather`.
 
         Returns:
@@ -92,12 +91,13 @@ class Inbox:
         """
         begin = self._position
         if self._run is None:
-            done = known.gather(self._frames[begin : begin + most], publish, obey)
+            done = runs.known.gather(self._frames[begin : begin + most], runs.publish, obey)
             self._position = begin + done
             return done
         shape, digits, bodies = self._run
         part = slice(begin, begin + most)
-        done = known.take(NumberedRun(shape, digits[part], bodies[part]), publish, obey)
+        run = NumberedRun(shape, digits[part], bodies[part])
+        done = runs.known.take(run, runs.publish, obey)
         self._position = begin + done
         if self._position == len(digits):
             self._run, self._position = None, 0

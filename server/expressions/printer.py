@@ -39,7 +39,7 @@ from server.expressions.tree import (
     Or,
     Pattern,
 )
-from server.message_types.base import Path
+from server.message_types.paths import Path
 
 _NEGATABLE: Final = (Between, In, Like, Affix, IsNull, IsNan)
 

@@ -12,7 +12,7 @@ from server.expressions.errors import ExpressionError
 from server.expressions.grammar import ESCAPES, MAX_LENGTH, MAX_STEPS, SYMBOLS
 from server.expressions.numerals import numeral
 from server.expressions.octets import from_octets, to_octets
-from server.message_types.base import Path
+from server.message_types.paths import Path
 
 
 class Name(NamedTuple):

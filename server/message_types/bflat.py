@@ -29,8 +29,9 @@ from server.message_types.trees import read_path
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from server.message_types.base import Extractor, Field, Path, Value
+    from server.message_types.base import Extractor, Field, Value
     from server.message_types.options import Options
+    from server.message_types.paths import Path
     from server.message_types.registry import Find
     from server.message_types.selection import Selection
     from server.message_types.trees import Tree

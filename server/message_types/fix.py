@@ -20,8 +20,9 @@ from server.message_types.text import decode_text, double_text, encode_text
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from server.message_types.base import Extractor, Field, Path, Value
+    from server.message_types.base import Extractor, Field, Value
     from server.message_types.options import Options
+    from server.message_types.paths import Path
     from server.message_types.registry import Find
     from server.message_types.selection import Selection
 

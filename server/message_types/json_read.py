@@ -32,8 +32,9 @@ from server.message_types.wanted import MAX_DEPTH
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from server.message_types.base import Extractor, Path, Value
+    from server.message_types.base import Extractor, Value
     from server.message_types.json_scan import Names
+    from server.message_types.paths import Path
     from server.message_types.trees import Tree
 
     _Rest: TypeAlias = tuple[int, Path]

@@ -23,9 +23,10 @@ from server.message_types.wanted import MAX_DEPTH
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
-    from server.message_types.base import Extractor, Field, Path, Value
+    from server.message_types.base import Extractor, Field, Value
     from server.message_types.bulk import BulkExtractor
     from server.message_types.options import Options
+    from server.message_types.paths import Path
     from server.message_types.raw_trees import RawNode, RawTree
     from server.message_types.registry import Find
 

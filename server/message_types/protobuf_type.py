@@ -39,8 +39,9 @@ if TYPE_CHECKING:
     from google.protobuf.descriptor import Descriptor
     from google.protobuf.message import Message
 
-    from server.message_types.base import Extractor, Path, Value
+    from server.message_types.base import Extractor, Value
     from server.message_types.options import Options
+    from server.message_types.paths import Path
     from server.message_types.raw_trees import Kept
     from server.message_types.registry import Find
     from server.message_types.selection import Selection

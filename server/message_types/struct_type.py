@@ -25,8 +25,9 @@ from server.message_types.trees import read_path
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from server.message_types.base import Extractor, Path, Value
+    from server.message_types.base import Extractor, Value
     from server.message_types.options import Options
+    from server.message_types.paths import Path
     from server.message_types.registry import Find
     from server.message_types.trees import Tree
 

@@ -16,7 +16,8 @@ from server.message_types.trees import Tree, read_path
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from server.message_types.base import Path, Value
+    from server.message_types.base import Value
+    from server.message_types.paths import Path
 
 MAX_DEPTH = 100
 """Documents and arrays inside each other that are read; MongoDB's own limit for BSON. What lies

@@ -54,10 +54,6 @@ class Listener(Subscriber, Protocol):
     def engine(self) -> Surroundings:
         """What stands around it."""
 
-    @property
-    def is_open(self) -> bool:
-        """Whether it is still served."""
-
     def is_behind(self) -> bool:
         """Whether it has not read everything yet."""
 

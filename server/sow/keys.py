@@ -17,7 +17,8 @@ import xxhash
 from server.expressions import semantics
 from server.expressions.numerals import bounded
 from server.expressions.octets import to_octets
-from server.message_types.base import Extractor, MessageType, Path, Value
+from server.message_types.base import Extractor, MessageType, Value
+from server.message_types.paths import Path
 
 NO_KEY: Final = "18446744073709551615"
 """The key of all messages that come without one, to a topic that leaves keys to its publishers."""

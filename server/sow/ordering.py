@@ -11,7 +11,8 @@ from typing import Final, NamedTuple, TypeAlias
 
 from server.expressions import semantics
 from server.expressions.tree import OrderTerm
-from server.message_types.base import Path, Value
+from server.message_types.base import Value
+from server.message_types.paths import Path
 
 SortKey: TypeAlias = tuple[object, ...]
 

@@ -20,7 +20,8 @@ from server.expressions import Kind, parse_field, parse_identifier
 from server.expressions.context import MessageContext
 from server.expressions.functions.registry import Functions
 from server.expressions.tree import Expr
-from server.message_types.base import MessageType, Path
+from server.message_types.base import MessageType
+from server.message_types.paths import Path
 from server.sow.enrichment import FieldStage
 from server.sow.keys import (
     EVENTS,

@@ -22,7 +22,8 @@ from server.subscriptions.received import Key, Received
 
 if TYPE_CHECKING:
     from server.base.clock import Clock
-    from server.message_types.base import Extractor, MessageType, Path
+    from server.message_types.base import Extractor, MessageType
+    from server.message_types.paths import Path
 
 AUTOMATIC_INTERVAL: Final = 0.1
 """Seconds between two looks at whether a client keeps up, where the interval is `auto`."""

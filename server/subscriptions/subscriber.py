@@ -41,6 +41,10 @@ class Subscriber(Client, Protocol):
     def log(self) -> Log:
         """Where is said what becomes of its subscriptions."""
 
+    @property
+    def is_open(self) -> bool:
+        """Whether it is still served."""
+
     def hold(self, size: int, /) -> None:
         """Take note of bytes that are kept in memory for it from now on, or no more.
 

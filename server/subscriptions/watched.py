@@ -9,11 +9,10 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from server.subscriptions.client import Client
     from server.subscriptions.delivery import Delivery
     from server.subscriptions.envelope import Envelope
     from server.subscriptions.record_delivery import RecordFramer, RecordMessage
-    from server.subscriptions.subscriber import DeliveryWatcher
+    from server.subscriptions.subscriber import DeliveryWatcher, Subscriber
 
 
 class WatchedDelivery:
@@ -32,7 +31,7 @@ class WatchedDelivery:
         self,
         delivery: Delivery,
         watchers: Sequence[DeliveryWatcher],
-        client: Client,
+        client: Subscriber,
         topic: str,
     ) -> None:
         self._delivery = delivery
@@ -43,8 +42,9 @@ class WatchedDelivery:
     def deliver(self, bodies: Sequence[bytes], envelope: Envelope) -> None:
         """Deliver, and tell."""
         self._delivery.deliver(bodies, envelope)
-        for watcher in self._watchers:
-            watcher(self._client, self._topic, bodies, envelope)
+        if self._client.is_open:
+            for watcher in self._watchers:
+                watcher(self._client, self._topic, bodies, envelope)
 
 
 class WatchedFramer:
@@ -63,7 +63,7 @@ class WatchedFramer:
         self,
         framer: RecordFramer,
         watchers: Sequence[DeliveryWatcher],
-        client: Client,
+        client: Subscriber,
         topic: str,
     ) -> None:
         self.presentation = framer.presentation
@@ -75,5 +75,6 @@ class WatchedFramer:
     def write(self, message: RecordMessage, body: bytes, received: Envelope | None = None) -> None:
         """Send a message, and tell."""
         self._framer.write(message, body, received)
-        for watcher in self._watchers:
-            watcher(self._client, self._topic, (body,), message.envelope)
+        if self._client.is_open:
+            for watcher in self._watchers:
+                watcher(self._client, self._topic, (body,), message.envelope)

@@ -5,19 +5,18 @@ Source: AMPS User Guide, Client Status Events.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Final, TypeAlias
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Final, Protocol
 
+from server.expressions import to_text
 from server.subscriptions.envelope import iso_timestamp
 from server.topics.events import EventField, EventTopic, EventTypes
 
 if TYPE_CHECKING:
     from server.base.clock import Clock
+    from server.expressions.tree import Expr
     from server.subscriptions.client import Client
     from server.topics.table import TopicTable
-
-Tell: TypeAlias = "Callable[[str, Client, Mapping[str, str | None]], None]"
-"""Takes an event, the client, and the event's details by their names in JSON."""
 
 CLIENT_STATUS: Final = "/AMPS/ClientStatus"
 
@@ -42,6 +41,22 @@ _FIELDS_OF_CONNECTIONS: Final = (
 """Fields that are left out where they do not apply; the others are NULL then."""
 
 
+class Watchers(Protocol):
+    """Those inside the server who are told of what clients do."""
+
+    def watches_clients(self, event: str) -> bool:
+        """Whether anybody is to be told of an event."""
+
+    def tell(self, event: str, client: Client, details: Mapping[str, str | None]) -> None:
+        """Tell them.
+
+        Args:
+            event: what the client has done.
+            client: the client.
+            details: the event's further fields, by their names in JSON.
+        """
+
+
 class ClientStatus:
     """Publishes what clients do.
 
@@ -49,26 +64,35 @@ class ClientStatus:
         topics: where subscribers are found.
         types: what events are built in.
         clock: tells when.
-        tell: told of the same.
+        watchers: told of the same.
     """
 
-    def __init__(self, topics: TopicTable, types: EventTypes, clock: Clock, tell: Tell) -> None:
-        self._tell = tell
+    def __init__(
+        self, topics: TopicTable, types: EventTypes, clock: Clock, watchers: Watchers
+    ) -> None:
+        self._watchers = watchers
         self._events = EventTopic(topics, types, CLIENT_STATUS, "ClientStatus")
         self._clock = clock
 
-    def publish(self, event: str, client: Client, **details: str | None) -> None:
+    def publish(self, event: str, client: Client, **details: str | Expr | None) -> None:
         """Say that a client has done something.
 
         Args:
             event: what it has done: a command, `connect` or `disconnect`.
             client: the client.
-            **details: further fields, by their names in JSON.
+            **details: further fields, by their names in JSON. Expressions are written out if
+                anybody listens.
         """
-        self._tell(event, client, details)
         listeners = self._events.listeners()
-        if not listeners:
+        is_watched = self._watchers.watches_clients(event)
+        if not (listeners or is_watched):
             return
+        texts = {
+            name: detail if detail is None or isinstance(detail, str) else to_text(detail)
+            for name, detail in details.items()
+        }
+        if is_watched:
+            self._watchers.tell(event, client, texts)
         now = self._clock.now()
         values = {
             "timestamp": iso_timestamp(now),
@@ -76,7 +100,7 @@ class ClientStatus:
             "client_name": client.client_name,
             "connection_name": client.connection_name,
             "auth_id": client.user or None,
-        } | details
+        } | texts
         fields = [*_FIELDS, *(field for field in _FIELDS_OF_CONNECTIONS if field.name in values)]
         for listener in listeners:
             self._events.publish(listener, fields, values, now)

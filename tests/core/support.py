@@ -24,7 +24,8 @@ from server.sow.topic import SowTopic
 from server.topics.settings import Settings
 from server.topics.transaction_log import TransactionLog
 from server.wire.compression import Compression
-from tests.support.raw import WAIT_SECONDS, frame
+from tests.support.raw import frame
+from tests.support.waiting import WAIT_SECONDS
 
 TYPES = ("json", "fix", "nvfix", "xml", "bson", "msgpack", "bflat")
 
@@ -195,16 +196,16 @@ class CorePeer:
 
     def send_bytes(self, data: bytes) -> None:
         """Send any bytes."""
-        self._session.feed(data)
+        self._session.intake.feed(data)
         self._core.engine.flush()
 
     def read_compressed(self, compression: Compression) -> None:
         """Send compressed bytes from now on."""
-        self._session.read_compressed(compression)
+        self._session.intake.read_compressed(compression)
 
     def leave(self) -> None:
         """Close the connection from this end."""
-        self._session.lost()
+        self._session.intake.lost()
 
     def take_frames(self) -> list[tuple[dict[str, Any], bytes]]:
         """What has been received since the last time."""
