@@ -18,6 +18,7 @@ from server.base.octets import to_octets
 from server.expressions import Kind, parse
 from server.expressions.compile_message import compile_filter
 from tests.actions.support import Bench
+from tests.support.waiting import WAIT_SECONDS
 
 HOSTILE = [
     "touch pwned",
@@ -62,7 +63,7 @@ def run(command: str, value: str, directory: Path) -> bytes:
         env=environment,
         cwd=directory,
         capture_output=True,
-        timeout=20,
+        timeout=WAIT_SECONDS,
     )
     return done.stdout
 

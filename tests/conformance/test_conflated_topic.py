@@ -13,6 +13,7 @@ import pytest
 from tests.support.raw import RawPeer
 from tests.support.server import RunningServer, running_configuration, running_server
 from tests.support.sow import query, receive_group
+from tests.support.waiting import wait_until
 
 TOPICS = """
 <SOW>
@@ -88,13 +89,14 @@ def follow(peer: RawPeer, topic: str, filter_: str, **keys: Any) -> None:
 
 def wait_for(peer: RawPeer, topic: str, filter_: str, count: int) -> list[Any]:
     """The records of a query, once there are so many of them."""
-    deadline = time.monotonic() + 5
-    while True:
-        messages = query(peer, topic, f=filter_).messages
-        if len(messages) == count or time.monotonic() > deadline:
-            assert len(messages) == count
-            return messages
-        time.sleep(0.02)
+    found: list[Any] = []
+
+    def are_all_there() -> bool:
+        found[:] = query(peer, topic, f=filter_).messages
+        return len(found) == count
+
+    wait_until(are_all_there, lambda: found)
+    return found
 
 
 def test_a_record_changes_once_an_interval(server: RunningServer) -> None:

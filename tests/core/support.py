@@ -23,7 +23,8 @@ from server.sow.memory_store import MemoryStore
 from server.sow.topic import SowTopic
 from server.topics.transaction_log import TransactionLog
 from server.wire.compression import Compression
-from tests.support.raw import WAIT_SECONDS, frame
+from tests.support.raw import frame
+from tests.support.waiting import WAIT_SECONDS
 
 TYPES = ("json", "fix", "nvfix", "xml", "bson", "msgpack", "bflat")
 

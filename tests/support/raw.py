@@ -11,8 +11,7 @@ import struct
 from types import TracebackType
 from typing import Any, Self
 
-WAIT_SECONDS = 20.0
-"""How long a test waits for something that must come."""
+from tests.support.waiting import WAIT_SECONDS
 
 SILENCE_SECONDS = 0.2
 """How long a test listens to find that nothing comes."""
