@@ -261,7 +261,7 @@ class Ledger:
         places = range(first, self.entries.end)
         self.counters.enqueued += len(places)
         if (
-            details is NO_DETAILS
+            details == NO_DETAILS
             and not settings.prioritized
             and settings.expiration is None
             and not self.deferred
@@ -490,7 +490,9 @@ class Ledger:
                 del self._delayed[place]
                 self.offer(place, now)
         for place in self._expirations.due(now):
-            if self.entries.state(place) in (AVAILABLE, BEHIND, DELAYED, BARRIER):
+            is_ours = not self.entries.owner(place)
+            state = self.entries.state(place)
+            if state == BARRIER or (is_ours and state in (AVAILABLE, BEHIND, DELAYED)):
                 self.expire(place, now, (TIME_LIMIT,))
         if (self._forget_at or now + 1) <= now:
             self.deferred.drop_before(now - self.settings.deferred_ack_expiration + 1)
@@ -516,6 +518,8 @@ class Ledger:
                     self.watcher.went((place,))
         elif not was_ours and not owner:
             self.counters.transferred_in += 1
+            if expires := entries.expires(place):
+                self._expirations.add(place, expires)
             if state == FOREIGN:
                 self.offer(place, now)
 

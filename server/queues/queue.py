@@ -187,11 +187,11 @@ class Queue:
         self._ledger.advance(now)
         deliveries: list[Delivery] = []
         while True:
-            served = self._serve(now, effort)
-            deliveries += served
-            barriers = self._release_barriers(now)
-            deliveries += barriers
-            if not barriers:
+            deliveries += self._serve(now, effort)
+            barriers = len(self._ledger.barriers)
+            if barriers:
+                deliveries += self._release_barriers(now)
+            if barriers == len(self._ledger.barriers):
                 return deliveries
 
     def _serve(self, now: int, effort: int) -> list[Delivery]:
