@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from actions.services import Runnable, Services
-    from server.core.session import Session
+    from server.subscriptions.client import Client
 
 
 class OnClient(Trigger):
@@ -29,13 +29,13 @@ class OnClient(Trigger):
         """Listen for the event."""
         tells_user = self.tells_user
 
-        def watch(client: Session, _details: Mapping[str, str | None]) -> None:
+        def watch(client: Client, _details: Mapping[str, str | None]) -> None:
             action.post(client_variables(client, with_user=tells_user))
 
         services.engine.hooks.watch_clients(self.event, watch)
 
 
-def client_variables(client: Session, *, with_user: bool) -> dict[str, bytes]:
+def client_variables(client: Client, *, with_user: bool) -> dict[str, bytes]:
     """The variables that say who a client is."""
     values = {
         "AMPS_CLIENT_NAME": to_octets(client.client_name),

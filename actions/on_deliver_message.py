@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from actions.services import Runnable, Services
-    from server.core.session import Session
+    from server.subscriptions.client import Client
     from server.subscriptions.envelope import Envelope
 
 
@@ -23,7 +23,7 @@ class OnDeliverMessage(Trigger):
     def provision(self, services: Services, action: Runnable) -> None:
         """Watch deliveries."""
 
-        def watch(client: Session, topic: str, bodies: Sequence[bytes], envelope: Envelope) -> None:
+        def watch(client: Client, topic: str, bodies: Sequence[bytes], envelope: Envelope) -> None:
             common = {
                 "AMPS_BOOKMARK": to_octets(envelope.bookmark),
                 "AMPS_CLIENT_NAME": to_octets(client.client_name),

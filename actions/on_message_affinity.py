@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from actions.affinities import Client as AffinityClient
     from actions.services import Runnable, Services
     from config_schema.spec import Options
-    from server.core.session import Session
+    from server.subscriptions.client import Client
     from server.subscriptions.record_delivery import RecordMessage
 
 _MATCH: Final = "match"
@@ -65,7 +65,7 @@ class OnMessageAffinity(OnRecords):
         if assignment is not None:
             self._tell(assignment, body)
 
-    def _subscribed(self, client: Session, details: Mapping[str, str | None]) -> None:
+    def _subscribed(self, client: Client, details: Mapping[str, str | None]) -> None:
         if client.message_type != self.options.get("MessageType"):
             return
         if self._is_control(details["topic"] or ""):
@@ -76,7 +76,7 @@ class OnMessageAffinity(OnRecords):
         else:  # perhaps in the place of one that was
             self._unsubscribed(client, details)
 
-    def _unsubscribed(self, client: Session, details: Mapping[str, str | None]) -> None:
+    def _unsubscribed(self, client: Client, details: Mapping[str, str | None]) -> None:
         who = client.number, client.client_name
         subscriptions = self._in_control.get(who)
         if subscriptions is None:

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     from actions.services import Runnable, Services
     from config_schema.spec import Options
-    from server.core.session import Session
+    from server.subscriptions.client import Client
 
 
 class OnSubscription(Trigger):
@@ -30,7 +30,7 @@ class OnSubscription(Trigger):
         topics = watched_topics(self.options, services)
         message_type = self.options.get("MessageType")
 
-        def watch(client: Session, details: Mapping[str, str | None]) -> None:
+        def watch(client: Client, details: Mapping[str, str | None]) -> None:
             topic = details["topic"] or ""
             if client.message_type == message_type and (
                 topic == topics.text or topics.matches(topic)
