@@ -12,15 +12,19 @@ from dataclasses import replace
 from functools import partial
 from itertools import pairwise
 from pathlib import Path
+from threading import Event
 
 import pytest
 
 from server.core.turns import LONG_READ, LONG_SECONDS, TURN_SECONDS
+from server.expressions import BUILTINS
 from server.filters.base import IncomingCommand, Verdict
+from server.sow.topic import SowTopic
+from server.topics.table import TopicTable
 from server.wire.compression import Compression
 from tests.core.support import Core, CorePeer
-from tests.sow.support import topic_spec
-from tests.support.raw import frame
+from tests.sow.support import Disk, topic_spec
+from tests.support.raw import WAIT_SECONDS, frame
 
 BUSY = TURN_SECONDS / 4
 """A look at the clock takes so long that a few make a turn."""
@@ -271,6 +275,71 @@ def test_what_waits_for_a_commit_goes_on_in_slices(core: Core, tmp_path: Path) -
     assert at_once <= 512
     assert reached == list(range(1001))
     core.transaction_log.close()
+
+
+def test_acks_that_wait_for_a_file_go_on_in_slices(core: Core, tmp_path: Path) -> None:
+    """In order, a part in each turn, however many share a synchronisation."""
+    core.clock.work_per_look = 0.0
+    may_begin = Event()
+
+    def synchronise(_: int) -> None:
+        may_begin.wait(WAIT_SECONDS)
+
+    disk = Disk(tmp_path, synchronise, start=core.engine.turns.start)
+    store, _ = disk.open(slab_size=1 << 20)
+    topic = SowTopic(topic_spec("/id", name="kept"), core.types["json"], store, BUILTINS)
+    core.engine.stores.add(topic, store.commit)
+    peer = log_on(core, "publisher")
+    publish = {"c": "publish", "t": "kept", "a": "persisted"}
+    for number in range(1000):
+        peer.send({**publish, "cid": str(number)}, b'{"id":1}')
+    assert numbers(peer) == []
+    core.clock.work_per_look = BUSY
+    may_begin.set()
+    disk.settle()
+    core.engine.flush()
+    told = numbers(peer)
+    turns = 0
+    while len(told) < 1000:
+        core.clock.turn()
+        some = numbers(peer)
+        assert len(some) <= 512
+        told += some
+        turns += 1
+        assert turns < 100
+    assert turns > 1
+    assert told == list(range(1000))
+    store.close()
+    disk.close()
+
+
+def test_idle_topics_are_forgotten_in_slices(core: Core) -> None:
+    """Whoever publishes to one of them, or subscribes, does so as ever."""
+    core.clock.work_per_look = 0.0
+    topics = core.engine.topics = TopicTable(
+        core.types, BUILTINS, core.engine.stores, core.engine.turns.queue, most_kept=5000
+    )
+    publisher, subscriber = log_on(core, "publisher"), log_on(core, "subscriber")
+    subscriber.send({"c": "subscribe", "sub_id": "any", "t": "^any/"})
+    names = [f"{kind}/{number}" for number in range(2500) for kind in ("any", "one")]
+    publisher.send_bytes(b"".join(frame({"c": "p", "t": name}, b"first") for name in names))
+    subscriber.take_frames()
+    assert len(topics) == 5000
+    core.clock.work_per_look = BUSY
+    publisher.send({"c": "p", "t": "one too many", "cid": "1"}, b"")
+    turns = 0
+    for name in names[::99]:
+        before = len(topics)
+        core.clock.turn()
+        assert before - len(topics) <= 500
+        turns += before > len(topics)
+        if name.startswith("one"):
+            subscriber.send({"c": "subscribe", "sub_id": name, "t": name})
+        publisher.send({"c": "p", "t": name}, b"again")
+        (received,) = subscriber.take_frames()
+        assert (received[0]["t"], received[1]) == (name, b"again")
+    assert turns > 5
+    assert len(topics) < 100
 
 
 def test_what_takes_long_is_said(core: Core) -> None:
