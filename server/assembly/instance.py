@@ -289,6 +289,8 @@ class Instance:
     async def _close_sessions(self) -> None:
         for session in list(self._engine.sessions):
             session.close("connection closed")
+        while self._engine.ending:
+            await asyncio.sleep(0)  # their turns
         self._engine.flush()
         await asyncio.sleep(0)  # let the event loop hand what was flushed to the sockets
 

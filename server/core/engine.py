@@ -8,12 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING
 
 from config_schema.spec import ConflatedTopicSpec, TopicRef
 from server.base.clock import Clock
 from server.base.limits import MOST_FILTER_PARTS
 from server.base.log import Log
+from server.core.ending import Ending
 from server.core.hooks import Hooks
 from server.core.lobby import Lobby
 from server.core.session import Entrance, Link, Session
@@ -92,6 +94,7 @@ class Engine:
         tail: reads the end of the log for bookmark subscriptions.
         settled_tail: the same for those that ask for messages that are fully durable.
         waiting_outboxes: the outboxes that have something to write.
+        ending: how many sessions have been closed of which something is left.
     """
 
     tail: Tail
@@ -120,6 +123,7 @@ class Engine:
         self.transaction_log: TransactionLog | None = None
         self._sessions: dict[int, Session] = {}
         self._clients: dict[str, Session] = {}
+        self.ending = 0
         self._connections_accepted = 0
         self._internal_clients = 0
 
@@ -160,7 +164,7 @@ class Engine:
         self.settled_tail = Tail(log, self, log.settled)
 
     def client(self, name: str) -> Session | None:
-        """The session that logged on last under a name, if it is still there."""
+        """The session that logged on last under a name, until all of it has ended."""
         return self._clients.get(name)
 
     def logged_on(self, session: Session) -> None:
@@ -172,19 +176,28 @@ class Engine:
         self._internal_clients += 1
         return -self._internal_clients
 
-    def forget(self, session: Session) -> None:
-        """End what a session had going; it has been closed."""
+    def forget(self, session: Session, reason: str) -> None:
+        """End what a session had going; it has been closed. See server/core/ending.py.
+
+        Args:
+            session: the session.
+            reason: why it was closed.
+        """
         self._sessions.pop(session.number, None)
-        if self._clients.get(session.client_name) is session:
-            del self._clients[session.client_name]
         for query in list(session.queries):
             query.cancel()
-        for sub_id in list(session.subscriptions):
-            try:
-                session.end_subscription(sub_id)
-            except Exception as error:  # whatever it is, the others end all the same
-                text = f"the end of subscription {sub_id!r} of client[{session.client_name}]"
-                self.log.emit("01-0004", text=text, error=repr(error))
+        session.outbox.close()
+        self.ending += 1
+        self.turns.start(Ending(session, partial(self._gone, session, reason)))
+
+    def _gone(self, session: Session, reason: str) -> None:
+        self.ending -= 1
+        if self._clients.get(session.client_name) is session:
+            del self._clients[session.client_name]
+        self.log.emit("07-0013", client=session.client_name, reason=reason)
+        self.client_status.publish(
+            "disconnect", session, client_address=session.address, reason=reason or None
+        )
 
     def derive(self, spec: ConflatedTopicSpec | ViewSpec) -> None:
         """Add a topic that is made from others, unless one of these is not there.

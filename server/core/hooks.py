@@ -59,6 +59,10 @@ class Hooks:
         """
         self._clients.setdefault(event, []).append(watcher)
 
+    def watches_clients(self, event: str) -> bool:
+        """Whether anybody watches an event of clients."""
+        return event in self._clients
+
     def tell(self, event: str, session: Session, details: Mapping[str, str | None]) -> None:
         """Tell whoever watches that a client has done something."""
         for watcher in self._clients.get(event, ()):

@@ -29,7 +29,6 @@ from server.commands.publish_runs import PublishRuns
 from server.commands.refusal import CommandRefused
 from server.core.intake import Intake
 from server.core.lobby import Visit
-from server.expressions import to_text
 from server.filters.base import IncomingCommand, TransportFilter, Verdict
 from server.security.entitlement import Permission
 from server.subscriptions.outbox import Outbox
@@ -307,7 +306,7 @@ class Session:
                 "unsubscribe",
                 self,
                 topic=subscription.selector.text,
-                filter=None if subscription.filter is None else to_text(subscription.filter),
+                filter=subscription.filter,
                 options=subscription.options,
                 sub_id=sub_id,
             )
@@ -397,8 +396,4 @@ class Session:
         self._end_visit()
         self.intake.drop()
         self.pulse.stop()
-        self.engine.forget(self)
-        self.engine.log.emit("07-0013", client=self.client_name, reason=reason)
-        self.engine.client_status.publish(
-            "disconnect", self, client_address=self.address, reason=reason or None
-        )
+        self.engine.forget(self, reason)

@@ -120,8 +120,9 @@ class WatchedDelivery:
     def deliver(self, bodies: Sequence[bytes], envelope: Envelope) -> None:
         """Deliver, and tell."""
         self._delivery.deliver(bodies, envelope)
-        for watcher in self._watchers:
-            watcher(self._client, self._topic, bodies, envelope)
+        if self._client.is_open:
+            for watcher in self._watchers:
+                watcher(self._client, self._topic, bodies, envelope)
 
 
 class WatchedFramer:
@@ -152,5 +153,6 @@ class WatchedFramer:
     def write(self, message: RecordMessage, body: bytes, received: Envelope | None = None) -> None:
         """Send a message, and tell."""
         self._framer.write(message, body, received)
-        for watcher in self._watchers:
-            watcher(self._client, self._topic, (body,), message.envelope)
+        if self._client.is_open:
+            for watcher in self._watchers:
+                watcher(self._client, self._topic, (body,), message.envelope)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from server.expressions import to_text
 from server.subscriptions.envelope import iso_timestamp
 from server.topics.events import EventField, EventTopic, EventTypes
 
@@ -14,6 +15,7 @@ if TYPE_CHECKING:
     from server.base.clock import Clock
     from server.core.hooks import Hooks
     from server.core.session import Session
+    from server.expressions.tree import Expr
     from server.topics.table import TopicTable
 
 CLIENT_STATUS: Final = "/AMPS/ClientStatus"
@@ -54,18 +56,25 @@ class ClientStatus:
         self._events = EventTopic(topics, types, CLIENT_STATUS, "ClientStatus")
         self._clock = clock
 
-    def publish(self, event: str, session: Session, **details: str | None) -> None:
+    def publish(self, event: str, session: Session, **details: str | Expr | None) -> None:
         """Say that a client has done something.
 
         Args:
             event: what it has done: a command, `connect` or `disconnect`.
             session: the client.
-            **details: further fields, by their names in JSON.
+            **details: further fields, by their names in JSON. Expressions are written out if
+                anybody listens.
         """
-        self._hooks.tell(event, session, details)
         listeners = self._events.listeners()
-        if not listeners:
+        is_watched = self._hooks.watches_clients(event)
+        if not (listeners or is_watched):
             return
+        texts = {
+            name: detail if detail is None or isinstance(detail, str) else to_text(detail)
+            for name, detail in details.items()
+        }
+        if is_watched:
+            self._hooks.tell(event, session, texts)
         now = self._clock.now()
         values = {
             "timestamp": iso_timestamp(now),
@@ -73,7 +82,7 @@ class ClientStatus:
             "client_name": session.client_name,
             "connection_name": session.connection_name,
             "auth_id": session.user or None,
-        } | details
+        } | texts
         fields = [*_FIELDS, *(field for field in _FIELDS_OF_CONNECTIONS if field.name in values)]
         for listener in listeners:
             self._events.publish(listener, fields, values, now)

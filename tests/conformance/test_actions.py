@@ -201,7 +201,7 @@ def test_increment_a_counter_and_echo_a_message(acting: RunningServer) -> None:
     for count in (1, 2):
         acting.process.send_signal(signal.SIGUSR1)
         assert acting.logs(f"got {count} SIGUSR1 signals.")
-    assert "29-0100 action module invoked: amps-action-do-echo-message on signal" in acting.log()
+    assert acting.logs("29-0100 action module invoked: amps-action-do-echo-message on signal")
 
 
 def test_extract_values_from_a_published_message(acting: RunningServer) -> None:
@@ -326,7 +326,7 @@ def test_the_default_actions_of_signals(tmp_path: Path) -> None:
         with server.connect() as peer:
             assert peer.ask(logon)["status"] == "failure"
         assert server.stop() == 0
-        assert "shutdown requested by signal SIGTERM" in server.log()
+        assert server.logs("shutdown requested by signal SIGTERM")
 
 
 def test_shut_down_when_a_file_system_is_full(tmp_path: Path) -> None:

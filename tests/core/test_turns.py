@@ -10,6 +10,7 @@ import json
 import zlib
 from dataclasses import replace
 from functools import partial
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -304,3 +305,71 @@ def test_a_compressed_stream_is_inflated_a_piece_at_a_time(core: Core) -> None:
         core.clock.turn()
         turns += 1
     assert turns > 20
+
+
+def subscriptions(ids: range, **options: str) -> bytes:
+    """Commands that subscribe to one topic many times."""
+    return b"".join(
+        frame({"c": "subscribe", "sub_id": str(n), "t": "orders", **options}) for n in ids
+    )
+
+
+def test_ending_all_subscriptions_takes_turns(core: Core) -> None:
+    """Meanwhile others are served; what the client asks for after it comes after it."""
+    core.clock.work_per_look = 0.0
+    holder, publisher = log_on(core, "holder"), log_on(core, "publisher")
+    holder.send_bytes(subscriptions(range(1000)))
+    holder.take_frames()
+    core.clock.work_per_look = BUSY
+    holder.send_bytes(
+        frame({"c": "unsubscribe", "sub_id": "all", "cid": "end", "a": "processed"})
+        + frame({"c": "subscribe", "sub_id": "0", "t": "orders", "cid": "anew", "a": "processed"})
+    )
+    turns = 0
+    while holder.is_paused:
+        publisher.send({"c": "publish", "t": "orders", "cid": "1"}, b"%d" % turns)
+        core.clock.turn()
+        turns += 1
+    publisher.send({"c": "publish", "t": "orders", "cid": "1"}, b"last")
+    received = holder.take_frames()
+    acks = [header["cid"] for header, _ in received if header["c"] == "ack"]
+    listeners = [len(header["sids"].split(",")) for header, _ in received if header["c"] == "p"]
+    assert acks == ["end", "anew"]
+    assert turns > 5
+    assert listeners == sorted(listeners, reverse=True)
+    assert all(before - after <= 200 for before, after in pairwise(listeners))
+    assert received[-1][0]["sids"] == "0"
+
+
+@pytest.mark.parametrize("how", ["closed by the server", "left"])
+def test_the_end_of_a_session_with_many_subscriptions_takes_turns(core: Core, how: str) -> None:
+    """Its client gets nothing more from the first moment on, and is gone in the end."""
+    core.clock.work_per_look = 0.0
+    publisher, holder = log_on(core, "publisher"), log_on(core, "holder")
+    watcher = log_on(core, "watcher")
+    watcher.send({"c": "subscribe", "sub_id": "w", "t": "/AMPS/ClientStatus"})
+    holder.send_bytes(subscriptions(range(500)) + subscriptions(range(500, 1000), f="/a = 1"))
+    holder.take_frames()
+    watcher.take_frames()
+    core.clock.work_per_look = BUSY
+    if how == "left":
+        holder.leave()
+    else:
+        next(one for one in core.engine.sessions if one.client_name == "holder").close("test")
+    assert len(core.engine.sessions) == 2
+    ended_in: list[int] = []
+    for _ in range(1000):
+        publisher.send({"c": "publish", "t": "orders", "cid": "1"}, b'{"a":1}')
+        core.clock.turn()
+        core.engine.flush()
+        events = [json.loads(body)["ClientStatus"]["event"] for _, body in watcher.take_frames()]
+        ended_in.append(events.count("unsubscribe"))
+        if "disconnect" in events:
+            break
+    assert events[-1] == "disconnect"
+    assert len([count for count in ended_in if count]) > 5
+    assert sum(ended_in) == 1000
+    assert holder.take_frames() == []
+    assert core.engine.ending == 0
+    (said,) = [fields for entry, fields in core.log.entries if entry == "07-0013"]
+    assert said["client"] == "holder"

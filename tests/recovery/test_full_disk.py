@@ -393,8 +393,8 @@ def test_a_damaged_table_of_publishers_is_made_again(tmp_path: Path) -> None:
     for spoiled in (content[:-9], b"", bytes(len(content)), content[:30] + b"?" + content[31:]):
         table.write_bytes(spoiled)
         with running_server(tmp_path, elements=elements) as server:
-            assert f"{table.name}: " in server.log()
-            assert "it is rebuilt from the journals" in server.log()
+            assert server.logs(f"{table.name}: ")
+            assert server.logs("it is rebuilt from the journals")
             with server.connect() as peer:
                 assert peer.log_on("publisher")["s"] == 41
             kill(server)

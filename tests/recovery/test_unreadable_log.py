@@ -120,7 +120,7 @@ def test_a_replay_waits_until_the_log_can_be_read(tmp_path: Path, call: str, num
             sign.unlink()
             assert numbers(late) == list(range(1, MESSAGES + 2))
             assert json.loads(follower.receive()[1]) == {"n": MESSAGES + 1}
-        assert server.log().count("1D-0013") == 1
+        assert server.logs("1D-0013", 1)
         assert "1D-0004" not in server.log()
         assert "Traceback" not in server.log()
 
@@ -174,7 +174,7 @@ def test_connections_leave_descriptors_to_replays(tmp_path: Path, secured: bool)
         with server.log_on("later") as peer:
             begin_replay(peer)
             assert len(numbers(peer)) == MESSAGES
-        assert server.log().count("11-0020") == 1
+        assert server.logs("11-0020", 1)
         assert "1D-0013" not in server.log()
 
 

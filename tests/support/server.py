@@ -113,9 +113,14 @@ class RunningServer:
         """What has been logged so far."""
         return self.log_file.read_text()
 
-    def logs(self, text: str) -> bool:
-        """Whether the log says something, now or soon."""
-        return self.waits_for(lambda log: text in log)
+    def logs(self, text: str, times: int | None = None) -> bool:
+        """Whether the log says something, now or soon; so many times, if that is given.
+
+        Lines are written by a thread of the server's, which may come after what they tell of.
+        """
+        if times is None:
+            return self.waits_for(lambda log: text in log)
+        return self.waits_for(lambda log: log.count(text) == times)
 
     def waits_for(self, condition: Callable[[str], bool]) -> bool:
         """Whether something is true of the log, now or soon."""
