@@ -15,7 +15,7 @@ from itertools import repeat
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from server.journal import MESSAGES, Span
-from server.replays.logged import LoggedEnvelope
+from server.subscriptions.logged import LoggedEnvelope
 from server.topics.feed import Recorded
 from server.topics.queue_entrance import context_of
 
