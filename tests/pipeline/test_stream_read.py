@@ -14,7 +14,8 @@ from pyspark.sql.streaming.query import StreamingQuery
 from tests.pipeline.topics import publish, streaming
 from tests.support.server import RunningServer
 
-WAIT_SECONDS = 200.0
+WAIT_SECONDS = 400.0
+"""As long as a Spark of its own may take to start and to get going on a busy machine."""
 
 
 def until(condition: Callable[[], bool], query: StreamingQuery | None = None) -> None:
