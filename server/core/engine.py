@@ -115,8 +115,8 @@ class Engine:
         self.settings = settings
         self.log = log
         self.clock = clock
-        self.stores = Stores(clock, log, self._announce, self.flush)
         self.turns = Turns(clock, elapsed, self._flush_after_turn, log)
+        self.stores = Stores(clock, log, self._announce, self.turns.start, self.flush)
         self.topics = TopicTable(
             settings.message_types, settings.functions, self.stores, self.turns.queue
         )
