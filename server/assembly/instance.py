@@ -35,7 +35,7 @@ from server.assembly.provision_journal import open_journal, recover
 from server.assembly.provision_sow import TopicOpener
 from server.assembly.source_files import source_files
 from server.base.unavailable import unavailable_topics
-from server.core.engine import Engine, Settings
+from server.core.engine import Engine
 from server.events.log import EventLog
 from server.expressions import columns
 from server.expressions.functions.lookups import declared_lookups
@@ -43,6 +43,7 @@ from server.message_types.base import BodyError
 from server.sow.commit import GroupCommit
 from server.sow.lookups import Lookups
 from server.sow.records import NANOSECONDS
+from server.topics.settings import Settings
 from server.topics.transaction_log import TransactionLog
 from server.transports.listener import TransportError
 from server.transports.table import TransportTable
@@ -188,7 +189,9 @@ class Instance:
         return spec, log
 
     def _keep_journals(self, log: TransactionLog, opened: contextlib.AsyncExitStack) -> None:
-        self._services.journals = JournalKeeping(log, self._engine)
+        self._services.journals = JournalKeeping(
+            log, self._engine.stores, self._engine.clock, self._engine.log
+        )
         opened.push_async_callback(self._services.journals.close)
 
     def _make_services(self) -> Services:

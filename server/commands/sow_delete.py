@@ -37,10 +37,10 @@ from server.wire.header import Header
 if TYPE_CHECKING:
     from server.core.intake import Steps
     from server.core.session import Session
+    from server.expressions.topic_names import TopicSelector
     from server.expressions.tree import Expr
     from server.sow.records import Record
     from server.topics.keeper import Keeper
-    from server.topics.names import TopicSelector
     from server.topics.stores import Selected
 
 _AT_ONCE: Final = 50

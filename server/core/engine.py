@@ -6,23 +6,20 @@ settings. Transports feed sessions and, when a turn's input is used up, have the
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Collection, Iterable
 from functools import partial
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from config_schema.spec import ConflatedTopicSpec, TopicRef
 from server.base.clock import Clock
 from server.base.limits import MOST_FILTER_PARTS
+from server.base.log import Log
 from server.core.ending import Ending
 from server.core.hooks import Hooks
-from server.core.inbox import FrameSource
 from server.core.lobby import Lobby
 from server.core.session import Entrance, Link, Session
 from server.core.turns import Turns
-from server.expressions import Functions
 from server.expressions.prepared import FilterParser
-from server.message_types.base import MessageType
 from server.replays.tail import Tail
 from server.security.switches import Switches
 from server.subscriptions.failures import Failures
@@ -33,7 +30,8 @@ from server.topics.events import EventTypes
 from server.topics.sow_stats import SowStats
 from server.topics.stores import Stores
 from server.topics.table import TopicTable
-from server.views.view import View
+from server.topics.view import View
+from server.wire.framing import FrameSource
 from server.wire.runs import RunReader
 
 if TYPE_CHECKING:
@@ -41,41 +39,8 @@ if TYPE_CHECKING:
     from server.sow.records import Change
     from server.subscriptions.envelope import Envelope
     from server.topics.keeper import Keeper
+    from server.topics.settings import Settings
     from server.topics.transaction_log import TransactionLog
-
-
-class Log(Protocol):
-    """Where the engine writes what happens."""
-
-    def emit(self, message_id: str, /, **fields: object) -> None:
-        """Write an entry of the catalogue."""
-
-    def enabled(self, message_id: str) -> bool:
-        """Whether an entry with this id would be written anywhere."""
-
-
-@dataclass(frozen=True, slots=True)
-class Settings:
-    """What of the instance's configuration the engine decides by.
-
-    Attributes:
-        instance_name: the instance's name.
-        message_types: the message types that clients may speak, by name.
-        message_type_modules: the module of each of these types, by the type's name.
-        unified_fix_tags: the names of the types whose events have the FIX tags that all event
-            topics share.
-        functions: what expressions may call.
-        regex_topics: whether topics with regular expression characters are expressions.
-        unavailable: the topics that refuse all commands, and what there is to say about each.
-    """
-
-    instance_name: str
-    message_types: Mapping[str, MessageType]
-    message_type_modules: Mapping[str, str]
-    unified_fix_tags: frozenset[str]
-    functions: Functions
-    regex_topics: bool
-    unavailable: Mapping[TopicRef, str] = field(default_factory=dict)
 
 
 class Engine:

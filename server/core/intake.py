@@ -17,9 +17,10 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 from server.base.limits import MOST_QUERIES
-from server.core.inbox import FrameSource, Inbox
+from server.core.inbox import Inbox
 from server.core.turns import Pace
 from server.wire.compression import CompressedReader, Compression
+from server.wire.framing import FrameSource
 
 if TYPE_CHECKING:
     from server.core.session import Session

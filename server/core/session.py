@@ -14,7 +14,7 @@ its topic in one call (server/commands/publish_runs.py).
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING
@@ -27,7 +27,6 @@ from server.commands.options import LogonOptions
 from server.commands.persisted_acks import PersistedAcks
 from server.commands.publish_runs import PublishRuns
 from server.commands.refusal import CommandRefused
-from server.core.inbox import FrameSource
 from server.core.intake import Intake
 from server.core.lobby import Visit
 from server.filters.base import IncomingCommand, TransportFilter, Verdict
@@ -36,7 +35,7 @@ from server.subscriptions.outbox import Outbox
 from server.subscriptions.subscription import Subscription
 from server.subscriptions.transcript import with_transcript
 from server.wire.bookmarks import client_hash
-from server.wire.framing import FrameError, frame
+from server.wire.framing import FrameError, FrameSource, frame
 from server.wire.header import (
     Header,
     HeaderError,
@@ -50,6 +49,7 @@ if TYPE_CHECKING:
     from server.queries.run import QueryRun
     from server.security.authentication import Authenticator
     from server.security.entitlement import Entitlement
+    from server.subscriptions.subscriber import DeliveryWatcher
     from server.topics.table import AnyTopic
 
 
@@ -117,6 +117,7 @@ class Session:
         reader: cuts the peer's bytes into frames.
 
     Attributes:
+        log: where is said what becomes of it.
         client_hash: the number that stands for that name in bookmarks.
         client_name: the name the client logged on with, the connection's name before.
         options: what the client asked for at its logon.
@@ -146,6 +147,7 @@ class Session:
         reader: FrameSource,
     ) -> None:
         self.engine = engine
+        self.log = engine.log
         self.number = number
         self.entrance = entrance
         self.connection_name = name
@@ -164,7 +166,7 @@ class Session:
         self.user = ""
         self.subscriptions: dict[str, Subscription] = {}
         self.queries: list[QueryRun] = []
-        self.outbox = Outbox(engine.waiting_outboxes, with_transcript(self, link.send))
+        self.outbox = Outbox(engine.waiting_outboxes, with_transcript(self, self.log, link.send))
         self.pulse = Pulse(self, 0)
         self.last_heard = engine.clock.now()
         self.persisted_acks = PersistedAcks(self)
@@ -279,6 +281,14 @@ class Session:
         """Whether the user may read from, or write to, a topic."""
         resource = self.engine.stores.resource(self.message_type, topic)
         return self.entrance.entitlement.allows(self.user, permission, resource)
+
+    def delivery_watchers(self, topic: str) -> Sequence[DeliveryWatcher]:
+        """Who is told of what the client is sent of a topic."""
+        return self.engine.hooks.delivery_watchers(self.message_type, topic)
+
+    def subscription_failed(self, sub_id: str, topic: str, error: Exception) -> None:
+        """Take note that something has failed on behalf of a subscription. See `Subscriber`."""
+        self.engine.failures.report(self, sub_id, topic, error)
 
     def find_topic(self, name: str) -> AnyTopic:
         """Find a topic of the connection's message type."""

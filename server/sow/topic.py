@@ -19,7 +19,8 @@ from config_schema.spec.sow import TopicSpec
 from server.expressions import Kind, parse_field, parse_identifier
 from server.expressions.context import MessageContext
 from server.expressions.functions.registry import Functions
-from server.message_types.base import MessageType, Path
+from server.message_types.base import MessageType
+from server.message_types.paths import Path
 from server.sow.enrichment import FieldStage
 from server.sow.keys import (
     EVENTS,

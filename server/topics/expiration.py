@@ -17,8 +17,8 @@ from server.subscriptions.record_delivery import EXPIRED
 
 if TYPE_CHECKING:
     from server.base.clock import Clock
-    from server.core.engine import Log
-    from server.core.turns import Sliced
+    from server.base.log import Log
+    from server.base.slices import Sliced
     from server.sow.topic import SowTopic
     from server.topics.stores import Stores
 

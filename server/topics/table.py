@@ -22,7 +22,7 @@ from server.topics.topic import FOR_NOBODY, Topic, TopicForNobody
 from server.topics.transaction_log import TopicJournal
 
 if TYPE_CHECKING:
-    from server.core.turns import Sliced
+    from server.base.slices import Sliced
     from server.expressions import Functions
     from server.message_types.base import MessageType
     from server.sow.records import Change
@@ -86,7 +86,7 @@ class TopicTable:
 
         Should that fail, it is attached to none.
         """
-        message_type = subscription.session.message_type
+        message_type = subscription.subscriber.message_type
         selector = subscription.selector
         try:
             if not selector.is_regex:
@@ -102,7 +102,7 @@ class TopicTable:
 
     def unsubscribe(self, subscription: Subscription) -> None:
         """Detach a subscription from all its topics."""
-        message_type = subscription.session.message_type
+        message_type = subscription.subscriber.message_type
         selector = subscription.selector
         if not selector.is_regex:
             known = self._topics.get((message_type, selector.text))
@@ -201,5 +201,5 @@ def _attach_if_entitled(topic: AnyTopic, subscription: Subscription) -> None:
     """
     if subscription.replay is not None and not topic.is_journaled:
         return
-    if subscription.session.may(Permission.READ_TOPIC, topic.name):
+    if subscription.subscriber.may(Permission.READ_TOPIC, topic.name):
         topic.attach(subscription)

@@ -18,9 +18,9 @@ from server.subscriptions.slow_clients import Backlog, Pool
 
 if TYPE_CHECKING:
     from server.core.engine import Engine
-    from server.core.inbox import FrameSource
     from server.core.session import Entrance, Session
     from server.transports.descriptors import DescriptorReserve
+    from server.wire.framing import FrameSource
 
 _LINGER_SECONDS: Final = 5.0
 HANDSHAKE_SECONDS: Final = 10.0

@@ -24,7 +24,8 @@ from server.topics.table import TopicTable
 from server.wire.compression import Compression
 from tests.core.support import Core, CorePeer
 from tests.sow.support import SECOND, Disk, topic_spec
-from tests.support.raw import WAIT_SECONDS, frame
+from tests.support.raw import frame
+from tests.support.waiting import WAIT_SECONDS
 
 BUSY = TURN_SECONDS / 4
 """A look at the clock takes so long that a few make a turn."""
