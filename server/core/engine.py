@@ -80,9 +80,9 @@ class Engine:
         self.settings = settings
         self.log = log
         self.clock = clock
-        self.stores = Stores(clock, log, self._announce, self.flush)
         self.outboxes = Outboxes(elapsed)
         self.turns = Turns(clock, elapsed, self.outboxes, log)
+        self.stores = Stores(clock, log, self._announce, self.turns.start, self.flush)
         self.topics = TopicTable(
             settings.message_types, settings.functions, self.stores, self.turns.queue
         )
