@@ -27,7 +27,7 @@ from server.topics.transaction_log import DuplicateError
 from server.wire.header import Header
 
 if TYPE_CHECKING:
-    from server.core.session import Session
+    from server.commands.persisted_acks import Publisher
     from server.expressions.topic_names import TopicSelector
     from server.expressions.tree import Expr
     from server.sow.records import Record
@@ -51,7 +51,7 @@ class _Which(NamedTuple):
     body: bytes
 
 
-def handle(session: Session, header: Header, body: bytes) -> None:
+def handle(session: Publisher, header: Header, body: bytes) -> None:
     """Delete records (AMPS Command Reference, Removing Messages).
 
     Raises:
@@ -105,7 +105,7 @@ def handle(session: Session, header: Header, body: bytes) -> None:
         )
 
 
-def _refuse_duplicate(session: Session, header: Header) -> None:
+def _refuse_duplicate(session: Publisher, header: Header) -> None:
     log = session.engine.transaction_log
     if log is not None and header.sequence:
         try:
@@ -114,7 +114,7 @@ def _refuse_duplicate(session: Session, header: Header) -> None:
             raise CommandRefused(REASONS[type(error)], str(error)) from None
 
 
-def _find(session: Session, selected: Selected, which: _Which, selector: TopicSelector) -> Found:
+def _find(session: Publisher, selected: Selected, which: _Which, selector: TopicSelector) -> Found:
     """The records of one topic that are to go."""
     sow = selected.keeper
     if not isinstance(sow, SowTopic):
@@ -141,7 +141,7 @@ def _find(session: Session, selected: Selected, which: _Which, selector: TopicSe
 
 
 def _by_topic(
-    session: Session, found: Iterable[Found], selector: TopicSelector
+    session: Publisher, found: Iterable[Found], selector: TopicSelector
 ) -> list[tuple[StoredTopic, list[Record]]]:
     """Records by the topic that they were published to; the topic named, if there are none.
 
@@ -163,7 +163,7 @@ def _by_topic(
 
 
 def _delete(
-    session: Session, header: Header, groups: Sequence[tuple[StoredTopic, list[Record]]]
+    session: Publisher, header: Header, groups: Sequence[tuple[StoredTopic, list[Record]]]
 ) -> int:
     """Delete records, and tell subscribers; gives how many are gone.
 
@@ -192,7 +192,7 @@ def _names(selected: Selected, selector: TopicSelector) -> list[str]:
     return [name for name in selected.keeper.table.topics if selected.names(name)]
 
 
-def _acknowledge(session: Session, header: Header, found: Sequence[Found], deleted: int) -> None:
+def _acknowledge(session: Publisher, header: Header, found: Sequence[Found], deleted: int) -> None:
     keys = {"query_id": header.query_id}
     for ack in ("processed", "completed"):
         acknowledge(session, header, ack, **keys, sequence=header.sequence)

@@ -91,7 +91,7 @@ class Engine:
         self.client_status = ClientStatus(self.topics, event_types, clock, self.hooks)
         self.sow_stats = SowStats(self.topics, event_types, self.stores, clock, self.flush)
         self.turns = Turns(clock, elapsed, self._flush_after_turn, log)
-        self.lobby = Lobby(clock)
+        self.lobby = Lobby(clock, self.flush)
         self.failures = Failures(clock, log, self.flush)
         self.waiting_outboxes: list[Outbox] = []
         self.transaction_log: TransactionLog | None = None
