@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, ClassVar
 
-from actions.context import to_bytes
 from actions.module import Trigger
+from server.base.octets import to_octets
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -38,9 +38,9 @@ class OnClient(Trigger):
 def client_variables(client: Client, *, with_user: bool) -> dict[str, bytes]:
     """The variables that say who a client is."""
     values = {
-        "AMPS_CLIENT_NAME": to_bytes(client.client_name),
-        "AMPS_CONNECTION_NAME": to_bytes(client.connection_name),
+        "AMPS_CLIENT_NAME": to_octets(client.client_name),
+        "AMPS_CONNECTION_NAME": to_octets(client.connection_name),
     }
     if with_user:
-        values["AMPS_AUTHENTICATION_ID"] = to_bytes(client.user)
+        values["AMPS_AUTHENTICATION_ID"] = to_octets(client.user)
     return values

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from actions.context import to_bytes
 from actions.messages import message_variables
 from actions.module import Trigger
 from actions.subscriptions import watched_topics
+from server.base.octets import to_octets
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -25,9 +25,9 @@ class OnDeliverMessage(Trigger):
 
         def watch(client: Client, topic: str, bodies: Sequence[bytes], envelope: Envelope) -> None:
             common = {
-                "AMPS_BOOKMARK": to_bytes(envelope.bookmark),
-                "AMPS_CLIENT_NAME": to_bytes(client.client_name),
-                "AMPS_CORRELATION_ID": to_bytes(envelope.correlation_id or ""),
+                "AMPS_BOOKMARK": to_octets(envelope.bookmark),
+                "AMPS_CLIENT_NAME": to_octets(client.client_name),
+                "AMPS_CORRELATION_ID": to_octets(envelope.correlation_id or ""),
             }
             for body in bodies:
                 action.post(message_variables(topic, body) | common)

@@ -11,9 +11,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, ClassVar, Final
 
 from actions.affinities import Affinities
-from actions.context import to_bytes
 from actions.on_subscribe import OnSubscribe
 from actions.records import OnRecords
+from server.base.octets import to_octets
 from server.expressions.topic_names import TopicError, select_topics
 
 if TYPE_CHECKING:
@@ -114,8 +114,8 @@ class OnMessageAffinity(OnRecords):
         self.action.post(
             {
                 "AMPS_DATA": body,
-                "AMPS_CLIENT_NAME": to_bytes(assignment.client[1]),
+                "AMPS_CLIENT_NAME": to_octets(assignment.client[1]),
                 "AMPS_AFFINITY_ACTION": b"assign" if assignment.begins else b"unassign",
-                "AMPS_AFFINITY_REASON": to_bytes(assignment.reason),
+                "AMPS_AFFINITY_REASON": to_octets(assignment.reason),
             }
         )

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, ClassVar
 
-from actions.context import to_bytes
 from actions.module import ProvisionFailed, Trigger
+from server.base.octets import to_octets
 from server.expressions.topic_names import TopicError, TopicSelector, select_topics
 
 if TYPE_CHECKING:
@@ -37,10 +37,10 @@ class OnSubscription(Trigger):
             ):
                 action.post(
                     {
-                        "AMPS_TOPIC": to_bytes(topic),
-                        "AMPS_CLIENT_NAME": to_bytes(client.client_name),
-                        "AMPS_OPTIONS": to_bytes(details.get("options") or ""),
-                        "AMPS_FILTER": to_bytes(details.get("filter") or ""),
+                        "AMPS_TOPIC": to_octets(topic),
+                        "AMPS_CLIENT_NAME": to_octets(client.client_name),
+                        "AMPS_OPTIONS": to_octets(details.get("options") or ""),
+                        "AMPS_FILTER": to_octets(details.get("filter") or ""),
                     }
                 )
 

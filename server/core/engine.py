@@ -81,7 +81,10 @@ class Engine:
         self.log = log
         self.clock = clock
         self.stores = Stores(clock, log, self._announce, self.flush)
-        self.topics = TopicTable(settings.message_types, settings.functions, self.stores)
+        self.turns = Turns(clock, elapsed, self._flush_after_turn, log)
+        self.topics = TopicTable(
+            settings.message_types, settings.functions, self.stores, self.turns.queue
+        )
         self.filters = FilterParser(settings.functions, MOST_FILTER_PARTS)
         self.hooks = Hooks()
         self.switches = Switches()
@@ -90,7 +93,6 @@ class Engine:
         )
         self.client_status = ClientStatus(self.topics, event_types, clock, self.hooks)
         self.sow_stats = SowStats(self.topics, event_types, self.stores, clock, self.flush)
-        self.turns = Turns(clock, elapsed, self._flush_after_turn, log)
         self.lobby = Lobby(clock, self.flush)
         self.failures = Failures(clock, log, self.flush)
         self.waiting_outboxes: list[Outbox] = []

@@ -18,10 +18,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Sequence
 from heapq import heappop, heappush
+from operator import itemgetter
 from typing import Final, NamedTuple
 
-from server.queues.consumers import Consumer, Seat
-from server.queues.fairness import MODELS, Key, Rota
+from server.queues.consumers import Consumer, Entry, Seat
+from server.queues.fairness import MODELS, Rota
 from server.queues.ledger import Ledger
 from server.queues.order import LAST, PLACE, START
 from server.queues.settings import QueueSettings
@@ -107,7 +108,7 @@ class Dispatch:
         source = seat.source
         if source is None:
             return
-        seat.source = None
+        seat.source = seat.entry = None
         source.seats -= 1
         if not source.seats:
             del self._sources[source.filter]
@@ -319,7 +320,7 @@ class Dispatch:
             rivals = self._rivals(rank)
             if not rivals:
                 continue
-            (_, seat), chosen = min(rivals, key=_turn_of)
+            (_, _, seat), chosen = min(rivals, key=itemgetter(0))
             self._turn += 1
             capacity -= 1
             seat.served = self._turn
@@ -334,9 +335,9 @@ class Dispatch:
         txids = ledger.entries.txids
         return [Share(seat, places, txids(places)) for seat, places in served.items()]
 
-    def _rivals(self, rank: int) -> list[tuple[tuple[Key, Seat], Source]]:
+    def _rivals(self, rank: int) -> list[tuple[Entry, Source]]:
         """Sources whose first message has a rank, with who would get it; taken from the heap."""
-        rivals: dict[Source, tuple[Key, Seat]] = {}
+        rivals: dict[Source, Entry] = {}
         heads = self._heads
         while heads and heads[0][0] == rank:
             source = heappop(heads)[2]
@@ -350,7 +351,3 @@ class Dispatch:
             elif best is not None and head > rank:
                 heappush(heads, (head, source.order, source))
         return [(best, source) for source, best in rivals.items()]
-
-
-def _turn_of(rival: tuple[tuple[Key, Seat], Source]) -> Key:
-    return rival[0][0]
