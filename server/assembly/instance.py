@@ -240,7 +240,8 @@ class Instance:
         Raises:
             ProvisionError: a file or a key generator cannot be used, or a view's messages not made.
         """
-        committer = GroupCommit(partial(self._post, asyncio.get_running_loop()))
+        post = partial(self._post, asyncio.get_running_loop())
+        committer = GroupCommit(post, start=self._engine.turns.start)
         opened.callback(committer.close)
         settings = self._engine.settings
         if self._spec.sow_stats_interval is not None:

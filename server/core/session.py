@@ -166,7 +166,7 @@ class Session:
         self.user = ""
         self.subscriptions: dict[str, Subscription] = {}
         self.queries: list[QueryRun] = []
-        self.outbox = Outbox(engine.waiting_outboxes, with_transcript(self, self.log, link.send))
+        self.outbox = Outbox(engine.outboxes.waiting, with_transcript(self, self.log, link.send))
         self.pulse = Pulse(self, 0)
         self.last_heard = engine.clock.now()
         self.persisted_acks = PersistedAcks(self)

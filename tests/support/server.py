@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import secrets
 import signal
 import socket
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
@@ -41,18 +42,21 @@ CONFIGURATION = """
 """
 
 
+_PORTS = range(15_000, 32_000)
+"""Below those that the system gives to connections, one of which could take a server's port."""
+
 _ports_given: set[int] = set()
 
 
 def free_port() -> int:
     """A port that nobody listens on right now, another one each time."""
     while True:
-        with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
-            port: int = probe.getsockname()[1]
-        if port not in _ports_given:
-            _ports_given.add(port)
-            return port
+        port = secrets.choice(_PORTS)
+        with socket.socket() as probe, suppress(OSError):
+            probe.bind(("127.0.0.1", port))
+            if port not in _ports_given:
+                _ports_given.add(port)
+                return port
 
 
 class ServerEnded(AssertionError):
