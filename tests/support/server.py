@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import secrets
 import signal
 import socket
+import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -16,6 +18,7 @@ from tests.support.forked import ForkedProcess, Prepare
 from tests.support.raw import RawPeer
 from tests.support.waiting import WAIT_SECONDS, comes_true, wait_until
 
+ROOT = Path(__file__).parents[2]
 COMMAND = (sys.executable, "-m", "server.cli")
 
 CONFIGURATION = """
@@ -44,6 +47,33 @@ CONFIGURATION = """
 
 _PORTS = range(15_000, 32_000)
 """Below those that the system gives to connections, one of which could take a server's port."""
+
+
+def environment(**variables: str) -> dict[str, str]:
+    """The environment of a program that is to find our packages wherever it runs."""
+    return os.environ | {"PYTHONPATH": str(ROOT)} | variables
+
+
+def amp_server(
+    *arguments: str | Path, cwd: Path | None = None, **variables: str
+) -> subprocess.CompletedProcess[str]:
+    """Run the command to its end.
+
+    Args:
+        arguments: its command line.
+        cwd: where.
+        variables: of its environment.
+    """
+    return subprocess.run(
+        [*COMMAND, *map(str, arguments)],
+        cwd=cwd,
+        capture_output=True,
+        text=True,
+        timeout=WAIT_SECONDS,
+        check=False,
+        env=environment(**variables),
+    )
+
 
 _ports_given: set[int] = set()
 
