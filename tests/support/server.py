@@ -14,8 +14,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
+import pytest
+
 from tests.support.forked import ForkedProcess, Prepare
 from tests.support.raw import RawPeer
+from tests.support.small_disk import SmallDisk
 from tests.support.waiting import WAIT_SECONDS, comes_true, wait_until
 
 ROOT = Path(__file__).parents[2]
@@ -225,3 +228,20 @@ def wait_until_started(server: RunningServer) -> None:
         return False
 
     wait_until(has_started, lambda: f"the server did not start:\n{server.log()}")
+
+
+def why_no_start(
+    directory: Path,
+    elements: str,
+    disk: SmallDisk | None = None,
+    options: tuple[str, ...] = (),
+) -> str:
+    """What a server says that cannot start."""
+    with (
+        pytest.raises(ServerEnded) as ended,
+        running_server(directory, elements=elements, prepare=disk, options=options),
+    ):
+        pass
+    assert ended.value.code == 1
+    assert "Traceback" not in str(ended.value)
+    return str(ended.value)
