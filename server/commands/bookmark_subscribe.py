@@ -140,7 +140,7 @@ def make_subscription(
     )
 
 
-def _replayed_topics(session: Session, selector: TopicSelector) -> TopicSelector:
+def _replayed_topics(session: Subscribing, selector: TopicSelector) -> TopicSelector:
     """The topics that are replayed: those that feed it, of a queue.
 
     Source: AMPS User Guide, Bookmark Subscriptions to Queues.

@@ -23,7 +23,7 @@ from server.topics.stored import REASONS
 from server.topics.transaction_log import DuplicateError
 
 if TYPE_CHECKING:
-    from server.core.session import Session
+    from server.commands.persisted_acks import Publisher
     from server.expressions.topic_names import TopicSelector
     from server.queues import Mark
     from server.topics.queue_topic import Acknowledged, QueueTopic
@@ -33,7 +33,7 @@ _OPTIONS: Final = frozenset({"cancel", "expire", "delay", "non_regex_topic", "no
 _MICROSECONDS: Final = 1_000  # nanoseconds
 
 
-def queue_of(session: Session, selector: TopicSelector) -> QueueTopic | None:
+def queue_of(session: Publisher, selector: TopicSelector) -> QueueTopic | None:
     """The queue that a command names, None if it is for other topics."""
     queues = session.engine.topics.queues
     if queues is None or selector.is_regex:
@@ -42,7 +42,7 @@ def queue_of(session: Session, selector: TopicSelector) -> QueueTopic | None:
 
 
 def acknowledge_messages(
-    session: Session, header: Header, body: bytes, options: Mapping[str, str], queue: QueueTopic
+    session: Publisher, header: Header, body: bytes, options: Mapping[str, str], queue: QueueTopic
 ) -> None:
     """Acknowledge messages of a queue by their bookmarks, their SOW keys, or a filter.
 
@@ -103,7 +103,7 @@ def _read_marks(text: str) -> list[Mark]:
     return marks
 
 
-def _refuse_duplicate(session: Session, header: Header) -> None:
+def _refuse_duplicate(session: Publisher, header: Header) -> None:
     log = session.engine.transaction_log
     if log is not None and header.sequence:
         try:
@@ -112,7 +112,7 @@ def _refuse_duplicate(session: Session, header: Header) -> None:
             raise CommandRefused(REASONS[type(error)], str(error)) from None
 
 
-def _answer(session: Session, header: Header, queue: QueueTopic, done: Acknowledged) -> None:
+def _answer(session: Publisher, header: Header, queue: QueueTopic, done: Acknowledged) -> None:
     for ack in ("processed", "completed"):
         acknowledge(session, header, ack, query_id=header.query_id, sequence=header.sequence)
     acknowledge(

@@ -83,7 +83,7 @@ def _effective_backlog(subscription: Subscription) -> str | None:
 
 
 def _consumer(
-    session: Session, before: Subscription | None, max_backlog: int | None
+    session: Subscribing, before: Subscription | None, max_backlog: int | None
 ) -> Consumer | None:
     """The part that a subscription has in queues, which a replacement goes on with."""
     if session.engine.topics.queues is None:
