@@ -20,6 +20,7 @@ from server.wire.framing import FrameError
 from server.wire.opening import Opening
 from tests.support.raw import SILENCE_SECONDS, RawPeer, frame
 from tests.support.server import RunningServer, running_server
+from tests.support.waiting import WAIT_SECONDS
 
 PREFLIGHT = (
     b"GET /amps/json HTTP/1.1\r\nHost: localhost\r\nConnection: Upgrade\r\nUpgrade: TCP\r\n"
@@ -138,7 +139,7 @@ def test_a_preflight_is_answered(server: RunningServer, cut: int) -> None:
         peer.socket.settimeout(SILENCE_SECONDS / 10)
         with pytest.raises(TimeoutError):
             peer.socket.recv(1)
-        peer.socket.settimeout(5)
+        peer.socket.settimeout(WAIT_SECONDS)
         peer.socket.sendall(request[cut:])
         assert peer.take(len(SWITCHING)) == SWITCHING
         assert peer.log_on()["status"] == "success"
