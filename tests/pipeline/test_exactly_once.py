@@ -25,7 +25,7 @@ from pipeline.amps.sink import Identity
 from pipeline.amps.writer import send
 from pipeline.bodies import Outgoing
 from tests.pipeline.killing import killing
-from tests.pipeline.test_stream_read import WAIT_SECONDS, until
+from tests.pipeline.streams import WAIT_SECONDS, until
 from tests.pipeline.topics import QUICK_JAVA, TOPICS, logged, publish, streaming, uri, writing
 from tests.support.server import CONFIGURATION, RunningServer, free_port, running_configuration
 

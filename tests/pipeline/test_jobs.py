@@ -18,7 +18,7 @@ from client import Client
 from pipeline.cli import main
 from server.journal.entry import Kind
 from tests.pipeline.journals import journal, message
-from tests.pipeline.test_stream_read import until
+from tests.pipeline.streams import until
 from tests.pipeline.topics import logged, publish, uri
 from tests.pipeline.topics import records as state_records
 from tests.support.server import RunningServer
