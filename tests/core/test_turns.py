@@ -7,6 +7,7 @@ command, and to each run of publishes.
 from __future__ import annotations
 
 import json
+import os
 import zlib
 from dataclasses import replace
 from functools import partial
@@ -23,7 +24,7 @@ from server.sow.topic import SowTopic
 from server.topics.table import TopicTable
 from server.wire.compression import Compression
 from tests.core.support import Core, CorePeer
-from tests.sow.support import Disk, topic_spec
+from tests.sow.support import SECOND, Disk, topic_spec
 from tests.support.raw import frame
 from tests.support.waiting import WAIT_SECONDS
 
@@ -523,3 +524,56 @@ def test_a_deletion_that_is_cut_short_does_not_count(core: Core, tmp_path: Path)
     again.send({**deletion, "a": "processed"})
     assert [header["reason"] for header, _ in again.take_frames()] == ["duplicate"]
     core.transaction_log.close()
+
+
+def test_records_that_expire_together_go_in_slices(core: Core) -> None:
+    """Each is told of; one that is published again meanwhile stays."""
+    core.clock.work_per_look = 0.0
+    core.keep(topic_spec("/id", name="brief", expiration_enabled=True, expiration=SECOND))
+    publisher, watcher = log_on(core, "publisher"), log_on(core, "watcher")
+    watcher.send({"c": "subscribe", "sub_id": "1", "t": "brief", "o": "oof"})
+    publisher.send_bytes(
+        b"".join(frame({"c": "p", "t": "brief"}, b'{"id":%d}' % number) for number in range(2000))
+    )
+    core.clock.advance(0)
+    watcher.take_frames()
+    core.clock.work_per_look = BUSY
+    core.clock.time += 1.0
+    turns, gone = 0, 0
+    while gone < 1999:
+        core.clock.turn()
+        some = sum(header["c"] == "oof" for header, _ in watcher.take_frames())
+        assert some <= 500
+        if not turns:
+            publisher.send({"c": "p", "t": "brief"}, b'{"id":1999}')
+            watcher.take_frames()
+        gone += some
+        turns += 1
+        assert turns < 100
+    assert turns > 5
+    core.clock.work_per_look = 0.0
+    core.clock.advance(0.5)
+    watcher.take_frames()
+    watcher.send({"c": "sow", "cid": "q", "t": "brief", "a": "stats"})
+    core.clock.advance(0)
+    stats = [header for header, _ in watcher.take_frames() if header.get("a") == "stats"]
+    assert stats[0]["matches"] == 1
+
+
+def test_records_that_cannot_be_removed_are_said_once(core: Core, tmp_path: Path) -> None:
+    """However often that is tried again."""
+    core.clock.work_per_look = 0.0
+    disk = Disk(tmp_path)
+    store, _ = disk.open()
+    spec = topic_spec("/id", name="kept", expiration_enabled=True, expiration=SECOND)
+    topic = SowTopic(spec, core.types["json"], store, BUILTINS)
+    core.engine.stores.add(topic, store.commit)
+    peer = log_on(core, "publisher")
+    for number in range(3):
+        peer.send({"c": "p", "t": "kept"}, b'{"id":%d}' % number)
+    disk.settle()
+    os.truncate(tmp_path / "t.sow", 4096)
+    core.clock.advance(10)
+    said = [fields["topic"] for entry_id, fields in core.log.entries if entry_id == "15-0011"]
+    assert said == ["kept"]
+    disk.close()

@@ -10,7 +10,8 @@ from typing import Any
 from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
-WAIT_SECONDS = 200.0
+WAIT_SECONDS = 400.0
+"""As long as a Spark of its own may take to start and to get going on a busy machine."""
 
 
 def until(condition: Callable[[], bool], query: StreamingQuery | None = None) -> None:
