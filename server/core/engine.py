@@ -94,7 +94,7 @@ class Engine:
         self.client_status = ClientStatus(self.topics, event_types, clock, self.hooks)
         self.sow_stats = SowStats(self.topics, event_types, self.stores, clock, self.flush)
         self.lobby = Lobby(clock)
-        self.failures = Failures(clock, log, self.flush)
+        self.failures = Failures(self.turns.queue, log)
         self.waiting_outboxes: list[Outbox] = []
         self.transaction_log: TransactionLog | None = None
         self._sessions: dict[int, Session] = {}
