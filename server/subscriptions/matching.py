@@ -288,7 +288,7 @@ class FilterSet:
         test = self._tests.get(text)
         if test is None:
             effort = _TestEffort(self._searches)
-            test = compile_filter(expr, self._functions, tuple(self._layout), effort)
+            test = compile_filter(expr, self._functions, self._layout, effort)
             self._tests[text] = test
         return test
 

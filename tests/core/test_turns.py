@@ -344,6 +344,42 @@ def test_idle_topics_are_forgotten_in_slices(core: Core) -> None:
     assert len(topics) < 100
 
 
+def test_a_logon_waits_for_what_its_name_has_sent(core: Core, tmp_path: Path) -> None:
+    """All of that is obeyed, then the first connection ends, then the second is logged on."""
+    core.record(tmp_path, "^orders$")
+    first = log_on(core, "twice")
+    publishes = [frame({"c": "publish", "t": "orders", "cid": "1", "s": n + 1}) for n in range(100)]
+    first.send_bytes(b"".join(publishes))
+    assert first.is_paused
+    second = core.connect()
+    second.send({"c": "logon", "client_name": "twice", "mt": "json", "a": "processed"})
+    second.send({"c": "publish", "t": "orders", "cid": "1", "s": 101, "a": "processed"})
+    assert second.take_frames() == []
+    core.clock.advance(0.5)
+    assert first.hung_up
+    logon, publish = (header for header, _ in second.take_frames())
+    assert (logon["status"], logon["s"]) == ("success", 100)
+    assert publish["status"] == "success"
+    core.transaction_log.close()
+
+
+def test_a_logon_does_not_wait_for_long(core: Core, tmp_path: Path) -> None:
+    """However much the first connection has sent, and however long that takes."""
+    core.record(tmp_path, "^orders$")
+    first = log_on(core, "twice")
+    first.send_bytes(heartbeats(100))
+    second = core.connect()
+    second.send({"c": "logon", "client_name": "twice", "mt": "json", "a": "processed"})
+    assert second.take_frames() == []
+    core.clock.time += 2.0
+    core.clock.turn()
+    core.clock.turn()
+    assert first.hung_up
+    assert len(numbers(first)) < 100
+    assert [header["status"] for header, _ in second.take_frames()] == ["success"]
+    core.transaction_log.close()
+
+
 def test_what_takes_long_is_said(core: Core) -> None:
     """With whose it was and the command's name, and nothing else of the command."""
     peer = log_on(core, "slow")
