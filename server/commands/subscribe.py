@@ -28,8 +28,8 @@ if TYPE_CHECKING:
     from server.expressions.topic_names import TopicSelector
     from server.message_types.paths import Path
     from server.sow.records import Record
-    from server.subscriptions.page import PageTerms
     from server.subscriptions.sink import Sink
+    from server.subscriptions.subscription import PageTerms
     from server.views.terms import AggregationTerms
 
 _DELTA: Final = frozenset({"delta_subscribe", "sow_and_delta_subscribe"})

@@ -6,12 +6,15 @@
 A peer is read only while nothing that it has sent waits; see server/core/turns.py. It has to wait,
 too, while too much of what it has asked for is under way (it is *held*). When it has gone, what it
 had sent by then is obeyed all the same, and the session ends after that.
+
+A command that may take long is done in steps, in the slices of its connection: what the peer has
+sent after it waits until it is done, what others send does not.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Final
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 from server.base.limits import MOST_QUERIES
 from server.core.inbox import Inbox
@@ -21,6 +24,9 @@ from server.wire.framing import FrameSource
 
 if TYPE_CHECKING:
     from server.core.session import Session
+
+Steps: TypeAlias = Iterator[bool]
+"""A command, step by step; each says whether the next one may follow at once, or has to wait."""
 
 _HELD_SECONDS: Final = 0.005
 """After how long it is looked again whether a peer that is held may go on."""
@@ -56,6 +62,7 @@ class Intake:
         self._pause = pause
         self._resume = resume
         self._is_held = False  # waits, but not for a turn: `_go_on` puts it into the queue
+        self._unfinished: Steps | None = None  # what is left of the command obeyed last
 
     @property
     def doing(self) -> tuple[str, str]:
@@ -117,9 +124,19 @@ class Intake:
         else:
             self._session.end_lost()
 
+    def finish(self, steps: Steps) -> None:
+        """Obey nothing else before the command at hand is done.
+
+        Args:
+            steps: what is left of it; they must not raise. Should the session be closed meanwhile,
+                they are not done.
+        """
+        self._unfinished = steps
+
     def drop(self) -> None:
         """Let go of what waits: the session has ended."""
         self._inbox.drop()
+        self._unfinished = None
 
     def _obey_slice(self) -> bool:
         """Obey what is in the inbox until the slice is over; whether there is more."""
@@ -127,6 +144,13 @@ class Intake:
         runs, elapsed = session.runs, turns.elapsed
         now = elapsed()
         while True:
+            if self._unfinished is not None:
+                if not self._do_step(self._unfinished):
+                    return False
+                now = elapsed()
+                if turns.left(now) <= 0:
+                    return self._has_something
+                continue
             if self._has_to_hold():
                 return False
             if not inbox.has_frames:
@@ -136,7 +160,7 @@ class Intake:
                 if not inbox.cut():
                     return False
                 if not inbox.has_frames and turns.left(elapsed()) <= 0:
-                    return inbox.has_something
+                    return self._has_something
                 continue
             runs.begin()
             done = inbox.obey(pace.messages_in(turns.left(now)), runs, self._obey)
@@ -145,7 +169,23 @@ class Intake:
             begun, now = now, elapsed()
             pace.took(done, now - begun)
             if turns.left(now) <= 0:
-                return inbox.has_something
+                return self._has_something
+
+    @property
+    def _has_something(self) -> bool:
+        return self._unfinished is not None or self._inbox.has_something
+
+    def _do_step(self, steps: Steps) -> bool:
+        """Go on with the command that is not done; whether more may be done now."""
+        may_go_on = next(steps, None)
+        if not self._session.is_open:
+            return False
+        if may_go_on is None:
+            self._unfinished = None
+        elif not may_go_on:
+            self._hold()
+            return False
+        return True
 
     def _obey(self, header: bytes, body: bytes) -> bool:
         """Obey a command; whether there is time for more."""
@@ -154,6 +194,7 @@ class Intake:
         session.runs.begin()
         return (
             session.is_open
+            and self._unfinished is None
             and turns.left(turns.elapsed()) > 0
             and len(session.queries) < MOST_QUERIES
         )
@@ -170,9 +211,12 @@ class Intake:
         if log is not None and session.runs.are_recorded:
             has_to |= log.journal.is_crowded and log.journal.refusal is None
         if has_to:
-            self._is_held = True
-            session.engine.clock.call_later(_HELD_SECONDS, self._go_on)
+            self._hold()
         return has_to
+
+    def _hold(self) -> None:
+        self._is_held = True
+        self._session.engine.clock.call_later(_HELD_SECONDS, self._go_on)
 
     def _go_on(self) -> None:
         """Obey further what waits, in the next turn, if it may be obeyed again."""

@@ -14,7 +14,7 @@ its topic in one call (server/commands/publish_runs.py).
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING
@@ -29,7 +29,6 @@ from server.commands.publish_runs import PublishRuns
 from server.commands.refusal import CommandRefused
 from server.core.intake import Intake
 from server.core.lobby import Visit
-from server.expressions import to_text
 from server.filters.base import IncomingCommand, TransportFilter, Verdict
 from server.security.entitlement import Permission
 from server.subscriptions.outbox import Outbox
@@ -50,6 +49,7 @@ if TYPE_CHECKING:
     from server.queries.run import QueryRun
     from server.security.authentication import Authenticator
     from server.security.entitlement import Entitlement
+    from server.subscriptions.subscriber import DeliveryWatcher
     from server.topics.table import AnyTopic
 
 
@@ -117,6 +117,7 @@ class Session:
         reader: cuts the peer's bytes into frames.
 
     Attributes:
+        log: where is said what becomes of it.
         client_hash: the number that stands for that name in bookmarks.
         client_name: the name the client logged on with, the connection's name before.
         options: what the client asked for at its logon.
@@ -146,6 +147,7 @@ class Session:
         reader: FrameSource,
     ) -> None:
         self.engine = engine
+        self.log = engine.log
         self.number = number
         self.entrance = entrance
         self.connection_name = name
@@ -164,7 +166,7 @@ class Session:
         self.user = ""
         self.subscriptions: dict[str, Subscription] = {}
         self.queries: list[QueryRun] = []
-        self.outbox = Outbox(engine.outboxes.waiting, with_transcript(self, link.send))
+        self.outbox = Outbox(engine.outboxes.waiting, with_transcript(self, self.log, link.send))
         self.pulse = Pulse(self, 0)
         self.last_heard = engine.clock.now()
         self.persisted_acks = PersistedAcks(self)
@@ -280,6 +282,14 @@ class Session:
         resource = self.engine.stores.resource(self.message_type, topic)
         return self.entrance.entitlement.allows(self.user, permission, resource)
 
+    def delivery_watchers(self, topic: str) -> Sequence[DeliveryWatcher]:
+        """Who is told of what the client is sent of a topic."""
+        return self.engine.hooks.delivery_watchers(self.message_type, topic)
+
+    def subscription_failed(self, sub_id: str, topic: str, error: Exception) -> None:
+        """Take note that something has failed on behalf of a subscription. See `Subscriber`."""
+        self.engine.failures.report(self, sub_id, topic, error)
+
     def find_topic(self, name: str) -> AnyTopic:
         """Find a topic of the connection's message type."""
         return self.engine.topics.find(self.message_type, name)
@@ -307,7 +317,7 @@ class Session:
                 "unsubscribe",
                 self,
                 topic=subscription.selector.text,
-                filter=None if subscription.filter is None else to_text(subscription.filter),
+                filter=subscription.filter,
                 options=subscription.options,
                 sub_id=sub_id,
             )
@@ -397,8 +407,4 @@ class Session:
         self._end_visit()
         self.intake.drop()
         self.pulse.stop()
-        self.engine.forget(self)
-        self.engine.log.emit("07-0013", client=self.client_name, reason=reason)
-        self.engine.client_status.publish(
-            "disconnect", self, client_address=self.address, reason=reason or None
-        )
+        self.engine.forget(self, reason)

@@ -19,6 +19,7 @@ from typing import Final
 from config_schema import schema
 from server import cli
 from server.program import launch
+from tests.support.processes import STARTED
 
 STANDS_BY: Final = (launch, schema.elements())
 """What takes long and is the same for all: the modules of a server, and the schema."""
@@ -34,7 +35,7 @@ class ForkedProcess:
         directory: where it runs.
         configuration: what it is given on its command line.
         log_file: where its standard output and error go.
-        prepare: called in the process first.
+        prepare: called in the process first, in that directory.
         options: of the command, before the configuration.
     """
 
@@ -49,6 +50,7 @@ class ForkedProcess:
         log_file.write_bytes(b"")
         arguments = (directory, configuration, log_file, prepare, options)
         self._process: ForkServerProcess = _context().Process(target=_serve, args=arguments)
+        sys.audit(STARTED, "a server")
         self._process.start()
         self.pid = self._process.pid or 0
 
@@ -90,7 +92,7 @@ def _serve(
     log = os.open(log_file, os.O_WRONLY | os.O_APPEND)
     os.dup2(log, 1)
     os.dup2(log, 2)
+    os.chdir(directory)
     if prepare is not None:
         prepare()
-    os.chdir(directory)
     sys.exit(cli.main([*options, str(configuration)]))
