@@ -17,7 +17,7 @@ from typing import Final
 from benchmarks.harness import print_table
 from config_schema.problems import Location
 from config_schema.spec import TopicSpec
-from server.core.engine import Engine, Settings
+from server.core.engine import Engine
 from server.core.session import Entrance, Link, Session
 from server.expressions import BUILTINS
 from server.message_types.registry import MessageTypes
@@ -25,6 +25,7 @@ from server.security.authentication import make_authenticator
 from server.security.entitlement import make_entitlement
 from server.sow.memory_store import MemoryStore
 from server.sow.topic import SowTopic
+from server.topics.settings import Settings
 from server.wire.framing import frame
 from server.wire.header import Header, encode_header
 

@@ -20,11 +20,11 @@ from server.commands.options import (
     read_presentation,
 )
 from server.commands.refusal import CommandRefused
+from server.commands.refuse import refuse
 from server.commands.selection import read_filter, require_topic, restricted_to
 from server.journal import BookmarkError, NotFound, parse_bookmark
 from server.replays.rate import RateTerms, parse_rate
-from server.replays.reading import read_for
-from server.replays.replay import Company, Replay, ReplayTerms
+from server.replays.replay import Company, Replay, ReplayTerms, read_for
 from server.replays.timeline import Timeline
 from server.security.entitlement import Permission
 from server.subscriptions.conflation import Conflater
@@ -33,10 +33,10 @@ from server.wire.bookmarks import is_now
 from server.wire.header import Header
 
 if TYPE_CHECKING:
-    from server.core.session import Session
+    from server.commands.subscribing import Subscribing
     from server.expressions.topic_names import TopicSelector
     from server.journal import BookmarkRequest
-    from server.subscriptions.page import PageTerms
+    from server.subscriptions.subscription import PageTerms
     from server.topics.transaction_log import Place
 
 _NOT_FOUND: Final = ("epoch", "now", "fail")
@@ -44,7 +44,7 @@ _NOT_LIVE: Final = ("rate", "rate_max_gap", "pause", "resume")
 _NANOSECONDS: Final = 1e9
 
 
-def is_replayed(session: Session, selector: TopicSelector) -> bool:
+def is_replayed(session: Subscribing, selector: TopicSelector) -> bool:
     """Whether a subscription with a bookmark has anything to replay.
 
     A regular expression stands for the topics that are in the transaction log.
@@ -55,7 +55,7 @@ def is_replayed(session: Session, selector: TopicSelector) -> bool:
 
 
 def make_subscription(
-    session: Session,
+    session: Subscribing,
     header: Header,
     options: Mapping[str, str],
     selector: TopicSelector,
@@ -116,6 +116,7 @@ def make_subscription(
             on_persisted=lambda bookmark: success(
                 header, "persisted", sub_id=sub_id, bookmark=bookmark
             ),
+            persisted_interval=session.options.ack_conflation,
         )
     conflater = None
     if conflation is not None and timeline is not None:
@@ -133,12 +134,14 @@ def make_subscription(
         tracks_focus=page is not None and "oof" in options,
         options=header.options,
         page=page,
-        replay=Replay(log, terms, engine.settled_tail if is_durable else engine.tail, timeline),
+        replay=Replay(
+            session, log, terms, engine.settled_tail if is_durable else engine.tail, timeline
+        ),
     )
 
 
 def begin(
-    session: Session, header: Header, options: Mapping[str, str], subscription: Subscription
+    session: Subscribing, header: Header, options: Mapping[str, str], subscription: Subscription
 ) -> None:
     """Begin to replay to a subscription that has been placed, once its bookmark is found.
 
@@ -150,14 +153,14 @@ def begin(
     """
     log, replay = session.engine.transaction_log, subscription.replay
     assert log is not None  # noqa: S101 - see is_replayed
-    assert replay is not None  # noqa: S101 - see make_subscription
+    assert isinstance(replay, Replay)  # noqa: S101 - see make_subscription
 
     def found(place: Place) -> None:
         if session.subscriptions.get(subscription.sub_id) is not subscription:
             return  # it has ended, or another has taken its place
         if isinstance(place, BookmarkError):
             session.end_subscription(subscription.sub_id)
-            session.refuse(header, "bookmark not found", str(place))
+            refuse(session, header, "bookmark not found", str(place))
             return
         acknowledge(session, header, "processed", sub_id=subscription.sub_id)
         replay.begin(subscription, place)
@@ -165,7 +168,7 @@ def begin(
     log.look_up(session.number, read_bookmark(header), read_not_found(options), found)
 
 
-def pause_or_resume(session: Session, header: Header, options: Mapping[str, str]) -> bool:
+def pause_or_resume(session: Subscribing, header: Header, options: Mapping[str, str]) -> bool:
     """Pause or resume the bookmark subscriptions that a command names, if that is what it is for.
 
     Returns:
@@ -182,7 +185,7 @@ def pause_or_resume(session: Session, header: Header, options: Mapping[str, str]
     replays: list[Replay] = []
     for sub_id in ids:
         subscription = session.subscriptions.get(sub_id)
-        if subscription is None or subscription.replay is None:
+        if subscription is None or not isinstance(subscription.replay, Replay):
             raise CommandRefused(
                 "invalid subscription id",
                 f"this connection has no bookmark subscription {sub_id!r} to pause or resume",

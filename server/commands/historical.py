@@ -23,21 +23,22 @@ from server.commands.past_point import point_of
 from server.commands.query import QueryCommand
 from server.commands.query_terms import read_query_terms
 from server.commands.refusal import CommandRefused
+from server.commands.refuse import refuse
 from server.commands.selection import read_topic, records_of
 from server.commands.subscribe import put_in_place, read_sub_id, remember
 from server.journal import BookmarkError
 from server.queries.page import PageQuery
 from server.replays.paged import PagedRecords
+from server.replays.replay import Replay
 from server.security.entitlement import Permission
 from server.sow.store import StoreError
 from server.sow.topic import SowTopic
 from server.wire.bookmarks import NOW, is_now
 
 if TYPE_CHECKING:
-    from server.core.session import Session
+    from server.commands.subscribing import Subscribing
     from server.journal import Span
     from server.queries.run import Findings
-    from server.replays.replay import Replay
     from server.sow.history import PastPoint
     from server.subscriptions.subscription import Subscription
     from server.topics.stores import Selected
@@ -47,7 +48,7 @@ if TYPE_CHECKING:
 _DELTA: Final = "sow_and_delta_subscribe"
 
 
-def is_asked_for(session: Session, header: Header, options: Mapping[str, str]) -> bool:
+def is_asked_for(session: Subscribing, header: Header, options: Mapping[str, str]) -> bool:
     """Whether a command asks for a past state that is kept; other topics give what they have now.
 
     Raises:
@@ -60,7 +61,7 @@ def is_asked_for(session: Session, header: Header, options: Mapping[str, str]) -
     return any(selected.keeper.table.history is not None for selected in topics)
 
 
-def handle(session: Session, header: Header, options: Mapping[str, str]) -> None:
+def handle(session: Subscribing, header: Header, options: Mapping[str, str]) -> None:
     """Query and subscribe as of a moment.
 
     Raises:
@@ -97,13 +98,13 @@ def handle(session: Session, header: Header, options: Mapping[str, str]) -> None
             return  # it has ended, or another has taken its place
         if isinstance(place, BookmarkError):
             session.end_subscription(sub_id)
-            session.refuse(header, "bookmark not found", str(place))
+            refuse(session, header, "bookmark not found", str(place))
             return
         try:
             point = point_of(log, place)
         except CommandRefused as refusal:
             session.end_subscription(sub_id)
-            session.refuse(header, refusal.reason, refusal.detail)
+            refuse(session, header, refusal.reason, refusal.detail)
             return
         command = QueryCommand(
             session, header, replace(terms, as_of=point), subscription.presentation, sub_id
@@ -111,12 +112,12 @@ def handle(session: Session, header: Header, options: Mapping[str, str]) -> None
         acknowledge(session, header, "processed", sub_id=sub_id, query_id=command.query_id)
         span = replace(place, after=_gapless(topics, point, place), not_before=0)
         replay = subscription.replay
-        assert replay is not None  # noqa: S101 - see make_subscription
+        assert isinstance(replay, Replay)  # noqa: S101 - see make_subscription
         try:
             queries: Sequence[Findings] = command.queries(topics)
         except StoreError as error:
             session.end_subscription(sub_id)
-            session.refuse(header, NOT_READABLE, str(error))
+            refuse(session, header, NOT_READABLE, str(error))
             return
         if page is not None:
             queries = [_page_query(command, subscription, replay, topics[0])]
@@ -148,7 +149,7 @@ def _page_query(
     """A query for the first records of a page, which the replay goes on from."""
     sow = topic.keeper
     assert isinstance(sow, SowTopic)  # noqa: S101 - no other kind of topic has a history
-    replay.records = PagedRecords(subscription, sow)
+    replay.records = PagedRecords(subscription, sow, replay.listener.engine)
     scan = replay.records.found_by(command.matching(topic, subscription.filter))
     return PageQuery(replay.records.page, scan, None, None, len(sow.table))
 

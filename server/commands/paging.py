@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING
 from server.commands.options import option_refusal
 from server.commands.refusal import CommandRefused
 from server.expressions.topic_names import select_topics
-from server.subscriptions.page import PageTerms
+from server.subscriptions.subscription import PageTerms
 from server.topics.stored import TopicWithRecords
 
 if TYPE_CHECKING:
     from server.commands.query_terms import QueryTerms
-    from server.core.session import Session
+    from server.commands.sender import Sender
     from server.expressions.topic_names import TopicSelector
     from server.subscriptions.page import Page
     from server.subscriptions.subscription import Subscription
@@ -29,7 +29,7 @@ def read_page(terms: QueryTerms) -> PageTerms | None:
     return PageTerms(terms.order_by, terms.skip_n, terms.skip_n + terms.top_n)
 
 
-def single_topic(session: Session, selector: TopicSelector) -> TopicSelector:
+def single_topic(session: Sender, selector: TopicSelector) -> TopicSelector:
     """The topic that a page is to be cut from.
 
     The name of a topic is taken for that topic, even if it could be a regular expression.
@@ -114,9 +114,9 @@ def _not_another_page() -> CommandRefused:
     )
 
 
-def page_of(subscription: Subscription | None) -> Page | None:
+def page_of(session: Sender, subscription: Subscription | None) -> Page | None:
     """The page of a subscription that is placed; None if it is not paginated."""
     if subscription is None or subscription.page is None:
         return None
-    topic = subscription.session.find_topic(subscription.selector.text)
+    topic = session.find_topic(subscription.selector.text)
     return topic.page(subscription) if isinstance(topic, TopicWithRecords) else None

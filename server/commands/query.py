@@ -15,7 +15,7 @@ from server.sow.store import StoreError
 
 if TYPE_CHECKING:
     from server.commands.query_terms import QueryTerms
-    from server.core.session import Session
+    from server.commands.subscribing import Querying
     from server.expressions.tree import Expr
     from server.sow.query import Query
     from server.sow.records import Record
@@ -41,7 +41,7 @@ class QueryCommand:
 
     def __init__(
         self,
-        session: Session,
+        session: Querying,
         header: Header,
         terms: QueryTerms,
         presentation: Presentation,
@@ -75,7 +75,7 @@ class QueryCommand:
         if self._sub_id is None:
             self._tell()
         form = ResultForm(self.query_id, self._terms.batch_size, self.presentation)
-        run = QueryRun(self._session, form, self._sub_id)
+        run = QueryRun(self._session, self._session.engine.turns, form, self._sub_id)
         chosen = self._chosen(len(queries))
 
         def take(record: Record) -> bool:

@@ -6,8 +6,7 @@ settings. Transports feed sessions and, when a turn's input is used up, have the
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Collection, Iterable
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -20,13 +19,11 @@ from server.core.hooks import Hooks
 from server.core.lobby import Lobby
 from server.core.session import Entrance, Link, Session
 from server.core.turns import Turns
-from server.expressions import Functions
 from server.expressions.prepared import FilterParser
-from server.message_types.base import MessageType
 from server.replays.tail import Tail
 from server.security.switches import Switches
 from server.subscriptions.failures import Failures
-from server.subscriptions.outbox import MOST_FLUSHED, Outbox, flush_all, flush_part
+from server.subscriptions.outbox import Outboxes
 from server.topics.client_status import ClientStatus
 from server.topics.conflated import ConflatedTopic
 from server.topics.events import EventTypes
@@ -42,31 +39,8 @@ if TYPE_CHECKING:
     from server.sow.records import Change
     from server.subscriptions.envelope import Envelope
     from server.topics.keeper import Keeper
+    from server.topics.settings import Settings
     from server.topics.transaction_log import TransactionLog
-
-
-@dataclass(frozen=True, slots=True)
-class Settings:
-    """What of the instance's configuration the engine decides by.
-
-    Attributes:
-        instance_name: the instance's name.
-        message_types: the message types that clients may speak, by name.
-        message_type_modules: the module of each of these types, by the type's name.
-        unified_fix_tags: the names of the types whose events have the FIX tags that all event
-            topics share.
-        functions: what expressions may call.
-        regex_topics: whether topics with regular expression characters are expressions.
-        unavailable: the topics that refuse all commands, and what there is to say about each.
-    """
-
-    instance_name: str
-    message_types: Mapping[str, MessageType]
-    message_type_modules: Mapping[str, str]
-    unified_fix_tags: frozenset[str]
-    functions: Functions
-    regex_topics: bool
-    unavailable: Mapping[TopicRef, str] = field(default_factory=dict)
 
 
 class Engine:
@@ -93,7 +67,7 @@ class Engine:
             either.
         tail: reads the end of the log for bookmark subscriptions.
         settled_tail: the same for those that ask for messages that are fully durable.
-        waiting_outboxes: the outboxes that have something to write.
+        outboxes: what has been made for clients and has not left.
         ending: how many sessions have been closed of which something is left.
     """
 
@@ -106,8 +80,12 @@ class Engine:
         self.settings = settings
         self.log = log
         self.clock = clock
-        self.stores = Stores(clock, log, self._announce, self.flush)
-        self.topics = TopicTable(settings.message_types, settings.functions, self.stores)
+        self.outboxes = Outboxes(elapsed)
+        self.turns = Turns(clock, elapsed, self.outboxes, log)
+        self.stores = Stores(clock, log, self._announce, self.turns.start, self.flush)
+        self.topics = TopicTable(
+            settings.message_types, settings.functions, self.stores, self.turns.queue
+        )
         self.filters = FilterParser(settings.functions, MOST_FILTER_PARTS)
         self.hooks = Hooks()
         self.switches = Switches()
@@ -116,10 +94,8 @@ class Engine:
         )
         self.client_status = ClientStatus(self.topics, event_types, clock, self.hooks)
         self.sow_stats = SowStats(self.topics, event_types, self.stores, clock, self.flush)
-        self.turns = Turns(clock, elapsed, self._flush_after_turn, log)
-        self.lobby = Lobby(clock)
+        self.lobby = Lobby(clock, self.flush)
         self.failures = Failures(clock, log, self.flush)
-        self.waiting_outboxes: list[Outbox] = []
         self.transaction_log: TransactionLog | None = None
         self._sessions: dict[int, Session] = {}
         self._clients: dict[str, Session] = {}
@@ -228,26 +204,5 @@ class Engine:
         self.topics.announce(message_type, changes, envelope, reason)
 
     def flush(self) -> None:
-        """Let everything leave that is waiting in outboxes."""
-        flush_all(self.waiting_outboxes)
-
-    def flush_reply(self, first: int) -> None:
-        """Let leave what a short read has brought about; in a turn, no more than that.
-
-        Args:
-            first: how many outboxes were waiting before.
-        """
-        if self.turns.is_queue_empty:
-            self.flush()
-        else:
-            flush_part(self.waiting_outboxes, first, len(self.waiting_outboxes))
-
-    def flush_some(self) -> None:
-        """Let leave what has waited longest in outboxes; there is more to do before the rest."""
-        flush_part(self.waiting_outboxes, 0, MOST_FLUSHED)
-
-    def _flush_after_turn(self) -> None:
-        if self.turns.is_queue_empty:
-            self.flush()
-        else:
-            self.flush_some()
+        """Let leave what waits in outboxes, as far as there is time, and the rest in turns."""
+        self.turns.flush()

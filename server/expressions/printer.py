@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from typing import Final
 
+from server.base.octets import to_octets
 from server.expressions.grammar import (
     AND,
     ARITHMETIC,
@@ -16,7 +17,6 @@ from server.expressions.grammar import (
     SUM,
     UNARY,
 )
-from server.expressions.octets import to_octets
 from server.expressions.tokens import plain
 from server.expressions.tree import (
     Affix,

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, cast
 
-from server.message_types.text import encode_text
+from server.base.octets import to_octets
 from server.message_types.trees import Tree, read_path
 
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ class Wanted:
         below: dict[bytes, list[tuple[int, Path]]] = {}
         for slot, steps in paths:
             if steps and isinstance(steps[0], str):
-                below.setdefault(encode_text(steps[0]), []).append((slot, steps[1:]))
+                below.setdefault(to_octets(steps[0]), []).append((slot, steps[1:]))
         self.names = {name: Wanted(rest) for name, rest in below.items()}
 
     def take(self, value: Tree, out: list[Value]) -> None:

@@ -9,7 +9,7 @@ Source: AMPS User Guide, Subscription Backlog; Replacing Queue Subscriptions.
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 if TYPE_CHECKING:
     from server.queues.sources import Source
@@ -56,6 +56,10 @@ class Consumer:
             seat.look_again(seat)
 
 
+Entry: TypeAlias = "tuple[float, int, Seat]"
+"""The key of a seat's turn, its order, and the seat. No two seats have the same order."""
+
+
 class Seat:
     """What a consumer has to do with one queue.
 
@@ -64,6 +68,7 @@ class Seat:
         allowed: the queue's MaxPerSubscriptionBacklog.
         look_again: tells the queue that the room of the consumer may have changed.
         order: seats are counted as they are taken.
+        entry: where it stands among those who wait for a turn; None if it has no room.
         source: where its messages come from; None if it gets no more.
         held: the places of messages that it has and has not acknowledged.
         served: when it had its last message, in turns of the queue.
@@ -74,6 +79,7 @@ class Seat:
         "allowed",
         "consumer",
         "delivered",
+        "entry",
         "held",
         "look_again",
         "order",
@@ -88,6 +94,7 @@ class Seat:
         self.allowed = allowed
         self.order = order
         self.look_again = look_again
+        self.entry: Entry | None = None
         self.source: Source | None = None
         self.held: set[int] = set()
         self.served = 0

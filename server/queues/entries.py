@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import re
 from array import array
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
 from server.queues.events import Mark
@@ -126,6 +126,10 @@ class Entries:
         self.counts[GONE] += count
         return first
 
+    def publisher(self, client: int) -> Publisher | None:
+        """A publisher whose messages have come."""
+        return self._publishers.get(client)
+
     def find(self, mark: Mark) -> int | None:
         """The place of a message that has not left; None if there is none."""
         publisher = self._publishers.get(mark[0])
@@ -180,9 +184,28 @@ class Entries:
         publisher = self._numbered[block.publishers[within]]
         if not block.kept:
             del self.blocks[number]
-        publisher.forget(self._is_there)
+        publisher.gone += 1
+        if publisher.gone > publisher.bearable:
+            publisher.tidy(self.is_there)
 
-    def _is_there(self, place: int) -> bool:
+    def remove_all(self, places: Iterable[int], publisher: Publisher, state: int) -> None:
+        """Messages of one publisher that are all in the same state become GONE."""
+        blocks, count = self.blocks, 0
+        for place in places:
+            block = blocks[place >> SHIFT]
+            block.states[place & WITHIN] = GONE
+            block.kept -= 1
+            if not block.kept:
+                del blocks[place >> SHIFT]
+            count += 1
+        self.counts[state] -= count
+        self.counts[GONE] += count
+        publisher.gone += count
+        if publisher.gone > publisher.bearable:
+            publisher.tidy(self.is_there)
+
+    def is_there(self, place: int) -> bool:
+        """Whether any place there has been is not GONE."""
         return self.state(place) != GONE
 
     @property

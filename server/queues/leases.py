@@ -66,7 +66,7 @@ class Leases:
         for place in places:
             before = self.by_place[place]
             since = min(since, before.since)
-            self.close_one(before)
+            self.close(before)
         self.add(Lease(seat, since, until, places))
 
     def end(self, place: int) -> Lease | None:
@@ -77,12 +77,12 @@ class Leases:
         """
         lease = self.by_place.pop(place, None)
         if lease is not None:
-            self.close_one(lease)
+            self.close(lease)
         return lease
 
-    def close_one(self, lease: Lease) -> None:
-        """One message less is under a lease."""
-        lease.open -= 1
+    def close(self, lease: Lease, count: int = 1) -> None:
+        """So many messages less are under a lease."""
+        lease.open -= count
         if not lease.open:
             lease.places = ()
             if lease.until is not None:

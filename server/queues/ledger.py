@@ -11,7 +11,7 @@ Source: AMPS User Guide, Message Flow for Queues; Acknowledging Messages.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final, Protocol
 
@@ -34,6 +34,7 @@ from server.queues.events import (
 )
 from server.queues.keyed import KeyChains
 from server.queues.leases import Lease, Leases
+from server.queues.marks import Publisher
 from server.queues.moments import Moments
 from server.queues.order import LogOrder, Order, PriorityOrder, stored_priority
 from server.queues.settings import DEFERRED_ACKS, QueueSettings
@@ -44,6 +45,7 @@ from server.queues.states import (
     DELAYED,
     FOREIGN,
     GONE,
+    LEASED,
     SENT,
 )
 
@@ -261,7 +263,7 @@ class Ledger:
         places = range(first, self.entries.end)
         self.counters.enqueued += len(places)
         if (
-            details is NO_DETAILS
+            details == NO_DETAILS
             and not settings.prioritized
             and settings.expiration is None
             and not self.deferred
@@ -337,6 +339,65 @@ class Ledger:
         return lease
 
     # coming back
+
+    def acknowledge_leased(
+        self, marks: Iterable[Mark], holder: Hashable
+    ) -> tuple[list[Mark], list[Mark]]:
+        """Acknowledge messages that somebody has and that nothing else is known of.
+
+        Nearly all acknowledgements are of this kind, and a publisher's messages follow one another
+        in them, as the messages of a lease do.
+
+        Args:
+            marks: the bookmarks.
+            holder: the client that must have them, None for any.
+
+        Returns:
+            What has left the queue, and what has to go the long way.
+        """
+        entries, by_place = self.entries, self.leases.by_place
+        done: list[Mark] = []
+        others: list[Mark] = []
+        publisher: Publisher | None = None
+        current: Lease | None = None
+        places: list[int] = []  # of the current lease
+        for mark in marks:
+            client, sequence = mark
+            if publisher is None or publisher.client != client:
+                self._finish(current, publisher, places)
+                current, publisher = None, entries.publisher(client)
+            place = None if publisher is None else publisher.find(sequence)
+            lease = None if place is None else by_place.get(place)
+            if (
+                place is None
+                or lease is None
+                or (holder is not None and lease.seat.consumer.client != holder)
+            ):
+                others.append(mark)
+                continue
+            if lease is not current:
+                self._finish(current, publisher, places)
+                current, places = lease, []
+            del by_place[place]
+            places.append(place)
+            done.append(mark)
+        self._finish(current, publisher, places)
+        return done, others
+
+    def _finish(self, lease: Lease | None, publisher: Publisher | None, places: list[int]) -> None:
+        """Messages of one publisher and one lease, which knows them no more, leave the queue."""
+        if lease is None or publisher is None:
+            return
+        seat, count = lease.seat, len(places)
+        self.entries.remove_all(places, publisher, SENT if self.settings.at_most_once else LEASED)
+        self.leases.close(lease, count)
+        seat.held.difference_update(places)
+        seat.consumer.outstanding -= count
+        self.freed.add(seat.consumer)
+        self.counters.acknowledged += count
+        if self._attempts:
+            for place in places:
+                self._attempts.pop(place, None)
 
     def offer(self, place: int, now: int) -> None:
         """A message may be delivered, if it is this instance's and has not expired."""
@@ -490,7 +551,9 @@ class Ledger:
                 del self._delayed[place]
                 self.offer(place, now)
         for place in self._expirations.due(now):
-            if self.entries.state(place) in (AVAILABLE, BEHIND, DELAYED, BARRIER):
+            is_ours = not self.entries.owner(place)
+            state = self.entries.state(place)
+            if state == BARRIER or (is_ours and state in (AVAILABLE, BEHIND, DELAYED)):
                 self.expire(place, now, (TIME_LIMIT,))
         if (self._forget_at or now + 1) <= now:
             self.deferred.drop_before(now - self.settings.deferred_ack_expiration + 1)
@@ -516,6 +579,8 @@ class Ledger:
                     self.watcher.went((place,))
         elif not was_ours and not owner:
             self.counters.transferred_in += 1
+            if expires := entries.expires(place):
+                self._expirations.add(place, expires)
             if state == FOREIGN:
                 self.offer(place, now)
 

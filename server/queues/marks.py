@@ -3,8 +3,9 @@
 Theory of operation. The log takes a publisher's messages in the order of its sequence numbers, and
 a queue takes them in the order of the log. So for each publisher two arrays that both rise,
 sequences and places, are an index: appending is all that keeps it sorted. Most publishers number
-their messages without gaps, so the first place to look is where the number would stand then; a
-binary search finds the others. A number that does not rise goes into a dictionary beside them.
+their messages without gaps, so the first place to look is where the number would stand then,
+counted from the end; a binary search finds the others. A number that does not rise goes into a
+dictionary beside them.
 
 Entries that have left the queue stay in the arrays until they are the larger part.
 """
@@ -30,10 +31,21 @@ class Publisher:
     Attributes:
         client: its client hash.
         number: stands for the publisher in columns.
+        gone: entries that have left the queue and are still in the arrays.
+        bearable: how many of these there may be before `tidy` is called.
         last: its highest sequence number that has been seen here, -1 if there is none.
     """
 
-    __slots__ = ("_gone", "_places", "_sequences", "_strays", "client", "last", "number")
+    __slots__ = (
+        "_places",
+        "_sequences",
+        "_strays",
+        "bearable",
+        "client",
+        "gone",
+        "last",
+        "number",
+    )
 
     def __init__(self, client: int, number: int) -> None:
         self.client = client
@@ -42,7 +54,8 @@ class Publisher:
         self._sequences = array("Q")
         self._places = array("Q")
         self._strays: dict[int, int] = {}
-        self._gone = 0
+        self.gone = 0
+        self.bearable = _SOME
 
     def extend(self, sequences: Sequence[int], first_place: int) -> None:
         """Take in entries at consecutive places."""
@@ -66,7 +79,7 @@ class Publisher:
         """The place of a message; it may have left the queue. None if there is none."""
         sequences = self._sequences
         if sequences:
-            guess = sequence - sequences[0]
+            guess = len(sequences) - 1 - (self.last - sequence)
             if 0 <= guess < len(sequences) and sequences[guess] == sequence:
                 return self._places[guess]
             if sequence <= _LARGEST:
@@ -75,22 +88,23 @@ class Publisher:
                     return self._places[found]
         return self._strays.get(sequence) if self._strays else None
 
-    def forget(self, is_kept: Callable[[int], bool], gone: int = 1) -> None:
-        """Some entries are of no use any more.
+    def tidy(self, is_there: Callable[[int], bool]) -> None:
+        """Drop the entries that have left the queue, if they are the larger part.
 
         Args:
-            is_kept: tells whether a place still is.
-            gone: how many are not.
+            is_there: tells whether the message at a place has not left.
         """
-        self._gone += gone
-        if self._gone > _SOME and 2 * self._gone > len(self._sequences) + len(self._strays):
-            kept = [index for index, place in enumerate(self._places) if is_kept(place)]
+        size = len(self._sequences) + len(self._strays)
+        if 2 * self.gone > size:
+            kept = [index for index, place in enumerate(self._places) if is_there(place)]
             self._sequences = array("Q", map(self._sequences.__getitem__, kept))
             self._places = array("Q", map(self._places.__getitem__, kept))
             self._strays = {
-                sequence: place for sequence, place in self._strays.items() if is_kept(place)
+                sequence: place for sequence, place in self._strays.items() if is_there(place)
             }
-            self._gone = 0
+            self.gone = 0
+            size = len(kept) + len(self._strays)
+        self.bearable = max(size // 2, _SOME)
 
 
 def _rises(sequences: Sequence[int]) -> bool:

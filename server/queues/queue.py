@@ -187,11 +187,11 @@ class Queue:
         self._ledger.advance(now)
         deliveries: list[Delivery] = []
         while True:
-            served = self._serve(now, effort)
-            deliveries += served
-            barriers = self._release_barriers(now)
-            deliveries += barriers
-            if not barriers:
+            deliveries += self._serve(now, effort)
+            barriers = len(self._ledger.barriers)
+            if barriers:
+                deliveries += self._release_barriers(now)
+            if barriers == len(self._ledger.barriers):
                 return deliveries
 
     def _serve(self, now: int, effort: int) -> list[Delivery]:
@@ -272,6 +272,12 @@ class Queue:
         result = AckResult()
         entries = self._ledger.entries
         places: list[int] = []
+        if not self.settings.keyed and (way is Way.DONE or self.settings.at_most_once):
+            holder = client if self.settings.strict else None
+            done, marks = self._ledger.acknowledge_leased(marks, holder)
+            result.done = len(done)
+            if done and not self.settings.at_most_once:
+                self._ledger.events.append(Acked(now, done))
         for mark in marks:
             place = entries.find(mark)
             if place is not None and entries.state(place) != GONE:
@@ -283,7 +289,9 @@ class Queue:
         if result.deferred:
             self._ledger.deferred.add(result.deferred, now)
             self._ledger.events.append(Deferred(now, result.deferred))
-        self._acknowledge(places, now, client, way, delay, result)
+        if places:
+            self._acknowledge(places, now, client, way, delay, result)
+        self._ledger.flush(now)
         return result
 
     def acknowledge_places(
@@ -299,6 +307,7 @@ class Queue:
         entries = self._ledger.entries
         there = [place for place in places if entries.state(place) not in (GONE, SENT)]
         self._acknowledge(there, now, client, way, delay, result)
+        self._ledger.flush(now)
         return result
 
     def _acknowledge(
@@ -317,7 +326,6 @@ class Queue:
             self._expire(places, now, client, result)
         else:
             self._cancel(places, now, client, delay, result)
-        self._ledger.flush(now)
 
     def _refusal(self, place: int, state: int, client: Hashable) -> str | None:
         """Why an acknowledgement has no effect on a message; None if it has."""
@@ -346,8 +354,8 @@ class Queue:
             if state != SENT:
                 acked.append(entries.mark(place))
             ledger.remove(place, now)
+            ledger.counters.acknowledged += 1
             result.done += 1
-        ledger.counters.acknowledged += result.done
         if acked:
             ledger.events.append(Acked(now, acked))
 
@@ -449,6 +457,7 @@ class Queue:
         if moved:
             ledger.events.append(Transferred(now, moved, owner))
         ledger.flush(now)
+        ledger.advance(now)
         return moved
 
     # the record

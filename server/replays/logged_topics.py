@@ -17,9 +17,9 @@ from server.subscriptions.failures import give_up_on
 from server.topics.topic import Topic
 
 if TYPE_CHECKING:
-    from server.core.engine import Settings
     from server.journal import Entry, Stretch
     from server.journal import Topic as TopicName
+    from server.replays.surroundings import Surroundings
     from server.subscriptions.delivery import Delivery, Recipient
     from server.subscriptions.subscription import Subscription
 
@@ -59,7 +59,7 @@ class LoggedTopics:
     """Who gets what is read.
 
     Args:
-        settings: how bodies are read, and what filters may call.
+        engine: knows the topics, how bodies are read, and what filters may call.
 
     Attributes:
         kinds: what kinds of entries matter.
@@ -67,8 +67,9 @@ class LoggedTopics:
 
     kinds: Final = MESSAGES
 
-    def __init__(self, settings: Settings) -> None:
-        self._settings = settings
+    def __init__(self, engine: Surroundings) -> None:
+        self._settings = engine.settings
+        self._known = engine.topics
         self._subscriptions: dict[Subscription, None] = {}
         self._topics: dict[TopicName, LoggedTopic | None] = {}
 
@@ -76,7 +77,7 @@ class LoggedTopics:
         """Deliver to a subscription from now on."""
         self._subscriptions[subscription] = None
         for name, topic in list(self._topics.items()):
-            if _is_for(subscription, name):
+            if self._is_for(subscription, name):
                 if topic is None:
                     self._topics[name] = self._make(name, [subscription])
                 else:
@@ -123,7 +124,7 @@ class LoggedTopics:
             pass
         if len(self._topics) >= _MOST_KEPT:
             self._topics.clear()
-        wanting = [one for one in self._subscriptions if _is_for(one, name)]
+        wanting = [one for one in self._subscriptions if self._is_for(one, name)]
         topic = self._topics[name] = self._make(name, wanting) if wanting else None
         return topic
 
@@ -133,6 +134,19 @@ class LoggedTopics:
         for subscription in wanting:
             topic.attach(subscription)
         return topic
+
+    def _is_for(self, subscription: Subscription, topic: TopicName) -> bool:
+        """Whether a topic is one that a subscription is for, and its user may read.
+
+        What was recorded of topics that are no longer to be is not delivered.
+        """
+        subscriber = subscription.subscriber
+        return (
+            topic.message_type == subscriber.message_type
+            and subscription.is_for(topic.name)
+            and self._known.find(topic.message_type, topic.name).is_journaled
+            and subscriber.may(Permission.READ_TOPIC, topic.name)
+        )
 
 
 def _send_some(run: LoggedRun, positions: Sequence[int], recipients: Sequence[Recipient]) -> None:
@@ -155,17 +169,3 @@ def _deliver(run: LoggedRun, delivery: Delivery) -> None:
         return
     for position, body in enumerate(run.bodies):
         delivery.deliver((body,), run.envelope(position))
-
-
-def _is_for(subscription: Subscription, topic: TopicName) -> bool:
-    """Whether a topic is one that a subscription is for, and its user may read.
-
-    What was recorded of topics that are no longer to be is not delivered.
-    """
-    session = subscription.session
-    return (
-        topic.message_type == session.message_type
-        and subscription.is_for(topic.name)
-        and session.find_topic(topic.name).is_journaled
-        and session.may(Permission.READ_TOPIC, topic.name)
-    )

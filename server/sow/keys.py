@@ -14,9 +14,9 @@ from typing import Final, Protocol
 
 import xxhash
 
+from server.base.octets import to_octets
 from server.expressions import semantics
 from server.expressions.numerals import bounded
-from server.expressions.octets import to_octets
 from server.message_types.base import Extractor, MessageType, Value
 from server.message_types.paths import Path
 

@@ -3,12 +3,13 @@
 A topic comes into being when it is first published or subscribed to, and is found again with one
 dictionary access. Subscriptions to a regular expression are matched against a topic's name once,
 when one of the two appears. Topics that nobody subscribes to cost memory only: when there are too
-many of them they are forgotten, which `generation` tells those who hold on to topics.
+many of them they are forgotten, some hundreds at a time, which `generation` tells those who hold on
+to topics.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 from server.security.entitlement import Permission
@@ -21,6 +22,7 @@ from server.topics.topic import FOR_NOBODY, Topic, TopicForNobody
 from server.topics.transaction_log import TopicJournal
 
 if TYPE_CHECKING:
+    from server.base.slices import Sliced
     from server.expressions import Functions
     from server.message_types.base import MessageType
     from server.sow.records import Change
@@ -31,6 +33,8 @@ if TYPE_CHECKING:
 AnyTopic: TypeAlias = Topic | StoredTopic | DerivedTopic
 
 _MOST_TOPICS_KEPT: Final = 100_000
+_LOOKED_AT_ONCE: Final = 500
+"""Topics of which it is found out in a slice whether they may be forgotten."""
 
 
 class TopicTable:
@@ -40,6 +44,7 @@ class TopicTable:
         message_types: the types that topics are scoped to, by name.
         functions: what filters may call.
         stores: the topics that have records.
+        queue: has work wait for its slices; see `Turns.queue`.
         most_kept: how many topics there may be before idle ones are forgotten.
 
     Attributes:
@@ -54,6 +59,7 @@ class TopicTable:
         message_types: Mapping[str, MessageType],
         functions: Functions,
         stores: Stores,
+        queue: Callable[[Sliced], None],
         most_kept: int = _MOST_TOPICS_KEPT,
     ) -> None:
         self.generation = 0
@@ -61,7 +67,9 @@ class TopicTable:
         self._message_types = message_types
         self._functions = functions
         self._stores = stores
+        self._queue = queue
         self._most_kept = most_kept
+        self._unlooked: list[tuple[str, str]] = []  # topics that may have to be forgotten
         self._topics: dict[tuple[str, str], AnyTopic] = {}
         self._regex_subscriptions: dict[str, dict[Subscription, None]] = {}
 
@@ -78,7 +86,7 @@ class TopicTable:
 
         Should that fail, it is attached to none.
         """
-        message_type = subscription.session.message_type
+        message_type = subscription.subscriber.message_type
         selector = subscription.selector
         try:
             if not selector.is_regex:
@@ -94,7 +102,7 @@ class TopicTable:
 
     def unsubscribe(self, subscription: Subscription) -> None:
         """Detach a subscription from all its topics."""
-        message_type = subscription.session.message_type
+        message_type = subscription.subscriber.message_type
         selector = subscription.selector
         if not selector.is_regex:
             known = self._topics.get((message_type, selector.text))
@@ -131,8 +139,6 @@ class TopicTable:
                 topic.announce(change, envelope, reason)
 
     def _add(self, message_type: str, name: str) -> AnyTopic:
-        if len(self._topics) >= self._most_kept:
-            self._forget_idle_topics()
         topic = self._make(message_type, name)
         for subscription in self._regex_subscriptions.get(message_type, ()):
             try:
@@ -141,6 +147,9 @@ class TopicTable:
             except Exception as error:  # whatever it is, whoever uses the topic must not pay
                 give_up_on((subscription,), error)
         self._topics[message_type, name] = topic
+        if len(self._topics) > self._most_kept and not self._unlooked:
+            self._unlooked = list(self._topics)
+            self._queue(self)
         return topic
 
     def _make(self, message_type: str, name: str) -> AnyTopic:
@@ -159,13 +168,25 @@ class TopicTable:
             return JournaledStoredTopic(keeper, name, functions, self._stores, journal)
         return JournaledTopic(self._message_types[message_type], name, functions, journal)
 
-    def _forget_idle_topics(self) -> None:
-        """Forget topics that can be made again as they were: all without literal subscriptions."""
-        self._topics = {
-            key: topic for key, topic in self._topics.items() if topic.has_literal_subscription
-        }
-        self._most_kept = max(self._most_kept, 2 * len(self._topics))
+    @property
+    def doing(self) -> tuple[str, str]:
+        """See `Sliced.doing`."""
+        return "", "idle topics"
+
+    def step(self) -> bool:
+        """Forget topics that can be made again as they were: those without literal subscriptions.
+
+        See `Sliced.step`.
+        """
+        some = self._unlooked[-_LOOKED_AT_ONCE:]
+        del self._unlooked[-_LOOKED_AT_ONCE:]
+        for key in some:
+            if not self._topics[key].has_literal_subscription:
+                del self._topics[key]
         self.generation += 1
+        if not self._unlooked:
+            self._most_kept = max(self._most_kept, 2 * len(self._topics))
+        return bool(self._unlooked)
 
 
 def _attach_if_entitled(topic: AnyTopic, subscription: Subscription) -> None:
@@ -180,5 +201,5 @@ def _attach_if_entitled(topic: AnyTopic, subscription: Subscription) -> None:
     """
     if subscription.replay is not None and not topic.is_journaled:
         return
-    if subscription.session.may(Permission.READ_TOPIC, topic.name):
+    if subscription.subscriber.may(Permission.READ_TOPIC, topic.name):
         topic.attach(subscription)

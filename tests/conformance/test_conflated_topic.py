@@ -105,8 +105,9 @@ def test_a_record_changes_once_an_interval(server: RunningServer) -> None:
         follow(peer, "orders-C", "/id = 1")
         peer.subscribe("orders", "source", f="/id = 1 AND /n = 5")
         started = time.monotonic()
-        for n in range(6):
-            publish(peer, {"id": 1, "n": n}, x=f"c{n}")
+        with peer.at_once():
+            for n in range(6):
+                publish(peer, {"id": 1, "n": n}, x=f"c{n}")
         source = peer.receive()[0]
         assert source["sids"] == "source"
         header, body = peer.receive()
@@ -148,8 +149,9 @@ def test_a_deleted_record_goes_with_the_interval(server: RunningServer) -> None:
         publish(peer, {"id": 4, "n": 1})
         wait_for(peer, "orders-C", "/id = 4", 1)
         follow(peer, "orders-C", "/id = 4", o="oof")
-        publish(peer, {"id": 4, "n": 2})
-        peer.send({"c": "sow_delete", "t": "orders", "f": "/id = 4"})
+        with peer.at_once():
+            publish(peer, {"id": 4, "n": 2})
+            peer.send({"c": "sow_delete", "t": "orders", "f": "/id = 4"})
         header, body = peer.receive()
         assert (header["c"], header["reason"]) == ("oof", "deleted")
         assert json.loads(body) == {"id": 4, "n": 1}

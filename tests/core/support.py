@@ -12,7 +12,7 @@ from typing import Any
 from config_schema.problems import Location
 from config_schema.spec import ConflatedTopicSpec, JournaledTopicSpec, TopicSpec, ViewSpec
 from server.base.helper_thread import HelperThread
-from server.core.engine import Engine, Settings
+from server.core.engine import Engine
 from server.core.session import Entrance, Link
 from server.expressions import BUILTINS
 from server.journal import Journal, JournalSettings
@@ -21,6 +21,7 @@ from server.security.authentication import AcceptAll
 from server.security.entitlement import make_entitlement
 from server.sow.memory_store import MemoryStore
 from server.sow.topic import SowTopic
+from server.topics.settings import Settings
 from server.topics.transaction_log import TransactionLog
 from server.wire.compression import Compression
 from tests.support.raw import frame
