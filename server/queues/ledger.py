@@ -595,7 +595,7 @@ class Ledger:
         """
         match event:
             case Acked() | Deferred():
-                self._replay_acks(event)
+                self.counters.acknowledged += self._replay_end(event)
             case Cancelled():
                 for index, place in self._known(event.marks):
                     self.attempt(place).cancels = event.counts[index]
@@ -611,19 +611,27 @@ class Ledger:
                 owner = "" if event.owner == local_owner else event.owner
                 for _, place in self._known(event.marks):
                     self.transfer(place, owner, _LONG_AGO)
-            case _:  # Expired, Sent, Released
-                for _, place in self._known(event.marks):
-                    self.counters.expired += isinstance(event, Expired)
-                    self.remove(place, _LONG_AGO)
+            case Expired():
+                self.counters.expired += self._replay_end(event)
+            case _:  # Sent, Released
+                self._replay_end(event)
 
-    def _replay_acks(self, event: Acked | Deferred) -> None:
+    def _replay_end(self, event: Event) -> int:
+        """Let messages leave the queue; returns how many were in it.
+
+        One that is not here comes later: if the event says so, and if there are inactive messages,
+        which may have been active when it happened.
+        """
+        is_to_come = isinstance(event, Deferred) or self.inactive > 0
+        count = 0
         for mark in event.marks:
             place = self.entries.find(mark)
             if place is not None and self.entries.state(place) != GONE:
                 self.remove(place, _LONG_AGO)
-                self.counters.acknowledged += 1
-            elif isinstance(event, Deferred):
+                count += 1
+            elif is_to_come:
                 self.deferred.add((mark,), event.at)
+        return count
 
     def _known(self, marks: Iterable[Mark]) -> Iterable[tuple[int, int]]:
         for index, mark in enumerate(marks):

@@ -57,6 +57,11 @@ class Publisher:
         self.gone = 0
         self.bearable = _SOME
 
+    @property
+    def is_idle(self) -> bool:
+        """Whether none of its entries is in the queue."""
+        return self.gone >= len(self._sequences) + len(self._strays)
+
     def extend(self, sequences: Sequence[int], first_place: int) -> None:
         """Take in entries at consecutive places."""
         if sequences[0] <= self.last or not _rises(sequences):

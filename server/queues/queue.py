@@ -302,7 +302,10 @@ class Queue:
         way: Way = Way.DONE,
         delay: int | None = None,
     ) -> AckResult:
-        """Acknowledge messages that were found by key or filter. See `acknowledge`."""
+        """Acknowledge messages that were found by key or filter. See `acknowledge`.
+
+        Of many messages, in portions: each call is one event of the record.
+        """
         result = AckResult()
         entries = self._ledger.entries
         there = [place for place in places if entries.state(place) not in (GONE, SENT)]
