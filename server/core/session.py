@@ -33,7 +33,7 @@ from server.core.intake import Intake
 from server.core.lobby import Visit
 from server.filters.base import IncomingCommand, TransportFilter, Verdict
 from server.security.entitlement import Permission
-from server.subscriptions.outbox import Outbox
+from server.subscriptions.outbox import Outbox, Outboxes
 from server.subscriptions.subscription import Subscription
 from server.subscriptions.transcript import with_transcript
 from server.wire.bookmarks import client_hash
@@ -125,8 +125,8 @@ class Surroundings(intake.Surroundings, dispatch.Surroundings, Protocol):
         """The connections that have not logged on."""
 
     @property
-    def waiting_outboxes(self) -> list[Outbox]:
-        """The outboxes that have something to write."""
+    def outboxes(self) -> Outboxes:
+        """What has been made for clients and has not left."""
 
     def logged_on(self, session: Session) -> None:
         """Take note of a session's client name."""
