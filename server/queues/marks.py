@@ -22,6 +22,9 @@ from server.queues.events import Mark
 
 _SOME: Final = 1024
 _MARK: Final = re.compile(r"\s*(\d{1,20})\|(\d{1,20})\|[0-9TZ.]*\s*", re.ASCII)
+_PAIR: Final = re.compile(r"(\d+)\|(\d+)\|[^,]*", re.ASCII)
+_LIST: Final = re.compile(r"\d{1,20}\|\d{1,20}\|(?:,\d{1,20}\|\d{1,20}\|)*", re.ASCII)
+"""The form in which lists nearly always come, which is read at once."""
 _LARGEST: Final = 2**64 - 1
 
 
@@ -124,6 +127,14 @@ def parse_marks(text: str) -> tuple[list[Mark], list[str]]:
     Returns:
         The bookmarks, and what is none.
     """
+    if _LIST.fullmatch(text) is not None:
+        marks = [(int(client), int(sequence)) for client, sequence in _PAIR.findall(text)]
+        if max(map(max, marks)) <= _LARGEST:
+            return marks, []
+    return _parse_singly(text)
+
+
+def _parse_singly(text: str) -> tuple[list[Mark], list[str]]:
     marks: list[Mark] = []
     malformed: list[str] = []
     for part in text.split(","):

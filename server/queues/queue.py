@@ -11,6 +11,8 @@ from enum import Enum
 from typing import Final, NamedTuple
 
 from server.queues.consumers import Consumer, Seat
+from server.queues.counts import Counters
+from server.queues.details import NO_DETAILS, Details
 from server.queues.dispatch import Dispatch, Share
 from server.queues.events import (
     FORCED_EXPIRE,
@@ -25,7 +27,7 @@ from server.queues.events import (
     Transferred,
 )
 from server.queues.leases import Lease
-from server.queues.ledger import NO_DETAILS, Counters, Details, Ledger, Watcher
+from server.queues.ledger import Ledger, Watcher
 from server.queues.settings import QueueSettings
 from server.queues.sources import Matching
 from server.queues.states import BARRIER, GONE, LEASED, SENT
