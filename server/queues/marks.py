@@ -22,8 +22,8 @@ from server.queues.events import Mark
 
 _SOME: Final = 1024
 _MARK: Final = re.compile(r"\s*(\d{1,20})\|(\d{1,20})\|[0-9TZ.]*\s*", re.ASCII)
-_PAIR: Final = re.compile(r"(\d+)\|(\d+)\|[^,]*", re.ASCII)
-_LIST: Final = re.compile(r"\d{1,20}\|\d{1,20}\|(?:,\d{1,20}\|\d{1,20}\|)*", re.ASCII)
+_PAIR: Final = re.compile(r"(\d+)\|(\d+)\|", re.ASCII)
+_LIST: Final = re.compile(r"\d{1,20}\|\d{1,19}\|(?:,\d{1,20}\|\d{1,19}\|)*", re.ASCII)
 """The form in which lists nearly always come, which is read at once."""
 _LARGEST: Final = 2**64 - 1
 
@@ -128,9 +128,10 @@ def parse_marks(text: str) -> tuple[list[Mark], list[str]]:
         The bookmarks, and what is none.
     """
     if _LIST.fullmatch(text) is not None:
-        marks = [(int(client), int(sequence)) for client, sequence in _PAIR.findall(text)]
-        if max(map(max, marks)) <= _LARGEST:
-            return marks, []
+        pairs = _PAIR.findall(text)
+        clients = {client: int(client) for client in {client for client, _ in pairs}}
+        if max(clients.values()) <= _LARGEST:
+            return [(clients[client], int(sequence)) for client, sequence in pairs], []
     return _parse_singly(text)
 
 
