@@ -15,7 +15,7 @@ from server.expressions.compile_message import compile_value
 from server.expressions.numerals import numeral
 from server.message_types.base import BodyError
 from server.queues import Details
-from server.queues.ledger import NO_DETAILS
+from server.queues.details import NO_DETAILS
 from server.subscriptions.matching import FilterSet
 
 if TYPE_CHECKING:
