@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from config_schema.spec import TopicRef
 from server.base.limits import MOST_FILTER, MOST_FILTER_PARTS
-from server.base.unavailable import QUEUES
+from server.base.unavailable import VIEWS
 from server.commands.refusal import CommandRefused
 from server.expressions import ExpressionError, Kind, conjuncts, parse
 from server.expressions.topic_names import TopicError, TopicSelector, select_topics
@@ -48,7 +48,7 @@ def require_available(session: Sender, topic: str) -> None:
     if unavailable:
         detail = unavailable.get(TopicRef(topic, session.message_type))
         if detail is not None:
-            raise CommandRefused(QUEUES, detail)
+            raise CommandRefused(VIEWS, detail)
 
 
 def read_filter(session: Sender, header: Header, *, stable: bool = False) -> Expr | None:
