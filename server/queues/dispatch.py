@@ -57,6 +57,7 @@ class Dispatch:
     Attributes:
         ledger: the messages; set before anything else is done.
         seats: of consumers that get messages here, or have some.
+        sources: where the messages of each seat come from that gets some.
         scans: what looks for messages, the one without a filter among them.
         is_behind: whether messages remain to be matched for somebody who waits.
     """
@@ -69,7 +70,8 @@ class Dispatch:
         self.seats: dict[Consumer, Seat] = {}
         self.scans: list[Scan] = []
         self.is_behind = False
-        self._sources: dict[Hashable | None, Source] = {}
+        self.sources: dict[Seat, Source] = {}
+        self._sources: dict[Hashable | None, Source] = {}  # by filter
         self._heads: list[tuple[int, int, Source]] = []
         self._seats_taken = 0
         self._sources_made = 0
@@ -100,15 +102,17 @@ class Dispatch:
             self._sources[content_filter] = source
             self._new_scan(content_filter is not None).add(source)
         source.seats += 1
-        seat.source = source
+        self.sources[seat] = source
+        seat.is_fed = True
         seat.consumer.limits_changed()
 
     def cut_off(self, seat: Seat) -> None:
         """Give a consumer no more messages."""
-        source = seat.source
+        source = self.sources.pop(seat, None)
         if source is None:
             return
-        seat.source = seat.entry = None
+        seat.is_fed = False
+        seat.entry = None
         source.seats -= 1
         if not source.seats:
             del self._sources[source.filter]
@@ -135,7 +139,7 @@ class Dispatch:
 
     def _look_again(self, seat: Seat) -> None:
         """A consumer may have room, or its turn has changed."""
-        source = seat.source
+        source = self.sources.get(seat)
         if source is not None:
             source.rota.look_again(seat)
             self._may_serve(source)
@@ -226,7 +230,7 @@ class Dispatch:
         return [
             seat.consumer
             for seat in self.seats.values()
-            if seat.source is not None and seat.source.filter in matched
+            if seat.is_fed and self.sources[seat].filter in matched
         ]
 
     def _can_go_on(self, scan: Scan) -> bool:

@@ -179,17 +179,18 @@ def status(queue: Queue, now: int) -> QueueStatus:
         None if is_empty else entries.txid(head),
         0 if is_empty else max(now - entries.time(head), 0),
         0 if since is None else max(now - since, 0),
-        [_consumer(seat) for seat in queue.dispatch.seats.values()],
+        [_consumer(queue, seat) for seat in queue.dispatch.seats.values()],
         [(scan.position, scan.matched) for scan in queue.dispatch.scans],
     )
 
 
-def _consumer(seat: Seat) -> ConsumerStatus:
+def _consumer(queue: Queue, seat: Seat) -> ConsumerStatus:
     consumer = seat.consumer
+    source = queue.dispatch.sources.get(seat)
     return ConsumerStatus(
         consumer.name,
-        seat.source.filter if seat.source is not None else None,
-        seat.source is None,
+        None if source is None else source.filter,
+        source is None,
         len(seat.held),
         consumer.outstanding,
         consumer.limit,
@@ -279,7 +280,7 @@ def _of_available(queue: Queue, place: int) -> list[Obstacle]:
     if limit is not None and queue.leased >= limit:
         text = f"the queue's backlog is full: {queue.leased} of {limit} messages are leased"
         return [Obstacle("queue backlog", text)]
-    seats = [seat for seat in dispatch.seats.values() if seat.source is not None]
+    seats = [seat for seat in dispatch.seats.values() if seat.is_fed]
     if not seats:
         return [_NOBODY]
     wanted_by = set(dispatch.everybody_for(place) or ())
@@ -301,7 +302,7 @@ def _of_consumer(queue: Queue, place: int, seat: Seat, is_wanted: bool) -> Obsta
             ahead = queue.ledger.order.ahead_of(place)
             return Obstacle("priority", f"{text}, and {ahead} messages go first", name)
         return Obstacle("backlog", text, name)
-    source = seat.source
+    source = queue.dispatch.sources.get(seat)
     rank = queue.ledger.order.rank(place)
     if source is not None and source.scan.position < rank and queue.dispatch.is_behind:
         text = f"has not been matched with the filter of {name} yet"

@@ -22,8 +22,6 @@ class SocketPeer(RawPeer):
 
     def __init__(self, connected: socket.socket) -> None:
         self.socket = connected
-        self._received = b""
-        self._held = None
 
 
 def transport(name: str, kind: str, elements: str) -> str:
