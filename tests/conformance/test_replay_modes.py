@@ -54,15 +54,6 @@ def numbers(got: list[tuple[str, int]]) -> list[int]:
     return [number for _, number in got]
 
 
-def is_silent(peer: RawPeer) -> bool:
-    """Whether nothing comes for a while."""
-    try:
-        peer.receive(0.2)
-    except TimeoutError:
-        return True
-    return False
-
-
 @pytest.mark.parametrize("options", ["", "live", "fully_durable"])
 def test_all_get_everything_in_order_however_they_read(server: RunningServer, options: str) -> None:
     """Readers that start at any time, read in bursts, pause and come back miss nothing."""
