@@ -190,7 +190,5 @@ class RandomWork(RuleBasedStateMachine):
         assert set(visible(queue)) <= set(everything(queue))
 
 
-RandomWork.TestCase.settings = run_with(
-    phases=[Phase.generate], max_examples=150, stateful_step_count=40, deadline=None
-)
+RandomWork.TestCase.settings = run_with(max_examples=150, stateful_step_count=40, deadline=None)
 TestRandomWork = RandomWork.TestCase
