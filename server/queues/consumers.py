@@ -43,7 +43,7 @@ class Consumer:
 
     def limits_changed(self) -> None:
         """Work out the limit anew, and have all queues look again."""
-        allowed = [seat.allowed for seat in self.seats if seat.is_fed]
+        allowed = [seat.allowed for seat in self.seats if seat.is_supplied]
         self.limit = min([self.requested, *allowed])
         self.changed()
 
@@ -66,7 +66,8 @@ class Seat:
         look_again: tells the queue that the room of the consumer may have changed.
         order: seats are counted as they are taken.
         entry: where it stands among those who wait for a turn; None if it has no room.
-        is_fed: whether it gets messages still.
+        content_filter: which messages it wants, None for all.
+        is_supplied: whether it gets messages, and does not merely hold some.
         held: the places of messages that it has and has not acknowledged.
         served: when it had its last message, in turns of the queue.
         delivered: messages that it has had.
@@ -75,10 +76,11 @@ class Seat:
     __slots__ = (
         "allowed",
         "consumer",
+        "content_filter",
         "delivered",
         "entry",
         "held",
-        "is_fed",
+        "is_supplied",
         "look_again",
         "order",
         "served",
@@ -92,7 +94,8 @@ class Seat:
         self.order = order
         self.look_again = look_again
         self.entry: Entry | None = None
-        self.is_fed = False
+        self.content_filter: Hashable | None = None
+        self.is_supplied = False
         self.held: set[int] = set()
         self.served = 0
         self.delivered = 0

@@ -57,7 +57,6 @@ class Dispatch:
     Attributes:
         ledger: the messages; set before anything else is done.
         seats: of consumers that get messages here, or have some.
-        sources: where the messages of each seat come from that gets some.
         scans: what looks for messages, the one without a filter among them.
         is_behind: whether messages remain to be matched for somebody who waits.
     """
@@ -70,8 +69,8 @@ class Dispatch:
         self.seats: dict[Consumer, Seat] = {}
         self.scans: list[Scan] = []
         self.is_behind = False
-        self.sources: dict[Seat, Source] = {}
-        self._sources: dict[Hashable | None, Source] = {}  # by filter
+        self._sources: dict[Hashable | None, Source] = {}
+        self._source_of: dict[Seat, Source] = {}
         self._heads: list[tuple[int, int, Source]] = []
         self._seats_taken = 0
         self._sources_made = 0
@@ -102,16 +101,17 @@ class Dispatch:
             self._sources[content_filter] = source
             self._new_scan(content_filter is not None).add(source)
         source.seats += 1
-        self.sources[seat] = source
-        seat.is_fed = True
+        self._source_of[seat] = source
+        seat.content_filter = content_filter
+        seat.is_supplied = True
         seat.consumer.limits_changed()
 
     def cut_off(self, seat: Seat) -> None:
         """Give a consumer no more messages."""
-        source = self.sources.pop(seat, None)
+        source = self._source_of.pop(seat, None)
         if source is None:
             return
-        seat.is_fed = False
+        seat.is_supplied = False
         seat.entry = None
         source.seats -= 1
         if not source.seats:
@@ -128,6 +128,11 @@ class Dispatch:
         seat.consumer.seats.remove(seat)
         seat.consumer.limits_changed()
 
+    def has_passed(self, seat: Seat, rank: int) -> bool:
+        """Whether it has been found out if a message is for a consumer."""
+        source = self._source_of.get(seat)
+        return source is None or rank <= source.scan.position
+
     def _new_scan(self, has_filter: bool) -> Scan:
         """A scan that stands at the beginning."""
         for scan in self.scans:
@@ -139,7 +144,7 @@ class Dispatch:
 
     def _look_again(self, seat: Seat) -> None:
         """A consumer may have room, or its turn has changed."""
-        source = self.sources.get(seat)
+        source = self._source_of.get(seat)
         if source is not None:
             source.rota.look_again(seat)
             self._may_serve(source)
@@ -230,7 +235,7 @@ class Dispatch:
         return [
             seat.consumer
             for seat in self.seats.values()
-            if seat.is_fed and self.sources[seat].filter in matched
+            if seat.is_supplied and seat.content_filter in matched
         ]
 
     def _can_go_on(self, scan: Scan) -> bool:

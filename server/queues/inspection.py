@@ -179,18 +179,17 @@ def status(queue: Queue, now: int) -> QueueStatus:
         None if is_empty else entries.txid(head),
         0 if is_empty else max(now - entries.time(head), 0),
         0 if since is None else max(now - since, 0),
-        [_consumer(queue, seat) for seat in queue.dispatch.seats.values()],
+        [_consumer(seat) for seat in queue.dispatch.seats.values()],
         [(scan.position, scan.matched) for scan in queue.dispatch.scans],
     )
 
 
-def _consumer(queue: Queue, seat: Seat) -> ConsumerStatus:
+def _consumer(seat: Seat) -> ConsumerStatus:
     consumer = seat.consumer
-    source = queue.dispatch.sources.get(seat)
     return ConsumerStatus(
         consumer.name,
-        None if source is None else source.filter,
-        source is None,
+        seat.content_filter,
+        not seat.is_supplied,
         len(seat.held),
         consumer.outstanding,
         consumer.limit,
@@ -280,7 +279,7 @@ def _of_available(queue: Queue, place: int) -> list[Obstacle]:
     if limit is not None and queue.leased >= limit:
         text = f"the queue's backlog is full: {queue.leased} of {limit} messages are leased"
         return [Obstacle("queue backlog", text)]
-    seats = [seat for seat in dispatch.seats.values() if seat.is_fed]
+    seats = [seat for seat in dispatch.seats.values() if seat.is_supplied]
     if not seats:
         return [_NOBODY]
     wanted_by = set(dispatch.everybody_for(place) or ())
@@ -302,9 +301,8 @@ def _of_consumer(queue: Queue, place: int, seat: Seat, is_wanted: bool) -> Obsta
             ahead = queue.ledger.order.ahead_of(place)
             return Obstacle("priority", f"{text}, and {ahead} messages go first", name)
         return Obstacle("backlog", text, name)
-    source = queue.dispatch.sources.get(seat)
-    rank = queue.ledger.order.rank(place)
-    if source is not None and source.scan.position < rank and queue.dispatch.is_behind:
+    has_passed = queue.dispatch.has_passed(seat, queue.ledger.order.rank(place))
+    if queue.dispatch.is_behind and not has_passed:
         text = f"has not been matched with the filter of {name} yet"
         return Obstacle("not looked at", text, name)
     return None
