@@ -457,6 +457,7 @@ class Queue:
         if moved:
             ledger.events.append(Transferred(now, moved, owner))
         ledger.flush(now)
+        ledger.advance(now)
         return moved
 
     # the record

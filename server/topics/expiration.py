@@ -7,8 +7,8 @@ server/core/turns.py): very many records may expire in the same moment.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Final
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Final, Protocol
 
 from server.sow.records import to_nanoseconds, to_seconds
 from server.sow.store import StoreError
@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from server.base.clock import Clock
     from server.base.log import Log
     from server.base.slices import Sliced
+    from server.sow.records import Change
     from server.sow.topic import SowTopic
-    from server.topics.stores import Stores
 
 _AT_ONCE: Final = 50
 """Records that are removed in a slice."""
@@ -28,6 +28,24 @@ _LEAST_DELAY: Final = 0.001
 """Seconds; what expires sooner than that after something else is removed together with it."""
 _RETRY_SECONDS: Final = 1.0
 """Until expiring is tried again after a store could not write it down."""
+
+
+class Aging(Protocol):
+    """The topics with records that clients publish to."""
+
+    @property
+    def topics(self) -> Iterable[SowTopic]:
+        """These topics."""
+
+    @property
+    def announce(self) -> Callable[[str, list[Change], Envelope, str], None]:
+        """Tells subscribers of a message type about changes, and why records are gone."""
+
+    def expiry_sequence(self, sow: SowTopic) -> int:
+        """The number of an expiration."""
+
+    def keep(self, sow: SowTopic) -> None:
+        """Let a topic be put on stable storage soon."""
 
 
 class Expiration:
@@ -43,7 +61,7 @@ class Expiration:
 
     def __init__(
         self,
-        stores: Stores,
+        stores: Aging,
         clock: Clock,
         log: Log,
         start: Callable[[Sliced], None],

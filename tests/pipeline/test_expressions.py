@@ -88,7 +88,6 @@ def expected(case: Case) -> Value:
     return None if case.result == "" else case.result
 
 
-@pytest.mark.timeout(600)
 def test_every_case_has_its_result(spark: SparkSession, environment: Environment) -> None:
     """The one that all back ends have, as a value and as a match."""
     wrong = []

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 import pytest
 
-from tests.recovery.test_full_disk import log_on
+from tests.recovery.large_messages import log_on
 from tests.support.bad_disk import BadDisk
 from tests.support.raw import RawPeer
 from tests.support.server import running_server

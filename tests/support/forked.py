@@ -35,7 +35,7 @@ class ForkedProcess:
         directory: where it runs.
         configuration: what it is given on its command line.
         log_file: where its standard output and error go.
-        prepare: called in the process first.
+        prepare: called in the process first, in that directory.
         options: of the command, before the configuration.
     """
 
@@ -92,7 +92,7 @@ def _serve(
     log = os.open(log_file, os.O_WRONLY | os.O_APPEND)
     os.dup2(log, 1)
     os.dup2(log, 2)
+    os.chdir(directory)
     if prepare is not None:
         prepare()
-    os.chdir(directory)
     sys.exit(cli.main([*options, str(configuration)]))

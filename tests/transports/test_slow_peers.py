@@ -8,9 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 from tests.support.server import RunningServer, free_port, running_server
-from tests.transports.support import transport
-from tests.transports.test_opening import CompressedPeer
-from tests.transports.test_websocket import WebsocketClient
+from tests.transports.support import CompressedPeer, WebsocketClient, transport
 
 LIMITS = """
 <MessageMemoryLimit>2MB</MessageMemoryLimit>
