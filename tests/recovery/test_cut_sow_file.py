@@ -191,10 +191,10 @@ def test_records_that_cannot_be_removed_are_said_once(tmp_path: Path) -> None:
     )
     with running_server(tmp_path, elements=f"<SOW>{topics}</SOW>") as server:
         with server.log_on() as peer:
-            peer.subscribe("kept", "1", o="oof")
             for name in ("cut", "kept"):
                 peer.publish(name, b'{"id":1}')
             assert peer.ask({"c": "flush", "cid": "f", "a": "processed"})
+            peer.subscribe("kept", "1", o="oof")
             os.truncate(tmp_path / "cut.sow", 4096)
             while peer.receive()[0]["c"] != "oof":
                 pass
