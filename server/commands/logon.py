@@ -19,6 +19,10 @@ if TYPE_CHECKING:
     from server.security.entitlement import Entitlement
 
 
+_PATIENCE: Final = 1.0
+"""Seconds that a logon waits at most for another connection with its name to come to its end."""
+
+
 class Entrance(Protocol):
     """What the transport that a connection came in through says of logons."""
 
@@ -39,29 +43,37 @@ class Entrance(Protocol):
         """Decides on everything else."""
 
 
+class Coming(Protocol):
+    """What a connection has sent and what is not obeyed yet."""
+
+    def close_when_done(self, reason: str) -> None:
+        """Disconnect it when what has been read of it is obeyed."""
+
+
 class Holder(Protocol):
     """A connection whose client has a name that somebody else claims."""
-
-    @property
-    def user(self) -> str:
-        """The authenticated user's name."""
 
     @property
     def is_open(self) -> bool:
         """Whether it is still served."""
 
+    @property
+    def intake(self) -> Coming:
+        """What it has sent."""
+
+    @property
+    def user(self) -> str:
+        """The authenticated user's name."""
+
     def close(self, reason: str) -> None:
         """Disconnect it."""
-
-    def close_when_done(self, reason: str) -> None:
-        """Disconnect it when everything is obeyed that has been read of it."""
 
 
 class Surroundings(sender.Surroundings, Protocol):
     """What logons need besides."""
 
     def client(self, name: str) -> Holder | None:
-        """The connection that logged on last under a name, until all of it has ended."""
+        """The connection that logged on last under a name, if it is still there."""
 
 
 class Arriving(sender.Sender, Protocol):
@@ -92,10 +104,6 @@ class Arriving(sender.Sender, Protocol):
 
     def register(self) -> None:
         """Have it found by the name of its client."""
-
-
-_PATIENCE: Final = 1.0
-"""Seconds that a logon waits at most for another connection with its name to come to its end."""
 
 
 def handle(session: Arriving, header: Header, _body: bytes) -> Steps:
@@ -168,7 +176,7 @@ def _claim_name(session: Arriving, client_name: str) -> Steps:
         if holder.is_open and holder is not told:
             told = holder
             engine.log.emit("02-0025", client=client_name, user=session.user)
-            holder.close_when_done("name in use")
+            holder.intake.close_when_done("name in use")
         elif is_late:
             holder.close("name in use")
             return

@@ -249,10 +249,6 @@ class Session:
         self._end(reason)
         self._hang_up()
 
-    def close_when_done(self, reason: str) -> None:
-        """Disconnect the peer when everything is obeyed that has been read of it."""
-        self.intake.close_when_done(reason)
-
     def give_up(self, error: FrameError) -> None:
         """Disconnect a peer whose bytes cannot be trusted any more."""
         self.engine.log.emit("18-0001", client=self.client_name, problem=error)

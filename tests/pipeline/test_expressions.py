@@ -109,6 +109,7 @@ def python_value(found: VariantVal) -> Any:
     return result
 
 
+@pytest.mark.usefixtures("spark")
 def test_a_mistake_is_told_at_once() -> None:
     """By the driver, with the place."""
     with pytest.raises(ExpressionError, match="HERE -->"):

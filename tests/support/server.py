@@ -16,7 +16,7 @@ from typing import Protocol
 
 import pytest
 
-from tests.support.forked import ForkedProcess, Prepare
+from tests.support.forked import ForkedProcess, Prepare, run_forked
 from tests.support.raw import RawPeer
 from tests.support.small_disk import SmallDisk
 from tests.support.waiting import WAIT_SECONDS, comes_true, wait_until
@@ -67,15 +67,8 @@ def amp_server(
         cwd: where.
         variables: of its environment.
     """
-    return subprocess.run(
-        [*COMMAND, *map(str, arguments)],
-        cwd=cwd,
-        capture_output=True,
-        text=True,
-        timeout=WAIT_SECONDS,
-        check=False,
-        env=environment(**variables),
-    )
+    words = [str(argument) for argument in arguments]
+    return run_forked(words, cwd, environment(**variables), WAIT_SECONDS)
 
 
 _ports_given: set[int] = set()

@@ -22,7 +22,6 @@ class SocketPeer(RawPeer):
 
     def __init__(self, connected: socket.socket) -> None:
         self.socket = connected
-        self._received = b""
 
 
 def transport(name: str, kind: str, elements: str) -> str:
