@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import gc
 import json
-import os
 import zlib
 from dataclasses import replace
 from functools import partial
@@ -619,22 +618,3 @@ def test_records_that_expire_together_go_in_slices(core: Core) -> None:
     core.clock.advance(0)
     stats = [header for header, _ in watcher.take_frames() if header.get("a") == "stats"]
     assert stats[0]["matches"] == 1
-
-
-def test_records_that_cannot_be_removed_are_said_once(core: Core, tmp_path: Path) -> None:
-    """However often that is tried again."""
-    core.clock.work_per_look = 0.0
-    disk = Disk(tmp_path)
-    store, _ = disk.open()
-    spec = topic_spec("/id", name="kept", expiration_enabled=True, expiration=SECOND)
-    topic = SowTopic(spec, core.types["json"], store, BUILTINS)
-    core.engine.stores.add(topic, store.commit)
-    peer = log_on(core, "publisher")
-    for number in range(3):
-        peer.send({"c": "p", "t": "kept"}, b'{"id":%d}' % number)
-    disk.settle()
-    os.truncate(tmp_path / "t.sow", 4096)
-    core.clock.advance(10)
-    said = [fields["topic"] for entry_id, fields in core.log.entries if entry_id == "15-0011"]
-    assert said == ["kept"]
-    disk.close()
