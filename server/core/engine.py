@@ -80,9 +80,9 @@ class Engine:
         self.settings = settings
         self.log = log
         self.clock = clock
-        self.stores = Stores(clock, log, self._announce, self.flush)
         self.outboxes = Outboxes(elapsed)
         self.turns = Turns(clock, elapsed, self.outboxes, log)
+        self.stores = Stores(clock, log, self._announce, self.turns.start, self.flush)
         self.topics = TopicTable(
             settings.message_types, settings.functions, self.stores, self.turns.queue
         )
@@ -94,8 +94,8 @@ class Engine:
         )
         self.client_status = ClientStatus(self.topics, event_types, clock, self.hooks)
         self.sow_stats = SowStats(self.topics, event_types, self.stores, clock, self.flush)
-        self.lobby = Lobby(clock)
-        self.failures = Failures(clock, log, self.flush)
+        self.lobby = Lobby(clock, self.flush)
+        self.failures = Failures(self.turns.queue, log)
         self.transaction_log: TransactionLog | None = None
         self._sessions: dict[int, Session] = {}
         self._clients: dict[str, Session] = {}

@@ -7,13 +7,14 @@ have sent is read by a session as what anybody sends; a session whose client has
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from server.base.limits import LOGON_SECONDS, MOST_FRAME_BEFORE_LOGON, MOST_UNFINISHED_BEFORE_LOGON
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from server.base.clock import Clock
-    from server.core.session import Session
 
 
 class Lobby:
@@ -21,15 +22,29 @@ class Lobby:
 
     Args:
         clock: tells when one has been there for too long.
+        flush: called after one has been told so.
 
     Attributes:
         clock: see above.
+        flush: see above.
         unfinished: bytes of frames that are not complete.
     """
 
-    def __init__(self, clock: Clock) -> None:
+    def __init__(self, clock: Clock, flush: Callable[[], None]) -> None:
         self.clock = clock
+        self.flush = flush
         self.unfinished = 0
+
+
+class Visitor(Protocol):
+    """Whose connection is in the lobby."""
+
+    def turn_away(self, problem: str) -> None:
+        """Disconnect it.
+
+        Args:
+            problem: which limit it has gone beyond.
+        """
 
 
 class Visit:
@@ -37,14 +52,14 @@ class Visit:
 
     Args:
         lobby: the lobby.
-        session: the connection's session.
+        visitor: whose connection it is.
     """
 
-    __slots__ = ("_cancel", "_lobby", "_session", "_unfinished")
+    __slots__ = ("_cancel", "_lobby", "_unfinished", "_visitor")
 
-    def __init__(self, lobby: Lobby, session: Session) -> None:
+    def __init__(self, lobby: Lobby, visitor: Visitor) -> None:
         self._lobby = lobby
-        self._session = session
+        self._visitor = visitor
         self._unfinished = 0
         self._cancel = lobby.clock.call_later(LOGON_SECONDS, self._took_too_long)
 
@@ -57,11 +72,11 @@ class Visit:
         self._lobby.unfinished += size - self._unfinished
         self._unfinished = size
         if size > MOST_FRAME_BEFORE_LOGON:
-            self._session.turn_away(
+            self._visitor.turn_away(
                 f"a frame before the logon is over the limit of {MOST_FRAME_BEFORE_LOGON} bytes"
             )
         elif self._lobby.unfinished > MOST_UNFINISHED_BEFORE_LOGON and size:
-            self._session.turn_away(
+            self._visitor.turn_away(
                 "frames that are not complete, of all connections that have not logged on, are over"
                 f" the limit of {MOST_UNFINISHED_BEFORE_LOGON} bytes"
             )
@@ -73,5 +88,5 @@ class Visit:
         self._unfinished = 0
 
     def _took_too_long(self) -> None:
-        self._session.turn_away(f"no logon within {LOGON_SECONDS:.0f} seconds")
-        self._session.engine.flush()
+        self._visitor.turn_away(f"no logon within {LOGON_SECONDS:.0f} seconds")
+        self._lobby.flush()

@@ -31,10 +31,10 @@ from server.assembly.plan import as_graphviz, as_text, plan_runtime
 from server.assembly.provision import ProvisionError, check_provisions
 from server.assembly.surroundings import check_surroundings
 from server.base.unavailable import warn_of_unavailable
-from server.events.log import EventLog
+from server.events.log import PROBLEM_IDS, EventLog
 from server.events.targets import LogTargetError
 from server.events.targets.console import DESCRIPTORS
-from server.program.announcement import PROBLEM_IDS, announce
+from server.program.announcement import announce
 from server.program.banner import BANNER
 from server.program.console import OutputError, put, say
 from server.program.daemon import detach
