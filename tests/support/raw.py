@@ -29,7 +29,10 @@ class RawPeer:
     """A connection to a server, frame by frame."""
 
     def __init__(self, port: int, host: str = "127.0.0.1") -> None:
-        self.socket = socket.create_connection((host, port), WAIT_SECONDS)
+        self._begin(socket.create_connection((host, port), WAIT_SECONDS))
+
+    def _begin(self, connected: socket.socket) -> None:
+        self.socket = connected
         self._received = b""
         self._held: list[bytes] | None = None
 

@@ -21,8 +21,7 @@ class SocketPeer(RawPeer):
     """A peer on a socket that is connected already."""
 
     def __init__(self, connected: socket.socket) -> None:
-        self.socket = connected
-        self._received = b""
+        self._begin(connected)
 
 
 def transport(name: str, kind: str, elements: str) -> str:
