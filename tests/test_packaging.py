@@ -32,7 +32,7 @@ def run(*command: str, cwd: Path, **environment: str) -> subprocess.CompletedPro
         cwd=cwd,
         capture_output=True,
         text=True,
-        timeout=110,
+        timeout=280,
         check=False,
         env=os.environ | environment,
     )

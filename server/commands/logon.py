@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 
 from config_schema.version import AMPS_VERSION
 from server.commands import sender
@@ -14,8 +14,13 @@ from server.security.entitlement import Permission
 from server.wire.header import Header
 
 if TYPE_CHECKING:
+    from server.commands.steps import Steps
     from server.security.authentication import Authenticator
     from server.security.entitlement import Entitlement
+
+
+_PATIENCE: Final = 1.0
+"""Seconds that a logon waits at most for another connection with its name to come to its end."""
 
 
 class Entrance(Protocol):
@@ -38,8 +43,23 @@ class Entrance(Protocol):
         """Decides on everything else."""
 
 
+class Coming(Protocol):
+    """What a connection has sent and what is not obeyed yet."""
+
+    def close_when_done(self, reason: str) -> None:
+        """Disconnect it when what has been read of it is obeyed."""
+
+
 class Holder(Protocol):
     """A connection whose client has a name that somebody else claims."""
+
+    @property
+    def is_open(self) -> bool:
+        """Whether it is still served."""
+
+    @property
+    def intake(self) -> Coming:
+        """What it has sent."""
 
     @property
     def user(self) -> str:
@@ -86,7 +106,7 @@ class Arriving(sender.Sender, Protocol):
         """Have it found by the name of its client."""
 
 
-def handle(session: Arriving, header: Header, _body: bytes) -> None:
+def handle(session: Arriving, header: Header, _body: bytes) -> Steps:
     """Log a connection on (AMPS Command Reference, logon command).
 
     Raises:
@@ -97,7 +117,7 @@ def handle(session: Arriving, header: Header, _body: bytes) -> None:
     credentials = Credentials(header.user_id or "", header.password or "", explicit=True)
     reason = _admit(session, credentials)
     client_name = header.client_name or session.connection_name
-    _claim_name(session, client_name)
+    yield from _claim_name(session, client_name)
     log = session.engine.transaction_log
     last_sequence = 0 if log is None else log.last_sequence(client_name)
     session.log_on(client_name, message_type, header.version or "", options)
@@ -131,26 +151,37 @@ def handle(session: Arriving, header: Header, _body: bytes) -> None:
     )
 
 
-def _claim_name(session: Arriving, client_name: str) -> None:
+def _claim_name(session: Arriving, client_name: str) -> Steps:
     """Make sure that nobody else has the name, where a transaction log tells clients by it.
 
-    Source: AMPS User Guide, Client Names and the Transaction Log.
+    A connection that has it ends as soon as what has been read of it is obeyed: its client, which
+    comes anew, has sent that before. Source: AMPS User Guide, Client Names and the Transaction Log.
 
     Raises:
         CommandRefused: another user has it.
     """
     engine = session.engine
-    holder = engine.client(client_name)
-    if engine.transaction_log is None or holder is None:
+    if engine.transaction_log is None:
         return
-    if holder.user != session.user:
-        raise CommandRefused(
-            "name in use",
-            f"another user is logged on as {client_name!r}",
-            disconnect="name in use",
-        )
-    engine.log.emit("02-0025", client=client_name, user=session.user)
-    holder.close("name in use")
+    until = engine.clock.now() + _PATIENCE
+    told: Holder | None = None
+    while (holder := engine.client(client_name)) is not None:
+        is_late = engine.clock.now() >= until
+        if holder.is_open and holder.user != session.user:
+            raise CommandRefused(
+                "name in use",
+                f"another user is logged on as {client_name!r}",
+                disconnect="name in use",
+            )
+        if holder.is_open and holder is not told:
+            told = holder
+            engine.log.emit("02-0025", client=client_name, user=session.user)
+            holder.intake.close_when_done("name in use")
+        elif is_late:
+            holder.close("name in use")
+            return
+        if engine.client(client_name) is holder:
+            yield False
 
 
 def log_on_implicitly(session: Arriving) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
-from server.replays import surroundings
+from server.replays import listener
 from server.subscriptions.client import Client
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ class LogonOptions:
     pretty: bool = False
 
 
-class Surroundings(surroundings.Surroundings, Protocol):
+class Surroundings(listener.Surroundings, Protocol):
     """What commands work with."""
 
     @property

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Protocol
 from server.commands import sender
 from server.commands.persisted_acks import Publisher
 from server.queries.run import Asker
-from server.replays.surroundings import Listener
+from server.replays.listener import Listener
 
 if TYPE_CHECKING:
     from server.replays.tail import Tail

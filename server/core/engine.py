@@ -95,7 +95,7 @@ class Engine:
         self.client_status = ClientStatus(self.topics, event_types, clock, self.hooks)
         self.sow_stats = SowStats(self.topics, event_types, self.stores, clock, self.flush)
         self.lobby = Lobby(clock, self.flush)
-        self.failures = Failures(clock, log, self.flush)
+        self.failures = Failures(self.turns.queue, log)
         self.transaction_log: TransactionLog | None = None
         self._sessions: dict[int, Session] = {}
         self._clients: dict[str, Session] = {}

@@ -124,6 +124,7 @@ class Intake:
         self._resume = resume
         self._is_held = False  # waits, but not for a turn: `_go_on` puts it into the queue
         self._unfinished: Steps | None = None  # what is left of the command obeyed last
+        self._closes_for = ""  # why the session is closed when nothing waits any more
 
     @property
     def doing(self) -> tuple[str, str]:
@@ -168,6 +169,8 @@ class Intake:
             self.is_waiting = False
             if self.is_lost:
                 session.end_lost()
+            elif self._closes_for:
+                session.close(self._closes_for)
             else:
                 self._resume()
         return has_more
@@ -184,6 +187,17 @@ class Intake:
                 query.cancel()
         else:
             self._session.end_lost()
+
+    def close_when_done(self, reason: str) -> None:
+        """Disconnect the peer when everything is obeyed that has been read of it.
+
+        Args:
+            reason: why; see `Session.close`.
+        """
+        if self.is_waiting:
+            self._closes_for = reason
+        else:
+            self._session.close(reason)
 
     def finish(self, steps: Steps) -> None:
         """Obey nothing else before the command at hand is done.

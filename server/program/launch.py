@@ -41,6 +41,10 @@ from server.program.daemon import detach
 from server.upkeep import memory
 
 _PROBLEM: Final = PROBLEM_IDS[Severity.WARNING]
+_SWITCH_SECONDS: Final = 0.000_5
+"""How long a helper thread may run Python while the engine waits, which it does after each system
+call. Python's own 5 ms would be several turns."""
+
 _DRAWINGS: Final = {"graph": as_text, "graphviz": as_graphviz}
 
 
@@ -76,6 +80,7 @@ def fulfil(wish: Wish) -> int:
         OutputError: what was asked for cannot be printed.
     """
     memory.begin()
+    sys.setswitchinterval(_SWITCH_SECONDS)
     os.environ.update(wish.defines)
     return max([_fulfil(path, wish) for path in wish.paths])
 

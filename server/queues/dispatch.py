@@ -70,6 +70,7 @@ class Dispatch:
         self.scans: list[Scan] = []
         self.is_behind = False
         self._sources: dict[Hashable | None, Source] = {}
+        self._source_of: dict[Seat, Source] = {}
         self._heads: list[tuple[int, int, Source]] = []
         self._seats_taken = 0
         self._sources_made = 0
@@ -100,15 +101,18 @@ class Dispatch:
             self._sources[content_filter] = source
             self._new_scan(content_filter is not None).add(source)
         source.seats += 1
-        seat.source = source
+        self._source_of[seat] = source
+        seat.content_filter = content_filter
+        seat.is_supplied = True
         seat.consumer.limits_changed()
 
     def cut_off(self, seat: Seat) -> None:
         """Give a consumer no more messages."""
-        source = seat.source
+        source = self._source_of.pop(seat, None)
         if source is None:
             return
-        seat.source = seat.entry = None
+        seat.is_supplied = False
+        seat.entry = None
         source.seats -= 1
         if not source.seats:
             del self._sources[source.filter]
@@ -124,6 +128,11 @@ class Dispatch:
         seat.consumer.seats.remove(seat)
         seat.consumer.limits_changed()
 
+    def has_passed(self, seat: Seat, rank: int) -> bool:
+        """Whether it has been found out if a message is for a consumer."""
+        source = self._source_of.get(seat)
+        return source is None or rank <= source.scan.position
+
     def _new_scan(self, has_filter: bool) -> Scan:
         """A scan that stands at the beginning."""
         for scan in self.scans:
@@ -135,7 +144,7 @@ class Dispatch:
 
     def _look_again(self, seat: Seat) -> None:
         """A consumer may have room, or its turn has changed."""
-        source = seat.source
+        source = self._source_of.get(seat)
         if source is not None:
             source.rota.look_again(seat)
             self._may_serve(source)
@@ -226,7 +235,7 @@ class Dispatch:
         return [
             seat.consumer
             for seat in self.seats.values()
-            if seat.source is not None and seat.source.filter in matched
+            if seat.is_supplied and seat.content_filter in matched
         ]
 
     def _can_go_on(self, scan: Scan) -> bool:

@@ -71,7 +71,8 @@ class TopicTable:
         self._most_kept = most_kept
         self._unlooked: list[tuple[str, str]] = []  # topics that may have to be forgotten
         self._topics: dict[tuple[str, str], AnyTopic] = {}
-        self._regex_subscriptions: dict[str, dict[Subscription, None]] = {}
+        # those to regular expressions, by message type, each with the topics that it is for
+        self._regex_subscriptions: dict[str, dict[Subscription, set[AnyTopic]]] = {}
 
     def __len__(self) -> int:
         return len(self._topics)
@@ -92,10 +93,12 @@ class TopicTable:
             if not selector.is_regex:
                 _attach_if_entitled(self.find(message_type, selector.text), subscription)
                 return
+            attached = self._regex_subscriptions.setdefault(message_type, {})[subscription] = set()
             for topic in self._of_type(message_type):
                 if subscription.is_for(topic.name):
-                    _attach_if_entitled(topic, subscription)
-            self._regex_subscriptions.setdefault(message_type, {})[subscription] = None
+                    attached.add(topic)  # whatever happens, it is detached from this
+                    if not _attach_if_entitled(topic, subscription):
+                        attached.discard(topic)
         except Exception:  # whatever it is, later topics must not meet half a subscription
             self.unsubscribe(subscription)
             raise
@@ -109,8 +112,8 @@ class TopicTable:
             if known is not None:
                 known.detach(subscription)
             return
-        self._regex_subscriptions.get(message_type, {}).pop(subscription, None)
-        for topic in self._of_type(message_type):
+        attached = self._regex_subscriptions.get(message_type, {}).pop(subscription, ())
+        for topic in attached:
             topic.detach(subscription)
 
     def invalidate(self) -> None:
@@ -140,10 +143,10 @@ class TopicTable:
 
     def _add(self, message_type: str, name: str) -> AnyTopic:
         topic = self._make(message_type, name)
-        for subscription in self._regex_subscriptions.get(message_type, ()):
+        for subscription, attached in self._regex_subscriptions.get(message_type, {}).items():
             try:
-                if subscription.is_for(name):
-                    _attach_if_entitled(topic, subscription)
+                if subscription.is_for(name) and _attach_if_entitled(topic, subscription):
+                    attached.add(topic)
             except Exception as error:  # whatever it is, whoever uses the topic must not pay
                 give_up_on((subscription,), error)
         self._topics[message_type, name] = topic
@@ -182,15 +185,20 @@ class TopicTable:
         del self._unlooked[-_LOOKED_AT_ONCE:]
         for key in some:
             if not self._topics[key].has_literal_subscription:
-                del self._topics[key]
+                self._forget(self._topics.pop(key))
         self.generation += 1
         if not self._unlooked:
             self._most_kept = max(self._most_kept, 2 * len(self._topics))
         return bool(self._unlooked)
 
+    def _forget(self, topic: AnyTopic) -> None:
+        subscriptions = self._regex_subscriptions.get(topic.message_type.name, {})
+        for subscription in topic.subscriptions:
+            subscriptions[subscription].discard(topic)  # it is none of a literal name
 
-def _attach_if_entitled(topic: AnyTopic, subscription: Subscription) -> None:
-    """Attach a subscription to one of the topics that it is for.
+
+def _attach_if_entitled(topic: AnyTopic, subscription: Subscription) -> bool:
+    """Attach a subscription to one of the topics that it is for; whether that was done.
 
     A bookmark subscription is for topics in the transaction log only (AMPS User Guide, Content and
     Topic Filtering).
@@ -200,6 +208,8 @@ def _attach_if_entitled(topic: AnyTopic, subscription: Subscription) -> None:
     one that the user may not read (Replacing the Topic on a Subscription).
     """
     if subscription.replay is not None and not topic.is_journaled:
-        return
-    if subscription.subscriber.may(Permission.READ_TOPIC, topic.name):
-        topic.attach(subscription)
+        return False
+    if not subscription.subscriber.may(Permission.READ_TOPIC, topic.name):
+        return False
+    topic.attach(subscription)
+    return True

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ from actions.registry import CONDITIONS, STEPS, TRIGGERS
 from actions.services import Services
 from config_schema.problems import Location
 from config_schema.spec import Option, Options
+from server.core.internal_client import InternalClient
 from server.message_types.registry import MessageTypes
 from server.sow.topic import SowTopic
 from server.transports.listener import TransportError
@@ -71,6 +73,7 @@ class Bench:
         self.actions: list[Action] = []
         self.services = Services(
             engine=self.core.engine,
+            client=partial(InternalClient, self.core.engine),
             transports=self.transports,
             stop=self.stopped.append,
             rotate_logs=self._rotate,

@@ -60,7 +60,7 @@ def filled(tmp_path_factory: pytest.TempPathFactory) -> Path:
                     )
                 )
             peer.send({"c": "flush", "cid": "flush", "a": "completed"})
-            peer.receive(60)
+            peer.receive()
         assert server.stop() == 0
     return directory
 

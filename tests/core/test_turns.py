@@ -6,6 +6,7 @@ command, and to each run of publishes.
 
 from __future__ import annotations
 
+import gc
 import json
 import os
 import zlib
@@ -22,6 +23,7 @@ from server.expressions import BUILTINS
 from server.filters.base import IncomingCommand, Verdict
 from server.sow.topic import SowTopic
 from server.topics.table import TopicTable
+from server.topics.topic import Topic
 from server.wire.compression import Compression
 from tests.core.support import Core, CorePeer
 from tests.sow.support import SECOND, Disk, topic_spec
@@ -342,6 +344,65 @@ def test_idle_topics_are_forgotten_in_slices(core: Core) -> None:
         assert (received[0]["t"], received[1]) == (name, b"again")
     assert turns > 5
     assert len(topics) < 100
+
+
+def test_a_logon_waits_for_what_its_name_has_sent(core: Core, tmp_path: Path) -> None:
+    """All of that is obeyed, then the first connection ends, then the second is logged on."""
+    core.record(tmp_path, "^orders$")
+    first = log_on(core, "twice")
+    publishes = [frame({"c": "publish", "t": "orders", "cid": "1", "s": n + 1}) for n in range(100)]
+    first.send_bytes(b"".join(publishes))
+    assert first.is_paused
+    second = core.connect()
+    second.send({"c": "logon", "client_name": "twice", "mt": "json", "a": "processed"})
+    second.send({"c": "publish", "t": "orders", "cid": "1", "s": 101, "a": "processed"})
+    assert second.take_frames() == []
+    core.clock.advance(0.5)
+    assert first.hung_up
+    logon, publish = (header for header, _ in second.take_frames())
+    assert (logon["status"], logon["s"]) == ("success", 100)
+    assert publish["status"] == "success"
+    core.transaction_log.close()
+
+
+def test_a_logon_does_not_wait_for_long(core: Core, tmp_path: Path) -> None:
+    """However much the first connection has sent, and however long that takes."""
+    core.record(tmp_path, "^orders$")
+    first = log_on(core, "twice")
+    first.send_bytes(heartbeats(100))
+    second = core.connect()
+    second.send({"c": "logon", "client_name": "twice", "mt": "json", "a": "processed"})
+    assert second.take_frames() == []
+    core.clock.time += 2.0
+    core.clock.turn()
+    core.clock.turn()
+    assert first.hung_up
+    assert len(numbers(first)) < 100
+    assert [header["status"] for header, _ in second.take_frames()] == ["success"]
+    core.transaction_log.close()
+
+
+def test_topics_that_are_forgotten_are_let_go_of(core: Core) -> None:
+    """Also by subscriptions to regular expressions, which may stay for very long."""
+    topics = core.engine.topics = TopicTable(
+        core.types, BUILTINS, core.engine.stores, core.engine.turns.queue, most_kept=100
+    )
+    publisher, subscriber = log_on(core, "publisher"), log_on(core, "subscriber")
+    for number in range(10):
+        subscriber.send({"c": "subscribe", "sub_id": str(number), "t": "^any/"})
+    for number in range(1000):
+        publisher.send({"c": "p", "t": f"any/{number}"}, b"")
+        core.clock.turn()
+    assert len(topics) <= 101
+    gc.collect()
+    kept = [one for one in gc.get_objects() if isinstance(one, Topic) and one.name[:4] == "any/"]
+    assert len(kept) <= 101
+    kept.clear()
+    subscriber.send({"c": "unsubscribe", "sub_id": "all"})
+    core.clock.advance(0)
+    subscriber.take_frames()
+    publisher.send({"c": "p", "t": "any/999"}, b"")
+    assert subscriber.take_frames() == []
 
 
 def test_what_takes_long_is_said(core: Core) -> None:

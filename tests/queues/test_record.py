@@ -16,6 +16,7 @@ from server.queues import (
     Released,
     Sent,
     Transferred,
+    Way,
     decode,
     encode,
 )
@@ -176,6 +177,38 @@ def test_messages_beyond_the_target_depth_are_read_again_later() -> None:
     assert bench.deliver() == {"a": [8]}
     bench.publish(1)
     assert (queue.inactive, queue.resume_txid) == (3, 9), "what comes waits behind the others"
+
+
+def test_what_was_done_to_messages_that_are_inactive_again_after_a_restart_stays_done() -> None:
+    bench = Bench(target_depth=2)
+    bench.consumer("a", 2)
+    bench.publish(5)
+    bench.queue.acknowledge(marks(1, 2), bench.now)
+    bench.queue.admit([3, 4], [bench.now] * 2, PUBLISHER, [3, 4])
+    bench.queue.acknowledge(marks(3), bench.now)
+    bench.queue.acknowledge(marks(4), bench.now, way=Way.EXPIRE)
+
+    came: list[tuple[int, int] | Event] = [(txid, bench.now) for txid in range(1, 6)]
+    queue = folded(QueueSettings(target_depth=2), [*came, *bench.queue.take_events()])
+    assert (queue.depth, queue.inactive, queue.resume_txid) == (0, 3, 3)
+    queue.admit([3, 4], [bench.now] * 2, PUBLISHER, [3, 4])
+    queue.admit([5], [bench.now], PUBLISHER, [5])
+    assert txids(queue) == [5]
+
+
+def test_publishers_of_whom_nothing_is_left_are_forgotten() -> None:
+    bench = Bench()
+    bench.publish(1)
+    for client in range(1000, 26_000):
+        bench.queue.enqueue([client], [bench.now], client, [1])
+        bench.queue.acknowledge([(client, 1)], bench.now)
+    bench.publish(1)
+
+    assert (
+        sum(bench.queue.ledger.entries.publisher(client) is not None for client in range(26_000))
+        < 11_000
+    )
+    assert bench.queue.acknowledge(marks(1, 2), bench.now).done == 2
 
 
 def test_a_message_that_another_instance_owns_is_not_delivered_here() -> None:

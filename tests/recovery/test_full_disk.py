@@ -19,28 +19,10 @@ import pytest
 from tests.recovery.large_messages import ELEMENTS, Publisher, log_on, replay
 from tests.support.server import RunningServer, running_server, why_no_start
 from tests.support.small_disk import small_disk
-from tests.support.sow import query
+from tests.support.sow import CHAINED_TOPIC, CHAINING, query
 from tests.support.waiting import wait_until
 
-CHAINED: Final = """
-<SOW>
-  <Topic>
-    <Name>chained</Name><MessageType>json</MessageType>
-    <KeyGenerator>
-      <Module>chaining</Module>
-      <Options>
-        <Primary>/id</Primary><Secondary>/previous</Secondary><FileName>ids.chain</FileName>
-      </Options>
-    </KeyGenerator>
-    <FileName>chained.sow</FileName>
-  </Topic>
-</SOW>
-<Modules>
-  <Module>
-    <Name>chaining</Name><Library>libamps_id_chaining_key_generator.so</Library>
-  </Module>
-</Modules>
-"""
+CHAINED: Final = f"<SOW>{CHAINED_TOPIC}</SOW>{CHAINING}"
 
 
 def others_work(server: RunningServer) -> None:

@@ -21,7 +21,7 @@ class SocketPeer(RawPeer):
     """A peer on a socket that is connected already."""
 
     def __init__(self, connected: socket.socket) -> None:
-        self._begin(connected)
+        self.socket = connected
 
 
 def transport(name: str, kind: str, elements: str) -> str:

@@ -19,6 +19,7 @@ from server.wire.framing import FrameError
 from server.wire.opening import Opening
 from tests.support.raw import SILENCE_SECONDS, RawPeer, frame
 from tests.support.server import RunningServer, running_server
+from tests.support.waiting import WAIT_SECONDS
 from tests.transports.support import CompressedPeer
 
 PREFLIGHT = (
@@ -118,7 +119,7 @@ def test_a_preflight_is_answered(server: RunningServer, cut: int) -> None:
         peer.socket.settimeout(SILENCE_SECONDS / 10)
         with pytest.raises(TimeoutError):
             peer.socket.recv(1)
-        peer.socket.settimeout(5)
+        peer.socket.settimeout(WAIT_SECONDS)
         peer.socket.sendall(request[cut:])
         assert peer.take(len(SWITCHING)) == SWITCHING
         assert peer.log_on()["status"] == "success"

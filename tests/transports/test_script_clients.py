@@ -258,7 +258,6 @@ class StreamPeer(RawPeer):
 
     def __init__(self, client: WebsocketClient) -> None:
         self._client = client
-        self._received = b""
 
     def send(self, header: dict[str, Any], body: bytes = b"") -> None:
         """Send one frame as one message."""
