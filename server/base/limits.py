@@ -36,6 +36,12 @@ MOST_QUERIES: Final = 100
 MOST_SUBSCRIPTIONS: Final = 10_000
 """Subscriptions of one connection."""
 
+MOST_PATTERNS: Final = 500
+"""Those of them that are to topics by regular expressions."""
+
+MOST_TOPIC_NAME: Final = 1_024
+"""Characters of the name of a topic, which regular expressions are matched against."""
+
 MOST_KEYS: Final = 10_000
 """SOW keys that a command names."""
 

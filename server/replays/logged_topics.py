@@ -5,10 +5,12 @@ Each reader of the log has some of its own, for the subscriptions that it reads 
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
 from server.expressions.context import NO_CONTEXT
+from server.expressions.effort import Allowance, TooCostlyError
 from server.journal import MESSAGES
 from server.replays.logged import LoggedEnvelope, LoggedRun
 from server.security.entitlement import Permission
@@ -18,12 +20,13 @@ from server.topics.topic import Topic
 
 if TYPE_CHECKING:
     from server.core.engine import Settings
+    from server.expressions.effort import Effort
     from server.journal import Entry, Stretch
     from server.journal import Topic as TopicName
     from server.subscriptions.delivery import Delivery, Recipient
     from server.subscriptions.subscription import Subscription
 
-_MOST_KEPT: Final = 16_384
+_MOST_KEPT: Final = 8_192
 
 
 class LoggedTopic(Topic):
@@ -75,8 +78,9 @@ class LoggedTopics:
     def attach(self, subscription: Subscription) -> None:
         """Deliver to a subscription from now on."""
         self._subscriptions[subscription] = None
+        effort = Allowance()
         for name, topic in list(self._topics.items()):
-            if _is_for(subscription, name):
+            if _is_for(subscription, name, effort):
                 if topic is None:
                     self._topics[name] = self._make(name, [subscription])
                 else:
@@ -123,7 +127,10 @@ class LoggedTopics:
             pass
         if len(self._topics) >= _MOST_KEPT:
             self._topics.clear()
-        wanting = [one for one in self._subscriptions if _is_for(one, name)]
+        efforts = defaultdict[int, Allowance](Allowance)  # by number of the session
+        wanting = [
+            one for one in self._subscriptions if _is_for(one, name, efforts[one.session.number])
+        ]
         topic = self._topics[name] = self._make(name, wanting) if wanting else None
         return topic
 
@@ -157,15 +164,20 @@ def _deliver(run: LoggedRun, delivery: Delivery) -> None:
         delivery.deliver((body,), run.envelope(position))
 
 
-def _is_for(subscription: Subscription, topic: TopicName) -> bool:
+def _is_for(subscription: Subscription, topic: TopicName, effort: Effort) -> bool:
     """Whether a topic is one that a subscription is for, and its user may read.
 
-    What was recorded of topics that are no longer to be is not delivered.
+    What was recorded of topics that are no longer to be is not delivered. A subscription ends for
+    which it takes too many steps to tell.
     """
     session = subscription.session
-    return (
-        topic.message_type == session.message_type
-        and subscription.is_for(topic.name)
-        and session.find_topic(topic.name).is_journaled
-        and session.may(Permission.READ_TOPIC, topic.name)
-    )
+    try:
+        return (
+            topic.message_type == session.message_type
+            and subscription.is_for(topic.name, effort)
+            and session.find_topic(topic.name).is_journaled
+            and session.may(Permission.READ_TOPIC, topic.name)
+        )
+    except TooCostlyError as error:
+        give_up_on((subscription,), error)
+        return False

@@ -38,6 +38,7 @@ class Audience:
         "_attached",
         "_filtering",
         "_filters",
+        "_literal",
         "_subscriptions",
         "_unfiltered",
         "_users",
@@ -50,6 +51,7 @@ class Audience:
         self.name = name
         self._subscriptions: dict[Subscription, Filter | None] = {}
         self._attached = 0
+        self._literal = 0  # subscriptions to this very topic
         # by filter, with their places in the order of all
         self._users: dict[Filter, dict[Subscription, int]] = {}
         self._unfiltered: dict[Subscription, int] = {}
@@ -64,7 +66,12 @@ class Audience:
     @property
     def has_literal_subscription(self) -> bool:
         """Whether somebody subscribed to this very topic, and not to a pattern that it matches."""
-        return any(not subscription.selector.is_regex for subscription in self._subscriptions)
+        return self._literal > 0
+
+    @property
+    def size(self) -> int:
+        """How many subscriptions it has."""
+        return len(self._subscriptions)
 
     def attach(self, subscription: Subscription) -> None:
         """Deliver messages to a subscription from now on."""
@@ -76,6 +83,7 @@ class Audience:
             self._users.setdefault(filter_, {})[subscription] = self._attached
             self._filtering[subscription.session.number] += 1
         self._subscriptions[subscription] = filter_
+        self._literal += not subscription.selector.is_regex
         self._changed()
 
     def detach(self, subscription: Subscription) -> None:
@@ -83,6 +91,7 @@ class Audience:
         if subscription not in self._subscriptions:
             return
         filter_ = self._subscriptions.pop(subscription)
+        self._literal -= not subscription.selector.is_regex
         if filter_ is None:
             del self._unfiltered[subscription]
         else:

@@ -9,6 +9,7 @@ from server.subscriptions.presentation import AS_PUBLISHED, Presentation
 
 if TYPE_CHECKING:
     from server.core.session import Session
+    from server.expressions.effort import Effort
     from server.expressions.tree import Expr
     from server.replays.replay import Replay
     from server.subscriptions.conflation import Conflater
@@ -64,12 +65,19 @@ class Subscription:
         """Where its messages go."""
         return self.held_in or self.session.outbox
 
-    def is_for(self, topic: str) -> bool:
+    def is_for(self, topic: str, effort: Effort) -> bool:
         """Whether it is for the messages of a topic, as far as the name goes.
 
         Where that takes too many steps to tell, it is not, and the log says so.
+
+        Args:
+            topic: the topic's name.
+            effort: counts long searches; see `TopicSelector.decide`.
+
+        Raises:
+            TooCostlyError: there have been enough of them.
         """
-        decided = self.selector.decide(topic)
+        decided = self.selector.decide(topic, effort)
         if decided is None:
             self.session.engine.log.emit(
                 "14-0003",

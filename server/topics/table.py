@@ -2,20 +2,25 @@
 
 A topic comes into being when it is first published or subscribed to, and is found again with one
 dictionary access. Subscriptions to a regular expression are matched against a topic's name once,
-when one of the two appears. Topics that nobody subscribes to cost memory only: when there are too
-many of them they are forgotten, which `generation` tells those who hold on to topics.
+when one of the two appears (server/topics/name_patterns.py). Topics to which nobody subscribes by
+name cost memory, as do their subscriptions by regular expressions, and can be made again as they
+were: when there are too many they are forgotten, which `generation` tells those who hold on to
+topics.
 """
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Final, TypeAlias
 
+from server.expressions.effort import Allowance
 from server.security.entitlement import Permission
 from server.sow.topic import SowTopic
 from server.subscriptions.failures import give_up_on
 from server.subscriptions.subscription import Subscription
 from server.topics.journaled import JournaledStoredTopic, JournaledTopic
+from server.topics.name_patterns import NamePatterns
 from server.topics.stored import DerivedTopic, StoredTopic, TopicWithRecords
 from server.topics.topic import FOR_NOBODY, Topic, TopicForNobody
 from server.topics.transaction_log import TopicJournal
@@ -30,7 +35,11 @@ if TYPE_CHECKING:
 
 AnyTopic: TypeAlias = Topic | StoredTopic | DerivedTopic
 
-_MOST_TOPICS_KEPT: Final = 100_000
+_MOST_KEPT: Final = 64 * 1024 * 1024
+_TOPIC_BYTES: Final = 8_192
+_CHARACTER_BYTES: Final = 8
+_ATTACHMENT_BYTES: Final = 1_024
+"""What is kept for a topic, a character of its name and a subscription to it, at most."""
 
 
 class TopicTable:
@@ -40,7 +49,7 @@ class TopicTable:
         message_types: the types that topics are scoped to, by name.
         functions: what filters may call.
         stores: the topics that have records.
-        most_kept: how many topics there may be before idle ones are forgotten.
+        most_kept: bytes that topics may take before idle ones are forgotten.
 
     Attributes:
         transaction_log: records what is published to some of them; None if there is none. It is
@@ -54,7 +63,7 @@ class TopicTable:
         message_types: Mapping[str, MessageType],
         functions: Functions,
         stores: Stores,
-        most_kept: int = _MOST_TOPICS_KEPT,
+        most_kept: int = _MOST_KEPT,
     ) -> None:
         self.generation = 0
         self.transaction_log: TransactionLog | None = None
@@ -62,8 +71,9 @@ class TopicTable:
         self._functions = functions
         self._stores = stores
         self._most_kept = most_kept
+        self._kept = 0  # bytes that topics take, or took before subscriptions ended
         self._topics: dict[tuple[str, str], AnyTopic] = {}
-        self._regex_subscriptions: dict[str, dict[Subscription, None]] = {}
+        self._patterns = defaultdict[str, NamePatterns](NamePatterns)  # by message type
 
     def __len__(self) -> int:
         return len(self._topics)
@@ -77,6 +87,9 @@ class TopicTable:
         """Attach a subscription to all topics that it is for, present and future.
 
         Should that fail, it is attached to none.
+
+        Raises:
+            TooCostlyError: it takes too many steps to tell which topics it is for.
         """
         message_type = subscription.session.message_type
         selector = subscription.selector
@@ -84,10 +97,12 @@ class TopicTable:
             if not selector.is_regex:
                 _attach_if_entitled(self.find(message_type, selector.text), subscription)
                 return
+            effort = Allowance()
             for topic in self._of_type(message_type):
-                if subscription.is_for(topic.name):
+                if subscription.is_for(topic.name, effort):
                     _attach_if_entitled(topic, subscription)
-            self._regex_subscriptions.setdefault(message_type, {})[subscription] = None
+                    self._kept += _ATTACHMENT_BYTES
+            self._patterns[message_type].add(subscription)
         except Exception:  # whatever it is, later topics must not meet half a subscription
             self.unsubscribe(subscription)
             raise
@@ -101,9 +116,10 @@ class TopicTable:
             if known is not None:
                 known.detach(subscription)
             return
-        self._regex_subscriptions.get(message_type, {}).pop(subscription, None)
+        self._patterns[message_type].remove(subscription)
         for topic in self._of_type(message_type):
-            topic.detach(subscription)
+            if selector.needle in topic.name:
+                topic.detach(subscription)
 
     def invalidate(self) -> None:
         """Have everybody who holds on to topics ask for them, and for permission, once more."""
@@ -131,16 +147,16 @@ class TopicTable:
                 topic.announce(change, envelope, reason)
 
     def _add(self, message_type: str, name: str) -> AnyTopic:
-        if len(self._topics) >= self._most_kept:
+        if self._kept >= self._most_kept:
             self._forget_idle_topics()
         topic = self._make(message_type, name)
-        for subscription in self._regex_subscriptions.get(message_type, ()):
+        for subscription in self._patterns[message_type].subscriptions_for(name):
             try:
-                if subscription.is_for(name):
-                    _attach_if_entitled(topic, subscription)
+                _attach_if_entitled(topic, subscription)
             except Exception as error:  # whatever it is, whoever uses the topic must not pay
                 give_up_on((subscription,), error)
         self._topics[message_type, name] = topic
+        self._kept += _size_of(topic)
         return topic
 
     def _make(self, message_type: str, name: str) -> AnyTopic:
@@ -164,8 +180,14 @@ class TopicTable:
         self._topics = {
             key: topic for key, topic in self._topics.items() if topic.has_literal_subscription
         }
-        self._most_kept = max(self._most_kept, 2 * len(self._topics))
+        self._kept = sum(map(_size_of, self._topics.values()))
+        self._most_kept = max(self._most_kept, 2 * self._kept)
         self.generation += 1
+
+
+def _size_of(topic: AnyTopic) -> int:
+    """About how many bytes are kept of a topic."""
+    return _TOPIC_BYTES + _CHARACTER_BYTES * len(topic.name) + _ATTACHMENT_BYTES * topic.size
 
 
 def _attach_if_entitled(topic: AnyTopic, subscription: Subscription) -> None:
