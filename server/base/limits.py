@@ -54,7 +54,7 @@ MOST_ACKS: Final = 100
 MOST_ORDER_TERMS: Final = 1_000
 """Fields that results are ordered by."""
 
-MOST_OPTIONS: Final = 64 * 1024
+MOST_OPTIONS: Final = 128 * 1024
 """Characters of a command's options, where select lists and projections are."""
 
 MOST_BOOKMARKS: Final = 10_000
@@ -63,8 +63,11 @@ MOST_BOOKMARKS: Final = 10_000
 MOST_FILTER: Final = 64 * 1024
 """Characters of a filter. A list of values for IN may be some thousand texts long."""
 
-MOST_FILTER_PARTS: Final = 3_000
-"""Operators, fields and functions of a filter, as in a thousand comparisons joined by OR."""
+MOST_FILTER_PARTS: Final = 1_000
+"""Operators, fields and functions of a filter, as in some hundred comparisons joined by OR."""
+
+MOST_FILTER_VALUES: Final = 5_000
+"""Numbers and texts of a filter."""
 
 _DEFAULT_SHARE_OF_MEMORY: Final = 10  # percent
 _DEFAULT_CLIENT_CAPACITY: Final = 50  # percent

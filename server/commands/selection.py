@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from config_schema.spec import TopicRef
-from server.base.limits import MOST_FILTER, MOST_FILTER_PARTS, MOST_TOPIC_NAME
+from server.base.limits import MOST_FILTER, MOST_TOPIC_NAME
 from server.base.unavailable import QUEUES
 from server.commands.refusal import CommandRefused
 from server.expressions import ExpressionError, Kind, conjuncts, parse
@@ -78,7 +78,7 @@ def read_filter(session: Session, header: Header, *, stable: bool = False) -> Ex
     Raises:
         CommandRefused: it is no valid filter.
     """
-    text = header.filter
+    text, filters = header.filter, session.engine.filters
     if text is None or not text.strip():
         return None
     if len(text) > MOST_FILTER:
@@ -88,8 +88,8 @@ def read_filter(session: Session, header: Header, *, stable: bool = False) -> Ex
     try:
         if stable:
             functions = session.engine.settings.functions
-            return parse(text, Kind.STABLE_FILTER, functions, MOST_FILTER_PARTS)
-        return session.engine.filters.parse(text)
+            return parse(text, Kind.STABLE_FILTER, functions, filters.limits)
+        return filters.parse(text)
     except ExpressionError as error:
         raise CommandRefused("bad filter", str(error)) from None
 

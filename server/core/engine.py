@@ -12,13 +12,14 @@ from typing import TYPE_CHECKING, Protocol
 
 from config_schema.spec import ConflatedTopicSpec, TopicRef
 from server.base.clock import Clock
-from server.base.limits import MOST_FILTER_PARTS
+from server.base.limits import MOST_FILTER_PARTS, MOST_FILTER_VALUES
 from server.core.hooks import Hooks
 from server.core.inbox import FrameSource
 from server.core.lobby import Lobby
 from server.core.session import Entrance, Link, Session
 from server.core.turns import Turns
 from server.expressions import Functions
+from server.expressions.parser import SizeLimits
 from server.expressions.prepared import FilterParser
 from server.message_types.base import MessageType
 from server.replays.tail import Tail
@@ -114,7 +115,9 @@ class Engine:
         self.clock = clock
         self.stores = Stores(clock, log, self._announce, self.flush)
         self.topics = TopicTable(settings.message_types, settings.functions, self.stores)
-        self.filters = FilterParser(settings.functions, MOST_FILTER_PARTS)
+        self.filters = FilterParser(
+            settings.functions, SizeLimits(MOST_FILTER_PARTS, MOST_FILTER_VALUES)
+        )
         self.hooks = Hooks()
         self.switches = Switches()
         event_types = EventTypes(

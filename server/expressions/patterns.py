@@ -41,10 +41,10 @@ _BRIEF_DECISION: Final = 4
 _QUICK_DECISION: Final = 5
 """Decimal digits of the steps of a search in machine code, all positions together."""
 
-_THOROUGH_STEPS: Final = 2_000_000
+_THOROUGH_STEPS: Final = 500_000
 BRIEF_STEPS: Final = 100_000
 """Enough for texts as short as names; what takes more is given up within some milliseconds."""
-_THOROUGH_SEARCHES: Final = 10
+_THOROUGH_SEARCHES: Final = 4
 """How many searches of one REGEXP_REPLACE may need the thorough form."""
 
 _MOST_MATCHES: Final = 1_000_000
@@ -141,10 +141,7 @@ class Regex:
             return self._quick_for(octets, _BRIEF_SEARCH).search(octets)
         except pcre2.LibraryError:  # a limit was reached, or (*UTF) met bytes that are not UTF-8
             self._spend()
-        try:
-            return self._quick_for(octets, _QUICK_SEARCH).search(octets)
-        except pcre2.LibraryError:
-            return self._search_thoroughly(octets, 0)
+        return self._search_thoroughly(octets, 0)
 
     def _spend(self) -> None:
         if self._effort is not None:

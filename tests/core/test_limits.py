@@ -228,6 +228,8 @@ def test_subscriptions_of_a_connection_have_a_limit(monkeypatch: pytest.MonkeyPa
         f"/a IN ({', '.join(f'/b{number}' for number in range(3000))})",
         f"GREATEST({', '.join(['SOW_KEY()'] * 3000)}) = 1",
         f"/a = '{'x' * limits.MOST_FILTER}'",
+        f"/a IN (1{',2' * limits.MOST_FILTER_VALUES})",
+        f"/a IN (1, -1.5{',2' * limits.MOST_FILTER_VALUES})",
     ],
 )
 @pytest.mark.parametrize("command", ["subscribe", "sow", "sow_and_subscribe", "sow_delete"])
@@ -241,7 +243,11 @@ def test_filters_have_a_limit(command: str, filter_: str) -> None:
     peer.send(header | {"f": filter_})
     ack = only_ack(peer)
     assert (ack["status"], ack["reason"]) == ("failure", "bad filter")
-    limit = limits.MOST_FILTER if len(filter_) > limits.MOST_FILTER else limits.MOST_FILTER_PARTS
+    limit = limits.MOST_FILTER_PARTS
+    if "'x" in filter_:
+        limit = limits.MOST_FILTER
+    elif " IN (1," in filter_:
+        limit = limits.MOST_FILTER_VALUES
     assert f"more than {limit}" in ack["detail"]
     values = ", ".join(f"'key {number}'" for number in range(4000))
     peer.send(header | {"f": f"/a IN ({values})"})
@@ -285,6 +291,10 @@ def test_options_have_a_limit() -> None:
     peer = core.log_on()
     peer.take_frames()
     select = ",".join(f"+/field{number}" for number in range(10_000))
+    assert len(select) > 100_000
+    peer.send({"c": "sow", "t": "records", "a": "processed", "o": f"select=[{select}]"})
+    assert [ack["status"] for ack, _ in peer.take_frames() if ack["c"] == "ack"] == ["success"]
+    select += "," + select
     peer.send({"c": "sow", "t": "records", "a": "processed", "o": f"select=[{select}]"})
     ack = only_ack(peer)
     assert (ack["status"], ack["reason"]) == ("failure", "limit exceeded")
