@@ -12,7 +12,7 @@ PIP        := $(BIN)/pip install --quiet --disable-pip-version-check --editable
 
 NEW_ENOUGH := import sys; sys.exit(sys.version_info < (3, 11))
 
-.PHONY: run server install test lint bench docs help clean
+.PHONY: run server install check test lint bench docs help clean
 
 ## run: run a configuration (CONFIG=path/to/config.xml; a small sample without it)
 run: $(SERVER)
@@ -24,15 +24,20 @@ server: $(SERVER)
 ## install: install everything into .venv: also Spark with Java, and what tests need (1.3 GB)
 install: $(EVERYTHING)
 
+## check: run the checks of form and types, and the tests that start no processes: minutes less
+check: install lint
+	$(BIN)/pytest -n auto -m 'not process'
+
 ## test: run all checks and all tests
 test: install lint
 	@# Hundreds of processes are started: each would compile all modules if none kept the bytecode.
 	env -u PYTHONDONTWRITEBYTECODE $(BIN)/pytest -n auto
 
-## lint: run the checks of form and types
+## lint: run the checks of form, layers and types
 lint: install
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
+	$(BIN)/lint-imports --no-logo --no-cache
 	$(BIN)/mypy
 
 ## bench: measure

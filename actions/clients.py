@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, ClassVar
 
-from actions.context import to_bytes
 from actions.module import Trigger
+from server.base.octets import to_octets
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from actions.module import Runnable
-    from actions.services import Services
-    from server.core.session import Session
+    from actions.services import Runnable, Services
+    from server.subscriptions.client import Client
 
 
 class OnClient(Trigger):
@@ -30,18 +29,18 @@ class OnClient(Trigger):
         """Listen for the event."""
         tells_user = self.tells_user
 
-        def watch(client: Session, _details: Mapping[str, str | None]) -> None:
+        def watch(client: Client, _details: Mapping[str, str | None]) -> None:
             action.post(client_variables(client, with_user=tells_user))
 
         services.engine.hooks.watch_clients(self.event, watch)
 
 
-def client_variables(client: Session, *, with_user: bool) -> dict[str, bytes]:
+def client_variables(client: Client, *, with_user: bool) -> dict[str, bytes]:
     """The variables that say who a client is."""
     values = {
-        "AMPS_CLIENT_NAME": to_bytes(client.client_name),
-        "AMPS_CONNECTION_NAME": to_bytes(client.connection_name),
+        "AMPS_CLIENT_NAME": to_octets(client.client_name),
+        "AMPS_CONNECTION_NAME": to_octets(client.connection_name),
     }
     if with_user:
-        values["AMPS_AUTHENTICATION_ID"] = to_bytes(client.user)
+        values["AMPS_AUTHENTICATION_ID"] = to_octets(client.user)
     return values

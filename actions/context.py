@@ -10,19 +10,10 @@ from collections.abc import Callable, Mapping
 from typing import Final
 
 from config_schema.compile.option_values import VARIABLE
+from server.base.octets import from_octets, to_octets
 from server.subscriptions.envelope import iso_timestamp
 
 _BYTES: Final = {f"AMPS_BYTE_{number:02X}": bytes([number]) for number in range(256)}
-
-
-def to_bytes(text: str) -> bytes:
-    """The bytes of a text, also of one that was read from bytes that are no UTF-8."""
-    return text.encode("utf-8", "surrogateescape")
-
-
-def to_text(octets: bytes) -> str:
-    """The text of bytes, whatever they are."""
-    return octets.decode("utf-8", "surrogateescape")
 
 
 class Context:
@@ -74,11 +65,11 @@ class Context:
 
     def instance_name(self) -> bytes:
         """AMPS_INSTANCE_NAME."""
-        return to_bytes(self._instance)
+        return to_octets(self._instance)
 
     def datetime(self) -> bytes:
         """AMPS_DATETIME."""
-        return to_bytes(iso_timestamp(self._now))
+        return to_octets(iso_timestamp(self._now))
 
     def unix_timestamp(self) -> bytes:
         """AMPS_UNIX_TIMESTAMP."""
@@ -114,9 +105,9 @@ class Template:
 
     def expand(self, context: Context) -> bytes:
         """Replace variables by their values."""
-        pieces = [piece for text, name in self.parts for piece in (to_bytes(text), context[name])]
-        return b"".join([*pieces, to_bytes(self.tail)])
+        pieces = [piece for text, name in self.parts for piece in (to_octets(text), context[name])]
+        return b"".join([*pieces, to_octets(self.tail)])
 
     def expand_text(self, context: Context) -> str:
         """The same as a text."""
-        return to_text(self.expand(context))
+        return from_octets(self.expand(context))

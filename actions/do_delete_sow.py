@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import TYPE_CHECKING, Final
 
 from actions.clients_inside import client_of
@@ -40,8 +41,10 @@ class DoDeleteSow(Step):
             StepFailed: the topic keeps no records, or the filter cannot be used.
         """
         try:
-            self._client.delete_records(
+            slices = self._client.delete_records(
                 self._topic.expand_text(context), self._filter.fill_in(context)
             )
+            for _ in slices:
+                await asyncio.sleep(0)
         except CommandRefused as refusal:
             raise StepFailed(str(refusal)) from None

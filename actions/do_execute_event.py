@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from actions.context import to_text
 from actions.module import Step, StepFailed
 from actions.options import optional
+from server.base.octets import from_octets
 
 if TYPE_CHECKING:
     from actions.context import Context
@@ -33,7 +33,7 @@ class DoExecuteEvent(Step):
             StepFailed: the variable that should name the event is empty.
         """
         if self._event is None:
-            event = to_text(context[self._variable])
+            event = from_octets(context[self._variable])
         else:
             event = self._event.expand_text(context)
         if not event:

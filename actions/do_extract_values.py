@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from actions.context import to_bytes
 from actions.expressions import ExpressionTemplate
 from actions.module import ProvisionFailed, Step
 from actions.options import optional
+from server.base.octets import to_octets
 from server.expressions import Kind, parse, paths
 from server.expressions.compile_message import compile_value
 from server.expressions.semantics import text
@@ -60,4 +60,4 @@ class DoExtractValues(Step):
         body = self._data.expand(context)
         for variable, template in self._assignments:
             value = template.fill_in(context)(body)
-            context[variable] = to_bytes(text(value) or "")
+            context[variable] = to_octets(text(value) or "")

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, ClassVar
 
-from actions.context import to_bytes
 from actions.module import Step
+from server.base.octets import to_octets
 
 if TYPE_CHECKING:
     from actions.context import Context
@@ -36,6 +36,6 @@ class DoMinidump(Step):
         services.running = context
         try:
             for listener in services.minidump_listeners:
-                listener.post({"AMPS_MINIDUMP_PATH": to_bytes(str(path))})
+                listener.post({"AMPS_MINIDUMP_PATH": to_octets(str(path))})
         finally:
             services.running = None

@@ -12,8 +12,9 @@ import re
 from functools import lru_cache
 from typing import TYPE_CHECKING, Final, Generic, TypeVar
 
-from actions.context import Template, to_text
+from actions.context import Template
 from actions.module import StepFailed
+from server.base.octets import from_octets
 from server.expressions import ExpressionError
 from server.expressions.numerals import numeral
 
@@ -55,7 +56,7 @@ class ExpressionText:
         """
         pieces: list[str] = []
         for before, name, string in self._pieces:
-            value = to_text(context[name])
+            value = from_octets(context[name])
             if self._is_variable:
                 return value
             pieces += (before, _within(value, string) if string else _alone(value))

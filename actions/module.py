@@ -7,12 +7,11 @@ awaited, and done by a helper thread.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, ClassVar, Protocol
+from typing import TYPE_CHECKING, ClassVar
 
 if TYPE_CHECKING:
     from actions.context import Context
-    from actions.services import Services
+    from actions.services import Runnable, Services
     from config_schema.spec import Options
 
 
@@ -22,29 +21,6 @@ class StepFailed(Exception):
 
 class ProvisionFailed(Exception):
     """A module cannot be used. The text says why."""
-
-
-class Runnable(Protocol):
-    """The action that a trigger is for."""
-
-    @property
-    def title(self) -> str:
-        """The action, for the log."""
-
-    @property
-    def is_busy(self) -> bool:
-        """Whether so many runs wait that further ones had better wait elsewhere."""
-
-    def post(self, values: Mapping[str, bytes], cause: str | None = None) -> None:
-        """Have the action run soon.
-
-        Args:
-            values: what the event says about itself.
-            cause: the event, for the log; None for the name of the trigger.
-        """
-
-    async def perform(self, values: Mapping[str, bytes]) -> None:
-        """Have the action run, and wait until it has."""
 
 
 class Trigger:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from actions.context import to_bytes
 from actions.tracking import OnTrackedRecords
+from server.base.octets import to_octets
 
 
 class OnAlert(OnTrackedRecords):
@@ -19,4 +19,4 @@ class OnAlert(OnTrackedRecords):
 
     def _event(self, option: str) -> dict[str, bytes]:
         get = self.options.get
-        return {get("EventVariable") or "": to_bytes(get(option) or "")}
+        return {get("EventVariable") or "": to_octets(get(option) or "")}

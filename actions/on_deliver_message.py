@@ -4,17 +4,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from actions.context import to_bytes
 from actions.messages import message_variables
 from actions.module import Trigger
 from actions.subscriptions import watched_topics
+from server.base.octets import to_octets
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from actions.module import Runnable
-    from actions.services import Services
-    from server.core.session import Session
+    from actions.services import Runnable, Services
+    from server.subscriptions.client import Client
     from server.subscriptions.envelope import Envelope
 
 
@@ -24,11 +23,11 @@ class OnDeliverMessage(Trigger):
     def provision(self, services: Services, action: Runnable) -> None:
         """Watch deliveries."""
 
-        def watch(client: Session, topic: str, bodies: Sequence[bytes], envelope: Envelope) -> None:
+        def watch(client: Client, topic: str, bodies: Sequence[bytes], envelope: Envelope) -> None:
             common = {
-                "AMPS_BOOKMARK": to_bytes(envelope.bookmark),
-                "AMPS_CLIENT_NAME": to_bytes(client.client_name),
-                "AMPS_CORRELATION_ID": to_bytes(envelope.correlation_id or ""),
+                "AMPS_BOOKMARK": to_octets(envelope.bookmark),
+                "AMPS_CLIENT_NAME": to_octets(client.client_name),
+                "AMPS_CORRELATION_ID": to_octets(envelope.correlation_id or ""),
             }
             for body in bodies:
                 action.post(message_variables(topic, body) | common)

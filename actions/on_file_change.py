@@ -9,14 +9,13 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from actions.context import to_bytes
 from actions.module import Trigger
+from server.base.octets import to_octets
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from actions.module import Runnable
-    from actions.services import Services
+    from actions.services import Runnable, Services
     from config_schema.spec import Options
 
 
@@ -36,7 +35,7 @@ class OnFileChange(Trigger):
         self._stop = services.files.watch(
             Path(path),
             lambda change: action.post(
-                {"AMPS_FILE_PATH": to_bytes(path), "AMPS_FILE_CHANGE": to_bytes(change)}
+                {"AMPS_FILE_PATH": to_octets(path), "AMPS_FILE_CHANGE": to_octets(change)}
             ),
         )
 

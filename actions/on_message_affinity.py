@@ -11,20 +11,19 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, ClassVar, Final
 
 from actions.affinities import Affinities
-from actions.context import to_bytes
 from actions.on_subscribe import OnSubscribe
 from actions.records import OnRecords
-from server.topics.names import TopicError, select_topics
+from server.base.octets import to_octets
+from server.expressions.topic_names import TopicError, select_topics
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from actions.affinities import Assignment
     from actions.affinities import Client as AffinityClient
-    from actions.module import Runnable
-    from actions.services import Services
+    from actions.services import Runnable, Services
     from config_schema.spec import Options
-    from server.core.session import Session
+    from server.subscriptions.client import Client
     from server.subscriptions.record_delivery import RecordMessage
 
 _MATCH: Final = "match"
@@ -66,7 +65,7 @@ class OnMessageAffinity(OnRecords):
         if assignment is not None:
             self._tell(assignment, body)
 
-    def _subscribed(self, client: Session, details: Mapping[str, str | None]) -> None:
+    def _subscribed(self, client: Client, details: Mapping[str, str | None]) -> None:
         if client.message_type != self.options.get("MessageType"):
             return
         if self._is_control(details["topic"] or ""):
@@ -77,7 +76,7 @@ class OnMessageAffinity(OnRecords):
         else:  # perhaps in the place of one that was
             self._unsubscribed(client, details)
 
-    def _unsubscribed(self, client: Session, details: Mapping[str, str | None]) -> None:
+    def _unsubscribed(self, client: Client, details: Mapping[str, str | None]) -> None:
         who = client.number, client.client_name
         subscriptions = self._in_control.get(who)
         if subscriptions is None:
@@ -115,8 +114,8 @@ class OnMessageAffinity(OnRecords):
         self.action.post(
             {
                 "AMPS_DATA": body,
-                "AMPS_CLIENT_NAME": to_bytes(assignment.client[1]),
+                "AMPS_CLIENT_NAME": to_octets(assignment.client[1]),
                 "AMPS_AFFINITY_ACTION": b"assign" if assignment.begins else b"unassign",
-                "AMPS_AFFINITY_REASON": to_bytes(assignment.reason),
+                "AMPS_AFFINITY_REASON": to_octets(assignment.reason),
             }
         )

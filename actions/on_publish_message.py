@@ -7,16 +7,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from actions.context import to_bytes
 from actions.messages import message_variables
 from actions.module import ProvisionFailed, Trigger
+from server.base.octets import to_octets
 from server.commands.refusal import CommandRefused
 from server.core.internal_client import InternalClient
 from server.subscriptions.envelope import iso_timestamp
 
 if TYPE_CHECKING:
-    from actions.module import Runnable
-    from actions.services import Services
+    from actions.services import Runnable, Services
     from config_schema.spec import Options
     from server.subscriptions.envelope import Envelope
     from server.subscriptions.record_delivery import RecordMessage
@@ -66,9 +65,9 @@ class _Publishes:
         self._action.post(
             message_variables(topic, body)
             | {
-                "AMPS_BOOKMARK": to_bytes(envelope.bookmark),
-                "AMPS_TIMESTAMP": to_bytes(iso_timestamp(envelope.received)),
-                "AMPS_CLIENT_NAME": to_bytes(envelope.client_name),
+                "AMPS_BOOKMARK": to_octets(envelope.bookmark),
+                "AMPS_TIMESTAMP": to_octets(iso_timestamp(envelope.received)),
+                "AMPS_CLIENT_NAME": to_octets(envelope.client_name),
             }
         )
 

@@ -12,8 +12,7 @@ from actions.schedule import Schedule, ScheduleError, parse_crontab, parse_every
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from actions.module import Runnable
-    from actions.services import Services
+    from actions.services import Runnable, Services
     from config_schema.spec import Options
     from server.base.clock import Clock
 

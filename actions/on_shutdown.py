@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING
 from actions.module import Trigger
 
 if TYPE_CHECKING:
-    from actions.module import Runnable
-    from actions.services import Services
+    from actions.services import Runnable, Services
 
 
 class OnShutdown(Trigger):

@@ -10,13 +10,12 @@ from config_schema.regex import matches
 from server.commands.refusal import CommandRefused
 from server.core.internal_client import InternalClient
 from server.expressions import Kind, parse
+from server.expressions.topic_names import select_topics
 from server.sow.query import QuerySpec
 from server.sow.records import to_nanoseconds
-from server.topics.names import select_topics
 
 if TYPE_CHECKING:
-    from actions.module import Runnable
-    from actions.services import Services
+    from actions.services import Runnable, Services
     from config_schema.spec import Options
     from server.sow.records import Record
     from server.subscriptions.envelope import Envelope

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Final, Protocol, TypeVar
 
 if TYPE_CHECKING:
     from actions.context import Context
-    from actions.module import Runnable
     from server.core.engine import Engine
     from server.upkeep.file_watch import FileWatch
     from server.upkeep.journal_keeping import JournalKeeping
@@ -114,6 +113,29 @@ class Signals:
     def _receive(self, number: signal.Signals) -> None:
         for handler in self._handlers[number]:
             handler()
+
+
+class Runnable(Protocol):
+    """The action that a trigger is for."""
+
+    @property
+    def title(self) -> str:
+        """The action, for the log."""
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether so many runs wait that further ones had better wait elsewhere."""
+
+    def post(self, values: Mapping[str, bytes], cause: str | None = None) -> None:
+        """Have the action run soon.
+
+        Args:
+            values: what the event says about itself.
+            cause: the event, for the log; None for the name of the trigger.
+        """
+
+    async def perform(self, values: Mapping[str, bytes]) -> None:
+        """Have the action run, and wait until it has."""
 
 
 @dataclass(slots=True)

@@ -4,17 +4,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, ClassVar
 
-from actions.context import to_bytes
 from actions.module import ProvisionFailed, Trigger
-from server.topics.names import TopicError, TopicSelector, select_topics
+from server.base.octets import to_octets
+from server.expressions.topic_names import TopicError, TopicSelector, select_topics
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from actions.module import Runnable
-    from actions.services import Services
+    from actions.services import Runnable, Services
     from config_schema.spec import Options
-    from server.core.session import Session
+    from server.subscriptions.client import Client
 
 
 class OnSubscription(Trigger):
@@ -31,17 +30,17 @@ class OnSubscription(Trigger):
         topics = watched_topics(self.options, services)
         message_type = self.options.get("MessageType")
 
-        def watch(client: Session, details: Mapping[str, str | None]) -> None:
+        def watch(client: Client, details: Mapping[str, str | None]) -> None:
             topic = details["topic"] or ""
             if client.message_type == message_type and (
                 topic == topics.text or topics.matches(topic)
             ):
                 action.post(
                     {
-                        "AMPS_TOPIC": to_bytes(topic),
-                        "AMPS_CLIENT_NAME": to_bytes(client.client_name),
-                        "AMPS_OPTIONS": to_bytes(details.get("options") or ""),
-                        "AMPS_FILTER": to_bytes(details.get("filter") or ""),
+                        "AMPS_TOPIC": to_octets(topic),
+                        "AMPS_CLIENT_NAME": to_octets(client.client_name),
+                        "AMPS_OPTIONS": to_octets(details.get("options") or ""),
+                        "AMPS_FILTER": to_octets(details.get("filter") or ""),
                     }
                 )
 

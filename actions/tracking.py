@@ -13,10 +13,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from actions.context import to_bytes
 from actions.messages import message_variables
 from actions.records import OnRecords
 from config_schema.units import parse_interval
+from server.base.octets import to_octets
 from server.sow.records import to_seconds
 from server.subscriptions.envelope import iso_timestamp
 from server.subscriptions.record_delivery import MATCH
@@ -24,8 +24,7 @@ from server.subscriptions.record_delivery import MATCH
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from actions.module import Runnable
-    from actions.services import Services
+    from actions.services import Runnable, Services
     from config_schema.spec import Options
     from server.subscriptions.envelope import Envelope
     from server.subscriptions.record_delivery import RecordMessage
@@ -141,8 +140,8 @@ class OnTrackedRecords(OnRecords):
     ) -> dict[str, bytes]:
         topic, key = entry
         return message_variables(topic, body) | {
-            "AMPS_BOOKMARK": to_bytes(tracked.bookmark),
-            "AMPS_TIMESTAMP": to_bytes(iso_timestamp(tracked.since)),
-            "AMPS_CLIENT_NAME": to_bytes(tracked.client_name),
-            "AMPS_SOW_KEY": to_bytes(key),
+            "AMPS_BOOKMARK": to_octets(tracked.bookmark),
+            "AMPS_TIMESTAMP": to_octets(iso_timestamp(tracked.since)),
+            "AMPS_CLIENT_NAME": to_octets(tracked.client_name),
+            "AMPS_SOW_KEY": to_octets(key),
         }

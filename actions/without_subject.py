@@ -14,8 +14,7 @@ from config_schema.units import parse_interval
 
 if TYPE_CHECKING:
     from actions.context import Context
-    from actions.module import Runnable
-    from actions.services import Services
+    from actions.services import Runnable, Services
 
 
 class TriggerWithoutSubject(Trigger):

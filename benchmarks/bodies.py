@@ -20,7 +20,8 @@ import msgspec
 from lxml import etree
 
 from benchmarks.harness import print_table
-from server.message_types.base import MessageType, Path, Value
+from server.message_types.base import MessageType, Value
+from server.message_types.paths import Path
 from server.message_types.registry import MessageTypes
 
 ROUNDS = 7

@@ -17,7 +17,7 @@ from typing import Final
 from benchmarks.harness import print_table
 from config_schema.problems import Location
 from config_schema.spec import TopicSpec
-from server.core.engine import Engine, Settings
+from server.core.engine import Engine
 from server.core.session import Entrance, Link, Session
 from server.expressions import BUILTINS
 from server.message_types.registry import MessageTypes
@@ -25,6 +25,7 @@ from server.security.authentication import make_authenticator
 from server.security.entitlement import make_entitlement
 from server.sow.memory_store import MemoryStore
 from server.sow.topic import SowTopic
+from server.topics.settings import Settings
 from server.wire.framing import frame
 from server.wire.header import Header, encode_header
 
@@ -59,14 +60,14 @@ def _measured(topic: str) -> list[float]:
     messages = [_command(Header("publish", topic=topic), _body(n)) for n in numbers]
 
     def subscribe(number: int) -> None:
-        subscribers[number % CONNECTIONS].feed(_subscribe(topic, number))
+        subscribers[number % CONNECTIONS].intake.feed(_subscribe(topic, number))
 
     def unsubscribe(number: int) -> None:
         header = Header("unsubscribe", sub_id=str(number))
-        subscribers[number % CONNECTIONS].feed(_command(header))
+        subscribers[number % CONNECTIONS].intake.feed(_command(header))
 
     def publish(number: int) -> None:
-        publisher.feed(messages[number])
+        publisher.intake.feed(messages[number])
         engine.flush()
 
     def resubscribe(number: int) -> None:
@@ -106,7 +107,7 @@ def _command(header: Header, body: bytes = b"") -> bytes:
 def _log_on(engine: Engine, name: str) -> Session:
     entrance = Entrance("any-tcp", None, make_authenticator(None), make_entitlement(None))
     session = engine.connect(entrance, Link("here", lambda _: None, lambda: None))
-    session.feed(_command(Header("logon", client_name=name, message_type="json")))
+    session.intake.feed(_command(Header("logon", client_name=name, message_type="json")))
     return session
 
 

@@ -18,14 +18,14 @@ from typing import Any
 
 from benchmarks.harness import print_table
 from server.expressions import parse_order_by
+from server.expressions.topic_names import select_topics
 from server.message_types.registry import MessageTypes
 from server.sow.records import Record
 from server.subscriptions.difference import Differ
-from server.subscriptions.page import Page, PageTerms
+from server.subscriptions.page import Page
 from server.subscriptions.record_delivery import MATCH, RecordMessage
 from server.subscriptions.result_set import ResultSet
-from server.subscriptions.subscription import Subscription
-from server.topics.names import select_topics
+from server.subscriptions.subscription import PageTerms, Subscription
 
 COUNTS = (1_000, 10_000, 100_000)
 PAGES = (1, 10, 100)

@@ -22,12 +22,13 @@ from benchmarks.harness import print_table
 from config_schema.compile.references import parse_join
 from config_schema.problems import Location
 from config_schema.spec import JoinSpec, TopicRef, TopicSpec, ViewSpec
-from server.core.engine import Engine, Settings
+from server.core.engine import Engine
 from server.expressions import BUILTINS
 from server.message_types.registry import MessageTypes
 from server.sow.memory_store import MemoryStore
 from server.sow.topic import SowTopic
 from server.subscriptions.envelope import Envelope
+from server.topics.settings import Settings
 
 RECORDS = 1_000_000
 GROUPS = 10_000

@@ -40,7 +40,8 @@ from client.numbering import TEMPLATES_KEPT, Numbering
 from client.pending import Inbox, Request
 from server.wire.framing import Frame, FrameError, FrameReader, frame, frame_head
 from server.wire.header import Header, HeaderError, decode_frame, encode_header
-from server.wire.runs import NumberedRun, RunReader
+from server.wire.numbered import NumberedRun
+from server.wire.runs import RunReader
 
 _BEAT: Final = frame(encode_header(Header(command="heartbeat", short_options="beat")))
 

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 from xdist.remote import Producer
 
+from tests.support.processes import Guard, mark_tests
 from tests.support.scheduling import Scheduling, longest_first
 
 # A busy machine is no reason to fail: nothing here asserts a time. In CI the same examples are
@@ -38,8 +39,15 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> Schedul
     return Scheduling(config, log)
 
 
+def pytest_configure(config: pytest.Config) -> None:
+    """See `tests.support.processes`."""
+    config.pluginmanager.register(Guard())
+
+
+@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """See `tests.support.scheduling`."""
+    """See `tests.support.processes` and `tests.support.scheduling`."""
+    mark_tests(items)
     longest_first(items)
 
 

@@ -16,9 +16,9 @@ from pyspark.sql.types import StructType
 from client import Client, Message
 from pipeline.amps.connection import connected
 from pipeline.amps.options import AmpsOptions
+from pipeline.amps.selection import command_options
 from pipeline.pushdown import push_down
 from pipeline.rows import RowFormat
-from pipeline.selection import command_options
 from pipeline.tolerance import PERMISSIVE
 from pipeline.workers import settle
 

@@ -27,9 +27,9 @@ from pipeline.amps.follower import Follower
 from pipeline.amps.offsets import BatchPlan, Offset, Range, bookmark_of, initial, ranges_of
 from pipeline.amps.options import AmpsOptions
 from pipeline.amps.replay import replayed
+from pipeline.amps.selection import command_options
 from pipeline.errors import PipelineError, option_error
 from pipeline.rows import RowFormat
-from pipeline.selection import command_options
 from pipeline.workers import settle
 
 _ROWS_A_BATCH: Final = 10_000

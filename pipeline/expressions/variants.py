@@ -12,7 +12,7 @@ from typing import Final
 
 import pyarrow as pa
 
-from server.expressions.octets import to_octets
+from server.base.octets import to_octets
 from server.message_types.base import Value
 
 _NO_NAMES: Final = b"\x01\x00\x00"

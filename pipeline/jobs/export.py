@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from pipeline.errors import PipelineError
-from pipeline.jobs.files import State, Target, read_state
+from pipeline.files import State, Target, read_state
 
 if TYPE_CHECKING:
     import argparse

@@ -7,16 +7,15 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from pipeline.entries import Source, state_of
 from pipeline.errors import PipelineError
-from pipeline.jobs.files import new_path, refuse_existing
-from pipeline.jobs.sources import Source, add_source, source_of
+from pipeline.files import new_path, refuse_existing
+from pipeline.jobs.sources import add_source, source_of
 from server.journal import BookmarkError, parse_bookmark
 from server.journal.bookmarks import Moment
 
 if TYPE_CHECKING:
     import argparse
-
-    from pyspark.sql import DataFrame, SparkSession
 
     from pipeline.jobs.run import Run
 
@@ -61,46 +60,6 @@ def run(options: argparse.Namespace, run: Run) -> None:
     with new_path(options.output) as directory:
         records.write.parquet(str(directory))
     run.say(f"{options.output}: written")
-
-
-def state_of(spark: SparkSession, source: Source, moment: datetime | None = None) -> DataFrame:
-    """The records that topics had after some entries.
-
-    Args:
-        spark: reads the entries.
-        source: the entries, from the first on.
-        moment: at which lifetimes have ended or not; that of the last entry of any topic if None.
-
-    Returns:
-        Columns topic, message_type, sow_key, body, bookmark, txid, timestamp, correlation_id,
-        expiration.
-    """
-    from pyspark.sql import functions as F
-
-    keys_of = ("topic", "message_type", "sow_key")
-    others = ("body", "bookmark", "txid", "timestamp", "correlation_id", "expiration")
-
-    def entries() -> DataFrame:  # anew for each use: each has filters of its own
-        return source.entries(spark, *keys_of, *others, "command")
-
-    is_delete = F.col("command") == "sow_delete"
-    keys = F.from_json(F.col("body").cast("string"), "array<string>")
-    deletes = entries().where(is_delete).withColumn("sow_key", F.explode(keys))
-    published = entries().where(~is_delete & F.col("sow_key").isNotNull())
-    last = (
-        published.unionByName(deletes)
-        .groupBy(*keys_of)
-        .agg(F.max_by(F.struct(*published.columns), "txid").alias("last"))
-        .select(*keys_of, *(f"last.{one}" for one in (*others, "command")))
-        .where(F.col("command") != "sow_delete")
-    )
-    everything = replace(source, topic="", filter="", message_type="")
-    end = everything.entries(spark, "timestamp").agg(
-        (F.max("timestamp") if moment is None else F.lit(moment)).alias("end")
-    )
-    lifetime = F.make_dt_interval(secs=F.col("expiration"))
-    lives = F.col("expiration").isNull() | (F.col("timestamp") + lifetime > F.col("end"))
-    return last.crossJoin(F.broadcast(end)).where(lives).drop("end", "command")
 
 
 def end_of(bookmark: str) -> datetime | None:

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Final
 from config_schema.spec import InstanceSpec, TopicSpec, ViewSpec
 from pipeline.configuration import read_configuration
 from pipeline.errors import PipelineError
-from pipeline.jobs.files import new_path, refuse_existing
+from pipeline.files import new_path, refuse_existing
 from pipeline.jobs.view import deliver, find_view, from_journals
 from pipeline.journal.log import Log, snapshot
 from pipeline.logs import Silence

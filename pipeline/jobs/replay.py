@@ -20,10 +20,11 @@ import msgspec
 
 from client import ClientError
 from client.uri import ServerUri, parse_uri
+from pipeline.entries import Source
 from pipeline.errors import PipelineError
-from pipeline.jobs.files import State, read_state, store
+from pipeline.files import State, read_state, store
 from pipeline.jobs.replay_sender import ReplaySender
-from pipeline.jobs.sources import Source, add_source, source_of
+from pipeline.jobs.sources import add_source, source_of
 
 if TYPE_CHECKING:
     import argparse

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from pipeline.entries import Source
 from pipeline.errors import PipelineError
-from pipeline.jobs.sources import Source, add_source, source_of
+from pipeline.jobs.sources import add_source, source_of
 
 if TYPE_CHECKING:
     import argparse

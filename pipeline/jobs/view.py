@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 from config_schema.spec import InstanceSpec, TopicRef, ViewSpec
 from pipeline.configuration import read_configuration
 from pipeline.errors import PipelineError
-from pipeline.jobs.files import new_path, refuse_existing
+from pipeline.files import new_path, refuse_existing
 from pipeline.jobs.follow import follow
 from pipeline.jobs.history import end_of, range_up_to
 
@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame
 
+    from pipeline.entries import Source
     from pipeline.jobs.run import Run
-    from pipeline.jobs.sources import Source
 
 HELP: Final = "compute a view, as of any time or bookmark, or keep one up"
 
@@ -110,7 +110,7 @@ def _journals(options: argparse.Namespace) -> Source | None:
     """What the view is computed from, if that are journals."""
     if not options.journals:
         return None
-    from pipeline.jobs.sources import Source
+    from pipeline.entries import Source
 
     return Source(options.journals, options.archive)
 

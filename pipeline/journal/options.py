@@ -17,8 +17,8 @@ from pipeline.filters import OPTION, PUSHDOWN, read_filters, refuse_pushdown
 from pipeline.journal.columns import COMMANDS
 from pipeline.tolerance import STRICT, Tolerance, read_tolerance
 from server.expressions import ExpressionError, parse
+from server.expressions.topic_names import TopicError, select_topics
 from server.journal import BookmarkError, parse_bookmark
-from server.topics.names import TopicError, select_topics
 
 _PIECE: Final = 128 << 20  # as Spark divides files
 _SMALLEST_PIECE: Final = 1 << 16

@@ -15,6 +15,7 @@ from pipeline.journal.log import Log, open_journal, snapshot
 from pipeline.journal.options import JournalOptions
 from pipeline.journal.pieces import Names, Piece
 from pipeline.journal.predicates import Predicate
+from server.expressions.topic_names import select_topics
 from server.journal import BookmarkError, Span, parse_bookmark
 from server.journal.bookmarks import resolve
 from server.journal.files import FileTable, JournalFile, SourceCache
@@ -22,7 +23,6 @@ from server.journal.layout import RECORD_SIZE
 from server.journal.lookup import Lookup
 from server.journal.records import Names as FileNames
 from server.journal.records import columns
-from server.topics.names import select_topics
 
 _NO_CACHE: Final = 0
 _EVERYTHING: Final = Span(0)

@@ -23,7 +23,7 @@ from server.expressions import semantics
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
-    from server.message_types.base import Path
+    from server.message_types.paths import Path
     from server.sow.records import Record
     from server.views.join import JoinedFields
     from server.views.projection import Row

@@ -9,9 +9,8 @@ from pyspark.sql import functions as F
 
 from config_schema.spec import InstanceSpec, TopicRef, TopicSpec
 from pipeline.amps.uri import with_message_type
+from pipeline.entries import Source, state_of
 from pipeline.errors import PipelineError
-from pipeline.jobs.history import state_of
-from pipeline.jobs.sources import Source
 
 if TYPE_CHECKING:
     from datetime import datetime

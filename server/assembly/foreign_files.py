@@ -19,7 +19,7 @@ from server.journal.errors import reason
 from server.sow.slab_format import MAGIC, PAGE
 
 if TYPE_CHECKING:
-    from server.core.engine import Log
+    from server.base.log import Log
 
 OPTION: Final = "--set-aside-foreign-files"
 _MAGIC_OFFSET: Final = 4  # in a SOW file, behind a checksum

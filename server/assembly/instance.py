@@ -35,7 +35,7 @@ from server.assembly.provision_journal import open_journal, recover
 from server.assembly.provision_sow import TopicOpener
 from server.assembly.source_files import source_files
 from server.base.unavailable import unavailable_topics
-from server.core.engine import Engine, Settings
+from server.core.engine import Engine
 from server.events.log import EventLog
 from server.expressions import columns
 from server.expressions.functions.lookups import declared_lookups
@@ -43,6 +43,7 @@ from server.message_types.base import BodyError
 from server.sow.commit import GroupCommit
 from server.sow.lookups import Lookups
 from server.sow.records import NANOSECONDS
+from server.topics.settings import Settings
 from server.topics.transaction_log import TransactionLog
 from server.transports.listener import TransportError
 from server.transports.table import TransportTable
@@ -188,7 +189,9 @@ class Instance:
         return spec, log
 
     def _keep_journals(self, log: TransactionLog, opened: contextlib.AsyncExitStack) -> None:
-        self._services.journals = JournalKeeping(log, self._engine)
+        self._services.journals = JournalKeeping(
+            log, self._engine.stores, self._engine.clock, self._engine.log
+        )
         opened.push_async_callback(self._services.journals.close)
 
     def _make_services(self) -> Services:
@@ -237,7 +240,8 @@ class Instance:
         Raises:
             ProvisionError: a file or a key generator cannot be used, or a view's messages not made.
         """
-        committer = GroupCommit(partial(self._post, asyncio.get_running_loop()))
+        post = partial(self._post, asyncio.get_running_loop())
+        committer = GroupCommit(post, start=self._engine.turns.start)
         opened.callback(committer.close)
         settings = self._engine.settings
         if self._spec.sow_stats_interval is not None:
@@ -287,6 +291,8 @@ class Instance:
     async def _close_sessions(self) -> None:
         for session in list(self._engine.sessions):
             session.close("connection closed")
+        while self._engine.ending:
+            await asyncio.sleep(0)  # their turns
         self._engine.flush()
         await asyncio.sleep(0)  # let the event loop hand what was flushed to the sockets
 

@@ -28,7 +28,7 @@ from server.message_types.base import MessageType, MessageTypeError
 from server.message_types.registry import BUILT_IN, DECLARED, MessageTypes
 
 if TYPE_CHECKING:
-    from server.core.engine import Log
+    from server.base.log import Log
 
 _COMPLIANCE_OPTION: Final = "AMPSVersionCompliance"
 _UNIFIED_SINCE: Final = 5

@@ -8,11 +8,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from server.assembly.provision import ProvisionError
+from server.base.helper_thread import HelperThread
 from server.journal import Event, Journal, JournalError, JournalSettings, JournalUnreadable
 from server.sow.recovery import SetBack, recover_records
 from server.sow.store import StoreError
 from server.topics.transaction_log import TransactionLog
-from server.upkeep.helper_thread import HelperThread
 
 if TYPE_CHECKING:
     from config_schema.spec import InstanceSpec, TransactionLogSpec

@@ -21,7 +21,7 @@ from server.sow.topic import SowTopic
 
 if TYPE_CHECKING:
     from config_schema.spec import InstanceSpec, TopicSpec
-    from server.core.engine import Log
+    from server.base.log import Log
     from server.expressions import Functions
     from server.message_types.base import MessageType
     from server.sow.keys import KeySource

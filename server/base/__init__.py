@@ -1,1 +1,1 @@
-"""What every room may know: the clock, limits, how files are made and libraries loaded."""
+"""What every room may know: clock, log, limits, files, libraries, and a thread that helps."""

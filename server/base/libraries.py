@@ -5,8 +5,10 @@ from __future__ import annotations
 import importlib
 import importlib.util
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 
 class LibraryError(ValueError):
@@ -24,6 +26,23 @@ def load_library(library: str) -> ModuleType:
         LibraryError: there is no such module or file, or it cannot be imported.
     """
     return _load_file(library) if is_file(library) else _import(library)
+
+
+def load_entry_point(library: str, name: str, arguments: str) -> Callable[..., Any]:
+    """Load a library, and find the function that makes what the library is for.
+
+    Args:
+        library: as for `load_library`.
+        name: the function's name.
+        arguments: its arguments as one would write them, for the error.
+
+    Raises:
+        LibraryError: the library cannot be loaded, or has no such function.
+    """
+    entry: object = getattr(load_library(library), name, None)
+    if not callable(entry):
+        raise LibraryError(f"{library} has no function {name}({arguments})")
+    return entry
 
 
 def is_file(library: str) -> bool:

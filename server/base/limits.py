@@ -1,19 +1,14 @@
 """The limits of what one client may make the server do: docs/limits.md has all of them in a table.
 
-Those that are constants here protect the other clients, and are far from what clients do that mean
-well. Those of what waits for clients are set by the configuration, and have their defaults here.
+They protect the other clients, and are far from what clients do that mean well. The limits of what
+waits for clients are set by the configuration (server/subscriptions/capacity.py).
 
 Source: AMPS User Guide, Slow Client Management and Capacity Limits.
 """
 
 from __future__ import annotations
 
-import os
-import resource
 from typing import Final
-
-from config_schema.spec import SlowClientLimits
-from server.subscriptions.slow_clients import Limits
 
 LOGON_SECONDS: Final = 10.0
 """How long a connection may be there before its logon, or its first command instead of one."""
@@ -68,45 +63,3 @@ MOST_FILTER_PARTS: Final = 1_000
 
 MOST_FILTER_VALUES: Final = 5_000
 """Numbers and texts of a filter."""
-
-_DEFAULT_SHARE_OF_MEMORY: Final = 10  # percent
-_DEFAULT_CLIENT_CAPACITY: Final = 50  # percent
-_LEAST_DEFAULT_DISK: Final = 1024**3
-_DEFAULT_DIRECTORY: Final = "/var/tmp"  # noqa: S108 - where AMPS puts these files; ours have no name
-_NANOSECONDS: Final = 1e9
-
-
-def has_own_pool(transport: SlowClientLimits) -> bool:
-    """Whether the clients of a transport share nothing with those of others."""
-    return transport != SlowClientLimits(None, None, None, None, None)
-
-
-def limits_of(spec: SlowClientLimits, enclosing: SlowClientLimits | None = None) -> Limits:
-    """Fill in what a configuration leaves open.
-
-    Args:
-        spec: the limits of the instance or of a transport.
-        enclosing: for a transport, those of the instance.
-    """
-
-    outer = spec if enclosing is None else enclosing
-    memory = spec.message_memory_limit or outer.message_memory_limit or _default_memory()
-    disk = spec.message_disk_limit or outer.message_disk_limit or max(memory, _LEAST_DEFAULT_DISK)
-    age = spec.client_message_age_limit or outer.client_message_age_limit
-    capacity = spec.client_max_capacity or outer.client_max_capacity or _DEFAULT_CLIENT_CAPACITY
-    return Limits(
-        memory=memory,
-        disk=disk,
-        directory=spec.message_disk_path or outer.message_disk_path or _DEFAULT_DIRECTORY,
-        share=capacity / 100,
-        age=None if age is None else age / _NANOSECONDS,
-    )
-
-
-def _default_memory() -> int:
-    """A tenth of what the host has, or of what this process may use."""
-    memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    allowed, _ = resource.getrlimit(resource.RLIMIT_RSS)
-    if allowed != resource.RLIM_INFINITY:
-        memory = min(memory, allowed)
-    return memory * _DEFAULT_SHARE_OF_MEMORY // 100

@@ -9,7 +9,8 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Final
 
 from server.wire.framing import frame
-from server.wire.header import SEQUENCE_KEY, Header, encode_header, split_at_sequence
+from server.wire.header import Header, encode_header
+from server.wire.numbered import SEQUENCE_KEY, split_at_sequence
 
 if TYPE_CHECKING:
     from server.core.session import Session

@@ -29,11 +29,11 @@ from server.commands.query_terms import read_query_terms
 from server.commands.refusal import CommandRefused
 from server.commands.selection import read_topic, records_of, require_topic, restricted_to
 from server.expressions import ExpressionError, Kind, parse_fields, parse_identifiers, references
+from server.expressions.topic_names import select_topics
 from server.message_types.base import BodyError
 from server.queries.aggregate import AggregateQuery, Followed, Gathering, KnownGroups, Ranked
 from server.queries.page import PageQuery
 from server.security.entitlement import Permission
-from server.topics.names import select_topics
 from server.topics.stored import TopicWithRecords
 from server.views.aggregation import check_fields
 from server.views.projection import Projection
@@ -118,7 +118,7 @@ def query_and_subscribe(session: Session, header: Header, options: Mapping[str, 
     terms = read_query_terms(session, header, options)
     page = read_page(terms)
     before = session.subscriptions.get(header.sub_id or header.command_id or "")
-    replaced = page_of(before)
+    replaced = page_of(session, before)
     subscription = subscribe.place(
         session,
         header,
@@ -130,7 +130,7 @@ def query_and_subscribe(session: Session, header: Header, options: Mapping[str, 
     )
     command = QueryCommand(session, header, terms, subscription.presentation, subscription.sub_id)
     acknowledge(session, header, "processed", sub_id=subscription.sub_id, query_id=command.query_id)
-    follower = _follower(subscription)
+    follower = _follower(session, subscription)
     remember = subscribe.remember(subscription)
     found: Findings
     if follower.page is None:
@@ -244,7 +244,7 @@ def _ranked(terms: QueryTerms, aggregation: AggregationTerms) -> Ranked:
     return Ranked(aggregation.message_type, terms.order_by, start, stop)
 
 
-def _follower(subscription: Subscription) -> Aggregate:
-    topic = subscription.session.find_topic(subscription.selector.text)
+def _follower(session: Session, subscription: Subscription) -> Aggregate:
+    topic = session.find_topic(subscription.selector.text)
     assert isinstance(topic, TopicWithRecords)  # noqa: S101 - see _topic
     return topic.aggregate(subscription)

@@ -23,8 +23,7 @@ from server.commands.refusal import CommandRefused
 from server.commands.selection import read_filter, require_topic, restricted_to
 from server.journal import BookmarkError, NotFound, parse_bookmark
 from server.replays.rate import RateTerms, parse_rate
-from server.replays.reading import read_for
-from server.replays.replay import Company, Replay, ReplayTerms
+from server.replays.replay import Company, Replay, ReplayTerms, read_for
 from server.replays.timeline import Timeline
 from server.security.entitlement import Permission
 from server.subscriptions.conflation import Conflater
@@ -34,9 +33,9 @@ from server.wire.header import Header
 
 if TYPE_CHECKING:
     from server.core.session import Session
+    from server.expressions.topic_names import TopicSelector
     from server.journal import BookmarkRequest
-    from server.subscriptions.page import PageTerms
-    from server.topics.names import TopicSelector
+    from server.subscriptions.subscription import PageTerms
     from server.topics.transaction_log import Place
 
 _NOT_FOUND: Final = ("epoch", "now", "fail")
@@ -116,6 +115,7 @@ def make_subscription(
             on_persisted=lambda bookmark: success(
                 header, "persisted", sub_id=sub_id, bookmark=bookmark
             ),
+            persisted_interval=session.options.ack_conflation,
         )
     conflater = None
     if conflation is not None and timeline is not None:
@@ -133,7 +133,9 @@ def make_subscription(
         tracks_focus=page is not None and "oof" in options,
         options=header.options,
         page=page,
-        replay=Replay(log, terms, engine.settled_tail if is_durable else engine.tail, timeline),
+        replay=Replay(
+            session, log, terms, engine.settled_tail if is_durable else engine.tail, timeline
+        ),
     )
 
 
@@ -150,7 +152,7 @@ def begin(
     """
     log, replay = session.engine.transaction_log, subscription.replay
     assert log is not None  # noqa: S101 - see is_replayed
-    assert replay is not None  # noqa: S101 - see make_subscription
+    assert isinstance(replay, Replay)  # noqa: S101 - see make_subscription
 
     def found(place: Place) -> None:
         if session.subscriptions.get(subscription.sub_id) is not subscription:
@@ -182,7 +184,7 @@ def pause_or_resume(session: Session, header: Header, options: Mapping[str, str]
     replays: list[Replay] = []
     for sub_id in ids:
         subscription = session.subscriptions.get(sub_id)
-        if subscription is None or subscription.replay is None:
+        if subscription is None or not isinstance(subscription.replay, Replay):
             raise CommandRefused(
                 "invalid subscription id",
                 f"this connection has no bookmark subscription {sub_id!r} to pause or resume",

@@ -35,9 +35,11 @@ from server.topics.transaction_log import DUPLICATE
 from server.wire.header import Header, command_name, encode_header
 
 if TYPE_CHECKING:
+    from server.core.intake import Steps
     from server.core.session import Session
 
-Handler = Callable[["Session", Header, bytes], None]
+Handler = Callable[["Session", Header, bytes], "Steps | None"]
+"""Carries a command out; or gives the steps in which that is done, where it may take long."""
 
 BEFORE_LOGON: Final[Mapping[str, Handler]] = {
     "heartbeat": heartbeat.handle,
@@ -86,21 +88,36 @@ def execute(session: Session, header: Header, body: bytes, exact_header: bytes |
     _trace(session, header, body)
     try:
         if session.logged_on:
-            _execute_after_logon(session, header, body, exact_header)
+            steps = _execute_after_logon(session, header, body, exact_header)
         elif header.command in BEFORE_LOGON:
             acknowledge(session, header, "received")
-            BEFORE_LOGON[header.command](session, header, body)
+            steps = BEFORE_LOGON[header.command](session, header, body)
         elif header.command in AFTER_LOGON:
             logon.log_on_implicitly(session)
-            _execute_after_logon(session, header, body, exact_header)
+            steps = _execute_after_logon(session, header, body, exact_header)
         else:
             raise _unknown(header)
-    except CommandRefused as refusal:
-        refuse(session, header, refusal.reason, refusal.detail)
-        if refusal.disconnect is not None:
-            session.close(refusal.disconnect)
-    except StoreError as error:
+        if steps is not None and next(steps, None) is not None:
+            session.intake.finish(_finish(session, header, steps))
+    except (CommandRefused, StoreError) as error:
+        _answer(session, header, error)
+
+
+def _finish(session: Session, header: Header, steps: Steps) -> Steps:
+    """Go on with a command, or refuse it after all."""
+    try:
+        yield from steps
+    except (CommandRefused, StoreError) as error:
+        _answer(session, header, error)
+
+
+def _answer(session: Session, header: Header, error: CommandRefused | StoreError) -> None:
+    if isinstance(error, StoreError):
         refuse(session, header, NOT_READABLE, str(error))
+        return
+    refuse(session, header, error.reason, error.detail)
+    if error.disconnect is not None:
+        session.close(error.disconnect)
 
 
 def refuse(session: Session, header: Header, reason: str, detail: str) -> None:
@@ -140,25 +157,26 @@ def refuse(session: Session, header: Header, reason: str, detail: str) -> None:
 
 def _execute_after_logon(
     session: Session, header: Header, body: bytes, exact_header: bytes | None
-) -> None:
+) -> Steps | None:
     handler = AFTER_LOGON.get(header.command)
     if handler is None:
         if header.command in BEFORE_LOGON:
             raise CommandRefused("already logged on", "a connection can log on only once")
         raise _unknown(header)
-    if session.is_lost and handler in _FOR_THE_PEER_ALONE:
-        return
+    if session.intake.is_lost and handler in _FOR_THE_PEER_ALONE:
+        return None
     acknowledge(session, header, "received")
     if handler in _SUBSCRIBING and len(session.subscriptions) >= MOST_SUBSCRIPTIONS:
         _refuse_more_subscriptions(session, header)
     if handler is not publish.handle:
         _refuse_long_lists(header)
-    handler(session, header, body)
+    steps = handler(session, header, body)
     if exact_header is not None and handler is publish.handle:
         topic = session.find_topic(header.topic or "")
         if publish.is_plain(session, header, topic):
             acks = acks_among(header, publish.ACKS)
-            session.remember_plain_publish(exact_header, header.sequence, topic, acks)
+            session.runs.remember(exact_header, header.sequence, topic, acks)
+    return steps
 
 
 def _refuse_long_lists(header: Header) -> None:

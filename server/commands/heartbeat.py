@@ -95,7 +95,7 @@ class Pulse:
     def _watch(self) -> None:
         session = self._session
         rest = session.last_heard + self._patience - session.engine.clock.now()
-        if rest <= 0 and session.is_waiting:  # what it has sent has not had its turn yet
+        if rest <= 0 and session.intake.is_waiting:  # what it has sent has not had its turn yet
             rest = self._interval
         if rest > 0:
             self._watch_for(rest)

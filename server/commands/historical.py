@@ -28,6 +28,7 @@ from server.commands.subscribe import put_in_place, read_sub_id, remember
 from server.journal import BookmarkError
 from server.queries.page import PageQuery
 from server.replays.paged import PagedRecords
+from server.replays.replay import Replay
 from server.security.entitlement import Permission
 from server.sow.store import StoreError
 from server.sow.topic import SowTopic
@@ -37,7 +38,6 @@ if TYPE_CHECKING:
     from server.core.session import Session
     from server.journal import Span
     from server.queries.run import Findings
-    from server.replays.replay import Replay
     from server.sow.history import PastPoint
     from server.subscriptions.subscription import Subscription
     from server.topics.stores import Selected
@@ -111,7 +111,7 @@ def handle(session: Session, header: Header, options: Mapping[str, str]) -> None
         acknowledge(session, header, "processed", sub_id=sub_id, query_id=command.query_id)
         span = replace(place, after=_gapless(topics, point, place), not_before=0)
         replay = subscription.replay
-        assert replay is not None  # noqa: S101 - see make_subscription
+        assert isinstance(replay, Replay)  # noqa: S101 - see make_subscription
         try:
             queries: Sequence[Findings] = command.queries(topics)
         except StoreError as error:
@@ -148,7 +148,7 @@ def _page_query(
     """A query for the first records of a page, which the replay goes on from."""
     sow = topic.keeper
     assert isinstance(sow, SowTopic)  # noqa: S101 - no other kind of topic has a history
-    replay.records = PagedRecords(subscription, sow)
+    replay.records = PagedRecords(subscription, sow, replay.listener.engine)
     scan = replay.records.found_by(command.matching(topic, subscription.filter))
     return PageQuery(replay.records.page, scan, None, None, len(sow.table))
 

@@ -26,7 +26,8 @@ from server.wire.header import Header
 
 if TYPE_CHECKING:
     from server.core.session import Session
-    from server.message_types.base import MessageType, Path
+    from server.message_types.base import MessageType
+    from server.message_types.paths import Path
 
 _STRINGS: Final = r"""'(?:[^'\\]|\\.)*+'|"(?:[^"\\]|\\.)*+\""""
 _NESTED: Final = rf"""\[(?:[^\[\]'"]|{_STRINGS}|\[(?:[^\[\]'"]|{_STRINGS})*+\])*+\]"""

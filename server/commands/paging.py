@@ -9,16 +9,16 @@ from typing import TYPE_CHECKING
 
 from server.commands.options import option_refusal
 from server.commands.refusal import CommandRefused
-from server.subscriptions.page import PageTerms
-from server.topics.names import select_topics
+from server.expressions.topic_names import select_topics
+from server.subscriptions.subscription import PageTerms
 from server.topics.stored import TopicWithRecords
 
 if TYPE_CHECKING:
     from server.commands.query_terms import QueryTerms
     from server.core.session import Session
+    from server.expressions.topic_names import TopicSelector
     from server.subscriptions.page import Page
     from server.subscriptions.subscription import Subscription
-    from server.topics.names import TopicSelector
     from server.views.terms import AggregationTerms
 
 
@@ -114,9 +114,9 @@ def _not_another_page() -> CommandRefused:
     )
 
 
-def page_of(subscription: Subscription | None) -> Page | None:
+def page_of(session: Session, subscription: Subscription | None) -> Page | None:
     """The page of a subscription that is placed; None if it is not paginated."""
     if subscription is None or subscription.page is None:
         return None
-    topic = subscription.session.find_topic(subscription.selector.text)
+    topic = session.find_topic(subscription.selector.text)
     return topic.page(subscription) if isinstance(topic, TopicWithRecords) else None

@@ -12,12 +12,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from server.commands.acks import SequencedAcks
-from server.wire.header import split_at_sequence
+from server.wire.numbered import split_at_sequence
 
 if TYPE_CHECKING:
     from server.topics.table import AnyTopic
     from server.wire.framing import Frame
-    from server.wire.runs import NumberedRun
+    from server.wire.numbered import NumberedRun
 
 _MOST_REMEMBERED: Final = 1024
 _LONGEST_REMEMBERED: Final = 512

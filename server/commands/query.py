@@ -75,7 +75,7 @@ class QueryCommand:
         if self._sub_id is None:
             self._tell()
         form = ResultForm(self.query_id, self._terms.batch_size, self.presentation)
-        run = QueryRun(self._session, form, self._sub_id)
+        run = QueryRun(self._session, self._session.engine.turns, form, self._sub_id)
         chosen = self._chosen(len(queries))
 
         def take(record: Record) -> bool:

@@ -9,9 +9,9 @@ from server.base.limits import MOST_FILTER, MOST_TOPIC_NAME
 from server.base.unavailable import QUEUES
 from server.commands.refusal import CommandRefused
 from server.expressions import ExpressionError, Kind, conjuncts, parse
+from server.expressions.topic_names import TopicError, TopicSelector, select_topics
 from server.expressions.tree import And, Call, In, Literal
 from server.security.entitlement import Permission
-from server.topics.names import TopicError, TopicSelector, select_topics
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping

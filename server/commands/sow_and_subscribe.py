@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from server.core.session import Session
     from server.queries.run import Findings, QueryRun
     from server.sow.records import Record
+    from server.subscriptions.difference import Differ
     from server.subscriptions.page import Page
     from server.subscriptions.subscription import Subscription
     from server.topics.keeper import Keeper
@@ -61,7 +62,7 @@ def handle(session: Session, header: Header, _body: bytes) -> None:
     terms = read_query_terms(session, header, options)
     page = read_page(terms)
     before = session.subscriptions.get(header.sub_id or header.command_id or "")
-    replaced = page_of(before)
+    replaced = page_of(session, before)
     subscription = subscribe.place(
         session, header, options, keys=terms.keys, page=page, began_with_query=terms.top_n is None
     )
@@ -70,8 +71,8 @@ def handle(session: Session, header: Header, _body: bytes) -> None:
     topics = records_of(session, Permission.READ_TOPIC, subscription.selector)
     remember = subscribe.remember(subscription)
     queries: list[Findings]
-    has = _matches(subscription)
-    current = page_of(subscription)
+    has = _matches(session, subscription)
+    current = page_of(session, subscription)
     if current is None:
         queries = [*command.queries(topics)]
     else:
@@ -80,10 +81,10 @@ def handle(session: Session, header: Header, _body: bytes) -> None:
     if before is None or not before.began_with_query:
         command.begin(queries, sent=remember)
         return
-    had = _matches(before)
+    had = _matches(session, before)
     leavers = None
     if subscription.tracks_focus:
-        leavers = _leavers(command, before, subscription, has)
+        leavers = _leavers(session, command, before, subscription, has)
 
     def wanted(record: Record) -> bool:
         if not had(record):
@@ -110,9 +111,8 @@ def _page_query(
     return PageQuery(page, scan, replaced, remember, len(topic.keeper.table))
 
 
-def _matches(subscription: Subscription) -> Callable[[Record], bool]:
+def _matches(session: Session, subscription: Subscription) -> Callable[[Record], bool]:
     """Tells whether a record is one that a subscription is for."""
-    session = subscription.session
     tests: dict[Keeper, RecordTest] = {}
     effort = Allowance()
 
@@ -129,20 +129,21 @@ def _matches(subscription: Subscription) -> Callable[[Record], bool]:
 
 
 def _leavers(
+    session: Session,
     command: QueryCommand,
     before: Subscription,
     subscription: Subscription,
     matches: Callable[[Record], bool],
 ) -> Callable[[QueryRun], Sequence[Part]]:
     """Queries of the records that only the replaced subscription was for."""
-    session = subscription.session
     topics = records_of(session, Permission.READ_TOPIC, before.selector)
+    differ = session.engine.stores.differ
 
     def queries(run: QueryRun) -> Sequence[Part]:
         return [
             Part(
                 command.matching(selected, before.filter),
-                partial(_tell_leaver, run, subscription, matches, selected.keeper),
+                partial(_tell_leaver, run, subscription, matches, differ(selected.keeper)),
             )
             for selected in topics
         ]
@@ -154,13 +155,12 @@ def _tell_leaver(
     run: QueryRun,
     subscription: Subscription,
     matches: Callable[[Record], bool],
-    keeper: Keeper,
+    differ: Differ,
     record: Record,
 ) -> bool:
     """Say that a record is out of focus, unless the new subscription is for it too."""
     if matches(record):
         return False
-    differ = subscription.session.engine.stores.differ(keeper)
     message = RecordMessage.about(record, MATCH, differ)
     sub_ids, presentation = [subscription.sub_id], subscription.presentation
     framer = Framer(run.place, "oof", record.topic, sub_ids, presentation)

@@ -1,8 +1,15 @@
-"""sow_delete: records leave a topic."""
+"""sow_delete: records leave a topic.
+
+First all records that are meant are found, as they are when the command comes, then they are
+deleted in groups. Both is done in steps, between which others have their turns: they see some of
+the records gone and the others still there. A record that changes before its group has its turn
+stays, as if it had been published after the deletion. Until the last group is done, the command is
+not: the group has the command's sequence number in the log.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Final, NamedTuple
 
@@ -17,9 +24,10 @@ from server.journal import JournalUnavailable
 from server.message_types.base import BodyError
 from server.security.entitlement import Permission
 from server.sow.keys import KeyRefusedError
+from server.sow.query import QuerySpec
 from server.sow.records import to_nanoseconds
 from server.sow.store import StoreError
-from server.sow.topic import Found, SowTopic
+from server.sow.topic import SowTopic
 from server.subscriptions.envelope import Envelope
 from server.topics.stored import REASONS, StoredTopic
 from server.topics.stores import all_settled
@@ -27,14 +35,19 @@ from server.topics.transaction_log import DuplicateError
 from server.wire.header import Header
 
 if TYPE_CHECKING:
+    from server.core.intake import Steps
     from server.core.session import Session
+    from server.expressions.topic_names import TopicSelector
     from server.expressions.tree import Expr
     from server.sow.records import Record
-    from server.topics.names import TopicSelector
+    from server.topics.keeper import Keeper
     from server.topics.stores import Selected
 
-_MOST_IN_ENTRY: Final = 10_000
-"""Records that one entry of the log deletes; their keys take a few hundred kilobytes."""
+_AT_ONCE: Final = 50
+"""Records that are deleted between two looks at the clock, with one entry of the log."""
+
+_KEYS_AT_ONCE: Final = 200
+"""SOW keys that are looked for between two looks at the clock."""
 
 
 class _Which(NamedTuple):
@@ -51,7 +64,49 @@ class _Which(NamedTuple):
     body: bytes
 
 
-def handle(session: Session, header: Header, body: bytes) -> None:
+class _Group(NamedTuple):
+    """Records that are deleted together.
+
+    Attributes:
+        topic: the name of their topic.
+        states: which they are, each by its SOW key and the sequence of the state that was found.
+    """
+
+    topic: str
+    states: Sequence[tuple[str, int]]
+
+
+class _Found:
+    """The records that are to go, and how many were looked at."""
+
+    def __init__(self) -> None:
+        self.topic_matches = 0
+        self.matches = 0
+        self._states: dict[str, list[tuple[str, int]]] = {}
+
+    def add(self, records: Iterable[Record]) -> None:
+        """Add records, of which it is kept what tells them apart."""
+        for record in records:
+            states = self._states.setdefault(record.topic, [])
+            states.append((record.key, record.sequence))
+
+    def groups(self, named: str) -> Iterator[_Group]:
+        """They, by topic, in the order in which they were added.
+
+        Args:
+            named: the topic that the command names, if it is one; without any records there is a
+                group of this topic with none, since the command counts.
+        """
+        if named:
+            self._states.setdefault(named, [])
+        for topic, states in self._states.items():
+            if not states:
+                yield _Group(topic, ())
+            for start in range(0, len(states), _AT_ONCE):
+                yield _Group(topic, states[start : start + _AT_ONCE])
+
+
+def handle(session: Session, header: Header, body: bytes) -> Steps:
     """Delete records (AMPS Command Reference, Removing Messages).
 
     Raises:
@@ -84,9 +139,10 @@ def handle(session: Session, header: Header, body: bytes) -> None:
             " could be deleted",
         )
     _refuse_duplicate(session, header)
-    found = [_find(session, selected, which, selector) for selected in topics]
-    groups = _by_topic(session, found, selector)
-    deleted = _delete(session, header, groups)
+    found = _Found()
+    yield from _find(session, topics, which, selector, found)
+    deletion = _Deletion(session, header)
+    yield from deletion.delete(found.groups("" if selector.is_regex else selector.text))
     if not session.is_internal:
         session.engine.client_status.publish(
             header.command,
@@ -97,12 +153,10 @@ def handle(session: Session, header: Header, body: bytes) -> None:
             query_id=header.query_id,
             correlation_id=header.correlation_id,
         )
-    _acknowledge(session, header, found, deleted)
+    _acknowledge(session, header, found, deletion.deleted)
     if wants(header, "persisted"):
-        changed = list({topic: None for topic, _ in groups})
-        acknowledge_stored(
-            session, header, partial(all_settled, [topic.when_stored for topic in changed])
-        )
+        waits = [topic.when_stored for topic in deletion.changed]
+        acknowledge_stored(session, header, partial(all_settled, waits))
 
 
 def _refuse_duplicate(session: Session, header: Header) -> None:
@@ -114,73 +168,128 @@ def _refuse_duplicate(session: Session, header: Header) -> None:
             raise CommandRefused(REASONS[type(error)], str(error)) from None
 
 
-def _find(session: Session, selected: Selected, which: _Which, selector: TopicSelector) -> Found:
-    """The records of one topic that are to go."""
-    sow = selected.keeper
-    if not isinstance(sow, SowTopic):
-        raise CommandRefused(
-            "invalid topic", f"the records of topic {sow.name!r} are made from those of another one"
-        )
+def _find(
+    session: Session,
+    topics: Iterable[Selected],
+    which: _Which,
+    selector: TopicSelector,
+    found: _Found,
+) -> Steps:
+    """Find the records that are to go."""
+    stored: list[tuple[SowTopic, Selected]] = []
+    for selected in topics:
+        sow = selected.keeper
+        if not isinstance(sow, SowTopic):
+            raise CommandRefused(
+                "invalid topic",
+                f"the records of topic {sow.name!r} are made from those of another one",
+            )
+        stored.append((sow, selected))
+    stored.sort(key=lambda one: session.engine.stores.is_journaled(one[0]))  # the last one counts
     if which.filter is not None:
-        now = to_nanoseconds(session.last_heard)
-        try:
-            return sow.find_matching(which.filter, now, selected.names)
-        except TooCostlyError as error:
-            raise CommandRefused("bad filter", str(error)) from None
+        yield from _find_matching(session, stored, which.filter, found)
+        return
+    for sow, selected in stored:
+        for records in _named(sow, selected, which, selector):
+            found.add(records)
+            found.matches += len(records)
+            yield True
+    found.topic_matches = found.matches
+
+
+def _find_matching(
+    session: Session, topics: Sequence[tuple[SowTopic, Selected]], filter_: Expr, found: _Found
+) -> Steps:
+    now = to_nanoseconds(session.last_heard)
+    queries = [
+        sow.query(QuerySpec(filter=filter_, topics=selected.names), now) for sow, selected in topics
+    ]
+    try:
+        for query in queries:
+            for records in query:
+                found.add(records)
+                yield True
+            found.matches += query.matches
+            found.topic_matches += query.topic_matches
+    except TooCostlyError as error:
+        raise CommandRefused("bad filter", str(error)) from None
+    finally:
+        for query in queries:
+            query.close()
+
+
+def _named(
+    sow: SowTopic, selected: Selected, which: _Which, selector: TopicSelector
+) -> Iterator[list[Record]]:
+    """The records of a topic that the command names, by their keys or by a message."""
     if which.keys is not None:
-        records = sow.find_keys(which.keys, selected.names)
-    else:
-        names = _names(selected, selector)
+        for start in range(0, len(which.keys), _KEYS_AT_ONCE):
+            yield sow.find_keys(which.keys[start : start + _KEYS_AT_ONCE], selected.names)
+        return
+    for name in _names(selected, selector):
         try:
-            records = [record for name in names for record in sow.find_body(which.body, name)]
+            yield sow.find_body(which.body, name)
         except (BodyError, KeyRefusedError) as error:
             raise CommandRefused("invalid message", str(error)) from None
         except StoreError as error:
             raise CommandRefused("not stored", str(error)) from None
-    return Found(records, len(records), len(records))
 
 
-def _by_topic(
-    session: Session, found: Iterable[Found], selector: TopicSelector
-) -> list[tuple[StoredTopic, list[Record]]]:
-    """Records by the topic that they were published to; the topic named, if there are none.
+class _Deletion:
+    """Deletes groups of records, and tells subscribers.
 
-    There are several groups of a topic if its records are too many for one entry of the log.
+    Args:
+        session: the connection that sent the command.
+        header: its header.
+
+    Attributes:
+        deleted: how many records are gone.
+        changed: a topic of each file that has changed.
     """
-    records: dict[str, list[Record]] = {}
-    if not selector.is_regex:
-        records[selector.text] = []
-    for one in found:
-        for record in one.records:
-            records.setdefault(record.topic, []).append(record)
-    topics = ((session.find_topic(name), group) for name, group in records.items())
-    return [
-        (topic, group[start : start + _MOST_IN_ENTRY])
-        for topic, group in topics
-        if isinstance(topic, StoredTopic)
-        for start in range(0, max(1, len(group)), _MOST_IN_ENTRY)
-    ]
 
+    def __init__(self, session: Session, header: Header) -> None:
+        self.deleted = 0
+        self._session = session
+        self._header = header
+        self._changed: dict[Keeper, StoredTopic] = {}
 
-def _delete(
-    session: Session, header: Header, groups: Sequence[tuple[StoredTopic, list[Record]]]
-) -> int:
-    """Delete records, and tell subscribers; gives how many are gone.
+    @property
+    def changed(self) -> Iterable[StoredTopic]:
+        return self._changed.values()
 
-    The command's sequence number goes into the log with the last of its groups: until all are done,
-    the command is not.
-    """
-    last = max((i for i, (topic, _) in enumerate(groups) if topic.is_journaled), default=None)
-    deleted = 0
-    for number, (topic, records) in enumerate(groups):
-        sequence = header.sequence or 0 if number == last else 0
+    def delete(self, groups: Iterator[_Group]) -> Steps:
+        """Delete one group after the other.
+
+        Raises:
+            CommandRefused: a deletion cannot be stored.
+        """
+        group = next(groups, None)
+        while group is not None:
+            following = next(groups, None)
+            self._delete(group, is_last=following is None)
+            group = following
+            yield not self._is_log_crowded
+
+    def _delete(self, group: _Group, *, is_last: bool) -> None:
+        session = self._session
+        topic = session.find_topic(group.topic)
+        if not isinstance(topic, StoredTopic):
+            return
+        sequence = self._header.sequence or 0 if is_last and topic.is_journaled else 0
         envelope = Envelope(session, session.last_heard, sequence=sequence)
         try:
-            deleted += topic.delete(records, envelope)
+            self.deleted += topic.delete(group.states, envelope)
         except (JournalUnavailable, StoreError) as error:
-            already = f"; {deleted} records have been deleted before that" if deleted else ""
-            raise CommandRefused("not stored", f"{error}{already}") from None
-    return deleted
+            already = f"; {self.deleted} records have been deleted before that"
+            raise CommandRefused(
+                "not stored", f"{error}{already if self.deleted else ''}"
+            ) from None
+        self._changed[topic.keeper] = topic
+
+    @property
+    def _is_log_crowded(self) -> bool:
+        log = self._session.engine.transaction_log
+        return log is not None and log.journal.is_crowded and log.journal.refusal is None
 
 
 def _names(selected: Selected, selector: TopicSelector) -> list[str]:
@@ -192,7 +301,7 @@ def _names(selected: Selected, selector: TopicSelector) -> list[str]:
     return [name for name in selected.keeper.table.topics if selected.names(name)]
 
 
-def _acknowledge(session: Session, header: Header, found: Sequence[Found], deleted: int) -> None:
+def _acknowledge(session: Session, header: Header, found: _Found, deleted: int) -> None:
     keys = {"query_id": header.query_id}
     for ack in ("processed", "completed"):
         acknowledge(session, header, ack, **keys, sequence=header.sequence)
@@ -201,7 +310,7 @@ def _acknowledge(session: Session, header: Header, found: Sequence[Found], delet
         header,
         "stats",
         **keys,
-        topic_matches=sum(one.topic_matches for one in found),
-        matches=sum(one.matches for one in found),
+        topic_matches=found.topic_matches,
+        matches=found.matches,
         records_deleted=deleted,
     )

@@ -27,11 +27,11 @@ from server.wire.header import LONGEST_NAME, Header
 
 if TYPE_CHECKING:
     from server.core.session import Session
-    from server.message_types.base import Path
+    from server.expressions.topic_names import TopicSelector
+    from server.message_types.paths import Path
     from server.sow.records import Record
-    from server.subscriptions.page import PageTerms
     from server.subscriptions.sink import Sink
-    from server.topics.names import TopicSelector
+    from server.subscriptions.subscription import PageTerms
     from server.views.terms import AggregationTerms
 
 _DELTA: Final = frozenset({"delta_subscribe", "sow_and_delta_subscribe"})

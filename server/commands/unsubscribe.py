@@ -2,20 +2,26 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from server.commands.acks import acknowledge
 from server.commands.refusal import CommandRefused
 from server.wire.header import Header
 
 if TYPE_CHECKING:
+    from server.core.intake import Steps
     from server.core.session import Session
 
 
-def handle(session: Session, header: Header, _body: bytes) -> None:
+_AT_ONCE: Final = 20
+"""Subscriptions that are ended between two looks at the clock."""
+
+
+def handle(session: Session, header: Header, _body: bytes) -> Steps:
     """End subscriptions (AMPS Command Reference, unsubscribe command).
 
     Ids that the connection has no subscription for are passed over: what was asked for is the case.
+    Where there are many, they end one after the other while others have their turns.
 
     Raises:
         CommandRefused: neither subscriptions nor queries are named.
@@ -25,10 +31,14 @@ def handle(session: Session, header: Header, _body: bytes) -> None:
             "invalid subscription id",
             "the command names neither subscriptions (header sub_id) nor queries (query_id)",
         )
-    for sub_id in _ids(header.sub_id, session):
+    for number, sub_id in enumerate(_ids(header.sub_id, session), 1):
         session.end_subscription(sub_id)
-    for query_id in (header.query_id or "").split(","):
+        if number % _AT_ONCE == 0:
+            yield True
+    for number, query_id in enumerate((header.query_id or "").split(","), 1):
         session.cancel_query(query_id.strip())
+        if number % _AT_ONCE == 0:
+            yield True
     acknowledge(session, header, "processed")
 
 

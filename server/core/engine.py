@@ -6,22 +6,21 @@ settings. Transports feed sessions and, when a turn's input is used up, have the
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Protocol
+from collections.abc import Callable, Collection, Iterable
+from functools import partial
+from typing import TYPE_CHECKING
 
 from config_schema.spec import ConflatedTopicSpec, TopicRef
 from server.base.clock import Clock
 from server.base.limits import MOST_FILTER_PARTS, MOST_FILTER_VALUES
+from server.base.log import Log
+from server.core.ending import Ending
 from server.core.hooks import Hooks
-from server.core.inbox import FrameSource
 from server.core.lobby import Lobby
 from server.core.session import Entrance, Link, Session
 from server.core.turns import Turns
-from server.expressions import Functions
 from server.expressions.parser import SizeLimits
 from server.expressions.prepared import FilterParser
-from server.message_types.base import MessageType
 from server.replays.tail import Tail
 from server.security.switches import Switches
 from server.subscriptions.failures import Failures
@@ -32,7 +31,8 @@ from server.topics.events import EventTypes
 from server.topics.sow_stats import SowStats
 from server.topics.stores import Stores
 from server.topics.table import TopicTable
-from server.views.view import View
+from server.topics.view import View
+from server.wire.framing import FrameSource
 from server.wire.runs import RunReader
 
 if TYPE_CHECKING:
@@ -40,41 +40,8 @@ if TYPE_CHECKING:
     from server.sow.records import Change
     from server.subscriptions.envelope import Envelope
     from server.topics.keeper import Keeper
+    from server.topics.settings import Settings
     from server.topics.transaction_log import TransactionLog
-
-
-class Log(Protocol):
-    """Where the engine writes what happens."""
-
-    def emit(self, message_id: str, /, **fields: object) -> None:
-        """Write an entry of the catalogue."""
-
-    def enabled(self, message_id: str) -> bool:
-        """Whether an entry with this id would be written anywhere."""
-
-
-@dataclass(frozen=True, slots=True)
-class Settings:
-    """What of the instance's configuration the engine decides by.
-
-    Attributes:
-        instance_name: the instance's name.
-        message_types: the message types that clients may speak, by name.
-        message_type_modules: the module of each of these types, by the type's name.
-        unified_fix_tags: the names of the types whose events have the FIX tags that all event
-            topics share.
-        functions: what expressions may call.
-        regex_topics: whether topics with regular expression characters are expressions.
-        unavailable: the topics that refuse all commands, and what there is to say about each.
-    """
-
-    instance_name: str
-    message_types: Mapping[str, MessageType]
-    message_type_modules: Mapping[str, str]
-    unified_fix_tags: frozenset[str]
-    functions: Functions
-    regex_topics: bool
-    unavailable: Mapping[TopicRef, str] = field(default_factory=dict)
 
 
 class Engine:
@@ -102,6 +69,7 @@ class Engine:
         tail: reads the end of the log for bookmark subscriptions.
         settled_tail: the same for those that ask for messages that are fully durable.
         waiting_outboxes: the outboxes that have something to write.
+        ending: how many sessions have been closed of which something is left.
     """
 
     tail: Tail
@@ -114,7 +82,10 @@ class Engine:
         self.log = log
         self.clock = clock
         self.stores = Stores(clock, log, self._announce, self.flush)
-        self.topics = TopicTable(settings.message_types, settings.functions, self.stores)
+        self.turns = Turns(clock, elapsed, self._flush_after_turn, log)
+        self.topics = TopicTable(
+            settings.message_types, settings.functions, self.stores, self.turns.queue
+        )
         self.filters = FilterParser(
             settings.functions, SizeLimits(MOST_FILTER_PARTS, MOST_FILTER_VALUES)
         )
@@ -125,13 +96,13 @@ class Engine:
         )
         self.client_status = ClientStatus(self.topics, event_types, clock, self.hooks)
         self.sow_stats = SowStats(self.topics, event_types, self.stores, clock, self.flush)
-        self.turns = Turns(clock, elapsed, self._flush_after_turn, log)
         self.lobby = Lobby(clock)
         self.failures = Failures(clock, log, self.flush)
         self.waiting_outboxes: list[Outbox] = []
         self.transaction_log: TransactionLog | None = None
         self._sessions: dict[int, Session] = {}
         self._clients: dict[str, Session] = {}
+        self.ending = 0
         self._connections_accepted = 0
         self._internal_clients = 0
 
@@ -172,7 +143,7 @@ class Engine:
         self.settled_tail = Tail(log, self, log.settled)
 
     def client(self, name: str) -> Session | None:
-        """The session that logged on last under a name, if it is still there."""
+        """The session that logged on last under a name, until all of it has ended."""
         return self._clients.get(name)
 
     def logged_on(self, session: Session) -> None:
@@ -184,19 +155,28 @@ class Engine:
         self._internal_clients += 1
         return -self._internal_clients
 
-    def forget(self, session: Session) -> None:
-        """End what a session had going; it has been closed."""
+    def forget(self, session: Session, reason: str) -> None:
+        """End what a session had going; it has been closed. See server/core/ending.py.
+
+        Args:
+            session: the session.
+            reason: why it was closed.
+        """
         self._sessions.pop(session.number, None)
-        if self._clients.get(session.client_name) is session:
-            del self._clients[session.client_name]
         for query in list(session.queries):
             query.cancel()
-        for sub_id in list(session.subscriptions):
-            try:
-                session.end_subscription(sub_id)
-            except Exception as error:  # whatever it is, the others end all the same
-                text = f"the end of subscription {sub_id!r} of client[{session.client_name}]"
-                self.log.emit("01-0004", text=text, error=repr(error))
+        session.outbox.close()
+        self.ending += 1
+        self.turns.start(Ending(session, partial(self._gone, session, reason)))
+
+    def _gone(self, session: Session, reason: str) -> None:
+        self.ending -= 1
+        if self._clients.get(session.client_name) is session:
+            del self._clients[session.client_name]
+        self.log.emit("07-0013", client=session.client_name, reason=reason)
+        self.client_status.publish(
+            "disconnect", session, client_address=session.address, reason=reason or None
+        )
 
     def derive(self, spec: ConflatedTopicSpec | ViewSpec) -> None:
         """Add a topic that is made from others, unless one of these is not there.

@@ -7,33 +7,17 @@ is built into the deliveries of the topics concerned, when these are prepared.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from server.core.session import Session
-    from server.subscriptions.envelope import Envelope
-    from server.topics.names import TopicSelector
+    from server.expressions.topic_names import TopicSelector
+    from server.subscriptions.client import Client
+    from server.subscriptions.subscriber import DeliveryWatcher
 
-ClientWatcher = Callable[["Session", Mapping[str, str | None]], None]
+ClientWatcher = Callable[["Client", Mapping[str, str | None]], None]
 """Takes the client, and details of the event by their names in /AMPS/ClientStatus."""
-
-
-class DeliveryWatcher(Protocol):
-    """Told of messages that have been delivered to a client."""
-
-    def __call__(
-        self, client: Session, topic: str, bodies: Sequence[bytes], envelope: Envelope, /
-    ) -> None:
-        """Take note of deliveries.
-
-        Args:
-            client: to whom.
-            topic: of which topic.
-            bodies: the messages, as they were published.
-            envelope: what they have in common.
-        """
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,10 +43,14 @@ class Hooks:
         """
         self._clients.setdefault(event, []).append(watcher)
 
-    def tell(self, event: str, session: Session, details: Mapping[str, str | None]) -> None:
+    def watches_clients(self, event: str) -> bool:
+        """Whether anybody watches an event of clients."""
+        return event in self._clients
+
+    def tell(self, event: str, client: Client, details: Mapping[str, str | None]) -> None:
         """Tell whoever watches that a client has done something."""
         for watcher in self._clients.get(event, ()):
-            watcher(session, details)
+            watcher(client, details)
 
     def watch_deliveries(
         self, message_type: str, topics: TopicSelector, watcher: DeliveryWatcher

@@ -11,42 +11,14 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
-from server.wire.runs import NumberedRun
+from server.wire.numbered import NumberedRun
 
 if TYPE_CHECKING:
-    from server.commands.plain_publish import Obey, PlainPublishes, Publish
-    from server.wire.framing import Frame, FrameError
-
-
-class FrameSource(Protocol):
-    """Cuts what a peer sends into frames: `FrameReader` for streams, or one of another framing."""
-
-    @property
-    def error(self) -> FrameError | None:
-        """What was found instead of a frame; None while the bytes are good."""
-
-    @property
-    def has_partial_frame(self) -> bool:
-        """Whether the bytes stopped inside a frame."""
-
-    @property
-    def partial_size(self) -> int:
-        """Bytes that are kept of a frame that is not complete."""
-
-    @property
-    def has_more(self) -> bool:
-        """Whether bytes that it has taken may give more frames when it is fed nothing."""
-
-    def feed(self, chunk: bytes) -> list[Frame]:
-        """Take bytes from the peer, and give the frames completed by them."""
-
-    def take_run(self) -> NumberedRun | None:
-        """See `FrameReader.take_run`."""
-
-    def drop(self) -> None:
-        """Let go of what has come of a frame that is not complete; nothing more is fed."""
+    from server.commands.plain_publish import Obey
+    from server.commands.publish_runs import PublishRuns
+    from server.wire.framing import Frame, FrameSource
 
 
 class Inbox:
@@ -106,13 +78,12 @@ class Inbox:
         self._run, self._frames = None, ()
         self.reader.drop()
 
-    def obey(self, most: int, known: PlainPublishes, publish: Publish, obey: Obey) -> int:
+    def obey(self, most: int, runs: PublishRuns, obey: Obey) -> int:
         """Obey what has been cut.
 
         Args:
             most: how many frames at most.
-            known: the headers that the session remembers.
-            publish: takes runs.
+            runs: takes runs of plain publishes.
             obey: takes all other frames; see `PlainPublishes.gather`.
 
         Returns:
@@ -120,12 +91,13 @@ class Inbox:
         """
         begin = self._position
         if self._run is None:
-            done = known.gather(self._frames[begin : begin + most], publish, obey)
+            done = runs.known.gather(self._frames[begin : begin + most], runs.publish, obey)
             self._position = begin + done
             return done
         shape, digits, bodies = self._run
         part = slice(begin, begin + most)
-        done = known.take(NumberedRun(shape, digits[part], bodies[part]), publish, obey)
+        run = NumberedRun(shape, digits[part], bodies[part])
+        done = runs.known.take(run, runs.publish, obey)
         self._position = begin + done
         if self._position == len(digits):
             self._run, self._position = None, 0

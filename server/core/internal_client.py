@@ -71,15 +71,16 @@ class InternalClient:
         self._session.last_heard = self._engine.clock.now()
         AFTER_LOGON[command](self._session, Header(command=command, topic=topic), body)
 
-    def delete_records(self, topic: str, filter_text: str) -> None:
-        """Delete the records of a topic, or of all that a regular expression matches.
+    def delete_records(self, topic: str, filter_text: str) -> Iterator[None]:
+        """Delete the records of a topic, or of all that a regular expression matches, in slices.
 
         Raises:
             CommandRefused: the topic keeps no records, or the filter cannot be used.
         """
         self._session.last_heard = self._engine.clock.now()
         header = Header(command="sow_delete", topic=topic, short_filter=filter_text)
-        AFTER_LOGON[header.command](self._session, header, b"")
+        for _ in AFTER_LOGON[header.command](self._session, header, b"") or ():
+            yield
 
     def has_record_of(self, topic: str, body: bytes) -> bool:
         """Whether there is a record that a publish of a message would update."""

@@ -7,44 +7,35 @@ What a session accepts in which state is the table in server/commands/dispatch.p
 raises to the transport that feeds it: a peer that breaks the rules gets a failure ack where one can
 be addressed, an entry in the log, and where the stream cannot be trusted any more, is disconnected.
 
-The publish path is kept short: messages whose headers say nothing but "publish to this topic" come
-in runs (server/commands/plain_publish.py), and each run goes to its topic in one call.
+What the peer sends comes through its `Intake` (server/core/intake.py). The publish path is short:
+messages whose headers say nothing but "publish to this topic" come in runs, and each run goes to
+its topic in one call (server/commands/publish_runs.py).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import Enum
-from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
-from server.base.limits import MOST_HEADER, MOST_HEADER_BEFORE_LOGON, MOST_QUERIES
+from server.base.limits import MOST_HEADER, MOST_HEADER_BEFORE_LOGON
 from server.commands import dispatch
-from server.commands.acks import SequencedAcks, fail_sequences, failure
+from server.commands.acks import failure
 from server.commands.heartbeat import Pulse
 from server.commands.options import LogonOptions
 from server.commands.persisted_acks import PersistedAcks
-from server.commands.plain_publish import (
-    PlainPublish,
-    PlainPublishes,
-    plain_publish,
-)
+from server.commands.publish_runs import PublishRuns
 from server.commands.refusal import CommandRefused
-from server.core.inbox import FrameSource, Inbox
+from server.core.intake import Intake
 from server.core.lobby import Visit
-from server.core.turns import Pace
-from server.expressions import to_text
 from server.filters.base import IncomingCommand, TransportFilter, Verdict
 from server.security.entitlement import Permission
-from server.subscriptions.envelope import Envelope
 from server.subscriptions.outbox import Outbox
-from server.subscriptions.rejection import Rejection
 from server.subscriptions.subscription import Subscription
 from server.subscriptions.transcript import with_transcript
 from server.wire.bookmarks import client_hash
-from server.wire.compression import CompressedReader, Compression
-from server.wire.framing import FrameError, frame
+from server.wire.framing import FrameError, FrameSource, frame
 from server.wire.header import (
     Header,
     HeaderError,
@@ -58,12 +49,8 @@ if TYPE_CHECKING:
     from server.queries.run import QueryRun
     from server.security.authentication import Authenticator
     from server.security.entitlement import Entitlement
-    from server.sow.store import StoreError
+    from server.subscriptions.subscriber import DeliveryWatcher
     from server.topics.table import AnyTopic
-
-
-_HELD_SECONDS: Final = 0.005
-"""After how long it is looked again whether a session that is held may go on."""
 
 
 class State(Enum):
@@ -130,6 +117,7 @@ class Session:
         reader: cuts the peer's bytes into frames.
 
     Attributes:
+        log: where is said what becomes of it.
         client_hash: the number that stands for that name in bookmarks.
         client_name: the name the client logged on with, the connection's name before.
         options: what the client asked for at its logon.
@@ -140,7 +128,9 @@ class Session:
         subscriptions: the connection's subscriptions by id.
         queries: the connection's queries that have not sent all their results yet.
         outbox: what is on its way to the peer.
-        is_lost: whether the peer has gone, while there was more of what it sent to be obeyed.
+        intake: what the peer sends.
+        runs: the publishes among that which go by in runs.
+        visit: counts it among those that have not logged on; None after the logon.
         is_behind: whether the peer has not read everything yet.
         hold: takes note of memory that is used for it. See `Link`.
         close_reason: why the server has closed it; empty before. See `close`.
@@ -157,6 +147,7 @@ class Session:
         reader: FrameSource,
     ) -> None:
         self.engine = engine
+        self.log = engine.log
         self.number = number
         self.entrance = entrance
         self.connection_name = name
@@ -175,24 +166,15 @@ class Session:
         self.user = ""
         self.subscriptions: dict[str, Subscription] = {}
         self.queries: list[QueryRun] = []
-        self.outbox = Outbox(engine.waiting_outboxes, with_transcript(self, link.send))
+        self.outbox = Outbox(engine.waiting_outboxes, with_transcript(self, self.log, link.send))
         self.pulse = Pulse(self, 0)
         self.last_heard = engine.clock.now()
         self.persisted_acks = PersistedAcks(self)
         self._hang_up = link.hang_up
-        self._pause = link.pause
-        self._resume = link.resume
-        self._inbox = Inbox(reader)
-        self._pace = Pace()
-        self._is_waiting = False  # for a turn, with something in the inbox
-        self._is_held = False  # waits, but not for a turn: `_go_on` puts it into the queue
-        self.is_lost = False
-        self._visit: Visit | None = Visit(engine.lobby, self)  # until the logon
-        self._records_publishes = False
+        self.intake = Intake(self, reader, link.pause, link.resume)
+        self.runs = PublishRuns(self)
+        self.visit: Visit | None = Visit(engine.lobby, self)
         self._filters_keep_to_headers = all(one.header_only for one in entrance.filters)
-        self._plain_publishes = PlainPublishes()
-        self._topics_generation = 0
-        self._envelope = Envelope(self, self.last_heard)  # of messages that say no more
         self._sub_ids_made = 0
         self._remarks: frozenset[str] = frozenset()
 
@@ -211,64 +193,13 @@ class Session:
         """Whether the client has said who it is."""
         return self.state is State.LOGGED_ON
 
-    @property
-    def doing(self) -> tuple[str, str]:
-        """See `Sliced.doing`: the command obeyed last."""
-        return self.client_name, self.command
-
-    @property
-    def is_waiting(self) -> bool:
-        """Whether something that the peer has sent waits for a turn. See server/core/turns.py."""
-        return self._is_waiting
-
-    def read_compressed(self, compression: Compression) -> None:
-        """Take what comes from now on for a compressed stream."""
-        self._inbox.reader = CompressedReader(compression, self._inbox.reader)
-
-    def feed(self, chunk: bytes) -> None:
-        """Take bytes from the peer and do what they ask for, as far as there is time.
-
-        What is left is done in turns, and nothing is read from the peer meanwhile.
-        """
-        if not self.is_open:
-            return
-        self._inbox.put(chunk)
-        if self._is_waiting:
-            return
-        if self.engine.turns.serve(self, len(chunk)) or self._is_held:
-            self._is_waiting = True
-            self._pause()
-
-    def step(self) -> bool:
-        """Do what the peer has asked for until the slice is over. See `Sliced.step`."""
-        self.last_heard = self.engine.clock.now()
-        try:
-            has_more = self.is_open and self._obey_slice()
-        except Exception:  # a defect: it must not leave a peer that nobody reads from any more
-            self.close("connection closed")
-            raise
-        if self._visit is not None:
-            self._visit.keep(self._inbox.reader.partial_size)
-        if self._is_waiting and not has_more and not self._is_held:
-            self._is_waiting = False
-            if self.is_lost:
-                self._end_lost()
-            else:
-                self._resume()
-        return has_more
-
-    def lost(self) -> None:
-        """Take note that the peer has closed the connection.
-
-        The session ends when everything has been done that the peer had asked for by then, except
-        for what only the peer would have seen.
-        """
-        if self._is_waiting:
-            self.is_lost = True
-            for query in list(self.queries):
-                query.cancel()
-        else:
-            self._end_lost()
+    def end_lost(self) -> None:
+        """End: the peer has closed the connection, and what it had sent has been obeyed."""
+        if self.intake.has_partial_frame and self.is_open:
+            self.engine.log.emit(
+                "18-0001", client=self.client_name, problem="the connection ended within a frame"
+            )
+        self._end("connection closed")
 
     def close(self, reason: str) -> None:
         """Disconnect the peer, after everything that it has been sent.
@@ -351,6 +282,14 @@ class Session:
         resource = self.engine.stores.resource(self.message_type, topic)
         return self.entrance.entitlement.allows(self.user, permission, resource)
 
+    def delivery_watchers(self, topic: str) -> Sequence[DeliveryWatcher]:
+        """Who is told of what the client is sent of a topic."""
+        return self.engine.hooks.delivery_watchers(self.message_type, topic)
+
+    def subscription_failed(self, sub_id: str, topic: str, error: Exception) -> None:
+        """Take note that something has failed on behalf of a subscription. See `Subscriber`."""
+        self.engine.failures.report(self, sub_id, topic, error)
+
     def find_topic(self, name: str) -> AnyTopic:
         """Find a topic of the connection's message type."""
         return self.engine.topics.find(self.message_type, name)
@@ -378,7 +317,7 @@ class Session:
                 "unsubscribe",
                 self,
                 topic=subscription.selector.text,
-                filter=None if subscription.filter is None else to_text(subscription.filter),
+                filter=subscription.filter,
                 options=subscription.options,
                 sub_id=sub_id,
             )
@@ -404,149 +343,13 @@ class Session:
             subscription.close()
         return subscription
 
-    def remember_plain_publish(
-        self, header: bytes, sequence: int | None, topic: AnyTopic, acks: Sequence[str]
-    ) -> None:
-        """From now on, take frames with this header for messages to a topic.
+    def obey(self, header_bytes: bytes, body_bytes: bytes) -> None:
+        """Carry out one command, or refuse it.
 
         Args:
-            header: the bytes of a header that asks for nothing but the delivery of its body and
-                acks with its sequence number.
-            sequence: its sequence number; others may take its place.
-            topic: where the bodies go.
-            acks: the types of ack that it asks for; none without a sequence number.
+            header_bytes: its header.
+            body_bytes: its body.
         """
-        self._drop_forgotten_topics()
-        has_log = self.engine.transaction_log is not None
-        publish = plain_publish(topic, acks, is_numbered=sequence is not None, has_log=has_log)
-        self._plain_publishes.remember(header, sequence, publish)
-
-    def _obey_slice(self) -> bool:
-        """Obey what is in the inbox until the slice is over; whether there is more."""
-        inbox, turns, pace = self._inbox, self.engine.turns, self._pace
-        elapsed = turns.elapsed
-        now = elapsed()
-        while True:
-            if self._has_to_hold():
-                return False
-            if not inbox.has_frames:
-                if inbox.reader.error is not None:
-                    self.give_up(inbox.reader.error)
-                    return False
-                if not inbox.cut():
-                    return False
-                if not inbox.has_frames and turns.left(elapsed()) <= 0:
-                    return inbox.has_something
-                continue
-            self._begin_runs()
-            most = pace.messages_in(turns.left(now))
-            done = inbox.obey(most, self._plain_publishes, self._publish, self._obey)
-            if not self.is_open:
-                return False
-            begun, now = now, elapsed()
-            pace.took(done, now - begun)
-            if turns.left(now) <= 0:
-                return inbox.has_something
-
-    def _obey(self, header: bytes, body: bytes) -> bool:
-        """Obey a command; whether there is time for more."""
-        self._obey_one(header, body)
-        self._begin_runs()
-        turns = self.engine.turns
-        return self.is_open and turns.left(turns.elapsed()) > 0 and len(self.queries) < MOST_QUERIES
-
-    def _has_to_hold(self) -> bool:
-        """Whether nothing may be obeyed for now, because too much of what was is not done yet.
-
-        What has to become less is this connection's queries, or what waits to be written to the
-        transaction log, if the connection adds to that.
-        """
-        has_to = len(self.queries) >= MOST_QUERIES
-        if self._records_publishes and (log := self.engine.transaction_log) is not None:
-            journal = log.journal
-            has_to |= journal.is_crowded and journal.refusal is None
-        if has_to:
-            self._is_held = True
-            self.engine.clock.call_later(_HELD_SECONDS, self._go_on)
-        return has_to
-
-    def _go_on(self) -> None:
-        """Obey further what waits, in the next turn, if it may be obeyed again."""
-        self._is_held = False
-        if self._is_waiting:
-            self.engine.turns.queue(self)
-
-    def _begin_runs(self) -> None:
-        self._drop_forgotten_topics()
-        self._envelope = Envelope(self, self.last_heard)
-
-    def _publish(
-        self,
-        run: PlainPublish,
-        bodies: Sequence[bytes],
-        sequences: Sequence[bytes],
-    ) -> None:
-        self.command = "publish"
-        topic, envelope = run.topic, self._envelope
-        if topic.is_journaled:
-            envelope = Envelope(self, self.last_heard)
-            envelope.sequences = list(map(int, sequences))
-            self._records_publishes = True
-        rejections = topic.publish(bodies, envelope)
-        unsaid = sequences
-        if rejections:
-            sequences, unsaid = self._reject(run, rejections, sequences)
-        if run.acks is not None:
-            self.outbox.write(run.acks.encode(sequences))
-        if run.conflates and unsaid:
-            self.persisted_acks.reached(unsaid, topic.when_stored)
-        elif run.late_acks is not None and sequences:
-            topic.when_stored(partial(self._send_late, run.late_acks, sequences))
-
-    def _reject(
-        self, run: PlainPublish, rejections: Iterable[Rejection], sequences: Sequence[bytes]
-    ) -> tuple[Sequence[bytes], Sequence[bytes]]:
-        """Say which messages of a run were not published.
-
-        Returns:
-            The sequence numbers of the others, and those behind the last one refused.
-        """
-        accepted: list[bytes] = []
-        begin = 0
-        for rejection in rejections:
-            before = sequences[begin : rejection.position]
-            accepted += before
-            begin = rejection.position + 1
-            if run.conflates and before:  # a duplicate is told behind them
-                self.persisted_acks.reached(before, run.topic.when_stored)
-            header = Header(
-                command="publish",
-                topic=run.topic.name,
-                acks=",".join(run.ack_types) or None,
-                sequence=int(sequences[rejection.position]) if sequences else None,
-            )
-            self.refuse(header, rejection.reason, rejection.detail)
-        unsaid = sequences[begin:]
-        return [*accepted, *unsaid], unsaid
-
-    def _send_late(
-        self, acks: SequencedAcks, sequences: Sequence[bytes], problem: StoreError | None
-    ) -> None:
-        """Send what had to wait for stable storage, unless the peer has gone meanwhile."""
-        if not self.is_open:
-            return
-        if problem is None:
-            self.outbox.write(acks.encode(sequences))
-        else:
-            fail_sequences(self, sequences, str(problem))
-
-    def _drop_forgotten_topics(self) -> None:
-        """Let go of topics that the table has forgotten: they have no subscribers any more."""
-        if self._topics_generation != self.engine.topics.generation:
-            self._topics_generation = self.engine.topics.generation
-            self._plain_publishes.forget()
-
-    def _obey_one(self, header_bytes: bytes, body_bytes: bytes) -> None:
         if len(header_bytes) > self._most_header:
             self._refuse_long(glance_at(header_bytes), len(header_bytes))
             return
@@ -593,26 +396,15 @@ class Session:
         return True
 
     def _end_visit(self) -> None:
-        if self._visit is not None:
-            self._visit.end()
-            self._visit = None
-
-    def _end_lost(self) -> None:
-        if self._inbox.reader.has_partial_frame and self.is_open:
-            self.engine.log.emit(
-                "18-0001", client=self.client_name, problem="the connection ended within a frame"
-            )
-        self._end("connection closed")
+        if self.visit is not None:
+            self.visit.end()
+            self.visit = None
 
     def _end(self, reason: str) -> None:
         if not self.is_open:
             return
         self.state = State.CLOSED
         self._end_visit()
-        self._inbox.drop()
+        self.intake.drop()
         self.pulse.stop()
-        self.engine.forget(self)
-        self.engine.log.emit("07-0013", client=self.client_name, reason=reason)
-        self.engine.client_status.publish(
-            "disconnect", self, client_address=self.address, reason=reason or None
-        )
+        self.engine.forget(self, reason)

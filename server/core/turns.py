@@ -30,11 +30,12 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
     from server.base.clock import Clock
-    from server.core.engine import Log
+    from server.base.log import Log
+    from server.base.slices import Sliced
 
 TURN_SECONDS: Final = 0.001
 """How long the engine works before it looks at all sockets again."""
@@ -53,17 +54,6 @@ _SLICES_AT_ONCE: Final = 4
 
 LONG_SECONDS: Final = 0.1
 """From which length on it is logged that a piece of work has held everybody up."""
-
-
-class Sliced(Protocol):
-    """Work that is done in slices."""
-
-    @property
-    def doing(self) -> tuple[str, str]:
-        """For whom, a client's name or nothing, and what: a command, or another word for it."""
-
-    def step(self) -> bool:
-        """Do a slice; whether there is more to do."""
 
 
 @dataclass(slots=True)

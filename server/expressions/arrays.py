@@ -11,8 +11,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
+from server.base.octets import to_octets
 from server.expressions.numerals import double, numeral
-from server.expressions.octets import to_octets
 from server.message_types.base import Value
 
 _SHORT: Final = 16

@@ -12,12 +12,12 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from server.base.octets import to_octets
 from server.expressions import semantics
 from server.expressions.column_numbers import ReadColumn, compare, numbers
 from server.expressions.columns import Mask, NumberColumn, TextColumn
 from server.expressions.grammar import MIRRORED
 from server.expressions.numerals import numeral
-from server.expressions.octets import to_octets
 from server.expressions.tree import (
     Affix,
     Between,

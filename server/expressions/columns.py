@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from server.expressions.octets import from_octets, to_octets
+from server.base.octets import from_octets, to_octets
 from server.message_types.base import Value
 
 Mask: TypeAlias = NDArray[np.bool_]

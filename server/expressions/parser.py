@@ -50,7 +50,7 @@ from server.expressions.tree import (
     Pattern,
     height,
 )
-from server.message_types.base import Path
+from server.message_types.paths import Path
 
 
 class SizeLimits(NamedTuple):

@@ -26,9 +26,10 @@ from typing import Final, TypeAlias
 import pcre2
 
 from config_schema.regex import compiled, limit_error
+from server.base.octets import from_octets, to_octets
 from server.expressions.effort import Effort
 from server.expressions.errors import ExpressionError
-from server.expressions.octets import LONGEST_TEXT, from_octets, to_octets
+from server.expressions.joining import LONGEST_TEXT
 from server.expressions.tree import Expr, Pattern, walk
 
 Matcher: TypeAlias = Callable[[str], bool]

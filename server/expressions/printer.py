@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from typing import Final
 
+from server.base.octets import to_octets
 from server.expressions.grammar import (
     AND,
     ARITHMETIC,
@@ -16,7 +17,6 @@ from server.expressions.grammar import (
     SUM,
     UNARY,
 )
-from server.expressions.octets import to_octets
 from server.expressions.tokens import plain
 from server.expressions.tree import (
     Affix,
@@ -39,7 +39,7 @@ from server.expressions.tree import (
     Or,
     Pattern,
 )
-from server.message_types.base import Path
+from server.message_types.paths import Path
 
 _NEGATABLE: Final = (Between, In, Like, Affix, IsNull, IsNan)
 

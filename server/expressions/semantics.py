@@ -28,9 +28,9 @@ import operator
 from collections.abc import Callable, Iterable
 from typing import Any, Final, TypeAlias
 
+from server.base.octets import to_octets
 from server.expressions.arrays import any_pair, elements
 from server.expressions.numerals import bounded, double, numeral
-from server.expressions.octets import to_octets
 from server.message_types.base import Value
 
 Truth: TypeAlias = bool | None

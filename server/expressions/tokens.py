@@ -8,11 +8,11 @@ from __future__ import annotations
 import re
 from typing import Final, NamedTuple
 
+from server.base.octets import from_octets, to_octets
 from server.expressions.errors import ExpressionError
 from server.expressions.grammar import ESCAPES, MAX_LENGTH, MAX_STEPS, SYMBOLS
 from server.expressions.numerals import numeral
-from server.expressions.octets import from_octets, to_octets
-from server.message_types.base import Path
+from server.message_types.paths import Path
 
 
 class Name(NamedTuple):

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Literal as OneOf
 from typing import NamedTuple, TypeAlias
 
-from server.message_types.base import Path
+from server.message_types.paths import Path
 
 State: TypeAlias = OneOf["current", "previous"]
 """Which state of a record an identifier reads: OF CURRENT or OF PREVIOUS."""

@@ -13,7 +13,7 @@ from __future__ import annotations
 from typing import Final
 
 from config_schema.spec import ModuleSpec, ModuleUse
-from server.base.libraries import LibraryError, explain, load_library
+from server.base.libraries import LibraryError, explain, load_entry_point
 from server.filters.base import FilterError, TransportFilter
 
 ENTRY_POINT: Final = "create_transport_filter"
@@ -32,14 +32,9 @@ def load_filter(module: ModuleSpec, use: ModuleUse) -> TransportFilter:
         FilterError: the library cannot be loaded, or what it makes is not a transport filter.
     """
     try:
-        library = load_library(module.library)
+        create = load_entry_point(module.library, ENTRY_POINT, "name, options")
     except LibraryError as error:
         raise FilterError(f"{module.location}: {error}") from error
-    create = getattr(library, ENTRY_POINT, None)
-    if not callable(create):
-        raise FilterError(
-            f"{module.location}: {module.library} has no function {ENTRY_POINT}(name, options)"
-        )
     options: dict[str, list[str]] = {}
     for source in (module.options, use.options):
         options |= {option.name: list(source.all(option.name)) for option in source}

@@ -9,8 +9,8 @@ from collections.abc import Iterable
 from typing import Final
 
 from config_schema.spec import ModuleUse
+from server.expressions.topic_names import TopicError, TopicSelector, select_topics
 from server.filters.base import FilterError, IncomingCommand, Verdict
-from server.topics.names import TopicError, TopicSelector, select_topics
 
 _SUBSCRIBING: Final = frozenset(
     ("subscribe", "sow_and_subscribe", "delta_subscribe", "sow_and_delta_subscribe")

@@ -134,7 +134,7 @@ def capacity(size: int) -> int:
 
 def pack_header(header: FileHeader) -> bytes:
     """The first half of a header page."""
-    name = encode_name(header.instance)
+    name = encode_text(header.instance)
     if len(name) > _LONGEST_NAME:
         raise FormatError(f"the instance name is longer than {_LONGEST_NAME} bytes")
     fixed = _HEADER.pack(
@@ -173,7 +173,7 @@ def unpack_header(page: bytes) -> FileHeader | None:
     if not is_intact or record_size != RECORD_SIZE or page_size != PAGE:
         raise FormatError("its header is damaged")
     name = page[_HEADER.size : _HEADER.size + length]
-    return FileHeader(number, size, first_txid, created, decode_name(name))
+    return FileHeader(number, size, first_txid, created, decode_text(name))
 
 
 def pack_seal(seal: Seal) -> tuple[int, bytes]:
@@ -269,18 +269,18 @@ def unpack_origin(body: bytes) -> Origin | None:
     return None if pair is None else Origin(*pair)
 
 
-def encode_name(text: str) -> bytes:
-    """A name as it is stored; what a client sent as bad UTF-8 keeps its bytes."""
+def encode_text(text: str) -> bytes:
+    """A text as it is stored; what a client sent as bad UTF-8 keeps its bytes."""
     return text.encode("utf-8", "surrogateescape")
 
 
-def decode_name(data: bytes) -> str:
-    """The name that was stored."""
+def decode_text(data: bytes) -> str:
+    """The text that was stored."""
     return data.decode("utf-8", "surrogateescape")
 
 
 def _pair(first: str, second: str) -> bytes:
-    one, two = encode_name(first), encode_name(second)
+    one, two = encode_text(first), encode_text(second)
     if len(one) > _LONGEST_PART or len(two) > _LONGEST_PART:
         raise FormatError(f"a name is longer than {_LONGEST_PART} bytes: {first or second!r:.80}")
     return _LENGTH.pack(len(one)) + one + _LENGTH.pack(len(two)) + two
@@ -294,7 +294,7 @@ def _unpair(body: bytes) -> tuple[str, str] | None:
             return None
         (length,) = _LENGTH.unpack_from(body, position)
         position += _LENGTH.size
-        parts.append(decode_name(body[position : position + length]))
+        parts.append(decode_text(body[position : position + length]))
         position += length
     return (parts[0], parts[1]) if position == len(body) else None
 

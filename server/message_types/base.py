@@ -11,11 +11,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol, TypeAlias, Union
 
+from server.message_types.paths import Path
+
 if TYPE_CHECKING:
     from server.message_types.selection import Selection
-
-Path: TypeAlias = tuple[str | int, ...]
-"""Steps from the root of a body to a value: names, `@names` (XML attributes), array subscripts."""
 
 Value: TypeAlias = Union[bool, int, float, str, list["Value"], None]  # noqa: UP007 - "X | Y" takes no forward reference
 """What a path leads to: None for NULL (absent, null or a sub-document), a scalar, or an array of

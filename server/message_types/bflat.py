@@ -12,6 +12,7 @@ from __future__ import annotations
 import struct
 from typing import TYPE_CHECKING, TypeAlias, cast
 
+from server.base.octets import from_octets, to_octets
 from server.message_types.base import BodyError, Capabilities
 from server.message_types.bflat_fields import (
     WIDTHS,
@@ -23,14 +24,14 @@ from server.message_types.bflat_fields import (
     unsigned,
     value_end,
 )
-from server.message_types.text import decode_text, encode_text
 from server.message_types.trees import read_path
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from server.message_types.base import Extractor, Field, Path, Value
+    from server.message_types.base import Extractor, Field, Value
     from server.message_types.options import Options
+    from server.message_types.paths import Path
     from server.message_types.registry import Find
     from server.message_types.selection import Selection
     from server.message_types.trees import Tree
@@ -79,7 +80,7 @@ class BFlatType:
         """
         found: dict[str, Tree] = {}
         for tag, code, start, end in fields(body):
-            found.setdefault(decode_text(tag), cast("Tree", decode(body, code, start, end)))
+            found.setdefault(from_octets(tag), cast("Tree", decode(body, code, start, end)))
         return found
 
     def build(self, fields: Sequence[Field]) -> bytes:
@@ -111,7 +112,7 @@ class BFlatType:
             {
                 tag: value
                 for tag, value in _parse(body).items()
-                if selection.includes(tuple(decode_text(tag).split("/")))
+                if selection.includes(tuple(from_octets(tag).split("/")))
             }
         )
 
@@ -123,7 +124,7 @@ class BFlatType:
 
 
 def _tag(path: Path) -> bytes:
-    return encode_text("/".join(step for step in path if isinstance(step, str)))
+    return to_octets("/".join(step for step in path if isinstance(step, str)))
 
 
 def _places(paths: Sequence[Path]) -> dict[bytes, Places]:

@@ -18,8 +18,8 @@ import struct
 from enum import IntEnum
 from typing import TYPE_CHECKING, TypeAlias
 
+from server.base.octets import to_octets
 from server.message_types.base import BodyError
-from server.message_types.text import encode_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -272,7 +272,7 @@ def encode_unsigned(number: int) -> bytes:
 
 
 def _encode_text(text: str) -> bytes:
-    data = encode_text(text)
+    data = to_octets(text)
     return encode_unsigned(len(data)) + data
 
 

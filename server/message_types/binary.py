@@ -10,8 +10,9 @@ from server.message_types.literal import LiteralType
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from server.message_types.base import Extractor, Path
+    from server.message_types.base import Extractor
     from server.message_types.options import Options
+    from server.message_types.paths import Path
     from server.message_types.registry import Find
 
 

@@ -21,8 +21,8 @@ import struct
 from enum import IntEnum
 from typing import TYPE_CHECKING, TypeAlias
 
+from server.base.octets import from_octets, to_octets
 from server.message_types.base import BodyError
-from server.message_types.text import decode_text, encode_text
 from server.message_types.wanted import MAX_DEPTH
 
 if TYPE_CHECKING:
@@ -182,7 +182,7 @@ def decode(body: bytes, kind: int, start: int, after: int, depth: int = 0) -> Tr
         return [value for _, value in inside]
     document: dict[str, Tree] = {}
     for name, value in inside:
-        document.setdefault(decode_text(name), value)
+        document.setdefault(from_octets(name), value)
     return document
 
 
@@ -196,7 +196,7 @@ def _scoped_code(body: bytes, start: int, _after: int) -> Scalar:
 
 def _regex(body: bytes, start: int, after: int) -> Scalar:
     pattern, _, options = body[start : after - 1].partition(b"\0")
-    return f"/{decode_text(pattern)}/{decode_text(options)}"
+    return f"/{from_octets(pattern)}/{from_octets(options)}"
 
 
 def _null(_body: bytes, _start: int, _after: int) -> Scalar:
@@ -232,7 +232,7 @@ def _decimal(body: bytes, start: int, _after: int) -> Scalar:
 SCALARS: dict[int, Callable[[bytes, int, int], Scalar]] = {
     Kind.DOUBLE: lambda body, start, _: _DOUBLE.unpack_from(body, start)[0],
     Kind.STRING: _text,
-    Kind.BINARY: lambda body, start, after: decode_text(body[start + 5 : after]),
+    Kind.BINARY: lambda body, start, after: from_octets(body[start + 5 : after]),
     Kind.UNDEFINED: _null,
     Kind.OBJECT_ID: lambda body, start, after: body[start:after].hex(),
     Kind.BOOLEAN: lambda body, start, _: body[start] != 0,
@@ -267,7 +267,7 @@ def encode(value: Value) -> tuple[int, bytes]:
         case float():
             return Kind.DOUBLE, _DOUBLE.pack(value)
         case str():
-            text = encode_text(value)
+            text = to_octets(value)
             return Kind.STRING, LENGTH.pack(len(text) + 1) + text + b"\0"
         case list():
             return Kind.ARRAY, document(
@@ -291,7 +291,7 @@ def document(fields: Iterator[tuple[bytes, int, bytes]]) -> bytes:
     parts = []
     for name, kind, value in fields:
         if b"\0" in name:
-            raise BodyError(f"BSON: the name {decode_text(name)!r} holds a zero byte")
+            raise BodyError(f"BSON: the name {from_octets(name)!r} holds a zero byte")
         parts.append(b"%c%b\0%b" % (kind, name, value))
     inside = b"".join(parts)
     return LENGTH.pack(len(inside) + 5) + inside + b"\0"

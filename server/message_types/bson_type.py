@@ -9,6 +9,7 @@ from __future__ import annotations
 import struct
 from typing import TYPE_CHECKING
 
+from server.base.octets import from_octets, to_octets
 from server.message_types.base import BodyError, Capabilities
 from server.message_types.bson_elements import (
     LENGTH,
@@ -24,14 +25,14 @@ from server.message_types.bson_elements import (
     unsized,
 )
 from server.message_types.raw_trees import RawTreeType
-from server.message_types.text import decode_text, encode_text
 from server.message_types.wanted import MAX_DEPTH, want
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from server.message_types.base import Extractor, Path, Value
+    from server.message_types.base import Extractor, Value
     from server.message_types.options import Options
+    from server.message_types.paths import Path
     from server.message_types.raw_trees import RawNode, RawTree
     from server.message_types.registry import Find
     from server.message_types.trees import Tree
@@ -91,7 +92,7 @@ class BsonType(RawTreeType):
     def render(self, tree: RawTree) -> bytes:
         """See `RawTreeType.render`."""
         return document(
-            (encode_text(name), *_split(self._render(node))) for name, node in tree.items()
+            (to_octets(name), *_split(self._render(node))) for name, node in tree.items()
         )
 
     def leaf(self, value: Value) -> bytes:
@@ -144,7 +145,7 @@ def _parse(body: bytes, start: int, after: int, depth: int) -> RawTree:
     begin, end = document_bounds(body, start, after)
     tree: RawTree = {}
     for kind, name, value, value_end in elements(body, begin, end):
-        tree.setdefault(decode_text(name), _node(body, kind, value, value_end, depth + 1))
+        tree.setdefault(from_octets(name), _node(body, kind, value, value_end, depth + 1))
     return tree
 
 

@@ -10,7 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Protocol, TypeAlias, runtime_checkable
 
-from server.message_types.base import MessageType, Path, Value
+from server.message_types.base import MessageType, Value
+from server.message_types.paths import Path
 
 BulkExtractor: TypeAlias = Callable[[Sequence[bytes]], Sequence[Sequence[Value]]]
 """Reads bodies, at least one: for each path the values of all. Never raises."""

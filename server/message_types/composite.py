@@ -24,8 +24,9 @@ from server.message_types.trees import read_path
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from server.message_types.base import Extractor, Field, MessageType, Path, Value
+    from server.message_types.base import Extractor, Field, MessageType, Value
     from server.message_types.options import Options
+    from server.message_types.paths import Path
     from server.message_types.registry import Find
     from server.message_types.selection import Selection
     from server.message_types.trees import Tree

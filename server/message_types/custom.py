@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from server.base.libraries import LibraryError, explain, load_library
+from server.base.libraries import LibraryError, explain, load_entry_point
 from server.message_types.base import Capabilities, MessageType, MessageTypeError
 
 if TYPE_CHECKING:
@@ -31,12 +31,9 @@ def load_custom(name: str, library: str, options: Mapping[str, Sequence[str]]) -
         MessageTypeError: the library cannot be loaded, or what it makes is not a message type.
     """
     try:
-        module = load_library(library)
+        entry = load_entry_point(library, ENTRY_POINT, "name, options")
     except LibraryError as error:
         raise MessageTypeError("Library", str(error)) from error
-    entry = getattr(module, ENTRY_POINT, None)
-    if not callable(entry):
-        raise MessageTypeError("Library", f"{library} has no function {ENTRY_POINT}(name, options)")
     try:
         made = entry(name, options)
     except MessageTypeError:

@@ -14,14 +14,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, TypeAlias
 
+from server.base.octets import from_octets, to_octets
 from server.message_types.base import Capabilities, MessageTypeError
-from server.message_types.text import decode_text, double_text, encode_text
+from server.message_types.text import double_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from server.message_types.base import Extractor, Field, Path, Value
+    from server.message_types.base import Extractor, Field, Value
     from server.message_types.options import Options
+    from server.message_types.paths import Path
     from server.message_types.registry import Find
     from server.message_types.selection import Selection
 
@@ -108,7 +110,7 @@ class FixType:
         selected = {
             tag: values
             for tag, values in self._parse(body).items()
-            if selection.includes(tuple(decode_text(tag).split("/")))
+            if selection.includes(tuple(from_octets(tag).split("/")))
         }
         return self._render(selected, last_separator=self._ends_with_separator(body))
 
@@ -169,7 +171,7 @@ def _tag_text(path: Path) -> str:
 
 
 def _tag(path: Path) -> bytes:
-    return encode_text(_tag_text(path))
+    return to_octets(_tag_text(path))
 
 
 def _subscript(path: Path) -> tuple[int, ...]:
@@ -192,4 +194,4 @@ def _text(value: Value) -> bytes:
         return b"1" if value else b"0"
     if isinstance(value, float):
         return double_text(value).encode()
-    return encode_text(str(value))
+    return to_octets(str(value))

@@ -3,7 +3,8 @@
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
-from server.message_types.base import Path, Value
+from server.message_types.base import Value
+from server.message_types.paths import Path
 
 class WantedMember(Protocol):
     """A member of an object that paths lead to or through."""

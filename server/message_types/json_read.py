@@ -22,9 +22,9 @@ from typing import TYPE_CHECKING, TypeAlias, cast
 import msgspec
 import simdjson
 
+from server.base.octets import to_octets
 from server.message_types.json_fields import FieldReader
 from server.message_types.json_scan import read_scalar, read_text, scan
-from server.message_types.text import encode_text
 from server.message_types.trees import read_path
 from server.message_types.typed_fields import NotTypedError, typed_fields
 from server.message_types.wanted import MAX_DEPTH
@@ -32,8 +32,9 @@ from server.message_types.wanted import MAX_DEPTH
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from server.message_types.base import Extractor, Path, Value
+    from server.message_types.base import Extractor, Value
     from server.message_types.json_scan import Names
+    from server.message_types.paths import Path
     from server.message_types.trees import Tree
 
     _Rest: TypeAlias = tuple[int, Path]
@@ -143,7 +144,7 @@ def _want(paths: Sequence[_Rest], depth: int) -> Sequence[_Wanted]:
     for slot, path in paths:
         if path:
             by_name.setdefault(cast("str", path[0]), []).append((slot, path[1:]))
-    return [_member(encode_text(name), below, depth) for name, below in by_name.items()]
+    return [_member(to_octets(name), below, depth) for name, below in by_name.items()]
 
 
 def _member(name: bytes, below: Sequence[_Rest], depth: int) -> _Wanted:

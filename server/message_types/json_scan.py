@@ -13,7 +13,7 @@ import re
 from math import inf, nan
 from typing import TYPE_CHECKING, TypeAlias
 
-from server.message_types.text import decode_text
+from server.base.octets import from_octets
 from server.message_types.wanted import MAX_DEPTH
 
 if TYPE_CHECKING:
@@ -230,7 +230,7 @@ def read_scalar(token: bytes) -> bool | int | float | str | None:
 
 def read_text(token: bytes) -> str:
     """Read a text, which stands in its quotes."""
-    text = decode_text(token[1:-1])
+    text = from_octets(token[1:-1])
     return _ESCAPE.sub(_unescape, text) if "\\" in text else text
 
 

@@ -13,19 +13,20 @@ from typing import TYPE_CHECKING, TypeVar, cast
 import msgspec
 import simdjson
 
+from server.base.octets import to_octets
 from server.message_types.base import BodyError, Capabilities
 from server.message_types.json_read import KEPT_BUFFERS, first_wins_reader, last_wins_extractor
 from server.message_types.json_scan import split_members
 from server.message_types.raw_trees import RawTreeType
-from server.message_types.text import encode_text
 from server.message_types.wanted import MAX_DEPTH
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
-    from server.message_types.base import Extractor, Field, Path, Value
+    from server.message_types.base import Extractor, Field, Value
     from server.message_types.bulk import BulkExtractor
     from server.message_types.options import Options
+    from server.message_types.paths import Path
     from server.message_types.raw_trees import RawNode, RawTree
     from server.message_types.registry import Find
 
@@ -145,7 +146,7 @@ def _quote(text: str) -> bytes:
     try:
         return msgspec.json.encode(text)
     except UnicodeEncodeError:  # bytes that were no UTF-8
-        return encode_text(json.dumps(text, ensure_ascii=False))
+        return to_octets(json.dumps(text, ensure_ascii=False))
 
 
 @lru_cache(maxsize=8192)

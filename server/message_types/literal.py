@@ -14,7 +14,8 @@ from server.message_types.base import BodyError
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from server.message_types.base import Field, Path
+    from server.message_types.base import Field
+    from server.message_types.paths import Path
     from server.message_types.selection import Selection
 
 

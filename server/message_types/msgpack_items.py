@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, TypeAlias
 
 import msgspec.msgpack
 
+from server.base.octets import from_octets, to_octets
 from server.message_types.base import BodyError
-from server.message_types.text import decode_text, encode_text
 from server.message_types.wanted import MAX_DEPTH
 
 if TYPE_CHECKING:
@@ -158,7 +158,7 @@ def key(body: bytes, position: int) -> tuple[str | None, int]:
     """
     kind, start, size = head(body, position)
     if kind == Kind.STR:
-        return decode_text(body[start : start + size]), start + size
+        return from_octets(body[start : start + size]), start + size
     if kind in INTEGERS:
         return IntegerName(scalar(body, kind, start, size)), start + size
     return None, skip(body, position)
@@ -181,9 +181,9 @@ def scalar(body: bytes, kind: Kind, start: int, size: int) -> None | bool | int 
     payload = body[start : start + size]
     match kind:
         case Kind.STR | Kind.BIN:
-            return decode_text(payload)
+            return from_octets(payload)
         case Kind.EXT:
-            return decode_text(payload[1:])
+            return from_octets(payload[1:])
         case Kind.POSITIVE:
             return body[start - 1]
         case Kind.NEGATIVE:
@@ -207,7 +207,7 @@ def encode(value: Value) -> bytes:
         try:
             return msgspec.msgpack.encode(value)
         except UnicodeEncodeError:
-            return msgspec.msgpack.encode(encode_text(value))
+            return msgspec.msgpack.encode(to_octets(value))
     if isinstance(value, list):
         return array([encode(element) for element in value])
     if isinstance(value, int) and not -(2**63) <= value < 2**64:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, cast
 
 import msgspec
 
+from server.base.octets import to_octets
 from server.message_types.base import BodyError, Capabilities
 from server.message_types.msgpack_items import (
     HEADS,
@@ -30,7 +31,6 @@ from server.message_types.msgpack_items import (
     skip,
 )
 from server.message_types.raw_trees import RawTreeType
-from server.message_types.text import encode_text
 from server.message_types.trees import read_path
 from server.message_types.typed_fields import NotTypedError, typed_fields
 from server.message_types.wanted import MAX_DEPTH, want
@@ -38,8 +38,9 @@ from server.message_types.wanted import MAX_DEPTH, want
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from server.message_types.base import Extractor, Path, Value
+    from server.message_types.base import Extractor, Value
     from server.message_types.options import Options
+    from server.message_types.paths import Path
     from server.message_types.raw_trees import RawNode, RawTree
     from server.message_types.registry import Find
     from server.message_types.trees import Tree
@@ -196,7 +197,7 @@ def _read(
             wanted = names.get(body[start:position])
         else:
             name, position = key(body, position)
-            wanted = None if name is None else names.get(encode_text(name))
+            wanted = None if name is None else names.get(to_octets(name))
         if wanted is not None:
             position = _take(body, position, wanted, out)
             continue

@@ -13,10 +13,10 @@ from clients too, so their length is bounded: code that walks a path may recurse
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
+from typing import TypeAlias
 
-if TYPE_CHECKING:
-    from server.message_types.base import Path
+Path: TypeAlias = tuple[str | int, ...]
+"""Steps from the root of a body to a value: names, `@names` (XML attributes), array subscripts."""
 
 MAX_STEPS = 128
 """Steps that a path may have."""

@@ -8,8 +8,8 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
+from server.base.octets import to_octets
 from server.message_types.base import BodyError
-from server.message_types.text import encode_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -38,7 +38,7 @@ def pretty_printer(message_type: MessageType) -> Callable[[bytes], bytes] | None
 
     def pretty(body: bytes) -> bytes:
         try:
-            return encode_text(json.dumps(decode(body), indent=2, ensure_ascii=False))
+            return to_octets(json.dumps(decode(body), indent=2, ensure_ascii=False))
         except BodyError:
             return body
 

@@ -25,11 +25,11 @@ from google.protobuf.descriptor import FieldDescriptor
 from google.protobuf.json_format import MessageToDict
 from google.protobuf.message import DecodeError
 
+from server.base.octets import from_octets
 from server.message_types.base import BodyError, Capabilities, MessageTypeError
 from server.message_types.literal import LiteralType
 from server.message_types.proto_compiler import compile_message, source_files
 from server.message_types.raw_trees import kept_names
-from server.message_types.text import decode_text
 from server.message_types.trees import read_path
 from server.message_types.wanted import MAX_DEPTH
 
@@ -39,8 +39,9 @@ if TYPE_CHECKING:
     from google.protobuf.descriptor import Descriptor
     from google.protobuf.message import Message
 
-    from server.message_types.base import Extractor, Path, Value
+    from server.message_types.base import Extractor, Value
     from server.message_types.options import Options
+    from server.message_types.paths import Path
     from server.message_types.raw_trees import Kept
     from server.message_types.registry import Find
     from server.message_types.selection import Selection
@@ -213,7 +214,7 @@ def _tree(message: Message, field: FieldDescriptor, rest: Path) -> Tree:
 
 def _value_tree(value: Any, field: FieldDescriptor, rest: Path) -> Tree:
     if field.message_type is None:
-        return decode_text(value) if isinstance(value, bytes) else cast("Tree", value)
+        return from_octets(value) if isinstance(value, bytes) else cast("Tree", value)
     names = [position for position, step in enumerate(rest) if isinstance(step, str)]
     if not names:
         return True

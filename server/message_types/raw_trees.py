@@ -18,7 +18,8 @@ from server.message_types.wanted import MAX_DEPTH
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from server.message_types.base import Field, Path, Value
+    from server.message_types.base import Field, Value
+    from server.message_types.paths import Path
     from server.message_types.selection import Selection
 
 RawTree: TypeAlias = dict[str, "RawNode"]

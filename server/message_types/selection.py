@@ -20,7 +20,7 @@ from server.message_types.paths import PathError, parse_path
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
-    from server.message_types.base import Path
+    from server.message_types.paths import Path
 
 _DIRECTIVE = re.compile(r"(?:\[[^\]]*\]|[^,\[])*")
 """Up to the next comma outside a bracketed name."""

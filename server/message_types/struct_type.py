@@ -16,17 +16,18 @@ from dataclasses import dataclass
 from operator import itemgetter
 from typing import TYPE_CHECKING, cast
 
+from server.base.octets import from_octets
 from server.message_types.base import Capabilities, MessageTypeError
 from server.message_types.literal import LiteralType
 from server.message_types.paths import PathError, format_path, parse_path
-from server.message_types.text import decode_text
 from server.message_types.trees import read_path
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from server.message_types.base import Extractor, Path, Value
+    from server.message_types.base import Extractor, Value
     from server.message_types.options import Options
+    from server.message_types.paths import Path
     from server.message_types.registry import Find
     from server.message_types.trees import Tree
 
@@ -34,7 +35,7 @@ if TYPE_CHECKING:
 
 
 def _until_null(data: bytes) -> str:
-    return decode_text(data.partition(b"\0")[0])
+    return from_octets(data.partition(b"\0")[0])
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,10 +60,10 @@ _CODES = {
     "n": _Code("q"),
     "N": _Code("Q"),
     "x": _Code("x", counted=True, default=None),
-    "c": _Code("s", counted=True, convert=decode_text),
-    "s": _Code("s", counted=True, default=None, convert=decode_text),
+    "c": _Code("s", counted=True, convert=from_octets),
+    "s": _Code("s", counted=True, default=None, convert=from_octets),
     "S": _Code("s", counted=True, default=None, convert=_until_null),
-    "p": _Code("p", counted=True, default=None, convert=decode_text),
+    "p": _Code("p", counted=True, default=None, convert=from_octets),
 }
 _ORDERS = {"": "<", "@": "<", "=": "<", "<": "<", ">": ">"}
 _FORMAT = re.compile(r"([@=<>]?)\s*([0-9]{0,9})([A-Za-z?])")

@@ -12,7 +12,8 @@ from server.message_types.wanted import MAX_DEPTH
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from server.message_types.base import Path, Value
+    from server.message_types.base import Value
+    from server.message_types.paths import Path
 
 _Scalar: TypeAlias = Union[bool, int, float, str, None]  # noqa: UP007 - used at run time
 

@@ -10,13 +10,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, cast
 
-from server.message_types.text import encode_text
+from server.base.octets import to_octets
 from server.message_types.trees import Tree, read_path
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from server.message_types.base import Path, Value
+    from server.message_types.base import Value
+    from server.message_types.paths import Path
 
 MAX_DEPTH = 100
 """Documents and arrays inside each other that are read; MongoDB's own limit for BSON. What lies
@@ -42,7 +43,7 @@ class Wanted:
         below: dict[bytes, list[tuple[int, Path]]] = {}
         for slot, steps in paths:
             if steps and isinstance(steps[0], str):
-                below.setdefault(encode_text(steps[0]), []).append((slot, steps[1:]))
+                below.setdefault(to_octets(steps[0]), []).append((slot, steps[1:]))
         self.names = {name: Wanted(rest) for name, rest in below.items()}
 
     def take(self, value: Tree, out: list[Value]) -> None:

@@ -29,8 +29,9 @@ from server.message_types.xml_tree import (
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from server.message_types.base import Extractor, Field, Path, Value
+    from server.message_types.base import Extractor, Field, Value
     from server.message_types.options import Options
+    from server.message_types.paths import Path
     from server.message_types.registry import Find
 
 _NOTHING = Selection(include=False)

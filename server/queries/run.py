@@ -11,12 +11,12 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from server.queries.batches import BatchWriter
-from server.subscriptions.outbox import Reservation
+from server.subscriptions.outbox import Outbox, Reservation
 from server.wire.framing import frame
 from server.wire.header import Header, encode_header
 
 if TYPE_CHECKING:
-    from server.core.session import Session
+    from server.base.slices import Slices
     from server.sow.records import Record
     from server.subscriptions.presentation import Presentation
 
@@ -79,11 +79,30 @@ class ResultForm(NamedTuple):
     presentation: Presentation
 
 
+class Asker(Protocol):
+    """The connection that asked.
+
+    Attributes:
+        queries: its queries that have not sent all their results yet.
+    """
+
+    queries: list[QueryRun]
+
+    @property
+    def client_name(self) -> str:
+        """The name of its client."""
+
+    @property
+    def outbox(self) -> Outbox:
+        """What is on its way to it."""
+
+
 class QueryRun:
     """A query command from its beginning to the end of its results.
 
     Args:
-        session: the connection that asked.
+        asker: the connection that asked.
+        turns: shares out the time.
         form: how results are sent.
         sub_id: the subscription that goes with it, None for a query alone.
 
@@ -94,14 +113,15 @@ class QueryRun:
         batches: frames records.
     """
 
-    def __init__(self, session: Session, form: ResultForm, sub_id: str | None) -> None:
+    def __init__(self, asker: Asker, turns: Slices, form: ResultForm, sub_id: str | None) -> None:
         self.query_id = form.query_id
         self.sub_id = sub_id
-        self.place: Reservation = session.outbox.reserve()
+        self.place: Reservation = asker.outbox.reserve()
         self.batches = BatchWriter(
             form.query_id, form.batch_size, form.presentation, self.place.write
         )
-        self._session = session
+        self._asker = asker
+        self._turns = turns
         self._results: Sequence[Part] = ()
         self._leavers: Sequence[Part] = ()
         self._slices: Iterator[None] = iter(())
@@ -132,17 +152,17 @@ class QueryRun:
         self._on_failure = on_failure
         self._then = then
         self._slices = self._run()
-        self._session.queries.append(self)
-        self._session.engine.turns.start(self)
+        self._asker.queries.append(self)
+        self._turns.start(self)
 
     @property
     def doing(self) -> tuple[str, str]:
         """See `Sliced.doing`."""
-        return self._session.client_name, "query"
+        return self._asker.client_name, "query"
 
     def step(self) -> bool:
         """See `Sliced.step`. A query waits for those that its client sent before it."""
-        if self.place.is_open and self._session.queries[0] is not self:
+        if self.place.is_open and self._asker.queries[0] is not self:
             return True
         if not self.place.is_open:
             return False
@@ -160,7 +180,7 @@ class QueryRun:
         for part in (*self._results, *self._leavers):
             part.query.close()
         self.place.close()
-        self._session.queries.remove(self)
+        self._asker.queries.remove(self)
 
     def _run(self) -> Iterator[None]:
         self.send(Header(command="group_begin", query_id=self.query_id))

@@ -15,6 +15,7 @@ from server.subscriptions.outbox import Outbox
 
 if TYPE_CHECKING:
     from server.subscriptions.subscription import Subscription
+    from server.topics.table import TopicTable
 
 _MOST_HELD: Final = 1 << 20
 """Bytes that may wait for the log before the subscription goes back to reading it."""
@@ -25,17 +26,18 @@ class Live:
 
     Args:
         subscription: the subscription.
+        topics: where it gets them from.
         last_txid: of the last entry that it gets from the log.
 
     Attributes:
         last_txid: see above.
     """
 
-    def __init__(self, subscription: Subscription, last_txid: int) -> None:
+    def __init__(self, subscription: Subscription, topics: TopicTable, last_txid: int) -> None:
         self.last_txid = last_txid
         self._subscription = subscription
-        self._topics = subscription.session.engine.topics
-        self._held = Outbox([], subscription.session.outbox.write)
+        self._topics = topics
+        self._held = Outbox([], subscription.subscriber.outbox.write)
         self._placed = replace(subscription, held_in=self._held)
         self._topics.subscribe(self._placed)
 

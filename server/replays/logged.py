@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final, Self
 
 from server.expressions.context import MessageContext
 from server.journal.entry import NO_ORIGIN
-from server.journal.layout import CLIENT, SEQUENCE, SOW_KEY, TIMESTAMP
+from server.journal.layout import CLIENT, SEQUENCE, SOW_KEY, TIMESTAMP, decode_text
 from server.subscriptions.envelope import Envelope, correlation_key, iso_timestamp
 from server.subscriptions.message_run import KeyColumns
 from server.wire.header import json_text
@@ -40,7 +40,7 @@ class LoggedEnvelope(Envelope):
         self.bookmark = f"{entry.client}|{entry.sequence}|"
         self.keys = _origin_key(entry.origin)
         if entry.correlation_id:
-            self.correlation_id = _text(entry.correlation_id)
+            self.correlation_id = decode_text(entry.correlation_id)
             self.keys = correlation_key(self.correlation_id) + self.keys
 
     def further_keys(self, *, timestamp: bool, bookmark: bool, record: bool) -> bytes:
@@ -68,7 +68,7 @@ class LoggedEnvelope(Envelope):
         """See `Envelope.record_sow_key`."""
         entry = self._entry
         if entry.given_key:
-            return _text(entry.given_key)
+            return decode_text(entry.given_key)
         return str(entry.sow_key) if entry.sow_key else None
 
     def context(self, topic: str, body: bytes) -> MessageContext:
@@ -143,7 +143,3 @@ def _origin_key(origin: Origin) -> bytes:
 @lru_cache(maxsize=1024)
 def _user_key(user: str) -> bytes:
     return b',"user_id":' + json_text(user) if user else b""
-
-
-def _text(octets: bytes) -> str:
-    return octets.decode("utf-8", "surrogateescape")

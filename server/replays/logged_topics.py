@@ -19,10 +19,10 @@ from server.subscriptions.failures import give_up_on
 from server.topics.topic import Topic
 
 if TYPE_CHECKING:
-    from server.core.engine import Settings
     from server.expressions.effort import Effort
     from server.journal import Entry, Stretch
     from server.journal import Topic as TopicName
+    from server.replays.surroundings import Surroundings
     from server.subscriptions.delivery import Delivery, Recipient
     from server.subscriptions.subscription import Subscription
 
@@ -62,7 +62,7 @@ class LoggedTopics:
     """Who gets what is read.
 
     Args:
-        settings: how bodies are read, and what filters may call.
+        engine: knows the topics, how bodies are read, and what filters may call.
 
     Attributes:
         kinds: what kinds of entries matter.
@@ -70,8 +70,9 @@ class LoggedTopics:
 
     kinds: Final = MESSAGES
 
-    def __init__(self, settings: Settings) -> None:
-        self._settings = settings
+    def __init__(self, engine: Surroundings) -> None:
+        self._settings = engine.settings
+        self._known = engine.topics
         self._subscriptions: dict[Subscription, None] = {}
         self._topics: dict[TopicName, LoggedTopic | None] = {}
 
@@ -80,7 +81,7 @@ class LoggedTopics:
         self._subscriptions[subscription] = None
         effort = Allowance()
         for name, topic in list(self._topics.items()):
-            if _is_for(subscription, name, effort):
+            if self._is_for(subscription, name, effort):
                 if topic is None:
                     self._topics[name] = self._make(name, [subscription])
                 else:
@@ -129,7 +130,9 @@ class LoggedTopics:
             self._topics.clear()
         efforts = defaultdict[int, Allowance](Allowance)  # by number of the session
         wanting = [
-            one for one in self._subscriptions if _is_for(one, name, efforts[one.session.number])
+            one
+            for one in self._subscriptions
+            if self._is_for(one, name, efforts[one.subscriber.number])
         ]
         topic = self._topics[name] = self._make(name, wanting) if wanting else None
         return topic
@@ -140,6 +143,24 @@ class LoggedTopics:
         for subscription in wanting:
             topic.attach(subscription)
         return topic
+
+    def _is_for(self, subscription: Subscription, topic: TopicName, effort: Effort) -> bool:
+        """Whether a topic is one that a subscription is for, and its user may read.
+
+        What was recorded of topics that are no longer to be is not delivered. A subscription ends
+        for which it takes too many steps to tell.
+        """
+        subscriber = subscription.subscriber
+        try:
+            return (
+                topic.message_type == subscriber.message_type
+                and subscription.is_for(topic.name, effort)
+                and self._known.find(topic.message_type, topic.name).is_journaled
+                and subscriber.may(Permission.READ_TOPIC, topic.name)
+            )
+        except TooCostlyError as error:
+            give_up_on((subscription,), error)
+            return False
 
 
 def _send_some(run: LoggedRun, positions: Sequence[int], recipients: Sequence[Recipient]) -> None:
@@ -162,22 +183,3 @@ def _deliver(run: LoggedRun, delivery: Delivery) -> None:
         return
     for position, body in enumerate(run.bodies):
         delivery.deliver((body,), run.envelope(position))
-
-
-def _is_for(subscription: Subscription, topic: TopicName, effort: Effort) -> bool:
-    """Whether a topic is one that a subscription is for, and its user may read.
-
-    What was recorded of topics that are no longer to be is not delivered. A subscription ends for
-    which it takes too many steps to tell.
-    """
-    session = subscription.session
-    try:
-        return (
-            topic.message_type == session.message_type
-            and subscription.is_for(topic.name, effort)
-            and session.find_topic(topic.name).is_journaled
-            and session.may(Permission.READ_TOPIC, topic.name)
-        )
-    except TooCostlyError as error:
-        give_up_on((subscription,), error)
-        return False

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from server.journal import Entry
     from server.journal import Topic as TopicName
     from server.queries.page import Scan
+    from server.replays.surroundings import Surroundings
     from server.sow.records import Record
     from server.sow.topic import SowTopic
     from server.subscriptions.envelope import Envelope
@@ -43,6 +44,7 @@ class PagedRecords:
     Args:
         subscription: the subscription, which has a page and a replay.
         sow: the topic.
+        engine: what stands around.
 
     Attributes:
         kinds: what kinds of entries matter.
@@ -51,8 +53,7 @@ class PagedRecords:
 
     kinds: Final = MESSAGES | {Kind.SOW_DELETE}
 
-    def __init__(self, subscription: Subscription, sow: SowTopic) -> None:
-        engine = subscription.session.engine
+    def __init__(self, subscription: Subscription, sow: SowTopic, engine: Surroundings) -> None:
         self._sow: Final = sow
         self._subscription: Final = subscription
         self._records: Final[dict[str, Record]] = {}
@@ -134,7 +135,7 @@ class PagedRecords:
 
     def _hold(self, size: int) -> None:
         self._size += size
-        self._subscription.session.hold(size)
+        self._subscription.subscriber.hold(size)
 
 
 class _Step(NamedTuple):

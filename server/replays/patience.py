@@ -10,8 +10,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
-    from server.core.engine import Engine
     from server.journal import JournalUnreadable
+    from server.replays.surroundings import Surroundings
     from server.topics.transaction_log import TransactionLog
 
 RETRY_SECONDS: Final = 0.25
@@ -31,7 +31,7 @@ class Patience:
         log: the transaction log.
     """
 
-    def __init__(self, engine: Engine, log: TransactionLog) -> None:
+    def __init__(self, engine: Surroundings, log: TransactionLog) -> None:
         self._engine = engine
         self._log = log
         self._since: float | None = None

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Protocol
 
 from server.journal import JournalUnreadable
 from server.replays.logged_topics import LoggedTopics
@@ -20,9 +20,14 @@ from server.replays.patience import RETRY_SECONDS, Patience
 from server.replays.rate import Rate
 
 if TYPE_CHECKING:
-    from server.core.session import Session
     from server.journal import Entry, Span
-    from server.replays.replay import Replay
+    from server.replays.paged import PagedRecords
+    from server.replays.rate import RateTerms
+    from server.replays.surroundings import Listener
+    from server.replays.tail import Tail
+    from server.replays.timeline import Timeline
+    from server.subscriptions.subscription import Subscription
+    from server.topics.transaction_log import TransactionLog
 
 _BEHIND_SECONDS: Final = 0.01
 """Until it is looked again whether a client has read what it was sent."""
@@ -30,19 +35,78 @@ _SLICE: Final = 256
 _MICROSECONDS: Final = 1e6
 
 
+class ReadFor(Protocol):
+    """A replay that has a reading of the log, for itself or with others.
+
+    Attributes:
+        left: how many messages may still be sent, None for any number.
+    """
+
+    left: int | None
+
+    @property
+    def subscription(self) -> Subscription:
+        """What gets the messages."""
+
+    @property
+    def listener(self) -> Listener:
+        """Whose it is."""
+
+    @property
+    def log(self) -> TransactionLog:
+        """What is read."""
+
+    @property
+    def tail(self) -> Tail:
+        """Reads the end of the log, as far as the subscription may see it."""
+
+    @property
+    def rate(self) -> RateTerms | None:
+        """How fast, None for as fast as the client reads."""
+
+    @property
+    def timeline(self) -> Timeline | None:
+        """The time by which messages are conflated, None if they are not."""
+
+    @property
+    def needs_care(self) -> bool:
+        """Whether messages have to be counted, or their moments matter."""
+
+    @property
+    def has_had_enough(self) -> bool:
+        """Whether it has been sent as many messages as were asked for."""
+
+    def recipients(self) -> LoggedTopics | PagedRecords:
+        """Who gets what is read for it."""
+
+    def reached(self, position: int) -> None:
+        """Take note that the log has been read up to a txid."""
+
+    def is_behind(self) -> None:
+        """Take note that the client does not keep up."""
+
+    def caught_up(self, position: int) -> None:
+        """Take note that everything has been read."""
+
+    def finished(self, position: int) -> None:
+        """Take note that the end of what was to be read has been reached."""
+
+    def failed(self, problem: JournalUnreadable) -> None:
+        """Take note that what is to be sent next cannot be read."""
+
+
 class Reading:
     """Goes through the log for some replays that agree in everything but topics and filters.
 
     Args:
-        session: whose they are.
         replays: the replays; they may leave one after the other.
         span: the part of the log.
     """
 
-    def __init__(self, session: Session, replays: Sequence[Replay], span: Span) -> None:
+    def __init__(self, replays: Sequence[ReadFor], span: Span) -> None:
         first = replays[0]
-        self._session = session
-        self._engine = session.engine
+        self._listener = first.listener
+        self._engine = first.listener.engine
         self._log = first.log
         self._replays = list(replays)
         self._span = span
@@ -67,7 +131,7 @@ class Reading:
         """The txid up to which everything has been sent."""
         return self._unsent[0].txid - 1 if self._unsent else self._cursor.position
 
-    def leave(self, replay: Replay) -> None:
+    def leave(self, replay: ReadFor) -> None:
         """Read for a replay no more."""
         self._replays.remove(replay)
         self._topics.detach(replay.subscription)
@@ -85,7 +149,7 @@ class Reading:
     @property
     def doing(self) -> tuple[str, str]:
         """See `Sliced.doing`."""
-        return self._session.client_name, "replay"
+        return self._listener.client_name, "replay"
 
     def step(self) -> bool:
         """See `Sliced.step`."""
@@ -110,7 +174,7 @@ class Reading:
     def _step(self) -> bool:
         if not self._replays:
             return False
-        if self._session.is_behind():
+        if self._listener.is_behind():
             for replay in list(self._replays):
                 replay.is_behind()
             self._run_later(_BEHIND_SECONDS)
@@ -189,14 +253,6 @@ class Reading:
     def _run_from_timer(self) -> None:
         self.run()
         self._engine.flush()
-
-
-def read_for(replays: Sequence[Replay], span: Span) -> None:
-    """Begin to read a part of the log for some replays of a connection."""
-    reading = Reading(replays[0].subscription.session, replays, span)
-    for replay in replays:
-        replay.reading = reading
-    reading.run()
 
 
 def _nothing() -> None:

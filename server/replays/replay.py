@@ -12,20 +12,20 @@ A replay that has an end, counts, is held to a rate or is conflated goes on read
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, NamedTuple
 
 from server.journal import Span
 from server.replays.live import Live
 from server.replays.logged_topics import LoggedTopics
-from server.replays.reading import Reading, read_for
+from server.replays.reading import Reading
 
 if TYPE_CHECKING:
-    from server.core.session import Session
     from server.journal import JournalUnreadable
     from server.replays.paged import PagedRecords
     from server.replays.rate import RateTerms
+    from server.replays.surroundings import Listener
     from server.replays.tail import Tail
     from server.replays.timeline import Timeline
     from server.subscriptions.subscription import Subscription
@@ -48,6 +48,7 @@ class ReplayTerms:
         on_completed: makes the ack that tells that the replay is complete; None if nobody asked.
         on_failed: makes the ack that tells why it will not be; None if nobody asked.
         on_persisted: makes the acks that tell from time to time how far the log is safe.
+        persisted_interval: seconds from one of these to the next.
     """
 
     most: int | None = None
@@ -57,6 +58,7 @@ class ReplayTerms:
     on_completed: MakeAck | None = None
     on_failed: Callable[[str], Header] | None = None
     on_persisted: MakeAck | None = None
+    persisted_interval: float = 1.0
 
 
 class Company(NamedTuple):
@@ -81,6 +83,7 @@ class Replay:
     """What sends the messages of one bookmark subscription.
 
     Args:
+        listener: whose it is.
         log: the transaction log.
         terms: what was asked for.
         tail: reads the end of the log, as far as the subscription may see it.
@@ -97,11 +100,13 @@ class Replay:
 
     def __init__(
         self,
+        listener: Listener,
         log: TransactionLog,
         terms: ReplayTerms,
         tail: Tail,
         timeline: Timeline | None = None,
     ) -> None:
+        self.listener = listener
         self.log = log
         self.rate = terms.rate
         self.left = terms.most
@@ -138,11 +143,7 @@ class Replay:
 
     def recipients(self) -> LoggedTopics | PagedRecords:
         """Who gets what is read for it."""
-        return self.records or LoggedTopics(self._session.engine.settings)
-
-    @property
-    def _session(self) -> Session:
-        return self.subscription.session
+        return self.records or LoggedTopics(self.listener.engine)
 
     def begin(self, subscription: Subscription, span: Span) -> None:
         """Begin to send messages.
@@ -239,7 +240,7 @@ class Replay:
             return
         if self._terms.is_live:
             self._stop()
-            self._live = Live(self.subscription, self.log.last_txid)
+            self._live = Live(self.subscription, self.listener.engine.topics, self.log.last_txid)
             read_for((self,), replace(self._rest(position), last=self._live.last_txid))
         elif self.tail.join(self, position):
             self._stop()
@@ -267,13 +268,13 @@ class Replay:
         There is an ack that says so while the replay is not complete, if that was asked for. Later
         there is none, and the client is disconnected: it comes back for what it has not got.
         """
-        session, sub_id = self._session, self.subscription.sub_id
-        session.engine.log.emit("1D-0014", client=session.client_name, sub_id=sub_id, text=problem)
-        session.end_subscription(sub_id)
+        listener, sub_id = self.listener, self.subscription.sub_id
+        listener.log.emit("1D-0014", client=listener.client_name, sub_id=sub_id, text=problem)
+        listener.end_subscription(sub_id)
         if self._terms.on_failed is not None and not self._is_complete:
-            session.send(self._terms.on_failed(f"the transaction log cannot be read: {problem}"))
+            listener.send(self._terms.on_failed(f"the transaction log cannot be read: {problem}"))
         else:
-            session.close("connection closed")
+            listener.close("connection closed")
 
     def _read_for_itself(self) -> None:
         self._stop()
@@ -299,26 +300,34 @@ class Replay:
         if self.subscription.conflater is not None:
             self.subscription.conflater.release_all()
         if self._terms.on_completed is not None:
-            self._session.send(self._terms.on_completed(self.log.bookmark_at(position)))
+            self.listener.send(self._terms.on_completed(self.log.bookmark_at(position)))
 
     # ---- persisted acks
 
     def _report_later(self) -> None:
-        session = self._session
-        session.engine.clock.call_later(session.options.ack_conflation, self._report)
+        clock = self.listener.engine.clock
+        clock.call_later(self._terms.persisted_interval, self._report)
 
     def _report(self) -> None:
         """Say how far the log is safe, if that is further than last time."""
-        if not self._is_open or not self._session.is_open:
+        if not self._is_open or not self.listener.is_open:
             return
         settled = self.log.settled()
         if settled > self._reported and self._terms.on_persisted is not None:
             bookmark = self.log.bookmark_at(settled)
             if bookmark is not None:
                 self._reported = settled
-                self._session.send(self._terms.on_persisted(bookmark))
-                self._session.engine.flush()
+                self.listener.send(self._terms.on_persisted(bookmark))
+                self.listener.engine.flush()
         self._report_later()
+
+
+def read_for(replays: Sequence[Replay], span: Span) -> None:
+    """Begin to read a part of the log for some replays of a connection."""
+    reading = Reading(replays, span)
+    for replay in replays:
+        replay.reading = reading
+    reading.run()
 
 
 def _nothing() -> None:

@@ -9,20 +9,38 @@ leaves, and reads for itself from where it was.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Protocol
 
 from server.journal import JournalUnreadable, Span
 from server.replays.logged_topics import LoggedTopics
 from server.replays.patience import RETRY_SECONDS, Patience
 
 if TYPE_CHECKING:
-    from server.core.engine import Engine
     from server.journal import Cursor
-    from server.replays.replay import Replay
+    from server.replays.surroundings import Listener, Surroundings
+    from server.subscriptions.subscription import Subscription
     from server.topics.transaction_log import TransactionLog
 
 _SLICE: Final = 256
 """Entries; also how far the tail may be behind somebody who wants to join."""
+
+
+class CaughtUp(Protocol):
+    """A replay that the tail reads for."""
+
+    @property
+    def subscription(self) -> Subscription:
+        """What gets the messages."""
+
+    @property
+    def listener(self) -> Listener:
+        """Whose it is."""
+
+    def fell_behind(self) -> None:
+        """Take note that the client did not keep up with the tail."""
+
+    def failed(self, problem: JournalUnreadable) -> None:
+        """Take note that what is to be sent next cannot be read."""
 
 
 class Tail:
@@ -37,13 +55,15 @@ class Tail:
         horizon: see above.
     """
 
-    def __init__(self, log: TransactionLog, engine: Engine, horizon: Callable[[], int]) -> None:
+    def __init__(
+        self, log: TransactionLog, engine: Surroundings, horizon: Callable[[], int]
+    ) -> None:
         self.horizon = horizon
         self._log = log
         self._engine = engine
         self._patience = Patience(engine, log)
-        self._topics = LoggedTopics(engine.settings)
-        self._replays: set[Replay] = set()
+        self._topics = LoggedTopics(engine)
+        self._replays: set[CaughtUp] = set()
         self._cursor: Cursor = self._read_from(0)
         self._is_running = False
 
@@ -52,7 +72,7 @@ class Tail:
         """The txid up to which everything has been sent."""
         return self._cursor.position
 
-    def join(self, replay: Replay, position: int) -> bool:
+    def join(self, replay: CaughtUp, position: int) -> bool:
         """Read for a replay as well, if it has read exactly as far.
 
         Args:
@@ -76,7 +96,7 @@ class Tail:
         self._cursor.ask_again()
         return True
 
-    def leave(self, replay: Replay) -> None:
+    def leave(self, replay: CaughtUp) -> None:
         """Read for a replay no more."""
         self._replays.discard(replay)
         self._topics.detach(replay.subscription)
@@ -102,7 +122,7 @@ class Tail:
 
     def step(self) -> bool:
         """See `Sliced.step`."""
-        for replay in [one for one in self._replays if one.subscription.session.is_behind()]:
+        for replay in [one for one in self._replays if one.listener.is_behind()]:
             replay.fell_behind()
         if self._replays:
             try:

@@ -9,7 +9,7 @@ comes as nanoseconds since 1970 (`records.to_nanoseconds`). What other parts use
         .publish(body, now, sequence, ...) -> Change                            both at once
         .find_keys(keys, topics), .find_body(body, topic) -> list[Record]
         .remove(record, sequence, now) -> Change | None
-        .find_matching(filter, now, topics) -> Found(records, matches, topic_matches)
+        .in_states(states, topic) -> list[Record]
         .next_expiry() -> int | None, .expire(now, sequence) -> Change | None
         .query(spec, now) -> Query, .compact() -> Iterator[None]
     table.RecordTable(store, message_type, options)

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import product
 
-from server.message_types.base import Path
+from server.message_types.paths import Path
 from server.sow.hash_index import key_texts, wanted_by
 from server.sow.table import RecordTable
 

@@ -26,7 +26,7 @@ from typing import Final
 import google_crc32c
 
 from server.base.data_files import MODE
-from server.expressions.octets import from_octets, to_octets
+from server.base.octets import from_octets, to_octets
 from server.sow.commit import GroupCommit, Job
 from server.sow.store import StoreError
 

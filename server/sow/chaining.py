@@ -24,10 +24,10 @@ from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple
 
 from config_schema.units import UnitError, parse_bool
+from server.base.octets import from_octets
 from server.expressions import semantics
-from server.expressions.octets import from_octets
-from server.message_types.base import MessageType, Path, Value
-from server.message_types.paths import PathError, parse_path
+from server.message_types.base import MessageType, Value
+from server.message_types.paths import Path, PathError, parse_path
 from server.sow.chain_file import ChainFile
 from server.sow.key_errors import KeyModuleError
 from server.sow.keys import KeyHash, KeyRefusedError

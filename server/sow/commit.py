@@ -2,16 +2,21 @@
 
 The engine writes through memory maps, which costs no system call, and never waits for a disk. Each
 turn it asks for a commit; while the thread is busy with one, further requests gather and share the
-next.
+next. So thousands may be done at once: those who wait for them are told a part at a time, in turns.
 """
 
 from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Callable
+from collections import deque
+from collections.abc import Callable, Iterable
+from functools import partial
 from queue import SimpleQueue
-from typing import Final, NamedTuple, TypeAlias
+from typing import Final, NamedTuple, Protocol, TypeAlias
+
+_TOLD_AT_ONCE: Final = 128
+"""Of those who wait for a commit; each has an ack or so to send."""
 
 Post: TypeAlias = Callable[[Callable[[], None]], None]
 """Has a function called on the engine's thread, soon."""
@@ -35,16 +40,72 @@ class Job(NamedTuple):
     failed: Callable[[OSError], None]
 
 
+class InSlices(Protocol):
+    """Work that is done in slices; see server/core/turns.py, `Sliced`."""
+
+    @property
+    def doing(self) -> tuple[str, str]:
+        """For whom, and what."""
+
+    def step(self) -> bool:
+        """Do a slice; whether there is more to do."""
+
+
+def _all_at_once(work: InSlices) -> None:
+    while work.step():
+        pass
+
+
+class _Told:
+    """Tells how jobs have ended, on the engine's thread and in their order.
+
+    Args:
+        start: begins work that is done in slices.
+    """
+
+    def __init__(self, start: Callable[[InSlices], None]) -> None:
+        self._start = start
+        self._waiting: deque[Callable[[], None]] = deque()
+        self._is_under_way = False
+
+    @property
+    def doing(self) -> tuple[str, str]:
+        """It is for all publishers."""
+        return "", "commit"
+
+    def tell(self, calls: Iterable[Callable[[], None]]) -> None:
+        """Make calls, behind those that wait."""
+        self._waiting.extend(calls)
+        if not self._is_under_way:
+            self._is_under_way = True
+            self._start(self)
+
+    def step(self) -> bool:
+        """Make some of the calls."""
+        self._is_under_way = False  # should one of them fail, the others come with the next commit
+        for _ in range(min(_TOLD_AT_ONCE, len(self._waiting))):
+            self._waiting.popleft()()
+        self._is_under_way = bool(self._waiting)
+        return self._is_under_way
+
+
 class GroupCommit:
     """The helper thread, shared by all files of an instance.
 
     Args:
         post: passes calls back to the engine's thread.
         synchronise: puts a file's content on stable storage.
+        start: begins work that is done in slices, on the engine's thread.
     """
 
-    def __init__(self, post: Post, synchronise: Callable[[int], None] = os.fdatasync) -> None:
+    def __init__(
+        self,
+        post: Post,
+        synchronise: Callable[[int], None] = os.fdatasync,
+        start: Callable[[InSlices], None] = _all_at_once,
+    ) -> None:
         self._post: Final = post
+        self._told: Final = _Told(start)
         self._synchronise: Final = synchronise
         self._round = 0
         self._jobs: SimpleQueue[Job | threading.Event | None] = SimpleQueue()
@@ -84,20 +145,11 @@ class GroupCommit:
             self._synchronise(jobs[0].descriptor)
             jobs[-1].written()
         except OSError as error:
-            failure = error
-
-            def tell() -> None:
-                for job in jobs:
-                    job.failed(failure)
+            calls = [partial(job.failed, error) for job in jobs]
         else:
             self._round += 1
-            number = self._round
-
-            def tell() -> None:
-                for job in jobs:
-                    job.done(number)
-
-        self._post(tell)
+            calls = [partial(job.done, self._round) for job in jobs]
+        self._post(partial(self._told.tell, calls))
 
 
 def _by_file(jobs: list[Job]) -> list[list[Job]]:

@@ -16,8 +16,8 @@ from server.expressions.compile_message import Evaluator, compile_value
 from server.expressions.context import MessageContext
 from server.expressions.functions.registry import Functions
 from server.expressions.tree import Field, Reference, references
-from server.message_types.base import Extractor, MessageType, Path, Value
-from server.message_types.paths import format_path
+from server.message_types.base import Extractor, MessageType, Value
+from server.message_types.paths import Path, format_path
 from server.message_types.selection import Selection, parse_selection
 
 

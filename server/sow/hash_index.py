@@ -17,8 +17,9 @@ from typing import Final, TypeAlias
 from server.expressions.numerals import numeral
 from server.expressions.semantics import EXACT_LIMIT
 from server.expressions.tree import Comparison, Expr, Identifier, In, Literal, conjuncts
-from server.message_types.base import Extractor, MessageType, Path, Value
+from server.message_types.base import Extractor, MessageType, Value
 from server.message_types.bulk import bulk_extractor
+from server.message_types.paths import Path
 
 Scalar: TypeAlias = str | int | float
 Wanted: TypeAlias = tuple[tuple[str, ...], ...]

@@ -1,7 +1,7 @@
 """Key generators: modules that a topic's `<KeyGenerator>` names.
 
-Built in is the one for chains of ids. Any other is a Python module that `<Library>` names by its
-import name or its `.py` file, with a function
+Built in is the one for chains of ids. Any other is a Python module that `<Library>` names, with a
+function
 
     def create_key_generator(topic: str, message_type: MessageType,
                              options: Mapping[str, Sequence[str]]) -> KeySource
@@ -11,14 +11,11 @@ which raises `KeyModuleError` for options that it does not understand.
 
 from __future__ import annotations
 
-import importlib
-import importlib.util
-import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path as FilePath
-from types import ModuleType
 from typing import Final, TypeAlias
 
+from server.base.libraries import LibraryError, load_entry_point
 from server.message_types.base import MessageType
 from server.sow.chain_file import ChainFile
 from server.sow.chaining import ChainingKeys, chaining_options
@@ -62,39 +59,7 @@ def create_key_generator(
 
 
 def _custom(library: str) -> Factory:
-    module = _load_file(library) if library.endswith((".py", ".so")) else _load_module(library)
-    entry = getattr(module, ENTRY_POINT, None)
-    if not callable(entry):
-        raise KeyModuleError(
-            "Library", f"{library} has no function {ENTRY_POINT}(topic, message_type, options)"
-        )
-    factory: Factory = entry
-    return factory
-
-
-def _load_module(name: str) -> ModuleType:
     try:
-        return importlib.import_module(name)
-    except (ImportError, SyntaxError) as error:
-        raise KeyModuleError("Library", f"cannot import {name}: {error}") from error
-
-
-def _load_file(library: str) -> ModuleType:
-    path = FilePath(library)
-    if path.suffix != ".py":
-        raise KeyModuleError(
-            "Library",
-            f"{library} is neither {CHAINING} nor a Python module (a .py file or a module's name)",
-        )
-    name = f"amperage_library_{path.stem}"
-    spec = importlib.util.spec_from_file_location(name, path)
-    if not path.is_file() or spec is None or spec.loader is None:
-        raise KeyModuleError("Library", f"there is no file {library}")
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[name] = module
-    try:
-        spec.loader.exec_module(module)
-    except (ImportError, SyntaxError) as error:
-        del sys.modules[name]
-        raise KeyModuleError("Library", f"cannot load {library}: {error}") from error
-    return module
+        return load_entry_point(library, ENTRY_POINT, "topic, message_type, options")
+    except LibraryError as error:
+        raise KeyModuleError("Library", str(error)) from error

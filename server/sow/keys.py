@@ -14,10 +14,11 @@ from typing import Final, Protocol
 
 import xxhash
 
+from server.base.octets import to_octets
 from server.expressions import semantics
 from server.expressions.numerals import bounded
-from server.expressions.octets import to_octets
-from server.message_types.base import Extractor, MessageType, Path, Value
+from server.message_types.base import Extractor, MessageType, Value
+from server.message_types.paths import Path
 
 NO_KEY: Final = "18446744073709551615"
 """The key of all messages that come without one, to a topic that leaves keys to its publishers."""

@@ -18,8 +18,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from server.expressions.columns import Column, NumberColumn, TextColumn, column_of, text_array
-from server.message_types.base import MessageType, Path, Value
+from server.message_types.base import MessageType, Value
 from server.message_types.bulk import BulkExtractor, bulk_extractor
+from server.message_types.paths import Path
 from server.sow.store import RecordStore
 
 BLOCK: Final = 2048

@@ -9,34 +9,18 @@ import heapq
 from collections.abc import Iterator, Sequence
 from typing import Final, NamedTuple, TypeAlias
 
+from server.base.octets import Descending
 from server.expressions import semantics
 from server.expressions.tree import OrderTerm
-from server.message_types.base import Path, Value
+from server.message_types.base import Value
+from server.message_types.paths import Path
 
 SortKey: TypeAlias = tuple[object, ...]
 
 
-class _Reversed:
-    """Bytes that sort the other way round."""
-
-    __slots__ = ("octets",)
-
-    def __init__(self, octets: bytes) -> None:
-        self.octets = octets
-
-    def __lt__(self, other: _Reversed) -> bool:
-        return other.octets < self.octets
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, _Reversed) and other.octets == self.octets
-
-    def __hash__(self) -> int:
-        return hash(self.octets)
-
-
 def _descending(value: Value) -> tuple[int, object]:
     rank, content = semantics.order_key(value)
-    return -rank, _Reversed(content) if isinstance(content, bytes) else -content
+    return -rank, Descending(content) if isinstance(content, bytes) else -content
 
 
 class Ordering:

@@ -27,19 +27,17 @@ class Portions:
 
     Attributes:
         are_slices: whether others should have their turn after each of them.
-        have_turns: whether they do; if not, the long searches of all portions count together.
         size: how many records the next one has.
         effort: counts the long searches of a portion.
     """
 
-    __slots__ = ("_most", "are_slices", "effort", "have_turns", "size")
+    __slots__ = ("_most", "are_slices", "effort", "size")
 
     def __init__(self, expr: Expr | None, most: int) -> None:
         in_each = 0 if expr is None else searches(expr)
         self.are_slices: Final = in_each > 0
         self.effort: Final = Allowance()
         self._most: Final = max(1, most // max(1, in_each))
-        self.have_turns = True
         self.size = self._most
 
     def test(self, found: Callable[[], _Found]) -> _Found | None:
@@ -52,15 +50,13 @@ class Portions:
             That; None if it is to be tried again with a portion of the size that is wanted now.
 
         Raises:
-            TooCostlyError: a single record takes too many steps, or all records that are tested
-                without a turn in between.
+            TooCostlyError: a single record takes too many steps.
         """
-        if self.have_turns:
-            self.effort.renew(LONG_SEARCHES if self.size == 1 else 0)
+        self.effort.renew(LONG_SEARCHES if self.size == 1 else 0)
         try:
             result = found()
         except TooCostlyError:
-            if self.size == 1 or not self.have_turns:
+            if self.size == 1:
                 raise
             self.size = 1
             return None

@@ -140,15 +140,6 @@ class Query(Iterator[list[Record]]):
         """
         return next(self._steps)
 
-    def all(self) -> list[Record]:
-        """Do all of the work, without a turn for others.
-
-        Raises:
-            TooCostlyError: regular expressions take too many steps for that.
-        """
-        self._portions.have_turns = False
-        return [record for some in self for record in some]
-
     def close(self) -> None:
         """End the query; harmless if it has ended."""
         self._steps = iter(())

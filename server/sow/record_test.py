@@ -10,7 +10,8 @@ from server.expressions.compile_message import Predicate, compile_filter
 from server.expressions.context import NO_CONTEXT
 from server.expressions.effort import Effort
 from server.expressions.tree import Expr, conjuncts, paths
-from server.message_types.base import Extractor, Path
+from server.message_types.base import Extractor
+from server.message_types.paths import Path
 from server.sow.hash_index import texts_by_field
 from server.sow.record_context import asks_for_context, context_of
 from server.sow.records import Record

@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 import msgspec
 
 from server.journal import EVENTS, Kind, Span
+from server.journal.layout import decode_text
 from server.sow.records import NANOSECONDS, NANOSECONDS_IN_MICROSECOND, Record
 from server.sow.store import StoreError, Superseded
 from server.sow.topic import SowTopic
@@ -128,7 +129,7 @@ def apply_entry(sow: SowTopic, entry: Entry) -> None:
 def record_of(sow: SowTopic, entry: Entry) -> Record:
     """What a record was after the message that an entry holds."""
     moment = entry.timestamp * NANOSECONDS_IN_MICROSECOND
-    correlation_id = entry.correlation_id.decode("utf-8", "surrogateescape")
+    correlation_id = decode_text(entry.correlation_id)
     if not entry.sow_key and not entry.given_key:  # recorded before the topic had records
         return sow.draft(
             entry.body,
@@ -140,7 +141,7 @@ def record_of(sow: SowTopic, entry: Entry) -> Record:
             correlation_id=correlation_id,
         )
     return Record(
-        entry.given_key.decode("utf-8", "surrogateescape") or str(entry.sow_key),
+        decode_text(entry.given_key) or str(entry.sow_key),
         entry.body,
         entry.topic.name,
         moment,

@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from server.expressions.octets import to_octets
+from server.base.octets import to_octets
 from server.sow import slab_format as form
 from server.sow.commit import GroupCommit, Job
 from server.sow.records import Record

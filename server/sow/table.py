@@ -14,7 +14,8 @@ from numpy.typing import NDArray
 
 from server.expressions.functions.builtin import BUILTINS
 from server.expressions.functions.registry import Functions
-from server.message_types.base import Extractor, MessageType, Path
+from server.message_types.base import Extractor, MessageType
+from server.message_types.paths import Path
 from server.sow.expiry import ExpiryQueue
 from server.sow.hash_index import HashIndex
 from server.sow.history import History, PastPoint

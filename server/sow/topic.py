@@ -11,16 +11,16 @@ What is stored, journalled and sent on is the result, not the message as it came
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from typing import Final, NamedTuple
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Final
 
 from config_schema.regex import matches
 from config_schema.spec.sow import TopicSpec
 from server.expressions import Kind, parse_field, parse_identifier
 from server.expressions.context import MessageContext
 from server.expressions.functions.registry import Functions
-from server.expressions.tree import Expr
-from server.message_types.base import MessageType, Path
+from server.message_types.base import MessageType
+from server.message_types.paths import Path
 from server.sow.enrichment import FieldStage
 from server.sow.keys import (
     EVENTS,
@@ -38,20 +38,6 @@ from server.sow.table import RecordTable, TableOptions
 
 _KEPT_SOURCES: Final = 1024
 """Key domains of logical topics that are kept prepared."""
-
-
-class Found(NamedTuple):
-    """The records that a command is about.
-
-    Attributes:
-        records: they.
-        matches: how many there are.
-        topic_matches: how many records were tested.
-    """
-
-    records: list[Record]
-    matches: int
-    topic_matches: int
 
 
 def _path(text: str) -> Path:
@@ -352,21 +338,22 @@ class SowTopic:
         """
         return self.table.remove(self.table.identity(record.key, record.topic), sequence, now)
 
-    def find_matching(
-        self, filter_: Expr, now: int, topics: Callable[[str], bool] | None = None
-    ) -> Found:
-        """The records that match a filter.
+    def in_states(self, states: Iterable[tuple[str, int]], topic: str) -> list[Record]:
+        """Records that are as they were found, without those that have changed since.
 
         Args:
-            filter_: the filter.
-            now: the time in nanoseconds since 1970.
-            topics: see `find_keys`.
+            states: their SOW keys, each with the sequence of the state that was found.
+            topic: the topic that they were published to.
 
         Raises:
-            TooCostlyError: the filter's regular expressions take too many steps.
+            StoreError: one of them cannot be read.
         """
-        query = self.query(QuerySpec(filter=filter_, topics=topics), now)
-        return Found(query.all(), query.matches, query.topic_matches)
+        records = []
+        for key, sequence in states:
+            record = self.table.get(self.table.identity(key, topic))
+            if record is not None and record.sequence == sequence:
+                records.append(record)
+        return records
 
     # ---- time
 

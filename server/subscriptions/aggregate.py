@@ -105,7 +105,7 @@ class Aggregate:
         self._is_succeeded = False
         self.is_live = before is not None
         self.groups: Final[GroupRecords] = (
-            terms.groups(subscription.filter, subscription.session.hold)
+            terms.groups(subscription.filter, subscription.subscriber.hold)
             if before is None
             else before.hand_over()
         )
@@ -122,9 +122,9 @@ class Aggregate:
         earlier = self._waiting.pop(key, None)
         if earlier is not None:
             change = change._replace(previous=earlier.change.previous)
-            self._subscription.session.hold(-earlier.size)
+            self._subscription.subscriber.hold(-earlier.size)
         waiting = self._waiting[key] = _Waiting(change, envelope, reason)
-        self._subscription.session.hold(waiting.size)
+        self._subscription.subscriber.hold(waiting.size)
         self._arrived += 1
 
     def catch_up(self) -> bool:
@@ -133,7 +133,7 @@ class Aggregate:
         self._arrived = 0
         for key in list(islice(self._waiting, most)):
             waiting = self._waiting.pop(key)
-            self._subscription.session.hold(-waiting.size)
+            self._subscription.subscriber.hold(-waiting.size)
             self._apply(*waiting)
         self.is_live = not self._waiting
         return not self.is_live
@@ -145,7 +145,7 @@ class Aggregate:
 
     def end(self) -> None:
         """Let go of everything; the subscription has ended."""
-        self._subscription.session.hold(-sum(one.size for one in self._waiting.values()))
+        self._subscription.subscriber.hold(-sum(one.size for one in self._waiting.values()))
         self._waiting.clear()
         if self.page is not None:
             self.page.end()

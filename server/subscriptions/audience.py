@@ -81,7 +81,7 @@ class Audience:
             self._unfiltered[subscription] = self._attached
         else:
             self._users.setdefault(filter_, {})[subscription] = self._attached
-            self._filtering[subscription.session.number] += 1
+            self._filtering[subscription.subscriber.number] += 1
         self._subscriptions[subscription] = filter_
         self._literal += not subscription.selector.is_regex
         self._changed()
@@ -100,7 +100,7 @@ class Audience:
             del users[subscription]
             if not users:
                 del self._users[filter_]
-            number = subscription.session.number
+            number = subscription.subscriber.number
             self._filtering[number] -= 1
             if not self._filtering[number]:
                 del self._filtering[number]
@@ -121,7 +121,7 @@ class Audience:
         alone: dict[Subscription, int] = {}
         beside_others: dict[Subscription, int] = {}
         for subscription, place in self._unfiltered.items():
-            filters = subscription.session.number in self._filtering
+            filters = subscription.subscriber.number in self._filtering
             (beside_others if filters else alone)[subscription] = place
         return alone, beside_others
 

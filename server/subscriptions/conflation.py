@@ -14,17 +14,16 @@ Sources: AMPS User Guide, Conflated Subscriptions; Slow Client Management and Ca
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Protocol, Self
 
-from server.subscriptions.envelope import Envelope
 from server.subscriptions.received import Key, Received
 
 if TYPE_CHECKING:
     from server.base.clock import Clock
-    from server.message_types.base import Extractor, MessageType, Path
-    from server.subscriptions.delivery import Delivery
+    from server.message_types.base import Extractor, MessageType
+    from server.message_types.paths import Path
 
 AUTOMATIC_INTERVAL: Final = 0.1
 """Seconds between two looks at whether a client keeps up, where the interval is `auto`."""
@@ -154,62 +153,3 @@ class Conflater:
         _, message = self._pending.pop(key)
         self._hold(-_MESSAGE - message.size)
         message.release()
-
-
-class _PendingMessage:
-    """A message of a topic that keeps nothing: the last one counts.
-
-    Timestamp and bookmark are those of the first one: they tell since when the subscriber has been
-    waiting, and from where nothing would be missed (AMPS User Guide, Conflated Subscriptions;
-    Conflation and Bookmark Subscriptions).
-    """
-
-    __slots__ = ("_bookmark", "_delivery", "_envelope", "_received", "body")
-
-    def __init__(self, body: bytes, envelope: Envelope, delivery: Delivery) -> None:
-        self.body = body
-        self._envelope = envelope
-        self._received, self._bookmark = envelope.received, envelope.bookmark
-        self._delivery = delivery
-
-    @property
-    def size(self) -> int:
-        """See `Pending.size`."""
-        return len(self.body)
-
-    def absorb(self, later: Self) -> None:
-        """See `Pending.absorb`."""
-        self.body = later.body
-        self._envelope = later._envelope
-        self._delivery = later._delivery
-
-    def release(self) -> None:
-        """See `Pending.release`."""
-        envelope = self._envelope.held_since(self._received, self._bookmark)
-        self._delivery.deliver((self.body,), envelope)
-
-
-class ConflatedDelivery:
-    """Hands messages of one topic to a subscription's conflater.
-
-    Args:
-        conflater: lets them wait.
-        topic: the topic's name.
-        delivery: delivers what has waited long enough.
-    """
-
-    __slots__ = ("_conflater", "_delivery", "_topic")
-
-    def __init__(self, conflater: Conflater, topic: str, delivery: Delivery) -> None:
-        self._conflater = conflater
-        self._topic = topic
-        self._delivery = delivery
-
-    def deliver(self, bodies: Sequence[bytes], envelope: Envelope) -> None:
-        """Let messages wait; those that no key tells apart leave at once."""
-        for body in bodies:
-            key = self._conflater.key(self._topic, body, envelope.record_sow_key)
-            if key is None:
-                self._delivery.deliver((body,), envelope)
-            else:
-                self._conflater.take(key, _PendingMessage(body, envelope, self._delivery))

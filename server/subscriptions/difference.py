@@ -13,7 +13,8 @@ from server.message_types.paths import format_path
 from server.message_types.selection import parse_selection
 
 if TYPE_CHECKING:
-    from server.message_types.base import MessageType, Path
+    from server.message_types.base import MessageType
+    from server.message_types.paths import Path
 
 
 class Differ:

@@ -12,14 +12,14 @@ from server.expressions.context import MessageContext
 from server.wire.header import json_text
 
 if TYPE_CHECKING:
-    from server.core.session import Session
+    from server.subscriptions.client import Client
 
 
 class Envelope:
     """Where messages come from, what their publisher said about them, and the header keys for it.
 
     Args:
-        publisher: the connection that they came from; None for messages of the server's own.
+        publisher: the client that they came from; None for messages of the server's own.
         received: when they were received, in seconds since 1970.
         correlation_id: the publisher's mark on them.
         sow_key: the SOW key that the publisher gave.
@@ -49,7 +49,7 @@ class Envelope:
 
     def __init__(
         self,
-        publisher: Session | None,
+        publisher: Client | None,
         received: float,
         correlation_id: str | None = None,
         sow_key: str | None = None,

@@ -23,6 +23,19 @@ from collections import deque
 from collections.abc import Callable, Iterable
 from typing import Final
 
+
+class _Nowhere(list[bytes]):
+    """Where bytes go that nobody gets: it never has any, and never is to be put on a list."""
+
+    def append(self, _: bytes) -> None:
+        """Let bytes go."""
+
+    def __bool__(self) -> bool:
+        return True
+
+
+_NOWHERE: Final = _Nowhere()
+
 MOST_FLUSHED: Final = 64
 """Outboxes that are flushed at once while there is more to do."""
 
@@ -35,7 +48,7 @@ class Outbox:
         sink: takes the collected bytes; the connection's write.
     """
 
-    __slots__ = ("_last", "_ready", "_reservations", "_sink", "_waiting")
+    __slots__ = ("_is_closed", "_last", "_ready", "_reservations", "_sink", "_waiting")
 
     def __init__(self, waiting: list[Outbox], sink: Callable[[bytes], None]) -> None:
         self._waiting = waiting
@@ -43,6 +56,12 @@ class Outbox:
         self._ready: list[bytes] = []
         self._last = self._ready  # where bytes join the stream; never empty behind a reservation
         self._reservations: deque[Reservation] = deque()
+        self._is_closed = False
+
+    def close(self) -> None:
+        """Take nothing more. What has been written so far, and waits for nothing, still leaves."""
+        self._is_closed = True
+        self._last = _NOWHERE
 
     def write(self, data: bytes) -> None:
         """Add bytes to what leaves with the next flush."""
@@ -65,8 +84,9 @@ class Outbox:
     def reserve(self) -> Reservation:
         """Reserve the place in the stream that has been reached."""
         reservation = Reservation(self)
-        self._reservations.append(reservation)
-        self._last = reservation.behind
+        if not self._is_closed:
+            self._reservations.append(reservation)
+            self._last = reservation.behind
         return reservation
 
     def release(self, reservation: Reservation) -> None:
@@ -74,13 +94,13 @@ class Outbox:
         reservation.is_open = False
         while self._reservations and not self._reservations[0].is_open:
             self.leave(self._reservations.popleft().behind)
-        if not self._reservations:
+        if not (self._reservations or self._is_closed):
             self._last = self._ready
 
     def leave(self, chunks: Iterable[bytes]) -> None:
         """Let bytes leave with the next flush."""
         for chunk in chunks:
-            if chunk:
+            if chunk and not self._is_closed:
                 if not self._ready:
                     self._waiting.append(self)
                 self._ready.append(chunk)

@@ -23,7 +23,6 @@ again, or called back.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from server.sow.records import Record
@@ -35,25 +34,10 @@ if TYPE_CHECKING:
     from server.subscriptions.difference import Differ
     from server.subscriptions.record_delivery import RecordDelivery
     from server.subscriptions.result_set import Move, ResultSet
-    from server.subscriptions.subscription import Subscription
+    from server.subscriptions.subscription import PageTerms, Subscription
 
 Find = Callable[[str], Record | None]
 """Finds the current state of a record by its SOW key."""
-
-
-@dataclass(frozen=True, slots=True)
-class PageTerms:
-    """Which page a subscriber asked for.
-
-    Attributes:
-        order_by: the order of the records; none if empty.
-        start: how many records come before it.
-        stop: how many records come before it and on it.
-    """
-
-    order_by: tuple[OrderTerm, ...]
-    start: int
-    stop: int
 
 
 class Page:
@@ -126,7 +110,7 @@ class Page:
 
     def hold(self, size: int) -> None:
         """Let bytes count as memory of its client, instead of those that have counted so far."""
-        self._subscription.session.hold(size - self._held)
+        self._subscription.subscriber.hold(size - self._held)
         self._held = size
 
     # ---- its first records

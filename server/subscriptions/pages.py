@@ -12,10 +12,11 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from server.subscriptions.failures import give_up_on
 from server.subscriptions.matching import Filter, FilterSet, match_record
-from server.subscriptions.page import Find, Page, PageTerms
+from server.subscriptions.page import Find, Page
 from server.subscriptions.record_conflation import Form
 from server.subscriptions.record_delivery import RecordDelivery
 from server.subscriptions.result_set import ResultSet
+from server.subscriptions.subscription import PageTerms
 
 if TYPE_CHECKING:
     from server.expressions import Functions

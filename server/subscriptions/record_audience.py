@@ -47,8 +47,9 @@ from server.subscriptions.record_delivery import (
     RecordMessage,
     WholeDelivery,
 )
-from server.subscriptions.sink import SinkFramer, WatchedFramer
+from server.subscriptions.sink import SinkFramer
 from server.subscriptions.subscription import Subscription
+from server.subscriptions.watched import WatchedFramer
 
 if TYPE_CHECKING:
     from server.expressions import Functions
@@ -164,7 +165,7 @@ class RecordAudience(Audience):
     def _succeeded_by(self, subscription: Subscription) -> Aggregate | None:
         """The live aggregated subscription that one is about to replace."""
         for other, aggregate in self._aggregates.items():
-            if (other.session, other.sub_id) == (subscription.session, subscription.sub_id):
+            if (other.subscriber, other.sub_id) == (subscription.subscriber, subscription.sub_id):
                 return aggregate if aggregate.is_live else None
         return None
 
@@ -335,14 +336,14 @@ class RecordAudience(Audience):
         )
 
     def _framer(self, command: str, subscriptions: Sequence[Subscription]) -> RecordFramer:
-        session, sink = subscriptions[0].session, subscriptions[0].sink
+        subscriber, sink = subscriptions[0].subscriber, subscriptions[0].sink
         presentation = subscriptions[0].presentation
         if sink is not None:
             return SinkFramer(sink, self.name, presentation, leaves=command == "oof")
         sub_ids = [subscription.sub_id for subscription in subscriptions]
         outbox = subscriptions[0].outbox
         framer = Framer(outbox, command, self.name, sub_ids, presentation)
-        watchers = session.engine.hooks.delivery_watchers(self.message_type.name, self.name)
+        watchers = subscriber.delivery_watchers(self.name)
         if command == "oof" or not watchers:
             return framer
-        return WatchedFramer(framer, watchers, session, self.name)
+        return WatchedFramer(framer, watchers, subscriber, self.name)

@@ -20,7 +20,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from enum import Enum
 from itertools import islice
-from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Final, NamedTuple, Protocol, TypeAlias
 
 from sortedcontainers import SortedList
 
@@ -30,7 +30,6 @@ if TYPE_CHECKING:
     from server.expressions.tree import OrderTerm
     from server.message_types.base import MessageType
     from server.sow.records import Record
-    from server.subscriptions.page import Page
     from server.subscriptions.record_delivery import RecordMessage
 
 _Entry: TypeAlias = tuple[SortKey, int, str]
@@ -60,6 +59,23 @@ class Move(NamedTuple):
             position = self.now if self.before is None else self.before
             return position is not None and position < boundary
         return min(self.before, self.now) < boundary <= max(self.before, self.now)
+
+
+class Window(Protocol):
+    """What is cut from a result set, and told of its changes: a page."""
+
+    @property
+    def is_live(self) -> bool:
+        """Whether its client is told of changes as they come."""
+
+    def hold(self, size: int) -> None:
+        """Let bytes count as memory of its client, instead of those that have counted so far."""
+
+    def keep(self, key: str, previous: Record | None) -> None:
+        """Keep what a record was before it is changed; asked for until the page is live."""
+
+    def take(self, key: str, message: RecordMessage, move: Move) -> None:
+        """Follow a change of a record that matches, or did."""
 
 
 class _Waiting(NamedTuple):
@@ -103,7 +119,7 @@ class ResultSet:
     )
 
     def __init__(self, message_type: MessageType, order_by: Sequence[OrderTerm]) -> None:
-        self._pages: Final[list[Page]] = []
+        self._pages: Final[list[Window]] = []
         self._shared = 0  # entries that have been shared out
         self._ordering: Final = Ordering(order_by)
         self._extract: Final = message_type.extractor(self._ordering.fields)
@@ -127,12 +143,12 @@ class ResultSet:
         """Whether any page is cut from it."""
         return bool(self._pages)
 
-    def attach(self, page: Page) -> None:
+    def attach(self, page: Window) -> None:
         """Let a page know of changes from now on."""
         self._pages.append(page)
         self._share()
 
-    def detach(self, page: Page) -> None:
+    def detach(self, page: Window) -> None:
         """Let a page know of nothing more."""
         self._pages.remove(page)
         page.hold(0)

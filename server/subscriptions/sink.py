@@ -1,4 +1,4 @@
-"""Messages for those inside the server: clients of its own, and whoever watches deliveries.
+"""Messages for clients inside the server.
 
 They stand where others have their connection: a message takes the same way to them, through the
 same filters, select lists and conflation.
@@ -10,12 +10,9 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
-    from server.core.hooks import DeliveryWatcher
-    from server.core.session import Session
-    from server.subscriptions.delivery import Delivery
     from server.subscriptions.envelope import Envelope
     from server.subscriptions.presentation import Presentation
-    from server.subscriptions.record_delivery import RecordFramer, RecordMessage
+    from server.subscriptions.record_delivery import RecordMessage
 
 
 class Sink(Protocol):
@@ -91,66 +88,3 @@ class SinkFramer:
     def write(self, message: RecordMessage, body: bytes, received: Envelope | None = None) -> None:  # noqa: ARG002 - see `RecordFramer.write`
         """Hand a message over."""
         self._take(self._topic, self.presentation.finish(body), message)
-
-
-class WatchedDelivery:
-    """A delivery that somebody inside the server is told of.
-
-    Args:
-        delivery: delivers the messages.
-        watchers: are told.
-        client: to whom the messages go.
-        topic: the topic's name.
-    """
-
-    __slots__ = ("_client", "_delivery", "_topic", "_watchers")
-
-    def __init__(
-        self,
-        delivery: Delivery,
-        watchers: Sequence[DeliveryWatcher],
-        client: Session,
-        topic: str,
-    ) -> None:
-        self._delivery = delivery
-        self._watchers = watchers
-        self._client = client
-        self._topic = topic
-
-    def deliver(self, bodies: Sequence[bytes], envelope: Envelope) -> None:
-        """Deliver, and tell."""
-        self._delivery.deliver(bodies, envelope)
-        for watcher in self._watchers:
-            watcher(self._client, self._topic, bodies, envelope)
-
-
-class WatchedFramer:
-    """A framer of messages about records that somebody inside the server is told of.
-
-    Args:
-        framer: sends the messages.
-        watchers: are told.
-        client: to whom the messages go.
-        topic: the topic's name.
-    """
-
-    __slots__ = ("_client", "_framer", "_topic", "_watchers", "presentation")
-
-    def __init__(
-        self,
-        framer: RecordFramer,
-        watchers: Sequence[DeliveryWatcher],
-        client: Session,
-        topic: str,
-    ) -> None:
-        self.presentation = framer.presentation
-        self._framer = framer
-        self._watchers = watchers
-        self._client = client
-        self._topic = topic
-
-    def write(self, message: RecordMessage, body: bytes, received: Envelope | None = None) -> None:
-        """Send a message, and tell."""
-        self._framer.write(message, body, received)
-        for watcher in self._watchers:
-            watcher(self._client, self._topic, (body,), message.envelope)

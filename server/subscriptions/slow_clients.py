@@ -22,37 +22,18 @@ import os
 import tempfile
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import IO, TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
     from server.base.clock import Clock
-    from server.core.engine import Log
+    from server.base.log import Log
+    from server.subscriptions.capacity import Limits
 
 _SLICE: Final = 256 * 1024
 """Bytes handed to a socket at once."""
 
 _MARKS_PER_LIFETIME: Final = 100
 """How finely the age of what waits is kept, in parts of the age limit."""
-
-
-@dataclass(frozen=True, slots=True)
-class Limits:
-    """What the clients of a pool may make the server keep.
-
-    Attributes:
-        memory: bytes in memory, all clients together.
-        disk: bytes on disk, all clients together.
-        directory: where files for offlined clients are.
-        share: the part of either that one client may use, from 0 to 1.
-        age: seconds that a byte may wait, None for any time.
-    """
-
-    memory: int
-    disk: int
-    directory: str
-    share: float
-    age: float | None
 
 
 class Pool:

@@ -3,21 +3,41 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from server.subscriptions.presentation import AS_PUBLISHED, Presentation
 
 if TYPE_CHECKING:
-    from server.core.session import Session
     from server.expressions.effort import Effort
-    from server.expressions.tree import Expr
-    from server.replays.replay import Replay
+    from server.expressions.topic_names import TopicSelector
+    from server.expressions.tree import Expr, OrderTerm
     from server.subscriptions.conflation import Conflater
     from server.subscriptions.outbox import Outbox
-    from server.subscriptions.page import PageTerms
     from server.subscriptions.sink import Sink
-    from server.topics.names import TopicSelector
+    from server.subscriptions.subscriber import Subscriber
     from server.views.terms import AggregationTerms
+
+
+@dataclass(frozen=True, slots=True)
+class PageTerms:
+    """Which page a subscriber asked for.
+
+    Attributes:
+        order_by: the order of the records; none if empty.
+        start: how many records come before it.
+        stop: how many records come before it and on it.
+    """
+
+    order_by: tuple[OrderTerm, ...]
+    start: int
+    stop: int
+
+
+class Source(Protocol):
+    """What sends the messages of a subscription that does not get them from its topics."""
+
+    def cancel(self) -> None:
+        """Send nothing more, for ever."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -25,8 +45,8 @@ class Subscription:
     """What a subscriber asked for. Replacing a subscription makes a new one with the same id.
 
     Attributes:
-        session: the connection that subscribed.
-        sub_id: its id, unique within the connection.
+        subscriber: who subscribed.
+        sub_id: its id, unique among those of the subscriber.
         selector: the topics that it is for.
         filter: what messages must match, None for all.
         presentation: the form in which messages are wanted.
@@ -43,7 +63,7 @@ class Subscription:
         aggregation: what is made of the topic's records; None if they are sent as they are.
     """
 
-    session: Session
+    subscriber: Subscriber
     sub_id: str
     selector: TopicSelector
     filter: Expr | None = None
@@ -57,13 +77,13 @@ class Subscription:
     options: str | None = None
     page: PageTerms | None = None
     aggregation: AggregationTerms | None = None
-    replay: Replay | None = None
+    replay: Source | None = None
     held_in: Outbox | None = None
 
     @property
     def outbox(self) -> Outbox:
         """Where its messages go."""
-        return self.held_in or self.session.outbox
+        return self.held_in or self.subscriber.outbox
 
     def is_for(self, topic: str, effort: Effort) -> bool:
         """Whether it is for the messages of a topic, as far as the name goes.
@@ -79,9 +99,9 @@ class Subscription:
         """
         decided = self.selector.decide(topic, effort)
         if decided is None:
-            self.session.engine.log.emit(
+            self.subscriber.log.emit(
                 "14-0003",
-                client=self.session.client_name,
+                client=self.subscriber.client_name,
                 sub_id=self.sub_id,
                 pattern=self.selector.text,
                 topic=topic,

@@ -13,7 +13,8 @@ from server.wire.framing import contents, header_end
 from server.wire.header import command_name
 
 if TYPE_CHECKING:
-    from server.core.session import Session
+    from server.base.log import Log
+    from server.subscriptions.client import Client
 
 _MESSAGE: Final = "17-0001"
 _ACK: Final = "17-0002"
@@ -21,14 +22,16 @@ _IS_ACK: Final = b'{"c":"ack"'
 _COMMAND_START: Final = len('{"c":"')
 
 
-def with_transcript(session: Session, send: Callable[[bytes], None]) -> Callable[[bytes], None]:
+def with_transcript(
+    client: Client, log: Log, send: Callable[[bytes], None]
+) -> Callable[[bytes], None]:
     """What takes frames for a client, and writes them to the log if that is asked for.
 
     Args:
-        session: the client's session.
+        client: the client.
+        log: the log.
         send: takes the frames.
     """
-    log = session.engine.log
     if not (log.enabled(_MESSAGE) or log.enabled(_ACK)):
         return send
 
@@ -36,14 +39,14 @@ def with_transcript(session: Session, send: Callable[[bytes], None]) -> Callable
         send(frames)
         for start, end in contents(frames):
             body_start = header_end(frames, start, end)
-            header, client = frames[start:body_start], session.client_name
+            header, name = frames[start:body_start], client.client_name
             if header.startswith(_IS_ACK):
-                log.emit(_ACK, client=client, header=header)
+                log.emit(_ACK, client=name, header=header)
                 continue
             command = header[_COMMAND_START : header.index(b'"', _COMMAND_START)].decode()
             log.emit(
                 _MESSAGE,
-                client=client,
+                client=name,
                 command=command_name(command),
                 header=header,
                 body=frames[body_start:end],

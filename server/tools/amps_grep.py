@@ -19,7 +19,7 @@ from typing import Final
 from config_schema.version import AMPS_VERSION, VERSION
 from server.journal.clients import server_made_identity
 from server.journal.inspection import Slot
-from server.journal.layout import MAGIC, encode_name
+from server.journal.layout import MAGIC, encode_text
 from server.journal.naming import COMPRESSED, JOURNAL
 from server.tools.command import command
 from server.tools.journal_text import entry_text, header_text, is_noop, open_reader, write_out
@@ -121,7 +121,7 @@ def _search_journal(search: _Search, path: Path) -> Iterator[bytes]:
         if search.matches(entry_text(slot)) == options.invert_match:
             continue
         search.found = True
-        prefix = encode_name(f"{path}:\n") if search.with_names else b""
+        prefix = encode_text(f"{path}:\n") if search.with_names else b""
         yield prefix + entry_text(slot, with_data=not options.no_data)
 
 
@@ -137,14 +137,14 @@ def _hashes(clients: Iterable[str], instance: str) -> set[int]:
 
 def _search_log(search: _Search, name: str, lines: Iterable[bytes]) -> Iterator[bytes]:
     options = search.options
-    clients = [encode_name(one) for one in options.clients]
+    clients = [encode_text(one) for one in options.clients]
     for number, entry in _log_entries(lines):
         if clients and not any(one in entry for one in clients):
             continue
         if search.matches(entry) == options.invert_match:
             continue
         search.found = True
-        prefix = encode_name(f"{name}:") if search.with_names else b""
+        prefix = encode_text(f"{name}:") if search.with_names else b""
         if options.line_number:
             prefix += f"{number}:".encode()
         yield prefix + (entry if entry.endswith(b"\n") else entry + b"\n")
@@ -166,13 +166,13 @@ def _log_entries(lines: Iterable[bytes]) -> Iterator[tuple[int, bytes]]:
 
 def _matcher(options: argparse.Namespace) -> Match:
     """Whether a text contains any of the terms; everything does where none are asked for."""
-    terms = [encode_name(one) for one in options.terms]
+    terms = [encode_text(one) for one in options.terms]
     for path in options.term_files:
         terms += [line for line in Path(path).read_bytes().splitlines() if line]
     if not (terms or options.term_files or options.regexes):
         return lambda _: not options.invert_match
     flags = re.IGNORECASE if options.ignore_case else 0
-    patterns = [encode_name(one) for one in options.regexes]  # each with flags of its own
+    patterns = [encode_text(one) for one in options.regexes]  # each with flags of its own
     if terms:
         patterns.append(b"|".join(map(re.escape, terms)))
     searches = [re.compile(one, flags).search for one in patterns]

@@ -15,7 +15,7 @@ from config_schema.version import AMPS_VERSION, VERSION
 from server.journal.bookmarks import BookmarkError, Named, parse_bookmark
 from server.journal.entry import Entry
 from server.journal.inspection import JournalReader
-from server.journal.layout import encode_name
+from server.journal.layout import encode_text
 from server.tools.command import command
 from server.tools.journal_text import entry_text, header_text, is_noop, open_reader, write_out
 
@@ -67,7 +67,7 @@ def _test(options: argparse.Namespace) -> Test:
     if options.pattern is not None:
         patterns.append(_identity(options.pattern))
     if options.data is not None:
-        data = encode_name(options.data)
+        data = encode_text(options.data)
         patterns.append(lambda entry: data in entry.body)
         if "|" in options.data:
             patterns.append(_identity(options.data))

@@ -20,7 +20,7 @@ from server.journal.layout import (
     TXID,
     VERSION,
     FormatError,
-    encode_name,
+    encode_text,
 )
 from server.journal.times import iso_timestamp, raw_timestamp
 from server.wire.bookmarks import client_hash
@@ -74,7 +74,7 @@ def header_text(reader: JournalReader, *, local: bool = False) -> bytes:
         ("First Timestamp", iso_timestamp(times[0], local=local) if times else ""),
         ("Last Timestamp", iso_timestamp(times[1], local=local) if times else ""),
     ]
-    return b"".join(encode_name(f"{name:<16}: {value}\n") for name, value in lines) + RULE
+    return b"".join(encode_text(f"{name:<16}: {value}\n") for name, value in lines) + RULE
 
 
 def footer_text(reader: JournalReader) -> bytes:
@@ -93,8 +93,8 @@ def entry_text(slot: Slot, *, local: bool = False, with_data: bool = True) -> by
         what = "entry" if row is None else f"entry with local txid {row[TXID]}"
         return f"{_line('entry', slot.number)}*** this {what} is damaged ***\n".encode() + RULE
     extras = row[EXTRAS_LENGTH]
-    auth_id, path = encode_name(entry.origin.auth_id), encode_name(entry.origin.path)
-    topic = encode_name(entry.topic.name)
+    auth_id, path = encode_text(entry.origin.auth_id), encode_text(entry.origin.path)
+    topic = encode_text(entry.topic.name)
     numbers = [
         ("crc32", row[CRC]),
         ("type", _KINDS.get(entry.kind, f"unknown ({entry.kind})")),
@@ -117,7 +117,7 @@ def entry_text(slot: Slot, *, local: bool = False, with_data: bool = True) -> by
         ("previous byte count", RECORD_SIZE if slot.number else 0),
         ("topic byte count", len(topic)),
     ]
-    text = encode_name(_line("entry", slot.number) + "".join(_line(*one) for one in numbers))
+    text = encode_text(_line("entry", slot.number) + "".join(_line(*one) for one in numbers))
     text += _bracketed("topic", topic)
     if with_data:
         text += _bracketed("data", entry.body)

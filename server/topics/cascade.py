@@ -17,7 +17,7 @@ from heapq import heappop, heappush
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from server.core.engine import Log
+    from server.base.log import Log
     from server.sow.records import Change
     from server.subscriptions.envelope import Envelope
     from server.topics.keeper import Follower

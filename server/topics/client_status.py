@@ -5,15 +5,17 @@ Source: AMPS User Guide, Client Status Events.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Final, Protocol
 
+from server.expressions import to_text
 from server.subscriptions.envelope import iso_timestamp
 from server.topics.events import EventField, EventTopic, EventTypes
 
 if TYPE_CHECKING:
     from server.base.clock import Clock
-    from server.core.hooks import Hooks
-    from server.core.session import Session
+    from server.expressions.tree import Expr
+    from server.subscriptions.client import Client
     from server.topics.table import TopicTable
 
 CLIENT_STATUS: Final = "/AMPS/ClientStatus"
@@ -39,6 +41,22 @@ _FIELDS_OF_CONNECTIONS: Final = (
 """Fields that are left out where they do not apply; the others are NULL then."""
 
 
+class Watchers(Protocol):
+    """Those inside the server who are told of what clients do."""
+
+    def watches_clients(self, event: str) -> bool:
+        """Whether anybody is to be told of an event."""
+
+    def tell(self, event: str, client: Client, details: Mapping[str, str | None]) -> None:
+        """Tell them.
+
+        Args:
+            event: what the client has done.
+            client: the client.
+            details: the event's further fields, by their names in JSON.
+        """
+
+
 class ClientStatus:
     """Publishes what clients do.
 
@@ -46,34 +64,43 @@ class ClientStatus:
         topics: where subscribers are found.
         types: what events are built in.
         clock: tells when.
-        hooks: told of the same.
+        watchers: told of the same.
     """
 
-    def __init__(self, topics: TopicTable, types: EventTypes, clock: Clock, hooks: Hooks) -> None:
-        self._hooks = hooks
+    def __init__(
+        self, topics: TopicTable, types: EventTypes, clock: Clock, watchers: Watchers
+    ) -> None:
+        self._watchers = watchers
         self._events = EventTopic(topics, types, CLIENT_STATUS, "ClientStatus")
         self._clock = clock
 
-    def publish(self, event: str, session: Session, **details: str | None) -> None:
+    def publish(self, event: str, client: Client, **details: str | Expr | None) -> None:
         """Say that a client has done something.
 
         Args:
             event: what it has done: a command, `connect` or `disconnect`.
-            session: the client.
-            **details: further fields, by their names in JSON.
+            client: the client.
+            **details: further fields, by their names in JSON. Expressions are written out if
+                anybody listens.
         """
-        self._hooks.tell(event, session, details)
         listeners = self._events.listeners()
-        if not listeners:
+        is_watched = self._watchers.watches_clients(event)
+        if not (listeners or is_watched):
             return
+        texts = {
+            name: detail if detail is None or isinstance(detail, str) else to_text(detail)
+            for name, detail in details.items()
+        }
+        if is_watched:
+            self._watchers.tell(event, client, texts)
         now = self._clock.now()
         values = {
             "timestamp": iso_timestamp(now),
             "event": event,
-            "client_name": session.client_name,
-            "connection_name": session.connection_name,
-            "auth_id": session.user or None,
-        } | details
+            "client_name": client.client_name,
+            "connection_name": client.connection_name,
+            "auth_id": client.user or None,
+        } | texts
         fields = [*_FIELDS, *(field for field in _FIELDS_OF_CONNECTIONS if field.name in values)]
         for listener in listeners:
             self._events.publish(listener, fields, values, now)

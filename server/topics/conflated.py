@@ -28,7 +28,7 @@ from server.subscriptions.record_delivery import MATCH
 if TYPE_CHECKING:
     from server.base.clock import Clock
     from server.expressions import Functions
-    from server.message_types.base import Path
+    from server.message_types.paths import Path
     from server.topics.keeper import Follower, Keeper
     from server.topics.stores import Announce, Stores
 

@@ -12,7 +12,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
-from server.message_types.base import Path, Value
+from server.message_types.base import Value
+from server.message_types.paths import Path
 from server.subscriptions.envelope import Envelope
 
 if TYPE_CHECKING:

@@ -82,12 +82,11 @@ class JournaledTopic(Topic):
 
     def _needs_bookmarks(self, subscription: Subscription) -> bool:
         """Whether somebody wants each message of a run with a bookmark of its own."""
-        hooks = subscription.session.engine.hooks
         return (
             subscription.presentation.bookmark
             or subscription.sink is not None
             or subscription.conflater is not None
-            or bool(hooks.delivery_watchers(self.message_type.name, self.name))
+            or bool(subscription.subscriber.delivery_watchers(self.name))
         )
 
     def _publish_run(self, bodies: Sequence[bytes], envelope: Envelope) -> Sequence[Rejection]:

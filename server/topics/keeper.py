@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
-    from server.message_types.base import Path
+    from server.message_types.paths import Path
     from server.sow.query import Query, QuerySpec
     from server.sow.records import Change
     from server.sow.table import RecordTable

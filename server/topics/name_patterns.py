@@ -22,8 +22,8 @@ from server.expressions.effort import Allowance, TooCostlyError
 from server.subscriptions.failures import give_up_on
 
 if TYPE_CHECKING:
+    from server.expressions.topic_names import TopicSelector
     from server.subscriptions.subscription import Subscription
-    from server.topics.names import TopicSelector
 
 _GRAM: Final = 3
 """How many characters an expression is found by."""
@@ -88,7 +88,7 @@ class NamePatterns:
         for pattern in self.candidates(name):
             asked = _who_has_effort_left(pattern, efforts)
             try:
-                if asked.is_for(name, efforts[asked.session.number]):
+                if asked.is_for(name, efforts[asked.subscriber.number]):
                     places.update(pattern.users)
             except TooCostlyError as error:
                 give_up_on(pattern.users, error)
@@ -117,5 +117,5 @@ def _grams(needle: str) -> Iterator[str]:
 def _who_has_effort_left(pattern: _Pattern, efforts: dict[int, Allowance]) -> Subscription:
     """One of those who have an expression, of whose connection many steps may still be asked."""
     first = next(iter(pattern.users))
-    left = (one for one in pattern.users if efforts[one.session.number].left)
+    left = (one for one in pattern.users if efforts[one.subscriber.number].left)
     return next(left, first)

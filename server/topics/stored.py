@@ -127,11 +127,17 @@ class StoredTopic(TopicWithRecords):
         self._stores.touched(self._sow)
         return rejections
 
-    def delete(self, records: Sequence[Record], envelope: Envelope) -> int:
+    @property
+    def keeper(self) -> SowTopic:
+        """Its records, which it may share with other names."""
+        return self._sow
+
+    def delete(self, states: Sequence[tuple[str, int]], envelope: Envelope) -> int:
         """Delete records, and tell subscribers about each before the next one goes.
 
         Args:
-            records: which ones; those that are gone already are passed over.
+            states: which ones, by their SOW keys and the sequences of their states; those that
+                are gone already, or have another state by now, are passed over.
             envelope: where the command comes from.
 
         Returns:
@@ -141,6 +147,7 @@ class StoredTopic(TopicWithRecords):
             StoreError: the deletions cannot be stored; none has been made.
             JournalUnavailable: nothing can be recorded.
         """
+        records = self._sow.in_states(states, self.name)
         sequence, now = self._place_deletion(records, envelope)
         deleted = 0
         try:

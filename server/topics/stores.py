@@ -25,11 +25,11 @@ from server.topics.cascade import Cascade
 if TYPE_CHECKING:
     from config_schema.spec import TopicRef
     from server.base.clock import Clock
-    from server.core.engine import Log
+    from server.base.log import Log
+    from server.expressions.topic_names import TopicSelector
     from server.sow.records import Change
     from server.sow.topic import SowTopic
     from server.topics.keeper import DerivedKeeper, Follower, Keeper
-    from server.topics.names import TopicSelector
     from server.topics.transaction_log import TransactionLog
 
 _COMMIT_SECONDS: Final = 1.0

@@ -4,14 +4,14 @@ A topic comes into being when it is first published or subscribed to, and is fou
 dictionary access. Subscriptions to a regular expression are matched against a topic's name once,
 when one of the two appears (server/topics/name_patterns.py). Topics to which nobody subscribes by
 name cost memory, as do their subscriptions by regular expressions, and can be made again as they
-were: when there are too many they are forgotten, which `generation` tells those who hold on to
-topics.
+were: when there are too many they are forgotten, some hundreds at a time, which `generation` tells
+those who hold on to topics.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 from server.expressions.effort import Allowance
@@ -26,6 +26,7 @@ from server.topics.topic import FOR_NOBODY, Topic, TopicForNobody
 from server.topics.transaction_log import TopicJournal
 
 if TYPE_CHECKING:
+    from server.base.slices import Sliced
     from server.expressions import Functions
     from server.message_types.base import MessageType
     from server.sow.records import Change
@@ -40,6 +41,8 @@ _TOPIC_BYTES: Final = 8_192
 _CHARACTER_BYTES: Final = 8
 _ATTACHMENT_BYTES: Final = 1_024
 """What is kept for a topic, a character of its name and a subscription to it, at most."""
+_LOOKED_AT_ONCE: Final = 500
+"""Topics of which it is found out in a slice whether they may be forgotten."""
 
 
 class TopicTable:
@@ -49,6 +52,7 @@ class TopicTable:
         message_types: the types that topics are scoped to, by name.
         functions: what filters may call.
         stores: the topics that have records.
+        queue: has work wait for its slices; see `Turns.queue`.
         most_kept: bytes that topics may take before idle ones are forgotten.
 
     Attributes:
@@ -63,6 +67,7 @@ class TopicTable:
         message_types: Mapping[str, MessageType],
         functions: Functions,
         stores: Stores,
+        queue: Callable[[Sliced], None],
         most_kept: int = _MOST_KEPT,
     ) -> None:
         self.generation = 0
@@ -70,8 +75,10 @@ class TopicTable:
         self._message_types = message_types
         self._functions = functions
         self._stores = stores
+        self._queue = queue
         self._most_kept = most_kept
         self._kept = 0  # bytes that topics take, or took before subscriptions ended
+        self._unlooked: list[tuple[str, str]] = []  # topics that may have to be forgotten
         self._topics: dict[tuple[str, str], AnyTopic] = {}
         self._patterns = defaultdict[str, NamePatterns](NamePatterns)  # by message type
 
@@ -91,7 +98,7 @@ class TopicTable:
         Raises:
             TooCostlyError: it takes too many steps to tell which topics it is for.
         """
-        message_type = subscription.session.message_type
+        message_type = subscription.subscriber.message_type
         selector = subscription.selector
         try:
             if not selector.is_regex:
@@ -109,7 +116,7 @@ class TopicTable:
 
     def unsubscribe(self, subscription: Subscription) -> None:
         """Detach a subscription from all its topics."""
-        message_type = subscription.session.message_type
+        message_type = subscription.subscriber.message_type
         selector = subscription.selector
         if not selector.is_regex:
             known = self._topics.get((message_type, selector.text))
@@ -147,8 +154,6 @@ class TopicTable:
                 topic.announce(change, envelope, reason)
 
     def _add(self, message_type: str, name: str) -> AnyTopic:
-        if self._kept >= self._most_kept:
-            self._forget_idle_topics()
         topic = self._make(message_type, name)
         for subscription in self._patterns[message_type].subscriptions_for(name):
             try:
@@ -157,6 +162,10 @@ class TopicTable:
                 give_up_on((subscription,), error)
         self._topics[message_type, name] = topic
         self._kept += _size_of(topic)
+        if self._kept > self._most_kept and not self._unlooked:
+            self._unlooked = list(self._topics)
+            self._kept = 0  # of those that have been looked at
+            self._queue(self)
         return topic
 
     def _make(self, message_type: str, name: str) -> AnyTopic:
@@ -175,14 +184,28 @@ class TopicTable:
             return JournaledStoredTopic(keeper, name, functions, self._stores, journal)
         return JournaledTopic(self._message_types[message_type], name, functions, journal)
 
-    def _forget_idle_topics(self) -> None:
-        """Forget topics that can be made again as they were: all without literal subscriptions."""
-        self._topics = {
-            key: topic for key, topic in self._topics.items() if topic.has_literal_subscription
-        }
-        self._kept = sum(map(_size_of, self._topics.values()))
-        self._most_kept = max(self._most_kept, 2 * self._kept)
+    @property
+    def doing(self) -> tuple[str, str]:
+        """See `Sliced.doing`."""
+        return "", "idle topics"
+
+    def step(self) -> bool:
+        """Forget topics that can be made again as they were: those without literal subscriptions.
+
+        See `Sliced.step`.
+        """
+        some = self._unlooked[-_LOOKED_AT_ONCE:]
+        del self._unlooked[-_LOOKED_AT_ONCE:]
+        for key in some:
+            topic = self._topics[key]
+            if topic.has_literal_subscription:
+                self._kept += _size_of(topic)
+            else:
+                del self._topics[key]
         self.generation += 1
+        if not self._unlooked:
+            self._most_kept = max(self._most_kept, 2 * self._kept)
+        return bool(self._unlooked)
 
 
 def _size_of(topic: AnyTopic) -> int:
@@ -202,5 +225,5 @@ def _attach_if_entitled(topic: AnyTopic, subscription: Subscription) -> None:
     """
     if subscription.replay is not None and not topic.is_journaled:
         return
-    if subscription.session.may(Permission.READ_TOPIC, topic.name):
+    if subscription.subscriber.may(Permission.READ_TOPIC, topic.name):
         topic.attach(subscription)

@@ -12,15 +12,16 @@ from typing import TYPE_CHECKING, Final
 
 from server.expressions.context import NO_CONTEXT
 from server.subscriptions.audience import Audience
-from server.subscriptions.conflation import ConflatedDelivery
+from server.subscriptions.conflated_delivery import ConflatedDelivery
 from server.subscriptions.delivery import Delivery, DirectDelivery, Recipient, hand_over
 from server.subscriptions.envelope import Envelope
 from server.subscriptions.matching import Filter
 from server.subscriptions.prepared import PreparedSets
 from server.subscriptions.presentation import Presentation
 from server.subscriptions.rejection import Rejection
-from server.subscriptions.sink import SinkDelivery, WatchedDelivery
+from server.subscriptions.sink import SinkDelivery
 from server.subscriptions.subscription import Subscription
+from server.subscriptions.watched import WatchedDelivery
 
 if TYPE_CHECKING:
     from server.expressions import Functions
@@ -130,13 +131,13 @@ class Topic(Audience):
         return [(self._delivery_for(group), group) for group in groups.values()] + conflated
 
     def _delivery_for(self, group: Sequence[Subscription]) -> Delivery:
-        first, session = group[0], group[0].session
+        first, subscriber = group[0], group[0].subscriber
         if first.sink is not None:
             return SinkDelivery(first.sink, self.name, first.presentation)
         sub_ids = [subscription.sub_id for subscription in group]
         delivery: Delivery = DirectDelivery(first.outbox, self.name, sub_ids, first.presentation)
-        if watchers := session.engine.hooks.delivery_watchers(self.message_type.name, self.name):
-            delivery = WatchedDelivery(delivery, watchers, session, self.name)
+        if watchers := subscriber.delivery_watchers(self.name):
+            delivery = WatchedDelivery(delivery, watchers, subscriber, self.name)
         return delivery
 
 

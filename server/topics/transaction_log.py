@@ -18,15 +18,16 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 from server.journal import EVENTS, BookmarkError, JournalUnavailable, JournalUnreadable, Kind, Span
 from server.journal.clients import server_made_identity
 from server.journal.errors import reason
+from server.journal.layout import encode_text
 from server.sow.records import NANOSECONDS_IN_MICROSECOND
 from server.wire.bookmarks import client_hash
 
 if TYPE_CHECKING:
     from config_schema.spec import JournaledTopicSpec
-    from server.core.turns import Sliced
+    from server.base.helper_thread import HelperThread
+    from server.base.slices import Sliced
     from server.journal import AppendedRun, BookmarkRequest, Journal, NotFound, TopicHandle
     from server.subscriptions.envelope import Envelope
-    from server.upkeep.helper_thread import HelperThread
 
 Place: TypeAlias = Span | BookmarkError
 """A part of the log, or why there is none."""
@@ -398,7 +399,7 @@ class TopicJournal:
             number,
             min(max(expiration, 0), _MOST_SECONDS),
             journal.origin(publisher.user) if publisher is not None and publisher.user else None,
-            _octets(correlation_id) if correlation_id else b"",
+            encode_text(correlation_id) if correlation_id else b"",
             given,
         )
         moment = journal.last_timestamp
@@ -413,8 +414,4 @@ def _split_key(key: str | None) -> tuple[int, bytes]:
         return 0, b""
     if key.isascii() and key.isdigit() and key[0] != "0" and int(key) <= _MOST_SEQUENCE:
         return int(key), b""
-    return 0, _octets(key)
-
-
-def _octets(text: str) -> bytes:
-    return text.encode("utf-8", "surrogateescape")
+    return 0, encode_text(key)

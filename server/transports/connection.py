@@ -18,9 +18,9 @@ from server.subscriptions.slow_clients import Backlog, Pool
 
 if TYPE_CHECKING:
     from server.core.engine import Engine
-    from server.core.inbox import FrameSource
     from server.core.session import Entrance, Session
     from server.transports.descriptors import DescriptorReserve
+    from server.wire.framing import FrameSource
 
 _LINGER_SECONDS: Final = 5.0
 HANDSHAKE_SECONDS: Final = 10.0
@@ -90,7 +90,7 @@ class Connection(asyncio.Protocol):
         self._backlog.close()
         self._end_handshake()
         if self._session is not None:
-            self._session.lost()
+            self._session.intake.lost()
             self._session = None
             self._engine.flush()
 
@@ -154,8 +154,8 @@ class Connection(asyncio.Protocol):
         """Let the session obey, and everybody concerned hear of it."""
         engine = self._engine
         first = len(engine.waiting_outboxes)
-        session.feed(data)
-        if len(data) >= LONG_READ or session.is_waiting:
+        session.intake.feed(data)
+        if len(data) >= LONG_READ or session.intake.is_waiting:
             engine.flush_some()  # a turn follows
         else:
             engine.flush_reply(first)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
     from server.base.clock import Clock
-    from server.core.engine import Log
+    from server.base.log import Log
 
 _MOST_RESERVED: Final = 64
 _SAY_AGAIN_SECONDS: Final = 10.0

@@ -62,7 +62,7 @@ class StreamConnection(Connection):
             self._end_handshake()
         if opening.is_compressed:
             self._compression = Compression()
-            session.read_compressed(self._compression)
+            session.intake.read_compressed(self._compression)
         self._is_plain = opening.is_complete
         return data
 

@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from config_schema.spec import InstanceSpec, SlowClientLimits, TransportSpec
-from server.base.limits import has_own_pool, limits_of
 from server.core.engine import Engine
 from server.core.session import Entrance
 from server.filters.base import FilterError
@@ -22,7 +21,8 @@ from server.message_types.registry import DECLARED
 from server.security.authentication import make_authenticator
 from server.security.entitlement import make_entitlement
 from server.security.switches import SwitchedAuthenticator, SwitchedEntitlement
-from server.subscriptions.slow_clients import Limits, Pool
+from server.subscriptions.capacity import Limits, has_own_pool, limits_of
+from server.subscriptions.slow_clients import Pool
 from server.transports.connection import Reception
 from server.transports.descriptors import DescriptorReserve
 from server.transports.handshake import Doorkeeper

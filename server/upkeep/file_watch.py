@@ -22,7 +22,7 @@ from watchdog.observers import Observer
 if TYPE_CHECKING:
     from watchdog.observers.api import BaseObserver
 
-    from server.core.engine import Log
+    from server.base.log import Log
 
 # An observer that is stopped while it hands on an event complains, and nobody can do anything about
 # it: without a handler, that would go to standard error.

@@ -24,10 +24,12 @@ from typing import TYPE_CHECKING, Final, TypeVar
 from server.journal import JournalError
 
 if TYPE_CHECKING:
-    from server.core.engine import Engine
+    from server.base.clock import Clock
+    from server.base.log import Log
     from server.journal import Journal
     from server.journal.files import JournalFile
     from server.sow.store import StoreError
+    from server.topics.stores import Stores
     from server.topics.transaction_log import TransactionLog
 
 _Result = TypeVar("_Result")
@@ -51,14 +53,20 @@ class JournalKeeping:
     """Looks after the old journal files of one instance.
 
     Args:
-        log: the transaction log.
-        engine: the engine that uses it.
+        transaction_log: the transaction log.
+        stores: the topics with records.
+        clock: tells how old a file is.
+        log: told what has been done, and what cannot be.
     """
 
-    def __init__(self, log: TransactionLog, engine: Engine) -> None:
-        self._transaction_log = log
-        self._journal: Journal = log.journal
-        self._engine = engine
+    def __init__(
+        self, transaction_log: TransactionLog, stores: Stores, clock: Clock, log: Log
+    ) -> None:
+        self._transaction_log = transaction_log
+        self._journal: Journal = transaction_log.journal
+        self._stores = stores
+        self._clock = clock
+        self._log = log
         self._thread = ThreadPoolExecutor(1, "journal-keeping")
         self._marks: dict[tuple[Deed, int], None] = {}  # in the order of marking
         self._said_waiting: set[int] = set()
@@ -80,7 +88,7 @@ class JournalKeeping:
                 "there is nowhere to archive journals to: "
                 "the configuration has no JournalArchiveDirectory"
             )
-        latest = self._engine.clock.now() - age
+        latest = self._clock.now() - age
         files = [file for file in self._journal.files if file.seal is not None]
         last_written = await self._call(lambda: [_last_written(file) for file in files])
         for file, moment in zip(files, last_written, strict=True):
@@ -132,7 +140,7 @@ class JournalKeeping:
             return False
         if file.number not in self._said_waiting:
             self._said_waiting.add(file.number)
-            self._engine.log.emit("1D-0011", path=file.path, needed=needed_from)
+            self._log.emit("1D-0011", path=file.path, needed=needed_from)
         return True
 
     async def _settle_records(self) -> bool:
@@ -141,7 +149,7 @@ class JournalKeeping:
         Returns:
             Whether that is done; where it cannot be, the store says why.
         """
-        stores = self._engine.stores
+        stores = self._stores
         settled: asyncio.Future[StoreError | None] = asyncio.get_running_loop().create_future()
 
         def settle(problem: StoreError | None) -> None:
@@ -178,11 +186,11 @@ class JournalKeeping:
             others = [mark for mark in self._marks if mark[0] is deed]
             for mark in others:
                 del self._marks[mark]
-            self._engine.log.emit("1D-0012", text=error, count=len(others), deed=deed.value)
+            self._log.emit("1D-0012", text=error, count=len(others), deed=deed.value)
             return
         now = next((one.path for one in self._journal.files if one.number == file.number), None)
         if now != file.path:
-            self._engine.log.emit("1D-0010", path=file.path, deed=deed.value, now=now)
+            self._log.emit("1D-0010", path=file.path, deed=deed.value, now=now)
 
     async def _call(self, function: Callable[[], _Result]) -> _Result:
         return await asyncio.get_running_loop().run_in_executor(self._thread, function)

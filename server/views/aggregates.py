@@ -17,8 +17,9 @@ from bisect import bisect_left, insort
 from collections.abc import Callable, Hashable
 from typing import Any, Final, NamedTuple, Protocol, Self
 
+from server.base.octets import from_octets
 from server.expressions import semantics
-from server.expressions.octets import from_octets, joined
+from server.expressions.joining import joined
 from server.expressions.tree import Aggregate, Literal
 from server.message_types.base import Value
 from server.views.exact import ExactSum, variance

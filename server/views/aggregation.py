@@ -1,13 +1,13 @@
 """What changes of records mean for groups, and what is projected of a group.
 
 This is what a view and a client's own aggregation have in common. A view keeps records of its
-groups for everybody (server/views/view.py); those of a client are its own
+groups for everybody (server/topics/view.py); those of a client are its own
 (server/views/group_records.py).
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Protocol
 
 from server.expressions.context import NO_CONTEXT, MessageContext
 from server.message_types.base import BodyError
@@ -19,7 +19,6 @@ if TYPE_CHECKING:
 
     from server.message_types.base import MessageType
     from server.sow.records import Change, Record
-    from server.subscriptions.envelope import Envelope
     from server.views.projection import Projection
     from server.views.sources import RowSource
 
@@ -39,6 +38,17 @@ def check_fields(message_type: MessageType, projection: Projection) -> None:
             f"message type {message_type.name} fails to make a message with these fields:"
             f" {type(error).__name__}: {error}"
         ) from error
+
+
+class Origin(Protocol):
+    """Where a change of a record comes from."""
+
+    @property
+    def received(self) -> float:
+        """When the server received it, in seconds since 1970."""
+
+    def describe_publisher(self, context: MessageContext) -> None:
+        """Set what expressions may ask about whoever published it."""
 
 
 class Aggregation:
@@ -75,37 +85,37 @@ class Aggregation:
         self._in_order: Final = in_order
         self._arguments_ask: Final = projection.arguments_ask and not is_joined
 
-    def change(self, place: int, change: Change, envelope: Envelope | None) -> Iterator[Group]:
+    def change(self, place: int, change: Change, origin: Origin | None) -> Iterator[Group]:
         """Make a change of a record, and give the groups that it touches, perhaps more than once.
 
         Args:
             place: which of the underlying topics the record is in.
             change: what happened to it.
-            envelope: where that comes from, None if that is not known any more.
+            origin: where that comes from, None if that is not known any more.
         """
         state = change.record or change.previous
         if state is None:  # it has come and gone while work was put off
             return
         before_context = after_context = NO_CONTEXT
-        origin: MessageContext | None = None
+        context: MessageContext | None = None
         if self._arguments_ask:
             before_context = _context(change.previous)
             after_context = _context(change.record)
         if self._projection.fields_ask:
-            origin = context_of(state)
-            if envelope is not None:
-                envelope.describe_publisher(origin)
+            context = context_of(state)
+            if origin is not None:
+                origin.describe_publisher(context)
         grouping = self._grouping
         sequence = 0 if self._in_order else state.sequence
         for before, after in self._rows.changes(place, change):
             if before is None:
                 if after is not None:
-                    yield grouping.enter(after, after_context, origin, sequence)
+                    yield grouping.enter(after, after_context, context, sequence)
             elif after is None:
                 yield grouping.leave(before, before_context)
             else:
                 yield from grouping.replace(
-                    before, after, before_context, after_context, origin, sequence
+                    before, after, before_context, after_context, context, sequence
                 )
 
     def settle(self, group: Group) -> bool:

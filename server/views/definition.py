@@ -18,7 +18,8 @@ if TYPE_CHECKING:
     from config_schema.spec import JoinSpec, ViewSpec
     from server.expressions import Functions
     from server.expressions.tree import Reference
-    from server.message_types.base import MessageType, Path
+    from server.message_types.base import MessageType
+    from server.message_types.paths import Path
     from server.views.sources import RowSource
 
 

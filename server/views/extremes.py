@@ -14,29 +14,11 @@ from heapq import heapify, heappop, heappush
 from operator import neg, not_
 from typing import Any, Final, NamedTuple
 
-from server.expressions.octets import from_octets, to_octets
+from server.base.octets import Descending, from_octets, to_octets
 from server.message_types.base import Value
 
 _LEAST_REBUILT: Final = 16
 """How many removed values a heap may always hold."""
-
-
-class _Descending:
-    """A text's bytes, in reverse order."""
-
-    __slots__ = ("octets",)
-
-    def __init__(self, octets: bytes) -> None:
-        self.octets = octets
-
-    def __lt__(self, other: _Descending) -> bool:
-        return other.octets < self.octets
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, _Descending) and self.octets == other.octets
-
-    def __hash__(self) -> int:
-        return hash(self.octets)
 
 
 class _Order(NamedTuple):
@@ -46,11 +28,11 @@ class _Order(NamedTuple):
     out: Callable[[Any], Value]
 
 
-def _descending(text: str) -> _Descending:
-    return _Descending(to_octets(text))
+def _descending(text: str) -> Descending:
+    return Descending(to_octets(text))
 
 
-def _ascending(entry: _Descending) -> str:
+def _ascending(entry: Descending) -> str:
     return from_octets(entry.octets)
 
 

@@ -16,8 +16,7 @@ from server.sow.records import Change, Record, to_nanoseconds
 from server.views.aggregates import Distinct, Greatest, Least, Texts
 
 if TYPE_CHECKING:
-    from server.subscriptions.envelope import Envelope
-    from server.views.aggregation import Aggregation
+    from server.views.aggregation import Aggregation, Origin
     from server.views.grouping import Group
     from server.views.projection import Projection
 
@@ -96,15 +95,15 @@ class GroupRecords:
 
     # ---- following
 
-    def take(self, change: Change, envelope: Envelope) -> Iterator[Change]:
+    def take(self, change: Change, origin: Origin) -> Iterator[Change]:
         """Follow a change of a record of the topic, and give what it makes of the groups' records.
 
         Args:
             change: what happened to it.
-            envelope: where that comes from.
+            origin: where that comes from.
         """
-        moment = to_nanoseconds(envelope.received)
-        for group in dict.fromkeys(self._aggregation.change(0, change, envelope)):
+        moment = to_nanoseconds(origin.received)
+        for group in dict.fromkeys(self._aggregation.change(0, change, origin)):
             key = group.sow_key
             previous = self._records.get(key)
             if self._aggregation.settle(group):

@@ -28,7 +28,8 @@ from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 from server.expressions import semantics
 
 if TYPE_CHECKING:
-    from server.message_types.base import MessageType, Path
+    from server.message_types.base import MessageType
+    from server.message_types.paths import Path
     from server.sow.records import Change, Record
     from server.views.projection import Row
     from server.views.sources import RowChange

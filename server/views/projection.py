@@ -20,7 +20,8 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 from server.expressions import semantics
 from server.expressions.compile_message import compile_values
 from server.expressions.tree import Aggregate, Expr, Identifier, aggregates, references
-from server.message_types.base import Path, Value
+from server.message_types.base import Value
+from server.message_types.paths import Path
 from server.sow.record_context import asks_for_context
 from server.views.aggregates import Accumulator, function_of
 

@@ -17,7 +17,8 @@ if TYPE_CHECKING:
 
     from server.expressions import Functions
     from server.expressions.tree import Expr, Field, Identifier
-    from server.message_types.base import MessageType, Path
+    from server.message_types.base import MessageType
+    from server.message_types.paths import Path
     from server.views.projection import Projection
 
 

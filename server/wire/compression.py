@@ -11,11 +11,11 @@ import zlib
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
 
-from server.wire.framing import Frame, FrameError
+from server.wire.framing import FrameError
 
 if TYPE_CHECKING:
-    from server.core.inbox import FrameSource
-    from server.wire.runs import NumberedRun
+    from server.wire.framing import Frame, FrameSource
+    from server.wire.numbered import NumberedRun
 
 _LARGEST_PIECE: Final = 64 * 1024
 

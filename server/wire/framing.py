@@ -17,10 +17,10 @@ from collections.abc import Iterator, Sequence
 from itertools import chain
 from operator import add
 from struct import Struct
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Protocol
 
 if TYPE_CHECKING:
-    from server.wire.runs import NumberedRun
+    from server.wire.numbered import NumberedRun
 
 _LENGTH: Final = Struct(">I")
 _OPENING_BRACE: Final = ord("{")
@@ -37,6 +37,35 @@ Frame = tuple[bytes, bytes]
 
 class FrameError(ValueError):
     """The peer sent bytes that are no frame. The stream cannot be trusted after it."""
+
+
+class FrameSource(Protocol):
+    """Cuts what a peer sends into frames: `FrameReader` for streams, or one of another framing."""
+
+    @property
+    def error(self) -> FrameError | None:
+        """What was found instead of a frame; None while the bytes are good."""
+
+    @property
+    def has_partial_frame(self) -> bool:
+        """Whether the bytes stopped inside a frame."""
+
+    @property
+    def partial_size(self) -> int:
+        """Bytes that are kept of a frame that is not complete."""
+
+    @property
+    def has_more(self) -> bool:
+        """Whether bytes that it has taken may give more frames when it is fed nothing."""
+
+    def feed(self, chunk: bytes) -> list[Frame]:
+        """Take bytes from the peer, and give the frames completed by them."""
+
+    def take_run(self) -> NumberedRun | None:
+        """See `FrameReader.take_run`."""
+
+    def drop(self) -> None:
+        """Let go of what has come of a frame that is not complete; nothing more is fed."""
 
 
 class FrameReader:

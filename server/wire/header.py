@@ -160,30 +160,6 @@ def command_name(command: str) -> str:
     return _LONG_NAMES.get(command, command)
 
 
-SEQUENCE_KEY: Final = b',"s":'
-_DIGITS: Final = b"0123456789"
-MOST_DIGITS: Final = 18
-"""Of a number that `split_at_sequence` knows."""
-
-
-def split_at_sequence(header: bytes) -> tuple[bytes, bytes, bytes]:
-    """Divide a header at its sequence number, if it has one that is not its first key.
-
-    A header with another number between the same two parts means the same in all other respects,
-    and is well-formed if this one is.
-
-    Returns:
-        What stands before `SEQUENCE_KEY`, the number's digits, and what stands behind them. There
-        are no digits if there is no such number.
-    """
-    before, _, rest = header.rpartition(SEQUENCE_KEY)
-    behind = rest.lstrip(_DIGITS)
-    digits = rest[: len(rest) - len(behind)]
-    if digits < b"1" or len(digits) > MOST_DIGITS:  # none, a leading zero, or too many to be sure
-        return header, b"", b""
-    return before, digits, behind
-
-
 def decode_frame(header: bytes, body: bytes) -> tuple[Header, bytes]:
     """Decode the header of a frame.
 

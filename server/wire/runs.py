@@ -8,34 +8,13 @@ whose headers differ in other ways has its frames cut one by one, as `FrameReade
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from struct import Struct
-from typing import Final, NamedTuple
+from typing import Final
 
 from server.wire.framing import MAXIMUM_FRAME, Frame, FrameReader
-from server.wire.header import MOST_DIGITS, SEQUENCE_KEY, split_at_sequence
+from server.wire.numbered import MOST_DIGITS, SEQUENCE_KEY, NumberedRun, split_at_sequence
 
 _LENGTH: Final = Struct(">I")
-
-
-class NumberedRun(NamedTuple):
-    """Frames in a row with headers that differ by their sequence numbers.
-
-    Attributes:
-        shape: what stands around the number, as `split_at_sequence` divides headers.
-        digits: of each frame, its number.
-        bodies: of each frame, its body.
-    """
-
-    shape: tuple[bytes, bytes]
-    digits: list[bytes]
-    bodies: list[bytes]
-
-    def frames(self) -> Iterator[Frame]:
-        """The frames one by one."""
-        left, right = self.shape
-        for digits, body in zip(self.digits, self.bodies, strict=True):
-            yield left + SEQUENCE_KEY + digits + right, body
 
 
 class RunReader(FrameReader):

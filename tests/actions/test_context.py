@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from actions.context import Context, Template, to_bytes
+from actions.context import Context, Template
+from server.base.octets import to_octets
 
 VALUES = {"A": b"1", "EMPTY": b"", "BODY": b"\xff{{A}}\x00"}
 
@@ -52,4 +53,4 @@ def test_expansion_is_a_substitution(pieces: list[str]) -> None:
         lambda match: values.get(match[1], b"").decode(),
         text,
     )
-    assert Template(text).expand(context(values)) == to_bytes(expected)
+    assert Template(text).expand(context(values)) == to_octets(expected)

@@ -10,13 +10,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from actions.context import Context, Template, to_bytes
+from actions.context import Context, Template
 from actions.expressions import ExpressionTemplate
 from actions.module import StepFailed
 from actions.shell_quoting import shell_command
+from server.base.octets import to_octets
 from server.expressions import Kind, parse
 from server.expressions.compile_message import compile_filter
 from tests.actions.support import Bench
+from tests.support.waiting import WAIT_SECONDS
 
 HOSTILE = [
     "touch pwned",
@@ -52,7 +54,7 @@ COMMANDS = [
 
 def run(command: str, value: str, directory: Path) -> bytes:
     text, names = shell_command(Template(command))
-    environment = {name.encode(): to_bytes(value) for name in names}
+    environment = {name.encode(): to_octets(value) for name in names}
     environment[b"PATH"] = b"/usr/bin:/bin"
     done = subprocess.run(
         text,
@@ -61,7 +63,7 @@ def run(command: str, value: str, directory: Path) -> bytes:
         env=environment,
         cwd=directory,
         capture_output=True,
-        timeout=20,
+        timeout=WAIT_SECONDS,
     )
     return done.stdout
 
@@ -87,21 +89,21 @@ HERE = [
 @pytest.mark.parametrize("value", HOSTILE)
 @pytest.mark.parametrize("command", NESTED)
 def test_nested_quotes_keep_a_value_in_one_piece(command: str, value: str, tmp_path: Path) -> None:
-    assert run(command, value, tmp_path) == to_bytes(value)
+    assert run(command, value, tmp_path) == to_octets(value)
     assert not list(tmp_path.iterdir())
 
 
 @pytest.mark.parametrize("value", HOSTILE)
 @pytest.mark.parametrize("command", HERE)
 def test_a_here_document_has_the_value_as_it_is(command: str, value: str, tmp_path: Path) -> None:
-    assert run(command, value, tmp_path) == to_bytes(value) + b"\n"
+    assert run(command, value, tmp_path) == to_octets(value) + b"\n"
     assert not list(tmp_path.iterdir())
 
 
 @pytest.mark.parametrize("value", HOSTILE)
 @pytest.mark.parametrize("command", COMMANDS[:3])
 def test_a_command_gets_a_value_as_one_word(command: str, value: str, tmp_path: Path) -> None:
-    assert run(command, value, tmp_path) == to_bytes(value)
+    assert run(command, value, tmp_path) == to_octets(value)
     assert not list(tmp_path.iterdir())
 
 
@@ -160,7 +162,7 @@ def test_no_value_is_parsed_however_odd_the_command(fragments: list[str], value:
     st.text(alphabet="'\"\\$`(){};&|<>*?~#!\n\t -aX0é", max_size=20),
 )
 def test_any_value_arrives(command: str, value: str) -> None:
-    assert run(command, value, Path("/")) == to_bytes(value)
+    assert run(command, value, Path("/")) == to_octets(value)
 
 
 @pytest.mark.parametrize(
@@ -189,7 +191,7 @@ def holds(condition: str, value: str) -> bool:
     template = ExpressionTemplate(
         condition, lambda text: compile_filter(parse(text, Kind.CONDITION))
     )
-    return template.fill_in(Context("i", 0.0, {"X": to_bytes(value)}, ""))(())
+    return template.fill_in(Context("i", 0.0, {"X": to_octets(value)}, ""))(())
 
 
 WORDS = st.text(alphabet="'\"\\rR= aOR1safe\n", max_size=16)

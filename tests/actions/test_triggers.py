@@ -6,8 +6,8 @@ import json
 
 import pytest
 
-from actions.context import to_bytes
 from actions.module import ProvisionFailed
+from server.base.octets import to_octets
 from tests.actions.support import Bench, Use, echo, on_publish, publish
 
 CLIENT = "{{AMPS_CLIENT_NAME}}/{{AMPS_AUTHENTICATION_ID}}"
@@ -193,7 +193,7 @@ def test_values_of_a_message(message_type: str, body: bytes, value: str, expecte
         {"MessageType": message_type, "Data": "{{AMPS_DATA}}", "Value": [value, "OTHER=1"]},
     )
     bench.add(None, step, echo("{{N}}"))
-    bench.perform(AMPS_DATA=body, F=to_bytes("2"))
+    bench.perform(AMPS_DATA=body, F=to_octets("2"))
     assert bench.echoes() == [expected]
 
 

@@ -11,6 +11,7 @@ import pytest
 
 import amperage
 import client
+from tests.support.waiting import WAIT_SECONDS
 
 ROOT = Path(__file__).parents[2]
 PACKAGES = ("amperage", "client", "server", "config_schema", "actions", "pipeline")
@@ -24,7 +25,7 @@ def run(directory: Path, *words: str, **environment: str) -> tuple[int, str, str
         capture_output=True,
         text=True,
         check=False,
-        timeout=60,
+        timeout=WAIT_SECONDS,
     )
     return done.returncode, done.stdout, done.stderr
 

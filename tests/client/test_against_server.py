@@ -15,6 +15,7 @@ from client import (
 )
 from tests.client.shells import NewClient
 from tests.support.server import RunningServer, running_server
+from tests.support.waiting import WAIT_SECONDS
 
 
 @pytest.fixture(scope="module")
@@ -43,10 +44,12 @@ def test_published_messages_reach_every_matching_subscription_in_order(
             await publisher.confirmed_publish("orders", b'{"qty":5000}', "processed")
             bodies: list[bytes] = []
             while len(bodies) < 1001:
-                bodies += [message.body for message in await everything.batch(timeout=10)]
+                bodies += [message.body for message in await everything.batch(timeout=WAIT_SECONDS)]
             assert bodies == [b'{"qty":%d}' % n for n in [*range(1000), 5000]]
-            assert [message.body for message in await by_pattern.batch(timeout=10)] == bodies
-            found = [message.text for message in await large.batch(timeout=10)]
+            assert [
+                message.body for message in await by_pattern.batch(timeout=WAIT_SECONDS)
+            ] == bodies
+            found = [message.text for message in await large.batch(timeout=WAIT_SECONDS)]
             assert found == ['{"qty":999}', '{"qty":5000}']
             await everything.unsubscribe()
             assert [message async for message in everything] == []

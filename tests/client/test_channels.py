@@ -17,6 +17,7 @@ from client import AsyncHAClient, ConnectError, ProtocolError, parse_uri
 from client.channels import CompressedChannel, WebsocketChannel
 from tests.client.shells import HA_SHELLS, NewClient
 from tests.support.server import free_port, running_server
+from tests.support.waiting import WAIT_SECONDS
 
 TRANSPORT = """
 <Transport>
@@ -87,7 +88,7 @@ def test_messages_go_both_ways_in_order(new_client: NewClient, ways: Ways, way: 
             await client.flush()
             received: list[bytes] = []
             while len(received) < len(bodies):
-                received += [message.body for message in await stream.batch(timeout=10)]
+                received += [message.body for message in await stream.batch(timeout=WAIT_SECONDS)]
             assert received == bodies
 
     asyncio.run(scenario())

@@ -22,10 +22,10 @@ from client import (
 )
 from tests.client.shells import HA_SHELLS
 from tests.support.server import CONFIGURATION, RunningServer, free_port, running_configuration
+from tests.support.waiting import WAIT_SECONDS
 
 NewHAClient = Callable[..., AsyncHAClient]
 PATIENT = Backoff(first=0.01, longest=0.1)
-SECONDS = 30.0
 
 
 @pytest.fixture(params=HA_SHELLS)
@@ -65,7 +65,7 @@ def test_a_server_that_is_killed_and_started_again_is_found_again(
                 [f"tcp://127.0.0.1:{port}/amps/json"],
                 backoff=PATIENT,
                 heartbeat=1,
-                timeout=SECONDS,
+                timeout=WAIT_SECONDS,
                 on_state=note,
             ) as client:
                 await client.connect()
@@ -82,7 +82,9 @@ def test_a_server_that_is_killed_and_started_again_is_found_again(
                 await publish_elsewhere(port, b'{"n":1000}')
                 numbers: list[str] = []
                 while not numbers or numbers[-1] != '{"n":1000}':
-                    numbers += [message.text for message in await stream.batch(timeout=SECONDS)]
+                    numbers += [
+                        message.text for message in await stream.batch(timeout=WAIT_SECONDS)
+                    ]
                 assert numbers == [f'{{"n":{number}}}' for number in [*range(2, 200), 1000]]
 
     asyncio.run(scenario())
@@ -108,7 +110,7 @@ def test_a_second_server_takes_over_from_one_that_is_killed(
                 for port in ports
             )
             uris = [f"tcp://127.0.0.1:{port}/amps/json" for port in ports]
-            async with new_client(uris, backoff=PATIENT, timeout=SECONDS) as client:
+            async with new_client(uris, backoff=PATIENT, timeout=WAIT_SECONDS) as client:
                 await client.connect()
                 stream = await client.subscribe("t")
                 first.stop(signal.SIGKILL)
@@ -133,7 +135,7 @@ def test_messages_that_the_server_refuses_are_told_one_by_one(
     async def scenario() -> None:
         uri = f"tcp://127.0.0.1:{port}/amps/json"
         with server_at(tmp_path, port):
-            async with new_client([uri], timeout=SECONDS, on_refused=note) as client:
+            async with new_client([uri], timeout=WAIT_SECONDS, on_refused=note) as client:
                 await client.connect()
                 for topic in ("t", "/AMPS/mine", "t"):
                     await client.publish(topic, topic.encode())

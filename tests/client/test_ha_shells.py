@@ -27,6 +27,7 @@ from tests.client.scripted_peer import HANG_UP, Header, ScriptedPeer, accept, re
 from tests.client.shells import HA_SHELLS
 from tests.support.raw import frame
 from tests.support.server import free_port
+from tests.support.waiting import WAIT_SECONDS
 
 NewHAClient = Callable[..., AsyncHAClient]
 Script = Callable[[Header, bytes], list[bytes]]
@@ -268,7 +269,7 @@ def test_a_full_store_makes_publishers_wait_for_a_while(new_client: NewHAClient)
             async with new_client(
                 [uri(peer)], timeout=0.05, publish_store=store, backoff=AT_ONCE
             ) as client:
-                await client.connect(timeout=5)
+                await client.connect(timeout=WAIT_SECONDS)
                 await client.publish("t", b"1")
                 with pytest.raises(PublishStoreFullError, match="1 messages are not known"):
                     await client.publish("t", b"2")

@@ -26,6 +26,7 @@ from client import (
 from tests.client.scripted_peer import HANG_UP, Header, accept, refuse, scripted_peer
 from tests.client.shells import NewClient
 from tests.support.raw import frame
+from tests.support.waiting import WAIT_SECONDS
 
 Script = Callable[[Header, bytes], list[bytes]]
 
@@ -82,7 +83,7 @@ def test_messages_are_handed_out_as_they_come(new_client: NewClient) -> None:
                 assert (await anext(stream)).text == "m"
                 taken = 1
                 while taken < 3:
-                    taken += len(await stream.batch(timeout=5))
+                    taken += len(await stream.batch(timeout=WAIT_SECONDS))
                 with pytest.raises(TimedOutError):
                     await stream.batch(timeout=0.01)
                 await stream.unsubscribe()
@@ -200,7 +201,7 @@ def test_an_answer_that_does_not_come_is_waited_for_no_longer_than_said(
     async def scenario() -> None:
         with scripted_peer(lambda *_: []) as peer:
             async with new_client(timeout=0.01) as client:
-                await client.connect(uri(peer.port), timeout=5)
+                await client.connect(uri(peer.port), timeout=WAIT_SECONDS)
                 with pytest.raises(TimedOutError, match="the answer to logon"):
                     await client.logon()
                 with pytest.raises(TimedOutError, match=r"0\.02"):
@@ -271,7 +272,7 @@ def test_publishing_to_a_server_that_writes_before_it_reads_does_not_lock_up(
                 await client.flush()
                 taken = 0
                 while taken < 20_000:
-                    taken += len(await stream.batch(timeout=10))
+                    taken += len(await stream.batch(timeout=WAIT_SECONDS))
             assert len(peer.bodies("p")) == len(bodies)
 
     asyncio.run(scenario())
@@ -295,7 +296,7 @@ def test_a_client_stops_reading_for_a_stream_that_nobody_reads(
                 taken: list[int] = []
                 while sum(taken) < total:
                     await asyncio.sleep(0.005)  # time in which all of it would fit through
-                    taken.append(len(await stream.batch(timeout=5)))
+                    taken.append(len(await stream.batch(timeout=WAIT_SECONDS)))
                 assert max(taken) <= limit + most_in_one_read
 
     asyncio.run(scenario())

@@ -15,6 +15,7 @@ from tests.client.scripted_peer import Header as Keys
 from tests.client.scripted_peer import accept, scripted_peer
 from tests.client.shells import HA_SHELLS, NewClient
 from tests.support.raw import frame
+from tests.support.waiting import WAIT_SECONDS
 
 
 def deliver(*bodies: bytes, sids: str = "s") -> bytes:
@@ -39,7 +40,7 @@ def test_a_stream_is_a_context_that_ends_its_subscription(new_client: NewClient)
                 await client.connect(f"tcp://127.0.0.1:{peer.port}/amps/json")
                 await client.logon()
                 async with await client.subscribe("t", filter="/a = 1", sub_id="s") as stream:
-                    message = await stream.next(timeout=5)
+                    message = await stream.next(timeout=WAIT_SECONDS)
                     assert message is not None
                     assert message.body == b"1"
                     assert "s: subscribe t where /a = 1, open" in repr(stream)

@@ -35,9 +35,9 @@ from tests.client.scripted_peer import Header, ScriptedPeer, accept, scripted_pe
 from tests.client.test_ha_shells import HangingUp, store_everything
 from tests.support.raw import frame
 from tests.support.server import RunningServer, running_server
+from tests.support.waiting import WAIT_SECONDS, wait_until
 
 ROOT = Path(__file__).parents[2]
-SECONDS = 30.0
 AT_ONCE = Backoff(first=0.001, longest=0.01)
 
 
@@ -52,28 +52,21 @@ def at(port: int) -> str:
 
 
 def logged_on(port: int, **arguments: Any) -> Client:
-    client = Client(timeout=SECONDS, **arguments)
+    client = Client(timeout=WAIT_SECONDS, **arguments)
     client.connect(at(port))
     client.logon()
     return client
 
 
 def staying_connected(port: int, **arguments: Any) -> HAClient:
-    client = HAClient([at(port)], timeout=SECONDS, backoff=AT_ONCE, **arguments)
+    client = HAClient([at(port)], timeout=WAIT_SECONDS, backoff=AT_ONCE, **arguments)
     client.connect()
     return client
 
 
 def take(stream: MessageStream, count: int) -> list[Message]:
-    messages = [stream.next(SECONDS) for _ in range(count)]
+    messages = [stream.next(WAIT_SECONDS) for _ in range(count)]
     return [message for message in messages if message is not None]
-
-
-def wait_for(condition: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + SECONDS
-    while not condition():
-        assert time.monotonic() < deadline, "it did not come"
-        time.sleep(0.005)
 
 
 @pytest.mark.parametrize("connect", [logged_on, staying_connected])
@@ -111,7 +104,7 @@ def beating(header: Header, body: bytes) -> list[bytes]:
 def test_heartbeats_are_answered_while_the_application_does_something_else() -> None:
     with scripted_peer(beating) as peer, logged_on(peer.port) as client:
         client.heartbeat(5)
-        wait_for(lambda: peer.commands().count("heartbeat") > 10)
+        wait_until(lambda: peer.commands().count("heartbeat") > 10)
 
 
 def test_a_handler_that_is_slow_keeps_its_connection_and_holds_back_the_server(
@@ -127,10 +120,10 @@ def test_a_handler_that_is_slow_keeps_its_connection_and_holds_back_the_server(
     with scripted_peer(answer) as peer, logged_on(peer.port) as client:
         client.heartbeat(1)
         stream = client.subscribe("t")
-        assert stream.next(SECONDS) is not None  # the handler begins
+        assert stream.next(WAIT_SECONDS) is not None  # the handler begins
         beats = len([it for it in peer.commands() if it == "heartbeat"])
-        wait_for(lambda: peer.commands().count("heartbeat") >= beats + 2)
-        assert sum(1 for _ in range(299) if stream.next(SECONDS)) == 299
+        wait_until(lambda: peer.commands().count("heartbeat") >= beats + 2)
+        assert sum(1 for _ in range(299) if stream.next(WAIT_SECONDS)) == 299
 
 
 def test_a_lost_connection_is_mended_without_a_call() -> None:
@@ -140,8 +133,8 @@ def test_a_lost_connection_is_mended_without_a_call() -> None:
         staying_connected(peer.port, on_state=lambda event: states.append(event.state)) as client,
     ):
         client.publish("t", b"lost on the way")
-        wait_for(lambda: states.count(ConnectionState.RECOVERED) == 2)
-        wait_for(lambda: len(client.publish_store) == 0)
+        wait_until(lambda: states.count(ConnectionState.RECOVERED) == 2)
+        wait_until(lambda: len(client.publish_store) == 0)
 
 
 def test_a_close_in_another_thread_ends_whoever_waits(server: RunningServer) -> None:
@@ -150,7 +143,7 @@ def test_a_close_in_another_thread_ends_whoever_waits(server: RunningServer) -> 
     with ThreadPoolExecutor(1) as threads:
         waiting = threads.submit(lambda: list(stream))
         client.close()
-        assert waiting.result(SECONDS) == []
+        assert waiting.result(WAIT_SECONDS) == []
     with pytest.raises(NotConnectedError):
         client.publish("t", b"")
 
@@ -171,16 +164,16 @@ def test_handlers_may_publish_and_close_and_are_told_that_they_cannot_wait() -> 
             closed.set()
 
     with scripted_peer(store_everything) as peer:
-        client = HAClient([at(peer.port)], timeout=SECONDS, on_state=note)
+        client = HAClient([at(peer.port)], timeout=WAIT_SECONDS, on_state=note)
         client.connect()
         client.flush()
         assert b"from a handler" in peer.bodies("p")
         assert "cannot wait" in told[0]
         peer.close()
     with scripted_peer(HangingUp(2)) as peer:
-        client = HAClient([at(peer.port)], timeout=SECONDS, on_state=note)
+        client = HAClient([at(peer.port)], timeout=WAIT_SECONDS, on_state=note)
         client.connect()
-        assert closed.wait(SECONDS)
+        assert closed.wait(WAIT_SECONDS)
 
 
 @pytest.mark.parametrize("connect", [logged_on, staying_connected])
@@ -245,7 +238,7 @@ def test_a_forgotten_client_ends_its_thread() -> None:
         assert len(mine) >= 2
         clients.clear()
         gc.collect()
-        wait_for(lambda: not any(it.is_alive() for it in mine))
+        wait_until(lambda: not any(it.is_alive() for it in mine))
         assert threading.active_count() <= before + 2  # the peer's
 
 
@@ -293,7 +286,7 @@ stream = client.subscribe("t"); print("ready", flush=True)
 def test_an_interpreter_ends_with_clients_that_are_open() -> None:
     with scripted_peer() as peer:
         process = run("", peer)
-        said, complained = process.communicate(timeout=SECONDS)
+        said, complained = process.communicate(timeout=WAIT_SECONDS)
         assert (process.returncode, said, complained) == (0, b"ready\n", b"")
 
 
@@ -310,5 +303,5 @@ def test_a_waiting_call_can_be_interrupted(wait: str) -> None:
         while process.poll() is None:  # until it waits
             process.send_signal(signal.SIGINT)
             time.sleep(0.05)
-        _, complained = process.communicate(timeout=SECONDS)
+        _, complained = process.communicate(timeout=WAIT_SECONDS)
         assert complained.rstrip().endswith(b"KeyboardInterrupt")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gzip
 import signal
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -17,6 +16,7 @@ from tests.support.server import (
     running_configuration,
     running_server,
 )
+from tests.support.waiting import WAIT_SECONDS
 
 ACTIONS = """
 <SOW>
@@ -201,7 +201,7 @@ def test_increment_a_counter_and_echo_a_message(acting: RunningServer) -> None:
     for count in (1, 2):
         acting.process.send_signal(signal.SIGUSR1)
         assert acting.logs(f"got {count} SIGUSR1 signals.")
-    assert "29-0100 action module invoked: amps-action-do-echo-message on signal" in acting.log()
+    assert acting.logs("29-0100 action module invoked: amps-action-do-echo-message on signal")
 
 
 def test_extract_values_from_a_published_message(acting: RunningServer) -> None:
@@ -326,7 +326,7 @@ def test_the_default_actions_of_signals(tmp_path: Path) -> None:
         with server.connect() as peer:
             assert peer.ask(logon)["status"] == "failure"
         assert server.stop() == 0
-        assert "shutdown requested by signal SIGTERM" in server.log()
+        assert server.logs("shutdown requested by signal SIGTERM")
 
 
 def test_shut_down_when_a_file_system_is_full(tmp_path: Path) -> None:
@@ -347,7 +347,7 @@ def test_shut_down_when_a_file_system_is_full(tmp_path: Path) -> None:
       </Actions>
     """
     with running_server(tmp_path, elements=full) as server:
-        assert server.process.wait(20) == 0
+        assert server.process.wait(WAIT_SECONDS) == 0
         log = server.log()
         assert "shutdown requested by schedule disk" in log
         assert log.index("29-0103 going down") < log.index("closed:")
@@ -424,9 +424,7 @@ def test_a_transport_goes_and_comes_by_action(tmp_path: Path) -> None:
         with pytest.raises(OSError, match="refused"):
             server.connect()
         server.process.send_signal(signal.SIGUSR2)
-        deadline = time.monotonic() + 5
-        while time.monotonic() < deadline and server.log().count("11-0001") < 2:
-            time.sleep(0.02)
+        assert server.waits_for(lambda log: log.count("11-0001") == 2)
         with server.log_on():
             pass
 

@@ -20,6 +20,7 @@ from tests.support.server import (
     running_configuration,
     running_server,
 )
+from tests.support.waiting import WAIT_SECONDS, comes_true, wait_until
 
 ROOT = Path(__file__).parents[2]
 SAMPLES = sorted((ROOT / "sample_configs").glob("*.xml"))
@@ -33,7 +34,7 @@ def amp_server(*arguments: str | Path, cwd: Path | None = None) -> subprocess.Co
         cwd=cwd,
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=WAIT_SECONDS,
         check=False,
         env=os.environ | {"PYTHONPATH": str(ROOT)},
     )
@@ -243,20 +244,21 @@ def test_a_warning_is_said_once_on_a_terminal(tmp_path: Path) -> None:
             _connect(path)
         finally:
             process.terminate()
-            process.wait(30)
+            process.wait(WAIT_SECONDS)
         assert (tmp_path / "terminal").read_text().count("becomes part of file names") == 1
 
 
 def _connect(path: Path) -> None:
     port = int(re.search(r"127\.0\.0\.1:(\d+)", path.read_text()).group(1))  # type: ignore[union-attr]  # it is there
-    deadline = time.monotonic() + 30
-    while True:
-        try:
-            with RawPeer(port):
-                return
-        except OSError:
-            assert time.monotonic() < deadline
-            time.sleep(0.05)
+    wait_until(lambda: _listens(port), "nobody listens")
+
+
+def _listens(port: int) -> bool:
+    try:
+        with RawPeer(port):
+            return True
+    except OSError:
+        return False
 
 
 @pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
@@ -265,8 +267,8 @@ def test_stop_signals_end_the_server_cleanly(tmp_path: Path, how: signal.Signals
     with running_server(tmp_path) as server, server.log_on() as peer:
         assert server.stop(how) == 0
         assert peer.is_disconnected()
-        assert f"shutdown requested by signal {how.name}" in server.log()
-        assert "shutdown completed" in server.log()
+        assert server.logs(f"shutdown requested by signal {how.name}")
+        assert server.logs("shutdown completed")
         assert "Traceback" not in server.log()
 
 
@@ -309,14 +311,16 @@ def test_a_daemon_tells_how_its_start_went_and_lets_go_of_its_starter(tmp_path: 
 
 def _end(pid: int) -> None:
     """Wait for the end of a process that is nobody's child, or end it."""
-    deadline = time.monotonic() + 10
-    try:
-        while time.monotonic() < deadline:
-            os.kill(pid, 0)
-            time.sleep(0.05)
+    if not comes_true(lambda: not _lives(pid)):
         os.kill(pid, signal.SIGKILL)
+
+
+def _lives(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
     except ProcessLookupError:
-        return
+        return False
+    return True
 
 
 def test_a_start_by_mistake_leaves_the_log_of_the_server_that_runs(tmp_path: Path) -> None:
@@ -338,7 +342,7 @@ def test_a_start_by_mistake_leaves_the_log_of_the_server_that_runs(tmp_path: Pat
         assert amp_server("config.xml", cwd=tmp_path).returncode == 1
     finally:
         process.kill()
-        process.wait(30)
+        process.wait(WAIT_SECONDS)
     log = (tmp_path / "x.log").read_text()
     assert log.count("is starting: version") == 2
     assert log.index("initialization completed") < log.index("Address already in use")
@@ -368,7 +372,11 @@ def test_the_commands_that_samples_show_can_be_copied(tmp_path: Path) -> None:
     for line in shown:
         command = line.replace("ampServer", " ".join(COMMAND), 1)
         done = subprocess.run(
-            ["bash", "-c", command], cwd=ROOT, capture_output=True, timeout=60, check=False
+            ["bash", "-c", command],
+            cwd=ROOT,
+            capture_output=True,
+            timeout=WAIT_SECONDS,
+            check=False,
         )
         assert done.returncode == 0, line
 

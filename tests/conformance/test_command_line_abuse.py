@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.server import COMMAND, free_port
+from tests.support.waiting import WAIT_SECONDS
 
 ROOT = Path(__file__).parents[2]
 GOOD = "<AMPSConfig><Name>abused</Name></AMPSConfig>"
@@ -29,7 +30,7 @@ def shell(directory: Path, line: str) -> subprocess.CompletedProcess[str]:
         cwd=directory,
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=WAIT_SECONDS,
         check=False,
         env=os.environ | {"PYTHONPATH": str(ROOT)},
     )

@@ -13,6 +13,7 @@ import pytest
 from tests.support.raw import RawPeer
 from tests.support.server import RunningServer, running_configuration, running_server
 from tests.support.sow import query, receive_group
+from tests.support.waiting import wait_until
 
 TOPICS = """
 <SOW>
@@ -88,13 +89,14 @@ def follow(peer: RawPeer, topic: str, filter_: str, **keys: Any) -> None:
 
 def wait_for(peer: RawPeer, topic: str, filter_: str, count: int) -> list[Any]:
     """The records of a query, once there are so many of them."""
-    deadline = time.monotonic() + 5
-    while True:
-        messages = query(peer, topic, f=filter_).messages
-        if len(messages) == count or time.monotonic() > deadline:
-            assert len(messages) == count
-            return messages
-        time.sleep(0.02)
+    found: list[Any] = []
+
+    def are_all_there() -> bool:
+        found[:] = query(peer, topic, f=filter_).messages
+        return len(found) == count
+
+    wait_until(are_all_there, lambda: found)
+    return found
 
 
 def test_a_record_changes_once_an_interval(server: RunningServer) -> None:
@@ -103,8 +105,9 @@ def test_a_record_changes_once_an_interval(server: RunningServer) -> None:
         follow(peer, "orders-C", "/id = 1")
         peer.subscribe("orders", "source", f="/id = 1 AND /n = 5")
         started = time.monotonic()
-        for n in range(6):
-            publish(peer, {"id": 1, "n": n}, x=f"c{n}")
+        with peer.at_once():
+            for n in range(6):
+                publish(peer, {"id": 1, "n": n}, x=f"c{n}")
         source = peer.receive()[0]
         assert source["sids"] == "source"
         header, body = peer.receive()
@@ -146,8 +149,9 @@ def test_a_deleted_record_goes_with_the_interval(server: RunningServer) -> None:
         publish(peer, {"id": 4, "n": 1})
         wait_for(peer, "orders-C", "/id = 4", 1)
         follow(peer, "orders-C", "/id = 4", o="oof")
-        publish(peer, {"id": 4, "n": 2})
-        peer.send({"c": "sow_delete", "t": "orders", "f": "/id = 4"})
+        with peer.at_once():
+            publish(peer, {"id": 4, "n": 2})
+            peer.send({"c": "sow_delete", "t": "orders", "f": "/id = 4"})
         header, body = peer.receive()
         assert (header["c"], header["reason"]) == ("oof", "deleted")
         assert json.loads(body) == {"id": 4, "n": 1}

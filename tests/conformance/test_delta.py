@@ -168,13 +168,14 @@ def test_deltas_of_one_interval_are_merged(server: RunningServer) -> None:
         record = {"id": 99, "status": "open", "notes": "none", "xref": 82}
         publish(peer, record)
         follow(peer, "s", "/id = 99", "conflation=200ms")
-        for status, notes in (
-            ("questioned", "none"),
-            ("questioned", "jcarlo hold"),
-            ("cleared", "none"),
-            ("open", "none"),
-        ):
-            publish(peer, record | {"status": status, "notes": notes})
+        with peer.at_once():
+            for status, notes in (
+                ("questioned", "none"),
+                ("questioned", "jcarlo hold"),
+                ("cleared", "none"),
+                ("open", "none"),
+            ):
+                publish(peer, record | {"status": status, "notes": notes})
         assert received(peer) == ("s", {"id": 99, "status": "open", "notes": "none"})
         assert peer.hears_nothing()
 

@@ -97,7 +97,7 @@ def test_they_can_be_renamed(tmp_path: Path) -> None:
         tmp_path, elements=ELEMENTS, options=("--set-aside-foreign-files",)
     ) as server:
         for name in FOREIGN:
-            assert f"it has been renamed to {name}.foreign-2" in server.log()
+            assert server.logs(f"it has been renamed to {name}.foreign-2")
         with server.log_on("p") as peer:
             peer.publish("orders", b'{"id":1}', s=1, a="persisted")
             assert peer.receive_header()["status"] == "success"
@@ -168,7 +168,7 @@ def test_a_journal_that_has_lost_its_first_page_is_read(tmp_path: Path) -> None:
     content[:4096] = NOISE[:4096]
     (tmp_path / FIRST).write_bytes(content)
     with running_server(tmp_path, elements=ELEMENTS) as server, server.log_on() as peer:
-        assert "it does not begin like a journal file" in server.log()
+        assert server.logs("it does not begin like a journal file")
         assert len(query(peer, "orders").records) == 1
 
 

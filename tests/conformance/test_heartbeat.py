@@ -21,10 +21,10 @@ def test_the_server_beats_and_disconnects_a_client_that_falls_silent(
 
 
 def test_a_client_that_beats_stays(server: RunningServer) -> None:
-    """Answered heartbeats go on."""
+    """Answered heartbeats go on, for longer than silence is borne: two intervals and a second."""
     with server.log_on("lively") as peer:
-        peer.send({"c": "heartbeat", "o": "start,0.1"})
-        for _ in range(8):
+        peer.send({"c": "heartbeat", "o": "start,0.5"})
+        for _ in range(6):
             assert peer.receive_header() == {"c": "heartbeat"}
             peer.send({"c": "heartbeat", "o": "beat"})
 

@@ -8,13 +8,14 @@ import shutil
 import signal
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from tests.support.raw import RawPeer, frame
 from tests.support.server import RunningServer, running_server
+from tests.support.waiting import wait_until
 
 BODY = 1_000_000
 PER_FILE = 10
@@ -121,14 +122,6 @@ def make_old(path: Path) -> None:
     os.utime(path, (moment, moment))
 
 
-def until(condition: Callable[[], bool]) -> None:
-    """Wait for a condition."""
-    deadline = time.monotonic() + 60  # files are written again whole, beside whatever else runs
-    while not condition():
-        assert time.monotonic() < deadline, "it does not come true"
-        time.sleep(0.02)
-
-
 def journals(directory: Path) -> set[str]:
     """The journal files in a directory, by number and form."""
     return {
@@ -152,26 +145,26 @@ def test_a_replay_spans_archived_compressed_and_current_files(
             slow.send({"c": "subscribe", "sub_id": "1", "t": "orders", "bm": "0"})
             seen = [number_of(slow.receive()[1]) for _ in range(2)]
             tell(server, "archive", "1d")
-            until(lambda: journals(archive) == {"00.journal"})
-            until(lambda: "00.journal" not in journals(directory))
+            wait_until(lambda: journals(archive) == {"00.journal"})
+            wait_until(lambda: "00.journal" not in journals(directory))
             seen += [number_of(slow.receive()[1]) for _ in range(2)]
             make_old(directory / "test-instance.0000000001.journal")
             tell(server, "compress", "1d")
-            until(lambda: journals(archive) == {"00.journal.gz"})
-            until(lambda: {"01.journal.gz"} <= journals(directory))
+            wait_until(lambda: journals(archive) == {"00.journal.gz"})
+            wait_until(lambda: {"01.journal.gz"} <= journals(directory))
             assert "02.journal" in journals(directory)
             seen += [number_of(slow.receive()[1]) for _ in range(last - 4)]
             assert seen == list(range(1, last + 1))
         assert replay(server) == seen
-        assert "The journal file journal/test-instance.0000000000.journal has been archived" in (
-            server.log()
+        assert server.logs(
+            "journal file journal/test-instance.0000000000.journal has been archived"
         )
         assert server.stop() == 0
     with running_server(tmp_path, elements=elements(archive)) as server:
         assert replay(server) == seen
         tell(server, "remove", "1d")
-        until(lambda: journals(archive) == set())
-        until(
+        wait_until(lambda: journals(archive) == set())
+        wait_until(
             lambda: (
                 {"02.journal"} <= journals(directory) <= {"02.journal", "03.journal", "04.journal"}
             )
@@ -195,11 +188,11 @@ def test_what_somebody_needs_is_removed_later(tmp_path: Path, archive: Path) -> 
             fill(server, 1, 2 * PER_FILE + 3)
             tell(server, "remove", "0s")
             assert server.logs("0000000000.journal is to be removed, and is still needed, from")
-            assert "remove marked" in server.log()
+            assert server.logs("remove marked")
             tell(server, "compress", "0s")  # which waits for nobody
-            until(lambda: {"00.journal.gz", "01.journal.gz"} <= journals(directory))
-        until(lambda: not {"00.journal.gz", "01.journal.gz"} & journals(directory))
-        assert server.log().count("is still needed") == 1
+            wait_until(lambda: {"00.journal.gz", "01.journal.gz"} <= journals(directory))
+        wait_until(lambda: not {"00.journal.gz", "01.journal.gz"} & journals(directory))
+        assert server.logs("is still needed", 1)
         rest = replay(server)
         assert rest == list(range(rest[0], 2 * PER_FILE + 4))
 
@@ -216,11 +209,11 @@ def test_what_cannot_be_done_is_one_entry(tmp_path: Path, archive: Path) -> None
         tell(server, "archive", "0s")
         assert server.logs("A journal file could not be archived")
         resource.prlimit(server.process.pid, resource.RLIMIT_FSIZE, limits)
-        assert server.log().count("1D-0012") == 1
+        assert server.logs("1D-0012", 1)
         assert not [path for path in archive.iterdir() if path.suffix == ".tmp"]
         assert {"00.journal", "01.journal"} <= journals(directory)
         tell(server, "archive", "0s")
-        until(lambda: journals(archive) == {"00.journal", "01.journal"})
+        wait_until(lambda: journals(archive) == {"00.journal", "01.journal"})
         assert replay(server) == list(range(1, last + 1))
         (archive / "test-instance.0000000001.journal").unlink()
         tell(server, "compress", "0s")
@@ -251,7 +244,7 @@ def test_a_kill_loses_nothing(tmp_path: Path, archive: Path) -> None:
         rest = replay(server)
         assert rest == list(range(rest[0], last + 1))
         tell(server, "remove", "0s")
-        until(lambda: len(journals(archive) | journals(tmp_path / "journal")) <= 2)
+        wait_until(lambda: len(journals(archive) | journals(tmp_path / "journal")) <= 2)
         assert server.stop() == 0
 
 

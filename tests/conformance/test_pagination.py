@@ -208,15 +208,17 @@ def test_conflation_on_a_page(server: RunningServer) -> None:
             publish(peer, "j", n)
         options = "top_n=2,skip_n=0,oof,conflation=200ms,conflation_key=[/id]"
         assert values(follow(peer, "j", options)) == [0, 1]
-        publish(peer, "j", 9, v=-1)  # 1 leaves ...
-        publish(peer, "j", 9, v=9)  # ... and is back
-        publish(peer, "j", 0, v=0.2)
-        publish(peer, "j", 0, v=0.4)
-        publish(peer, "j", 3, v=0.5)
+        with peer.at_once():
+            publish(peer, "j", 9, v=-1)  # 1 leaves ...
+            publish(peer, "j", 9, v=9)  # ... and is back
+            publish(peer, "j", 0, v=0.2)
+            publish(peer, "j", 0, v=0.4)
+            publish(peer, "j", 3, v=0.5)
         got = {received(peer) for _ in range(3)}
         assert got == {("oof", "match", 1), ("p", None, 0.4), ("p", None, 0.5)}
-        publish(peer, "j", 0, v=0.45)
-        publish(peer, "j", 0, v=7)
+        with peer.at_once():
+            publish(peer, "j", 0, v=0.45)
+            publish(peer, "j", 0, v=7)
         assert {received(peer) for _ in range(2)} == {("oof", "match", 0.4), ("p", None, 1)}
         assert peer.hears_nothing()
 

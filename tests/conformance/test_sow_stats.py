@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from xml.etree import ElementTree
@@ -13,6 +12,7 @@ import pytest
 from tests.support.raw import RawPeer
 from tests.support.server import RunningServer, running_server
 from tests.support.sow import query
+from tests.support.waiting import wait_until
 
 ELEMENTS = """
 <SOWStatsInterval>200ms</SOWStatsInterval>
@@ -136,11 +136,7 @@ def test_events_are_kept_by_the_keys_of_the_guide(tmp_path: Path) -> None:
 
 
 def kept(server: RunningServer, topic: str, message_type: str, expected: int) -> int:
-    """How many events there are, once there are as many as expected, or after a while."""
+    """How many events there are, once there are as many as expected."""
     with server.log_on(f"reader-{message_type}", message_type) as peer:
-        deadline = time.monotonic() + 5
-        while True:
-            found = len(query(peer, topic).records)
-            if found >= expected or time.monotonic() > deadline:
-                return found
-            time.sleep(0.02)
+        wait_until(lambda: len(query(peer, topic).records) >= expected)
+        return len(query(peer, topic).records)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -13,8 +12,9 @@ from pathlib import Path
 import pytest
 
 from tests.support.raw import frame
-from tests.support.server import COMMAND, RunningServer, running_server
+from tests.support.server import COMMAND, RunningServer, running_server, wait_until_started
 from tests.support.sow import query
+from tests.support.waiting import wait_until
 
 MESSAGES = 60_000
 """Enough for a recovery that can be interrupted."""
@@ -74,10 +74,7 @@ def recovering(directory: Path) -> Iterator[RunningServer]:
         )
     server = RunningServer(0, process, log_file)
     try:
-        deadline = time.monotonic() + 30
-        while "1D-0009" not in server.log():
-            assert time.monotonic() < deadline, server.log()
-            time.sleep(0.002)
+        wait_until(lambda: "1D-0009" in server.log(), server.log)
         yield server
     finally:
         process.kill()
@@ -102,9 +99,7 @@ def test_other_signals_are_kept_until_the_start_is_done(filled: Path) -> None:
         server.process.send_signal(signal.SIGUSR1)
         server.process.send_signal(signal.SIGUSR2)
         server.process.send_signal(signal.SIGQUIT)
-        deadline = time.monotonic() + 30
-        while "initialization completed" not in server.log() and time.monotonic() < deadline:
-            time.sleep(0.02)
+        wait_until_started(server)
         assert server.logs("29-0103 counted")
         assert server.logs("entitlement is switched on")
         assert server.process.poll() is None

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import json
-import time
 from pathlib import Path
 
 from tests.support.raw import RawPeer, frame
 from tests.support.server import RunningServer, running_server
+from tests.support.waiting import wait_until
 
 TOPICS = """
 <TransactionLog>
@@ -57,10 +57,7 @@ def bytes_read(server: RunningServer) -> int:
 
 def wait_for(path: Path) -> None:
     """Wait until a file is there."""
-    deadline = time.monotonic() + 10
-    while not path.exists():
-        assert time.monotonic() < deadline, f"{path} has not been made"
-        time.sleep(0.02)
+    wait_until(path.exists, f"{path} has not been made")
 
 
 def test_topic_indexes_are_made_and_used(tmp_path: Path) -> None:

@@ -14,6 +14,7 @@ import pytest
 from tests.support.raw import RawPeer
 from tests.support.server import RunningServer, running_server
 from tests.support.sow import query, receive_group
+from tests.support.waiting import wait_until
 
 SOURCES = """
 <Topic>
@@ -135,10 +136,10 @@ def delete(peer: RawPeer, topic: str, filter_: str) -> None:
 
 def wait_for(peer: RawPeer, topic: str, filter_: str, expected: list[Any]) -> None:
     """Wait until a query gives something."""
-    deadline = time.monotonic() + 5
-    while (found := query(peer, topic, f=filter_).messages) != expected:
-        assert time.monotonic() < deadline, found
-        time.sleep(0.02)
+    wait_until(
+        lambda: query(peer, topic, f=filter_).messages == expected,
+        lambda: query(peer, topic, f=filter_).messages,
+    )
 
 
 def test_a_view_is_queried_like_any_topic(server: RunningServer) -> None:

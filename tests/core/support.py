@@ -11,7 +11,8 @@ from typing import Any
 
 from config_schema.problems import Location
 from config_schema.spec import ConflatedTopicSpec, JournaledTopicSpec, TopicSpec, ViewSpec
-from server.core.engine import Engine, Settings
+from server.base.helper_thread import HelperThread
+from server.core.engine import Engine
 from server.core.session import Entrance, Link
 from server.expressions import BUILTINS
 from server.journal import Journal, JournalSettings
@@ -20,10 +21,11 @@ from server.security.authentication import AcceptAll
 from server.security.entitlement import make_entitlement
 from server.sow.memory_store import MemoryStore
 from server.sow.topic import SowTopic
+from server.topics.settings import Settings
 from server.topics.transaction_log import TransactionLog
-from server.upkeep.helper_thread import HelperThread
 from server.wire.compression import Compression
-from tests.support.raw import WAIT_SECONDS, frame
+from tests.support.raw import frame
+from tests.support.waiting import WAIT_SECONDS
 
 TYPES = ("json", "fix", "nvfix", "xml", "bson", "msgpack", "bflat")
 
@@ -194,16 +196,16 @@ class CorePeer:
 
     def send_bytes(self, data: bytes) -> None:
         """Send any bytes."""
-        self._session.feed(data)
+        self._session.intake.feed(data)
         self._core.engine.flush()
 
     def read_compressed(self, compression: Compression) -> None:
         """Send compressed bytes from now on."""
-        self._session.read_compressed(compression)
+        self._session.intake.read_compressed(compression)
 
     def leave(self) -> None:
         """Close the connection from this end."""
-        self._session.lost()
+        self._session.intake.lost()
 
     def take_frames(self) -> list[tuple[dict[str, Any], bytes]]:
         """What has been received since the last time."""

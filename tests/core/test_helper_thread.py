@@ -8,9 +8,9 @@ from queue import SimpleQueue
 from threading import Event
 
 from server.base import limits
-from server.upkeep.helper_thread import HelperThread
+from server.base.helper_thread import HelperThread
 from tests.core.support import Core
-from tests.support.raw import WAIT_SECONDS
+from tests.support.waiting import WAIT_SECONDS
 
 
 def pieces(count: int, result: str, begin: Event | None = None) -> Generator[None, None, str]:

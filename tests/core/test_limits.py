@@ -181,7 +181,7 @@ def test_a_logon_has_a_smaller_one() -> None:
 
 def test_queries_under_way_have_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
     """The commands behind them wait unread, and are all obeyed in the end."""
-    monkeypatch.setattr("server.core.session.MOST_QUERIES", 5)
+    monkeypatch.setattr("server.core.intake.MOST_QUERIES", 5)
     core = Core()
     core.keep(topic_spec("/id", name="records"))
     peer, other = core.log_on("many"), core.log_on("other")

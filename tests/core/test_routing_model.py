@@ -58,11 +58,14 @@ class Model:
 def test_messages_go_where_the_model_says(most_kept: int, steps: list[tuple[Any, ...]]) -> None:
     """Subscriptions come, are replaced and go, peers leave, topics are forgotten in between."""
     core = Core()
-    core.engine.topics = table.TopicTable(core.types, BUILTINS, core.engine.stores, most_kept)
+    core.engine.topics = table.TopicTable(
+        core.types, BUILTINS, core.engine.stores, core.engine.turns.queue, most_kept
+    )
     model = Model()
     peers = [core.log_on(f"peer {number}") for number in range(3)]
     for action, number, *arguments in steps:
         peer = peers[number]
+        core.clock.turn()
         if action == "subscribe":
             sub_id, selector = arguments
             peer.send({"c": "subscribe", "sub_id": sub_id, "t": selector, "o": "replace"})

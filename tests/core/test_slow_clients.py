@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from server.subscriptions.slow_clients import Backlog, Limits, Pool
+from server.subscriptions.capacity import Limits
+from server.subscriptions.slow_clients import Backlog, Pool
 from tests.core.support import RecordingLog, SimulatedClock
 
 ROOMY = Limits(memory=10**9, disk=10**9, directory="/tmp", share=1.0, age=None)

@@ -8,10 +8,11 @@ import weakref
 import pytest
 
 from server.base import limits
+from server.expressions import topic_names
 from server.expressions.effort import LONG_SEARCHES
-from server.topics import names, table
+from server.expressions.topic_names import select_topics
+from server.topics import table
 from server.topics.name_patterns import NamePatterns
-from server.topics.names import select_topics
 from tests.core.support import Core, CorePeer
 
 COSTLY = "^(\\w+)+[!#]{%d}$"
@@ -74,7 +75,7 @@ def test_equal_expressions_are_compiled_and_tried_once() -> None:
         peer.leave()
     gc.collect()
     assert gone() is None
-    assert "^[a-z]+/[0-9]+$" not in names._compiled
+    assert "^[a-z]+/[0-9]+$" not in topic_names._compiled
 
 
 def test_expressions_that_take_too_long_end() -> None:
@@ -143,7 +144,11 @@ def test_topics_without_subscribers_are_let_go_of() -> None:
     """As many as there have ever been; those with a subscription to their name stay."""
     core = Core()
     core.engine.topics = table.TopicTable(
-        core.types, core.engine.settings.functions, core.engine.stores, 1_000_000
+        core.types,
+        core.engine.settings.functions,
+        core.engine.stores,
+        core.engine.turns.queue,
+        1_000_000,
     )
     subscriber, publisher = core.log_on("subscriber"), core.log_on("publisher")
     assert subscribe(subscriber, "topic/7", "1") == "success"
@@ -151,6 +156,7 @@ def test_topics_without_subscribers_are_let_go_of() -> None:
     most = 0
     for number in range(2_000):
         publisher.send({"c": "publish", "t": f"topic/{number}"}, b"{}")
+        core.clock.advance(0)
         most = max(most, len(core.engine.topics))
     assert most < 200
     subscriber.take_frames()

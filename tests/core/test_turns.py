@@ -10,16 +10,22 @@ import json
 import zlib
 from dataclasses import replace
 from functools import partial
+from itertools import pairwise
 from pathlib import Path
+from threading import Event
 
 import pytest
 
 from server.core.turns import LONG_READ, LONG_SECONDS, TURN_SECONDS
+from server.expressions import BUILTINS
 from server.filters.base import IncomingCommand, Verdict
+from server.sow.topic import SowTopic
+from server.topics.table import TopicTable
 from server.wire.compression import Compression
 from tests.core.support import Core, CorePeer
-from tests.sow.support import topic_spec
+from tests.sow.support import Disk, topic_spec
 from tests.support.raw import frame
+from tests.support.waiting import WAIT_SECONDS
 
 BUSY = TURN_SECONDS / 4
 """A look at the clock takes so long that a few make a turn."""
@@ -272,6 +278,71 @@ def test_what_waits_for_a_commit_goes_on_in_slices(core: Core, tmp_path: Path) -
     core.transaction_log.close()
 
 
+def test_acks_that_wait_for_a_file_go_on_in_slices(core: Core, tmp_path: Path) -> None:
+    """In order, a part in each turn, however many share a synchronisation."""
+    core.clock.work_per_look = 0.0
+    may_begin = Event()
+
+    def synchronise(_: int) -> None:
+        may_begin.wait(WAIT_SECONDS)
+
+    disk = Disk(tmp_path, synchronise, start=core.engine.turns.start)
+    store, _ = disk.open(slab_size=1 << 20)
+    topic = SowTopic(topic_spec("/id", name="kept"), core.types["json"], store, BUILTINS)
+    core.engine.stores.add(topic, store.commit)
+    peer = log_on(core, "publisher")
+    publish = {"c": "publish", "t": "kept", "a": "persisted"}
+    for number in range(1000):
+        peer.send({**publish, "cid": str(number)}, b'{"id":1}')
+    assert numbers(peer) == []
+    core.clock.work_per_look = BUSY
+    may_begin.set()
+    disk.settle()
+    core.engine.flush()
+    told = numbers(peer)
+    turns = 0
+    while len(told) < 1000:
+        core.clock.turn()
+        some = numbers(peer)
+        assert len(some) <= 512
+        told += some
+        turns += 1
+        assert turns < 100
+    assert turns > 1
+    assert told == list(range(1000))
+    store.close()
+    disk.close()
+
+
+def test_idle_topics_are_forgotten_in_slices(core: Core) -> None:
+    """Whoever publishes to one of them, or subscribes, does so as ever."""
+    core.clock.work_per_look = 0.0
+    topics = core.engine.topics = TopicTable(
+        core.types, BUILTINS, core.engine.stores, core.engine.turns.queue, most_kept=5000
+    )
+    publisher, subscriber = log_on(core, "publisher"), log_on(core, "subscriber")
+    subscriber.send({"c": "subscribe", "sub_id": "any", "t": "^any/"})
+    names = [f"{kind}/{number}" for number in range(2500) for kind in ("any", "one")]
+    publisher.send_bytes(b"".join(frame({"c": "p", "t": name}, b"first") for name in names))
+    subscriber.take_frames()
+    assert len(topics) == 5000
+    core.clock.work_per_look = BUSY
+    publisher.send({"c": "p", "t": "one too many", "cid": "1"}, b"")
+    turns = 0
+    for name in names[::99]:
+        before = len(topics)
+        core.clock.turn()
+        assert before - len(topics) <= 500
+        turns += before > len(topics)
+        if name.startswith("one"):
+            subscriber.send({"c": "subscribe", "sub_id": name, "t": name})
+        publisher.send({"c": "p", "t": name}, b"again")
+        (received,) = subscriber.take_frames()
+        assert (received[0]["t"], received[1]) == (name, b"again")
+    assert turns > 5
+    assert len(topics) < 100
+
+
 def test_what_takes_long_is_said(core: Core) -> None:
     """With whose it was and the command's name, and nothing else of the command."""
     peer = log_on(core, "slow")
@@ -304,3 +375,151 @@ def test_a_compressed_stream_is_inflated_a_piece_at_a_time(core: Core) -> None:
         core.clock.turn()
         turns += 1
     assert turns > 20
+
+
+def subscriptions(ids: range, **options: str) -> bytes:
+    """Commands that subscribe to one topic many times."""
+    return b"".join(
+        frame({"c": "subscribe", "sub_id": str(n), "t": "orders", **options}) for n in ids
+    )
+
+
+def test_ending_all_subscriptions_takes_turns(core: Core) -> None:
+    """Meanwhile others are served; what the client asks for after it comes after it."""
+    core.clock.work_per_look = 0.0
+    holder, publisher = log_on(core, "holder"), log_on(core, "publisher")
+    holder.send_bytes(subscriptions(range(1000)))
+    holder.take_frames()
+    core.clock.work_per_look = BUSY
+    holder.send_bytes(
+        frame({"c": "unsubscribe", "sub_id": "all", "cid": "end", "a": "processed"})
+        + frame({"c": "subscribe", "sub_id": "0", "t": "orders", "cid": "anew", "a": "processed"})
+    )
+    turns = 0
+    while holder.is_paused:
+        publisher.send({"c": "publish", "t": "orders", "cid": "1"}, b"%d" % turns)
+        core.clock.turn()
+        turns += 1
+    publisher.send({"c": "publish", "t": "orders", "cid": "1"}, b"last")
+    received = holder.take_frames()
+    acks = [header["cid"] for header, _ in received if header["c"] == "ack"]
+    listeners = [len(header["sids"].split(",")) for header, _ in received if header["c"] == "p"]
+    assert acks == ["end", "anew"]
+    assert turns > 5
+    assert listeners == sorted(listeners, reverse=True)
+    assert all(before - after <= 200 for before, after in pairwise(listeners))
+    assert received[-1][0]["sids"] == "0"
+
+
+@pytest.mark.parametrize("how", ["closed by the server", "left"])
+def test_the_end_of_a_session_with_many_subscriptions_takes_turns(core: Core, how: str) -> None:
+    """Its client gets nothing more from the first moment on, and is gone in the end."""
+    core.clock.work_per_look = 0.0
+    publisher, holder = log_on(core, "publisher"), log_on(core, "holder")
+    watcher = log_on(core, "watcher")
+    watcher.send({"c": "subscribe", "sub_id": "w", "t": "/AMPS/ClientStatus"})
+    holder.send_bytes(subscriptions(range(500)) + subscriptions(range(500, 1000), f="/a = 1"))
+    holder.take_frames()
+    watcher.take_frames()
+    core.clock.work_per_look = BUSY
+    if how == "left":
+        holder.leave()
+    else:
+        next(one for one in core.engine.sessions if one.client_name == "holder").close("test")
+    assert len(core.engine.sessions) == 2
+    ended_in: list[int] = []
+    for _ in range(1000):
+        publisher.send({"c": "publish", "t": "orders", "cid": "1"}, b'{"a":1}')
+        core.clock.turn()
+        core.engine.flush()
+        events = [json.loads(body)["ClientStatus"]["event"] for _, body in watcher.take_frames()]
+        ended_in.append(events.count("unsubscribe"))
+        if "disconnect" in events:
+            break
+    assert events[-1] == "disconnect"
+    assert len([count for count in ended_in if count]) > 5
+    assert sum(ended_in) == 1000
+    assert holder.take_frames() == []
+    assert core.engine.ending == 0
+    (said,) = [fields for entry, fields in core.log.entries if entry == "07-0013"]
+    assert said["client"] == "holder"
+
+
+def records(count: int) -> bytes:
+    """Publishes of as many records."""
+    return b"".join(
+        frame({"c": "p", "t": "records"}, b'{"id":%d,"old":1}' % number) for number in range(count)
+    )
+
+
+def bodies_of(core: Core, peer: CorePeer) -> list[dict[str, int]]:
+    """The records that there are."""
+    peer.take_frames()
+    peer.send({"c": "sow", "cid": "q", "t": "records", "bs": 1})
+    core.clock.advance(0)
+    results = [body for header, body in peer.take_frames() if header["c"] == "sow"]
+    return [json.loads(result[result.index(b"}") + 1 :]) for result in results]
+
+
+@pytest.mark.parametrize("is_recorded", [False, True])
+def test_a_deletion_by_filter_takes_turns(core: Core, tmp_path: Path, is_recorded: bool) -> None:
+    """What has been published meanwhile stays; what its client asks for after it comes after it."""
+    core.clock.work_per_look = 0.0
+    if is_recorded:
+        core.record(tmp_path, "^records$")
+    deleter, publisher = log_on(core, "deleter"), log_on(core, "publisher")
+    publisher.send({"c": "subscribe", "sub_id": "1", "t": "records", "o": "oof"})
+    deleter.send_bytes(records(3000))
+    core.clock.advance(0)
+    publisher.take_frames()
+    core.clock.work_per_look = BUSY
+    deletion = {"c": "sow_delete", "t": "records", "f": "/old = 1", "cid": "d", "s": 1}
+    deleter.send_bytes(
+        frame({**deletion, "a": "processed,stats"})
+        + frame({"c": "p", "t": "records"}, b'{"id":1,"after":1}')
+    )
+    turns, gone = 0, []
+    while deleter.is_paused:
+        publisher.send({"c": "p", "t": "records"}, b'{"id":%d,"new":1}' % (2999 - turns))
+        core.clock.turn()
+        gone.append(sum(header["c"] == "oof" for header, _ in publisher.take_frames()))
+        turns += 1
+    core.clock.work_per_look = 0.0
+    published = turns
+    assert turns > 10
+    assert max(gone) <= 500
+    left = bodies_of(core, publisher)
+    assert {one["id"] for one in left if "new" in one} == set(range(3000 - published, 3000))
+    assert [one for one in left if "new" not in one] == [{"id": 1, "after": 1}]
+    (stats,) = [header for header, _ in deleter.take_frames() if header.get("a") == "stats"]
+    assert (stats["matches"], stats["topic_matches"]) == (3000, 3000)
+    assert 3000 - published <= stats["records_deleted"] <= 3000
+    if is_recorded:
+        core.transaction_log.close()
+
+
+def test_a_deletion_that_is_cut_short_does_not_count(core: Core, tmp_path: Path) -> None:
+    """A client that is disconnected meanwhile may send it again: the log has not its number."""
+    core.clock.work_per_look = 0.0
+    core.record(tmp_path, "^records$")
+    deleter = log_on(core, "deleter")
+    deleter.send_bytes(records(1000))
+    core.clock.work_per_look = BUSY
+    deletion = {"c": "sow_delete", "t": "records", "f": "1=1", "cid": "d", "s": 1}
+    deleter.send({**deletion, "a": "processed"})
+    assert deleter.is_paused
+    core.clock.turn()
+    next(iter(core.engine.sessions)).close("connection closed")
+    core.clock.advance(0)
+    core.clock.work_per_look = 0.0
+    again = log_on(core, "deleter")
+    left = len(bodies_of(core, again))
+    assert 0 < left < 1000
+    again.send({**deletion, "a": "processed,stats"})
+    core.clock.advance(0)
+    acks = [header for header, _ in again.take_frames()]
+    assert [ack["status"] for ack in acks] == ["success", "success"]
+    assert acks[1]["records_deleted"] == left
+    again.send({**deletion, "a": "processed"})
+    assert [header["reason"] for header, _ in again.take_frames()] == ["duplicate"]
+    core.transaction_log.close()

@@ -12,7 +12,8 @@ from server.expressions import Functions, Kind, built_in
 from server.expressions.context import MessageContext
 from server.expressions.functions.times import legacy
 from server.expressions.tree import Reference, Slot
-from server.message_types.base import Path, Value
+from server.message_types.base import Value
+from server.message_types.paths import Path
 
 CASES = FilePath(__file__).parent.parent / "cases"
 

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from server.expressions import parse
 from server.expressions.compile_message import compile_filter, compile_value
-from server.expressions.octets import LONGEST_TEXT
+from server.expressions.joining import LONGEST_TEXT
 
 SLOW = ("a" * 18 + "X") * 50_000
 """For `(a+)+[bc]` every letter is a beginning that takes half a million steps at worst."""

@@ -7,7 +7,8 @@ from collections.abc import Callable, Iterator, Sequence
 
 from hypothesis import strategies as st
 
-from server.message_types.base import BodyError, MessageType, Path
+from server.message_types.base import BodyError, MessageType
+from server.message_types.paths import Path
 from server.message_types.registry import create
 from server.message_types.selection import parse_selection
 from server.message_types.trees import Tree

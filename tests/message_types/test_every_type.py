@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from server.message_types.base import MessageType, Path, Value
+from server.message_types.base import MessageType, Value
+from server.message_types.paths import Path
 from server.message_types.registry import MessageTypes
 from server.message_types.selection import parse_selection
 

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from server.message_types.base import MessageTypeError, Path, Value
-from server.message_types.paths import parse_path
+from server.message_types.base import MessageTypeError, Value
+from server.message_types.paths import Path, parse_path
 from server.message_types.registry import create
 from server.message_types.selection import parse_selection
 from tests.message_types.bodies import damaged, survives

@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from server.message_types.base import BodyError, MessageTypeError, Path, Value
+from server.message_types.base import BodyError, MessageTypeError, Value
 from server.message_types.bulk import bulk_extractor
 from server.message_types.json_read import scanning_extractor
-from server.message_types.paths import parse_path
+from server.message_types.paths import Path, parse_path
 from server.message_types.registry import create
 from server.message_types.selection import parse_selection
 from server.message_types.trees import Tree, read_path

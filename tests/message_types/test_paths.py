@@ -8,8 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from server.message_types.base import Path
-from server.message_types.paths import MAX_STEPS, PathError, format_path, parse_path
+from server.message_types.paths import MAX_STEPS, Path, PathError, format_path, parse_path
 
 names = st.text(st.characters(exclude_characters="/]"), min_size=1, max_size=8)
 paths = st.builds(

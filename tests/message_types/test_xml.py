@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from lxml import etree
 
-from server.message_types.base import BodyError, Path, Value
-from server.message_types.paths import parse_path
+from server.message_types.base import BodyError, Value
+from server.message_types.paths import Path, parse_path
 from server.message_types.registry import create
 from server.message_types.selection import parse_selection
 from tests.message_types.bodies import damaged, survives

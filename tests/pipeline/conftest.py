@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -20,6 +21,14 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if _HERE in item.path.parents:
             item.add_marker(pytest.mark.timeout(600))
+
+
+@pytest.fixture(scope="session", autouse=True)
+def python_path() -> Iterator[None]:
+    """What all Python processes find that Spark starts: see `at_start.sitecustomize`."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PYTHONPATH", f"{_HERE / 'at_start'}{os.pathsep}{_HERE.parents[1]}")
+        yield
 
 
 @pytest.fixture(scope="session")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import random
 import signal
 import subprocess
@@ -249,11 +248,8 @@ def test_a_driver_that_is_killed_and_goes_on_as_a_cluster(
     def run(master: str) -> subprocess.Popen[bytes]:
         command = [sys.executable, str(script), uri(server), str(tmp_path / "checkpoint"), master]
         command.append(QUICK_JAVA)
-        root = Path(__file__).parents[2]
         with (tmp_path / "log").open("ab") as log:
-            return subprocess.Popen(
-                command, env=os.environ | {"PYTHONPATH": str(root)}, stdout=log, stderr=log
-            )
+            return subprocess.Popen(command, stdout=log, stderr=log)
 
     with run("local[2]") as first:
         until(lambda: len(logged(server, "log-cluster")) > 1_000 or first.poll() is not None)

@@ -57,7 +57,6 @@ def test_what_spark_submit_was_told_stays(tmp_path: Path) -> None:
         "SPARK_HOME": str(home),
         "PYSPARK_DRIVER_PYTHON": sys.executable,
         "PYSPARK_PYTHON": "/bin/false",
-        "PYTHONPATH": str(Path(__file__).parents[2]),
         "SPARK_LOCAL_IP": "127.0.0.1",
     }
     java = java_home(tmp_path)

@@ -212,11 +212,10 @@ def test_a_driver_that_is_killed(
     job = place.view("sides", "--journals", place.journal, "--follow")
     job += ["--checkpoint", str(tmp_path / "state"), "--publish", f"{place.uri}/json"]
     job += ["--topic", "copy-sides"]
-    root, quick = Path(__file__).parents[2], f"spark.driver.extraJavaOptions={QUICK_JAVA}"
+    quick = f"spark.driver.extraJavaOptions={QUICK_JAVA}"
     with (tmp_path / "log").open("wb") as log:
         process = subprocess.Popen(
             [sys.executable, "-m", "pipeline.cli", *job, "--master=local[2]", f"--conf={quick}"],
-            env=os.environ | {"PYTHONPATH": str(root)},
             stdout=log,
             stderr=log,
             start_new_session=True,

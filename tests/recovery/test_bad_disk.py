@@ -101,7 +101,7 @@ def test_a_sow_file_cannot_be_synchronised_for_a_while(
             assert outcomes(peer, 7)[-1] == (7, "success")
             assert outcomes(other, 8) == [(8, "success")]
             assert peer.ask(flush)["status"] == "success"
-        assert server.log().count("15-0012") == 1
+        assert server.logs("15-0012", 1)
         disk.break_down(file)
         assert server.stop() == 0
         assert "Traceback" not in server.log()

@@ -10,7 +10,6 @@ import os
 import resource
 import shutil
 import signal
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final
@@ -21,6 +20,7 @@ from tests.support.raw import RawPeer
 from tests.support.server import RunningServer, ServerEnded, running_server
 from tests.support.small_disk import SmallDisk, small_disk
 from tests.support.sow import query
+from tests.support.waiting import wait_until
 
 ELEMENTS: Final = """
 <SOW>
@@ -231,10 +231,7 @@ def test_a_full_disk_is_relieved_by_deleting_records(tmp_path: Path, topic: str)
 
 def until_published(publisher: Publisher) -> None:
     """Publish until there is room, which is when slabs have been freed."""
-    deadline = time.monotonic() + 20
-    while publisher.publish()["status"] == "failure":
-        assert time.monotonic() < deadline, "there is no room"
-        time.sleep(0.05)
+    wait_until(lambda: publisher.publish()["status"] != "failure", "there is no room")
 
 
 def test_the_journal_cannot_be_written(tmp_path: Path) -> None:
@@ -396,8 +393,8 @@ def test_a_damaged_table_of_publishers_is_made_again(tmp_path: Path) -> None:
     for spoiled in (content[:-9], b"", bytes(len(content)), content[:30] + b"?" + content[31:]):
         table.write_bytes(spoiled)
         with running_server(tmp_path, elements=elements) as server:
-            assert f"{table.name}: " in server.log()
-            assert "it is rebuilt from the journals" in server.log()
+            assert server.logs(f"{table.name}: ")
+            assert server.logs("it is rebuilt from the journals")
             with server.connect() as peer:
                 assert peer.log_on("publisher")["s"] == 41
             kill(server)

@@ -22,6 +22,7 @@ from tests.recovery.audit import Audit
 from tests.recovery.publishers import COMPACT, Follower, Publisher, work
 from tests.recovery.stable_storage import Watch, fail_power
 from tests.support.server import ServerEnded, running_server
+from tests.support.waiting import WAIT_SECONDS
 
 ELEMENTS: Final = f"""
 <SOW>
@@ -115,7 +116,7 @@ def run_and_kill(directory: Path, audit: Audit, shadows: Path | None) -> None:
             try:
                 audit.check(server)
             except (OSError, EOFError):
-                if calls is None or server.process.wait(1) != -signal.SIGKILL:
+                if calls is None or server.process.wait(WAIT_SECONDS) != -signal.SIGKILL:
                     raise
             else:
                 seconds = chance.uniform(0.02, 0.2)

@@ -12,7 +12,7 @@ from config_schema.spec.sow import HistorySpec, TopicSpec
 from server.expressions import BUILTINS
 from server.message_types.base import MessageType
 from server.message_types.registry import create
-from server.sow.commit import GroupCommit
+from server.sow.commit import GroupCommit, InSlices
 from server.sow.file_store import FileStore, Recovery, open_store
 from server.sow.keys import KeySource
 from server.sow.memory_store import MemoryStore
@@ -130,13 +130,18 @@ def run(query: Query) -> list[Record]:
 class Disk:
     """A directory with stores; calls back only when it is told to."""
 
-    def __init__(self, directory: Path, synchronise: Callable[[int], None] = os.fdatasync) -> None:
+    def __init__(
+        self,
+        directory: Path,
+        synchronise: Callable[[int], None] = os.fdatasync,
+        **how: Callable[[InSlices], None],
+    ) -> None:
         self.directory = directory
         self._calls: list[Callable[[], None]] = []
         self.failures: list[OSError] = []
         """Why files could not be put on stable storage."""
         self._synchronise = synchronise
-        self.committer = GroupCommit(self._calls.append, synchronise)
+        self.committer = GroupCommit(self._calls.append, synchronise, **how)
 
     def open(
         self, *, pattern: bool = False, slab_size: int = 1 << 16, name: str = "t.sow"

@@ -250,11 +250,26 @@ def test_a_python_file_can_be_a_key_generator(tmp_path: Path) -> None:
     assert made.key(b"{}", None) == "42"
 
 
-@pytest.mark.parametrize("library", ["no_such_module_at_all", "missing.py", "libother.so", "json"])
-def test_a_library_that_makes_no_keys_is_refused(library: str) -> None:
-    with pytest.raises(KeyModuleError) as refused:
+@pytest.mark.parametrize(
+    ("library", "message"),
+    [
+        ("no_such_module_at_all", "cannot import"),
+        ("missing.py", "there is no file"),
+        ("libother.so", "is not a Python module"),
+        ("json", "has no function create_key_generator"),
+    ],
+)
+def test_a_library_that_makes_no_keys_is_refused(library: str, message: str) -> None:
+    with pytest.raises(KeyModuleError, match=message) as refused:
         create_key_generator(library, "t", _json(), {})
     assert refused.value.option == "Library"
+
+
+def test_a_library_that_fails_while_it_is_loaded_is_refused(tmp_path: Path) -> None:
+    library = tmp_path / "failing_keys.py"
+    library.write_text("1 / 0\n")
+    with pytest.raises(KeyModuleError, match=r"failing_keys\.py:1: ZeroDivisionError"):
+        create_key_generator(str(library), "t", _json(), {})
 
 
 def _json() -> MessageType:

@@ -11,7 +11,7 @@ from server.message_types.base import BodyError
 from server.sow.keys import NO_KEY, KeyHash
 from server.sow.query import QuerySpec
 from server.sow.records import Record
-from tests.sow.support import SECOND, Clerk, make_topic, topic_spec
+from tests.sow.support import SECOND, Clerk, make_topic, run, topic_spec
 
 
 def clerk(*keys: str, **options: object) -> Clerk:
@@ -169,13 +169,13 @@ def test_records_are_deleted_by_key_body_and_filter() -> None:
     changes = orders.delete(*orders.topic.find_body(b'{"id":1}'))
     assert [change.key for change in changes] == [keys[1]]
     assert orders.topic.find_body(b'{"id":1}') == []
-    found = orders.topic.find_matching(parse("/id >= 4"), orders.now)
-    assert sorted(record.key for record in found.records) == sorted(keys[4:])
-    assert (found.matches, found.topic_matches) == (2, 4)
-    orders.delete(*found.records)
+    query = orders.query(QuerySpec(filter=parse("/id >= 4")))
+    found = run(query)
+    assert sorted(record.key for record in found) == sorted(keys[4:])
+    assert (query.matches, query.topic_matches) == (2, 4)
+    orders.delete(*found)
     assert len(orders.topic.table) == 2
-    found = orders.topic.find_matching(parse("1=1"), orders.now)
-    assert len(orders.delete(*found.records)) == 2
+    assert len(orders.delete(*run(orders.query(QuerySpec())))) == 2
     assert orders.all() == []
 
 

@@ -19,6 +19,7 @@ from typing import Final
 from config_schema import schema
 from server import cli
 from server.program import launch
+from tests.support.processes import STARTED
 
 STANDS_BY: Final = (launch, schema.elements())
 """What takes long and is the same for all: the modules of a server, and the schema."""
@@ -49,6 +50,7 @@ class ForkedProcess:
         log_file.write_bytes(b"")
         arguments = (directory, configuration, log_file, prepare, options)
         self._process: ForkServerProcess = _context().Process(target=_serve, args=arguments)
+        sys.audit(STARTED, "a server")
         self._process.start()
         self.pid = self._process.pid or 0
 

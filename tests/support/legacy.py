@@ -14,7 +14,8 @@ from xml.sax.saxutils import escape
 
 from lxml import etree
 
-from tests.support.raw import SILENCE_SECONDS, WAIT_SECONDS
+from tests.support.raw import SILENCE_SECONDS
+from tests.support.waiting import WAIT_SECONDS
 
 Message = tuple[dict[str, str], bytes]
 """The fields of a header, by their tags or the names of their elements, and the body."""

@@ -8,11 +8,12 @@ from __future__ import annotations
 import json
 import socket
 import struct
+from collections.abc import Iterator
+from contextlib import contextmanager
 from types import TracebackType
 from typing import Any, Self
 
-WAIT_SECONDS = 20.0
-"""How long a test waits for something that must come."""
+from tests.support.waiting import WAIT_SECONDS
 
 SILENCE_SECONDS = 0.2
 """How long a test listens to find that nothing comes."""
@@ -30,6 +31,7 @@ class RawPeer:
     def __init__(self, port: int, host: str = "127.0.0.1") -> None:
         self.socket = socket.create_connection((host, port), WAIT_SECONDS)
         self._received = b""
+        self._held: list[bytes] | None = None
 
     def __enter__(self) -> Self:
         return self
@@ -44,7 +46,18 @@ class RawPeer:
 
     def send(self, header: dict[str, Any], body: bytes = b"") -> None:
         """Send one frame."""
-        self.socket.sendall(frame(header, body))
+        if self._held is None:
+            self.socket.sendall(frame(header, body))
+        else:
+            self._held.append(frame(header, body))
+
+    @contextmanager
+    def at_once(self) -> Iterator[None]:
+        """Send what is sent meanwhile in one piece: for the server, no time passes in between."""
+        self._held = []
+        yield
+        held, self._held = b"".join(self._held), None
+        self.socket.sendall(held)
 
     def receive(self, wait: float = WAIT_SECONDS) -> tuple[dict[str, Any], bytes]:
         """The next frame: header and body.

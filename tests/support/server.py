@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
+import secrets
 import signal
 import socket
 import sys
-import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
 from tests.support.forked import ForkedProcess, Prepare
 from tests.support.raw import RawPeer
-
-START_SECONDS = 30.0
-"""How long a server may take to start on a busy machine."""
+from tests.support.waiting import WAIT_SECONDS, comes_true, wait_until
 
 COMMAND = (sys.executable, "-m", "server.cli")
 
@@ -44,18 +42,21 @@ CONFIGURATION = """
 """
 
 
+_PORTS = range(15_000, 32_000)
+"""Below those that the system gives to connections, one of which could take a server's port."""
+
 _ports_given: set[int] = set()
 
 
 def free_port() -> int:
     """A port that nobody listens on right now, another one each time."""
     while True:
-        with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
-            port: int = probe.getsockname()[1]
-        if port not in _ports_given:
-            _ports_given.add(port)
-            return port
+        port = secrets.choice(_PORTS)
+        with socket.socket() as probe, suppress(OSError):
+            probe.bind(("127.0.0.1", port))
+            if port not in _ports_given:
+                _ports_given.add(port)
+                return port
 
 
 class ServerEnded(AssertionError):
@@ -116,23 +117,23 @@ class RunningServer:
         """What has been logged so far."""
         return self.log_file.read_text()
 
-    def logs(self, text: str) -> bool:
-        """Whether the log says something, now or soon."""
-        return self.waits_for(lambda log: text in log)
+    def logs(self, text: str, times: int | None = None) -> bool:
+        """Whether the log says something, now or soon; so many times, if that is given.
+
+        Lines are written by a thread of the server's, which may come after what they tell of.
+        """
+        if times is None:
+            return self.waits_for(lambda log: text in log)
+        return self.waits_for(lambda log: log.count(text) == times)
 
     def waits_for(self, condition: Callable[[str], bool]) -> bool:
         """Whether something is true of the log, now or soon."""
-        deadline = time.monotonic() + 5
-        while time.monotonic() < deadline:
-            if condition(self.log()):
-                return True
-            time.sleep(0.02)
-        return False
+        return comes_true(lambda: condition(self.log()))
 
     def stop(self, how: signal.Signals = signal.SIGTERM) -> int:
         """Stop the server, and give its exit code."""
         self.process.send_signal(how)
-        return self.process.wait(START_SECONDS)
+        return self.process.wait(WAIT_SECONDS)
 
 
 @contextmanager
@@ -185,10 +186,12 @@ def running_configuration(
 
 def wait_until_started(server: RunningServer) -> None:
     """Wait until a server serves; fails with its log if it does not."""
-    deadline = time.monotonic() + START_SECONDS
-    while "initialization completed" not in server.log():
+
+    def has_started() -> bool:
+        if "initialization completed" in server.log():
+            return True
         if (code := server.process.poll()) is not None:
             raise ServerEnded(code, server.log())
-        if time.monotonic() > deadline:
-            raise AssertionError(f"the server did not start:\n{server.log()}")
-        time.sleep(0.02)
+        return False
+
+    wait_until(has_started, lambda: f"the server did not start:\n{server.log()}")

@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.waiting import WAIT_SECONDS
+
 ROOT = Path(__file__).parents[2]
 TOOLS = {
     "ampserr": "ampserr .",
@@ -33,7 +35,7 @@ def shell(line: str, environment: dict[str, str]) -> subprocess.CompletedProcess
         env=environment,
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=WAIT_SECONDS,
         check=False,
     )
 
@@ -68,5 +70,5 @@ def test_an_interrupt_ends_a_command_without_a_word(environment: dict[str, str])
         running.stdin.flush()
         running.stdout.read(1)
         running.send_signal(signal.SIGINT)
-        assert running.wait(60) == 130
+        assert running.wait(WAIT_SECONDS) == 130
         assert running.stderr.read() == b""

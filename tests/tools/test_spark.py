@@ -16,10 +16,10 @@ import pytest
 from tests.client.scripted_peer import HANG_UP, Header, accept, refuse, scripted_peer
 from tests.support.raw import frame
 from tests.support.server import RunningServer, running_server
+from tests.support.waiting import WAIT_SECONDS
 
 ROOT = Path(__file__).parents[2]
 SPARK = [sys.executable, "-m", "server.tools.spark"]
-SECONDS = 30
 
 
 def spark(*words: str, data: bytes = b"", **environment: str) -> tuple[int, str, str]:
@@ -31,7 +31,7 @@ def spark(*words: str, data: bytes = b"", **environment: str) -> tuple[int, str,
         input=data,
         capture_output=True,
         check=False,
-        timeout=SECONDS,
+        timeout=WAIT_SECONDS,
     )
     return done.returncode, done.stdout.decode(), done.stderr.decode()
 
@@ -87,7 +87,7 @@ def test_what_is_published_is_printed_by_a_subscriber(
     lines = [subscriber.stdout.readline() for _ in range(4)]
     assert lines == [b'publish chaos: {"id":%d}\n' % number for number in (1, 2, 3, 4)]
     subscriber.send_signal(signal.SIGINT)
-    _, complaint_bytes = subscriber.communicate(timeout=SECONDS)
+    _, complaint_bytes = subscriber.communicate(timeout=WAIT_SECONDS)
     assert (subscriber.returncode, complaint_bytes) == (130, b"")
 
 
@@ -286,7 +286,7 @@ def test_a_reader_that_has_seen_enough_ends_it_quietly() -> None:
         assert process.stderr is not None
         assert process.stdout.readline() == b"x" * 1000 + b"\n"
         process.stdout.close()
-        assert process.wait(SECONDS) == 0
+        assert process.wait(WAIT_SECONDS) == 0
         assert process.stderr.read() == b""
 
 

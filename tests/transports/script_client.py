@@ -10,7 +10,7 @@ from typing import Any, Self
 
 from websockets.sync.client import ClientConnection, connect
 
-from tests.support.raw import WAIT_SECONDS
+from tests.support.waiting import WAIT_SECONDS
 
 _ALONE = {"ack", "group_begin", "group_end", "heartbeat"}
 

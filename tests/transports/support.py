@@ -8,7 +8,8 @@ from pathlib import Path
 
 import trustme
 
-from tests.support.raw import WAIT_SECONDS, RawPeer
+from tests.support.raw import RawPeer
+from tests.support.waiting import WAIT_SECONDS
 
 
 class SocketPeer(RawPeer):

@@ -15,6 +15,7 @@ from config_schema.spec import TlsSpec
 from server.transports.tls import TlsError, make_server_context
 from tests.support.raw import RawPeer
 from tests.support.server import COMMAND, CONFIGURATION, RunningServer, free_port, running_server
+from tests.support.waiting import WAIT_SECONDS
 from tests.transports.support import Authority, connect_tls, transport
 
 ROOT = Path(__file__).parents[2]
@@ -254,7 +255,7 @@ def test_a_certificate_that_cannot_be_used_keeps_the_server_from_starting(files:
         env=os.environ | {"PYTHONPATH": str(ROOT)},
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=WAIT_SECONDS,
         check=False,
     )
     assert ended.returncode == 1

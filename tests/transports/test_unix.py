@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.server import COMMAND, CONFIGURATION, running_server
+from tests.support.waiting import WAIT_SECONDS
 from tests.transports.support import connect_unix, transport
 
 ROOT = Path(__file__).parents[2]
@@ -32,7 +33,7 @@ def start_and_fail(directory: Path, path: Path) -> str:
         env=os.environ | {"PYTHONPATH": str(ROOT)},
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=WAIT_SECONDS,
         check=False,
     )
     assert ended.returncode == 1
@@ -59,7 +60,7 @@ def test_the_file_of_a_dead_server_is_replaced(tmp_path: Path) -> None:
     path = tmp_path / "amps.sock"
     with running_server(tmp_path, transports=unix(path)) as server:
         server.process.send_signal(signal.SIGKILL)
-        server.process.wait(10)
+        server.process.wait(WAIT_SECONDS)
     assert path.exists()
     with running_server(tmp_path, transports=unix(path)), connect_unix(path) as peer:
         assert peer.log_on()["status"] == "success"

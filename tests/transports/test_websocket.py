@@ -16,8 +16,9 @@ from websockets.exceptions import ConnectionClosed, InvalidStatus
 from websockets.sync.client import ClientConnection, connect
 
 from server.transports import connection
-from tests.support.raw import SILENCE_SECONDS, WAIT_SECONDS
+from tests.support.raw import SILENCE_SECONDS
 from tests.support.server import RunningServer, free_port, running_server
+from tests.support.waiting import WAIT_SECONDS
 from tests.transports.support import Authority, transport
 
 

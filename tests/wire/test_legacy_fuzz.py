@@ -45,9 +45,9 @@ def feed_core(dialect: Dialect, chunks: list[bytes]) -> bytes:
     link = Link("test", lambda data: out.append(peer.encode(data)), lambda: None)
     session = core.engine.connect(core.entrance, link, peer)
     for chunk in chunks:
-        session.feed(chunk)
+        session.intake.feed(chunk)
         core.engine.flush()
-    session.lost()
+    session.intake.lost()
     return b"".join(out)
 
 

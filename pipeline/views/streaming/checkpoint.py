@@ -16,7 +16,7 @@ from typing import Final
 import msgspec
 
 from pipeline.errors import PipelineError
-from pipeline.jobs.files import store
+from pipeline.files import store
 
 _FILE: Final = "amps-view.json"
 _LOCK: Final = "amps-view.lock"

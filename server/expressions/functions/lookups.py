@@ -16,7 +16,8 @@ from server.expressions.errors import ExpressionError
 from server.expressions.functions.registry import Function, Parameter
 from server.expressions.tokens import Name, tokenize
 from server.expressions.tree import Expr, Literal
-from server.message_types.base import Path, Value
+from server.message_types.base import Value
+from server.message_types.paths import Path
 
 EXPERIMENTAL_MODULE: Final = "libamps_udf_experimental.so"
 LOOKUP_OPTION: Final = "Lookup"

@@ -7,9 +7,10 @@ from __future__ import annotations
 
 from typing import Final
 
+from server.base.octets import from_octets
 from server.expressions import semantics
 from server.expressions.functions.registry import Function, Parameter
-from server.expressions.octets import LONGEST_TEXT, from_octets, joined
+from server.expressions.joining import LONGEST_TEXT, joined
 from server.expressions.patterns import Regex
 from server.message_types.base import Value
 

@@ -9,8 +9,8 @@ import time
 from collections.abc import Callable
 from typing import Final, TypeAlias
 
+from server.base.octets import from_octets, to_octets
 from server.expressions.functions.registry import Function, Parameter
-from server.expressions.octets import from_octets, to_octets
 from server.message_types.base import Value
 
 Clock: TypeAlias = Callable[[], float]

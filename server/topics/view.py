@@ -34,7 +34,8 @@ if TYPE_CHECKING:
     from config_schema.spec import TopicRef, ViewSpec
     from server.base.clock import Clock
     from server.expressions import Functions
-    from server.message_types.base import MessageType, Path
+    from server.message_types.base import MessageType
+    from server.message_types.paths import Path
     from server.topics.keeper import Follower, Keeper
     from server.topics.stores import Announce, Stores
     from server.views.grouping import Group

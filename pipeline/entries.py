@@ -1,0 +1,164 @@
+"""Entries as DataFrames: of journals, or of what the job `export` made of them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from pyspark.sql import functions as F
+from pyspark.sql.types import BinaryType, StringType, StructField, StructType
+
+from pipeline.errors import PipelineError
+from pipeline.files import FOLDER
+from pipeline.journal.columns import METADATA
+from pipeline.journal.log import snapshot
+from pipeline.journal.planning import PlannedLog
+from pipeline.rows import BODY
+from server.expressions.topic_names import has_regex_characters
+from server.journal.naming import instances_with_journals
+
+if TYPE_CHECKING:
+    from datetime import datetime
+
+    from pyspark.sql import DataFrame, SparkSession
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """What entries to read.
+
+    Attributes:
+        path: a directory of journals, or of an export.
+        archive: where other journals have been moved to.
+        topic: a topic or a regular expression; empty for all.
+        bookmark: where to begin, or a range; empty for all.
+        filter: a content filter; empty for none.
+        message_type: only topics of this type; empty for all.
+        instance: whose entries; empty for all.
+    """
+
+    path: Path
+    archive: Path | None = None
+    topic: str = ""
+    bookmark: str = ""
+    filter: str = ""
+    message_type: str = ""
+    instance: str = ""
+
+    @property
+    def is_export(self) -> bool:
+        """Whether these are Parquet files."""
+        return (self.path / FOLDER).is_dir() and not instances_with_journals(self.path)
+
+    def require(self, bookmark: str) -> None:
+        """Make sure that journals have a point.
+
+        Raises:
+            PipelineError: none of them has.
+        """
+        problem: PipelineError | None = None
+        for log in snapshot(self.path, self.archive):
+            try:
+                PlannedLog(log).span(bookmark)
+            except PipelineError as one:
+                problem = one
+            else:
+                return
+        if problem is not None:
+            raise problem
+
+    def entries(self, spark: SparkSession, *names: str) -> DataFrame:
+        """The entries, deletes included.
+
+        Args:
+            spark: reads them.
+            names: the columns wanted; all if none is named.
+
+        Raises:
+            PipelineError: an export cannot be read like that.
+        """
+        return self._export(spark, names) if self.is_export else self._journals(spark, names)
+
+    def _journals(self, spark: SparkSession, names: tuple[str, ...]) -> DataFrame:
+        options = {
+            "archive": "" if self.archive is None else str(self.archive),
+            "topic": self.topic,
+            "bookmark": self.bookmark,
+            "filter": self.filter,
+            "message_type": self.message_type,
+            "instance": self.instance,
+        }
+        reader = spark.read.format("amps-journal").option("commands", "all")
+        reader = reader.options(**{name: text for name, text in options.items() if text})
+        if not names:
+            return reader.load(str(self.path))
+        wanted = [one for one in names if one != BODY]
+        if BODY in names:
+            schema = StructType(
+                [
+                    StructField(BODY, BinaryType()),
+                    *(StructField(one, METADATA[one]) for one in wanted),
+                ]
+            )
+            return reader.schema(schema).load(str(self.path))
+        schema = StructType([StructField(f"_{one}", METADATA[one]) for one in wanted])
+        return reader.schema(schema).load(str(self.path)).toDF(*wanted)
+
+    def _export(self, spark: SparkSession, names: tuple[str, ...]) -> DataFrame:
+        for option, text in (("bookmark", self.bookmark), ("filter", self.filter)):
+            if text:
+                raise PipelineError(
+                    f"option {option}={text!r}: is for journals; {self.path} is an export"
+                )
+        fields = [StructField(name, kind) for name, kind in METADATA.items()]
+        schema = StructType(
+            [StructField(BODY, BinaryType()), *fields, StructField("date", StringType())]
+        )
+        frame = spark.read.schema(schema).parquet(str(self.path))
+        if self.topic:
+            is_regex = has_regex_characters(self.topic)
+            topic = F.col("topic")
+            frame = frame.where(topic.rlike(self.topic) if is_regex else topic == self.topic)
+        for name, text in (("message_type", self.message_type), ("instance", self.instance)):
+            if text:
+                frame = frame.where(F.col(name) == text)
+        return frame.select(*names) if names else frame.drop("date")
+
+
+def state_of(spark: SparkSession, source: Source, moment: datetime | None = None) -> DataFrame:
+    """The records that topics had after some entries.
+
+    Args:
+        spark: reads the entries.
+        source: the entries, from the first on.
+        moment: at which lifetimes have ended or not; that of the last entry of any topic if None.
+
+    Returns:
+        Columns topic, message_type, sow_key, body, bookmark, txid, timestamp, correlation_id,
+        expiration.
+    """
+    keys_of = ("topic", "message_type", "sow_key")
+    others = ("body", "bookmark", "txid", "timestamp", "correlation_id", "expiration")
+
+    def entries() -> DataFrame:  # anew for each use: each has filters of its own
+        return source.entries(spark, *keys_of, *others, "command")
+
+    is_delete = F.col("command") == "sow_delete"
+    keys = F.from_json(F.col("body").cast("string"), "array<string>")
+    deletes = entries().where(is_delete).withColumn("sow_key", F.explode(keys))
+    published = entries().where(~is_delete & F.col("sow_key").isNotNull())
+    last = (
+        published.unionByName(deletes)
+        .groupBy(*keys_of)
+        .agg(F.max_by(F.struct(*published.columns), "txid").alias("last"))
+        .select(*keys_of, *(f"last.{one}" for one in (*others, "command")))
+        .where(F.col("command") != "sow_delete")
+    )
+    everything = replace(source, topic="", filter="", message_type="")
+    end = everything.entries(spark, "timestamp").agg(
+        (F.max("timestamp") if moment is None else F.lit(moment)).alias("end")
+    )
+    lifetime = F.make_dt_interval(secs=F.col("expiration"))
+    lives = F.col("expiration").isNull() | (F.col("timestamp") + lifetime > F.col("end"))
+    return last.crossJoin(F.broadcast(end)).where(lives).drop("end", "command")

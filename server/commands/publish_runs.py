@@ -1,0 +1,135 @@
+"""Runs of plain publishes: one call of a topic for many messages of a connection.
+
+Which publishes are plain is remembered by their headers (server/commands/plain_publish.py). A run
+is answered as its messages would be one by one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from functools import partial
+from typing import TYPE_CHECKING
+
+from server.commands.acks import SequencedAcks, fail_sequences
+from server.commands.plain_publish import PlainPublish, PlainPublishes, plain_publish
+from server.subscriptions.envelope import Envelope
+from server.subscriptions.rejection import Rejection
+from server.wire.header import Header
+
+if TYPE_CHECKING:
+    from server.core.session import Session
+    from server.sow.store import StoreError
+    from server.topics.table import AnyTopic
+
+
+class PublishRuns:
+    """The plain publishes of one connection.
+
+    Args:
+        session: the connection.
+
+    Attributes:
+        known: the headers of such publishes.
+        are_recorded: whether any of them went into the transaction log.
+    """
+
+    __slots__ = ("_envelope", "_session", "_topics_generation", "are_recorded", "known")
+
+    def __init__(self, session: Session) -> None:
+        self.known = PlainPublishes()
+        self.are_recorded = False
+        self._session = session
+        self._topics_generation = 0
+        self._envelope = Envelope(session, session.last_heard)  # of messages that say no more
+
+    def begin(self) -> None:
+        """Make ready for the next runs; called after everything that may change what is known."""
+        self._drop_forgotten_topics()
+        self._envelope = Envelope(self._session, self._session.last_heard)
+
+    def remember(
+        self, header: bytes, sequence: int | None, topic: AnyTopic, acks: Sequence[str]
+    ) -> None:
+        """From now on, take frames with this header for messages to a topic.
+
+        Args:
+            header: the bytes of a header that asks for nothing but the delivery of its body and
+                acks with its sequence number.
+            sequence: its sequence number; others may take its place.
+            topic: where the bodies go.
+            acks: the types of ack that it asks for; none without a sequence number.
+        """
+        self._drop_forgotten_topics()
+        has_log = self._session.engine.transaction_log is not None
+        publish = plain_publish(topic, acks, is_numbered=sequence is not None, has_log=has_log)
+        self.known.remember(header, sequence, publish)
+
+    def publish(
+        self,
+        run: PlainPublish,
+        bodies: Sequence[bytes],
+        sequences: Sequence[bytes],
+    ) -> None:
+        """Publish a run, and answer it. See `plain_publish.Publish`."""
+        session = self._session
+        session.command = "publish"
+        topic, envelope = run.topic, self._envelope
+        if topic.is_journaled:
+            envelope = Envelope(session, session.last_heard)
+            envelope.sequences = list(map(int, sequences))
+            self.are_recorded = True
+        rejections = topic.publish(bodies, envelope)
+        unsaid = sequences
+        if rejections:
+            sequences, unsaid = self._reject(run, rejections, sequences)
+        if run.acks is not None:
+            session.outbox.write(run.acks.encode(sequences))
+        if run.conflates and unsaid:
+            session.persisted_acks.reached(unsaid, topic.when_stored)
+        elif run.late_acks is not None and sequences:
+            topic.when_stored(partial(self._send_late, run.late_acks, sequences))
+
+    def _reject(
+        self, run: PlainPublish, rejections: Iterable[Rejection], sequences: Sequence[bytes]
+    ) -> tuple[Sequence[bytes], Sequence[bytes]]:
+        """Say which messages of a run were not published.
+
+        Returns:
+            The sequence numbers of the others, and those behind the last one refused.
+        """
+        accepted: list[bytes] = []
+        begin = 0
+        for rejection in rejections:
+            before = sequences[begin : rejection.position]
+            accepted += before
+            begin = rejection.position + 1
+            if run.conflates and before:  # a duplicate is told behind them
+                self._session.persisted_acks.reached(before, run.topic.when_stored)
+            header = Header(
+                command="publish",
+                topic=run.topic.name,
+                acks=",".join(run.ack_types) or None,
+                sequence=int(sequences[rejection.position]) if sequences else None,
+            )
+            self._session.refuse(header, rejection.reason, rejection.detail)
+        unsaid = sequences[begin:]
+        return [*accepted, *unsaid], unsaid
+
+    def _send_late(
+        self, acks: SequencedAcks, sequences: Sequence[bytes], problem: StoreError | None
+    ) -> None:
+        """Send what had to wait for stable storage, unless the peer has gone meanwhile."""
+        session = self._session
+        if not session.is_open:
+            return
+        if problem is None:
+            session.outbox.write(acks.encode(sequences))
+        else:
+            fail_sequences(session, sequences, str(problem))
+
+    def _drop_forgotten_topics(self) -> None:
+        """Let go of topics that the table has forgotten: they have no subscribers any more."""
+        generation = self._session.engine.topics.generation
+        if self._topics_generation != generation:
+            self._topics_generation = generation
+            self.known.forget()

@@ -1,0 +1,54 @@
+"""The end of a session: what it had going goes a little at a time.
+
+From the moment at which a session is closed its client gets nothing more, and nothing more of what
+it has sent is obeyed. Ten thousand subscriptions take longer to be ended than a slice; that is done
+in turns, and only then is it said that the client has gone, and may another one take its place.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from server.core.session import Session
+
+_AT_ONCE: Final = 20
+"""Subscriptions that are ended in a slice."""
+
+
+class Ending:
+    """What is left to be ended of a session that has been closed.
+
+    Args:
+        session: the session.
+        then: called when nothing is left.
+    """
+
+    def __init__(self, session: Session, then: Callable[[], None]) -> None:
+        self._session = session
+        self._then = then
+        self._left = list(reversed(session.subscriptions))
+
+    @property
+    def doing(self) -> tuple[str, str]:
+        """See `Sliced.doing`."""
+        return self._session.client_name, "disconnect"
+
+    def step(self) -> bool:
+        """End some of the subscriptions. See `Sliced.step`."""
+        for _ in range(min(_AT_ONCE, len(self._left))):
+            self._end(self._left.pop())
+        if self._left:
+            return True
+        self._then()
+        return False
+
+    def _end(self, sub_id: str) -> None:
+        session = self._session
+        try:
+            session.end_subscription(sub_id)
+        except Exception as error:  # whatever it is, the others end all the same
+            text = f"the end of subscription {sub_id!r} of client[{session.client_name}]"
+            session.engine.log.emit("01-0004", text=text, error=repr(error))

@@ -1,0 +1,58 @@
+"""Acknowledgements that have come before their messages.
+
+Source: AMPS User Guide, DeferredAckExpiration.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from server.queues.events import Mark
+
+
+class DeferredAcks:
+    """Bookmarks of messages that are done when they come.
+
+    Args:
+        limit: how many are kept; beyond, the oldest is dropped.
+    """
+
+    def __init__(self, limit: int) -> None:
+        self._limit = limit
+        self._acks: dict[Mark, int] = {}  # when they came, oldest first
+
+    def __len__(self) -> int:
+        return len(self._acks)
+
+    def __iter__(self) -> Iterator[tuple[Mark, int]]:
+        return iter(self._acks.items())
+
+    def add(self, marks: Iterable[Mark], now: int) -> None:
+        """Keep acknowledgements."""
+        for mark in marks:
+            self._acks.pop(mark, None)
+            self._acks[mark] = now
+        while len(self._acks) > self._limit:
+            del self._acks[next(iter(self._acks))]
+
+    def take(self, mark: Mark, since: int) -> bool:
+        """Whether a message that has come was acknowledged before.
+
+        Args:
+            mark: its bookmark.
+            since: acknowledgements of that moment and before are too old to count.
+        """
+        return self._acks.pop(mark, since) > since
+
+    @property
+    def oldest(self) -> int | None:
+        """When the oldest came, None if there is none."""
+        return next(iter(self._acks.values()), None)
+
+    def drop_before(self, moment: int) -> None:
+        """Keep those no longer that came before a moment."""
+        while self._acks:
+            mark, came = next(iter(self._acks.items()))
+            if came >= moment:
+                return
+            del self._acks[mark]

@@ -1,0 +1,353 @@
+"""Who gets which message: consumers, what they wait for, and their turns.
+
+Theory of operation. The oldest message that somebody can take is the next to be delivered; among
+the consumers that can take it, the fairness model chooses. Messages are not searched for consumers:
+every source (see sources.py) knows its first message, a heap has the sources by it, and those whose
+first message is the same one compete for it. What a message costs so follows the number of sources
+that it matches.
+
+The common case has a shorter way: while nobody has a filter and messages have no priorities, those
+that nobody has seen yet are next to each other, and are handed out in runs.
+
+The heap of sources may have entries that are out of date: of messages that are gone, and of sources
+whose consumers have no room. They are dropped when they surface. There is always an entry for a
+source that has both, at its first message or before it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Sequence
+from heapq import heappop, heappush
+from operator import itemgetter
+from typing import Final, NamedTuple
+
+from server.queues.consumers import Consumer, Entry, Seat
+from server.queues.fairness import MODELS, Rota
+from server.queues.ledger import Ledger
+from server.queues.order import LAST, PLACE, START
+from server.queues.settings import QueueSettings
+from server.queues.sources import Matching, Scan, Source
+from server.queues.states import AVAILABLE, LEASED, SENT
+
+_CHUNK: Final = 64
+"""Messages matched together: more than one is wanted of a step, and not many in vain."""
+
+
+class Share(NamedTuple):
+    """Messages for one consumer.
+
+    Attributes:
+        seat: who gets them.
+        places: their places, in the order of delivery.
+        txids: their numbers in the log.
+    """
+
+    seat: Seat
+    places: Sequence[int]
+    txids: Sequence[int]
+
+
+class Dispatch:
+    """The consumers of one queue, and what they are given.
+
+    Args:
+        settings: how the queue behaves.
+        matching: makes what decides filters.
+
+    Attributes:
+        ledger: the messages; set before anything else is done.
+        seats: of consumers that get messages here, or have some.
+        scans: what looks for messages, the one without a filter among them.
+        is_behind: whether messages remain to be matched for somebody who waits.
+    """
+
+    ledger: Ledger
+
+    def __init__(self, settings: QueueSettings, matching: Callable[[], Matching]) -> None:
+        self._settings = settings
+        self._matching = matching
+        self.seats: dict[Consumer, Seat] = {}
+        self.scans: list[Scan] = []
+        self.is_behind = False
+        self._sources: dict[Hashable | None, Source] = {}
+        self._heads: list[tuple[int, int, Source]] = []
+        self._seats_taken = 0
+        self._sources_made = 0
+        self._turn = 0
+
+    # consumers
+
+    def seat(self, consumer: Consumer) -> Seat:
+        """The seat of a consumer, a new one if it has none."""
+        seat = self.seats.get(consumer)
+        if seat is None:
+            self._seats_taken += 1
+            allowed = self._settings.max_per_subscription_backlog
+            seat = Seat(consumer, allowed, self._seats_taken, self._look_again)
+            seat.served = self._turn
+            self.seats[consumer] = seat
+            consumer.seats.append(seat)
+        return seat
+
+    def supply(self, seat: Seat, content_filter: Hashable | None) -> None:
+        """Give a consumer the messages that match a filter, all for None, and no others."""
+        self.cut_off(seat)
+        source = self._sources.get(content_filter)
+        if source is None:
+            self._sources_made += 1
+            rota = Rota(MODELS[self._settings.fairness])
+            source = Source(content_filter, rota, self._sources_made)
+            self._sources[content_filter] = source
+            self._new_scan(content_filter is not None).add(source)
+        source.seats += 1
+        seat.source = source
+        seat.consumer.limits_changed()
+
+    def cut_off(self, seat: Seat) -> None:
+        """Give a consumer no more messages."""
+        source = seat.source
+        if source is None:
+            return
+        seat.source = seat.entry = None
+        source.seats -= 1
+        if not source.seats:
+            del self._sources[source.filter]
+            scan = source.scan
+            scan.discard(source)
+            if not scan.sources:
+                self.scans.remove(scan)
+
+    def dismiss(self, seat: Seat) -> None:
+        """A consumer that has no messages goes away."""
+        self.cut_off(seat)
+        del self.seats[seat.consumer]
+        seat.consumer.seats.remove(seat)
+        seat.consumer.limits_changed()
+
+    def _new_scan(self, has_filter: bool) -> Scan:
+        """A scan that stands at the beginning."""
+        for scan in self.scans:
+            if has_filter and scan.matching is not None and scan.position == START:
+                return scan
+        scan = Scan(self._matching() if has_filter else None)
+        self.scans.append(scan)
+        return scan
+
+    def _look_again(self, seat: Seat) -> None:
+        """A consumer may have room, or its turn has changed."""
+        source = seat.source
+        if source is not None:
+            source.rota.look_again(seat)
+            self._may_serve(source)
+        elif not seat.held and seat.consumer in self.seats:
+            self.dismiss(seat)  # it was retired, and has nothing left
+
+    def _may_serve(self, source: Source) -> None:
+        """Put a source where it is looked for."""
+        if source.found:
+            heappush(self._heads, (source.found[0], source.order, source))
+        else:
+            source.scan.hungry[source] = None
+
+    # messages
+
+    def offered(self, place: int) -> None:
+        """A message is available that scans may have passed."""
+        rank = self.ledger.order.rank(place)
+        for scan in self.scans:
+            if rank > scan.position:
+                continue
+            if scan.matching is not None:
+                scan.again(rank)
+            else:
+                for source in scan.sources.values():
+                    self._found(source, rank)
+
+    def _found(self, source: Source, rank: int) -> None:
+        heappush(source.found, rank)
+        if source.found[0] == rank:
+            heappush(self._heads, (rank, source.order, source))
+
+    def _is_available(self, place: int) -> bool:
+        return self.ledger.entries.state(place) == AVAILABLE
+
+    @property
+    def last(self) -> int:
+        """The last rank that may be delivered: nothing behind a barrier."""
+        ledger = self.ledger
+        if self._settings.prioritized:
+            return LAST
+        return (ledger.barriers[0] if ledger.barriers else ledger.entries.end) - 1
+
+    @property
+    def scans_filters(self) -> bool:
+        """Whether messages are looked for before they are handed out."""
+        return not self._has_shorter_way
+
+    def look(self, effort: int) -> int:
+        """Look for messages for those who wait.
+
+        Args:
+            effort: messages to match at most.
+
+        Returns:
+            What is left of the effort.
+        """
+        self.is_behind = False
+        if self._has_shorter_way:
+            return effort
+        for scan in tuple(self.scans):
+            if scan in self.scans:  # and has not become one with another
+                effort = self._look(scan, effort)
+        return effort
+
+    def everybody_for(self, place: int) -> list[Consumer] | None:
+        """The consumers that a message matches, whatever their room; None if nobody is there."""
+        if not self._sources:
+            return None
+        matched: set[Hashable | None] = {None}
+        txid = self.ledger.entries.txid(place)
+        for scan in self.scans:
+            if scan.matching is not None:
+                matched.update(scan.matching.match([txid])[0])
+        return [
+            seat.consumer
+            for seat in self.seats.values()
+            if seat.source is not None and seat.source.filter in matched
+        ]
+
+    def _look(self, scan: Scan, effort: int) -> int:
+        """Let a scan go on as far as it is worth; returns what is left of the effort."""
+        while ranks := scan.take_again(min(effort, _CHUNK), self._is_available):
+            self._match(scan, ranks)
+            effort -= len(ranks)
+        self.is_behind |= scan.has_again
+        last = self.last
+        while scan.position < last and scan.is_hungry(self._is_available):
+            if effort <= 0:
+                self.is_behind = True
+                return 0
+            ahead = self._next_ahead(scan)
+            end = last if ahead is None else min(last, ahead.position)
+            ranks = scan.step(self.ledger.order, end, min(effort, _CHUNK))
+            self._match(scan, ranks)
+            effort -= len(ranks)
+            if ahead is not None and scan.position == ahead.position:
+                ahead.absorb(scan)
+                self.scans.remove(scan)
+                scan = ahead
+        return effort
+
+    def _next_ahead(self, scan: Scan) -> Scan | None:
+        """The scan for filters that stands next before this one."""
+        ahead = [
+            other
+            for other in self.scans
+            if other.matching is not None and other.position > scan.position
+        ]
+        if scan.matching is None or not ahead:
+            return None
+        return min(ahead, key=lambda other: other.position)
+
+    def _match(self, scan: Scan, ranks: list[int]) -> None:
+        """Find out whom messages are for."""
+        if scan.matching is None:
+            for source in scan.sources.values():
+                for rank in ranks:
+                    self._found(source, rank)
+            return
+        if not ranks:
+            return
+        scan.matched += len(ranks)
+        txid = self.ledger.entries.txid
+        matches = scan.matching.match([txid(rank & PLACE) for rank in ranks])
+        for rank, filters in zip(ranks, matches, strict=True):
+            for content_filter in filters:
+                if content_filter in scan.sources:
+                    self._found(scan.sources[content_filter], rank)
+
+    # turns
+
+    def serve(self, capacity: int) -> list[Share]:
+        """Hand messages out.
+
+        Args:
+            capacity: how many at most.
+        """
+        shares = self._serve_found(capacity)
+        if self._has_shorter_way:
+            capacity -= sum(len(share.places) for share in shares)
+            shares += self._serve_runs(capacity)
+        for share in shares:
+            if len(share.seat.consumer.seats) > 1:
+                share.seat.consumer.changed()
+        return shares
+
+    @property
+    def _has_shorter_way(self) -> bool:
+        """Whether what nobody has seen is for whoever is next."""
+        return not self._settings.prioritized and len(self.scans) == 1 and None in self._sources
+
+    def _serve_runs(self, capacity: int) -> list[Share]:
+        """Hand out what nobody has seen, in runs."""
+        source = self._sources[None]
+        scan, rota = source.scan, source.rota
+        entries, last = self.ledger.entries, self.last
+        state = SENT if self._settings.at_most_once else LEASED
+        shares: list[Share] = []
+        while capacity > 0 and scan.position < last and rota.best() is not None:
+            run = entries.available_run(scan.position + 1, last)[:capacity]
+            if not run:
+                scan.position = last
+                break
+            given = 0
+            for seat, places in rota.share_out(run, self._turn):
+                given += len(places)
+                shares.append(Share(seat, places, entries.txids(places)))
+            entries.set_states(run[:given], AVAILABLE, state)
+            scan.position = run[given - 1]
+            capacity -= given
+            self._turn += given
+        return shares
+
+    def _serve_found(self, capacity: int) -> list[Share]:
+        """Hand out what has been found, in order."""
+        served: dict[Seat, list[int]] = {}
+        ledger, heads = self.ledger, self._heads
+        state = SENT if self._settings.at_most_once else LEASED
+        while heads and capacity > 0:
+            rank = heads[0][0]
+            rivals = self._rivals(rank)
+            if not rivals:
+                continue
+            (_, _, seat), chosen = min(rivals, key=itemgetter(0))
+            self._turn += 1
+            capacity -= 1
+            seat.served = self._turn
+            seat.consumer.outstanding += 1
+            served.setdefault(seat, []).append(rank & PLACE)
+            ledger.order.discard(rank & PLACE)
+            ledger.entries.set_state(rank & PLACE, state)
+            chosen.rota.look_again(seat)
+            for _, rival in rivals:
+                heappop(rival.found)
+                self._may_serve(rival)
+        txids = ledger.entries.txids
+        return [Share(seat, places, txids(places)) for seat, places in served.items()]
+
+    def _rivals(self, rank: int) -> list[tuple[Entry, Source]]:
+        """Sources whose first message has a rank, with who would get it; taken from the heap."""
+        rivals: dict[Source, Entry] = {}
+        heads = self._heads
+        while heads and heads[0][0] == rank:
+            source = heappop(heads)[2]
+            head = source.head(self._is_available)
+            best = source.rota.best()
+            if head is None:
+                if best is not None:
+                    source.scan.hungry[source] = None
+            elif best is not None and head == rank:
+                rivals[source] = best
+            elif best is not None and head > rank:
+                heappush(heads, (head, source.order, source))
+        return [(best, source) for source, best in rivals.items()]

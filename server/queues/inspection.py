@@ -1,0 +1,309 @@
+"""Looking into a queue: what is in it, how it is, and why a message stays.
+
+Nothing here changes anything. What walks over many messages is a generator, so that whoever asks
+can do it in slices; messages that leave meanwhile are passed over.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from server.queues.consumers import Seat
+from server.queues.events import Mark
+from server.queues.ledger import VISIBLE
+from server.queues.order import PLACE
+from server.queues.queue import Queue
+from server.queues.states import (
+    AVAILABLE,
+    BARRIER,
+    BEHIND,
+    DELAYED,
+    FOREIGN,
+    GONE,
+    LEASED,
+    NAMES,
+    SENT,
+)
+
+_SECOND = 1_000_000
+
+
+def visible(queue: Queue) -> Iterator[int]:
+    """The places that a query of the queue sees, in the order of delivery.
+
+    They are unleased, owned by this instance, and not waiting for a time. The order is that of the
+    messages; filters, backlogs and barriers decide who gets them when.
+    """
+    entries = queue.ledger.entries
+    places: Iterator[int] = entries.places()
+    if queue.settings.prioritized:
+        rank = queue.ledger.order.rank
+        ranks = sorted(rank(place) for place in places if entries.state(place) in VISIBLE)
+        places = (rank & PLACE for rank in ranks)
+    for place in places:
+        if entries.state(place) in VISIBLE:
+            yield place
+
+
+def everything(queue: Queue) -> Iterator[int]:
+    """The places of all messages, in the order in which they came: for `sow_delete` by filter."""
+    return queue.ledger.entries.places()
+
+
+def by_sow_keys(queue: Queue, sow_keys: Collection[int]) -> Iterator[int]:
+    """The places of messages with certain SOW keys."""
+    entries = queue.ledger.entries
+    return (place for place in entries.places() if entries.sow_key(place) in sow_keys)
+
+
+@dataclass(frozen=True, slots=True)
+class MessageStatus:
+    """What is known of one message. Moments are microseconds since 1970.
+
+    Attributes:
+        txid: its number in the log.
+        mark: its bookmark.
+        state: in a word.
+        time: when it was recorded.
+        expires: when it expires, None for never.
+        owner: the instance that owns it, empty for this one.
+        deliveries: how often it has been delivered, a lease of now included.
+        cancels: how often it has been cancelled.
+        leased_to: who has it, empty if nobody.
+        leased_at: when they got it, None if nobody has it.
+    """
+
+    txid: int
+    mark: Mark
+    state: str
+    time: int
+    expires: int | None
+    owner: str
+    deliveries: int
+    cancels: int
+    leased_to: str
+    leased_at: int | None
+
+
+def message(queue: Queue, place: int) -> MessageStatus | None:
+    """The status of a message; None if it has left the queue."""
+    ledger = queue.ledger
+    entries = ledger.entries
+    state = entries.state(place)
+    if state in (GONE, SENT):
+        return None
+    lease = ledger.leases.by_place.get(place)
+    attempts = ledger.attempts(place)
+    return MessageStatus(
+        entries.txid(place),
+        entries.mark(place),
+        NAMES[state],
+        entries.time(place),
+        entries.expires(place) or None,
+        entries.owner(place),
+        (attempts.deliveries if attempts else 0) + (lease is not None),
+        attempts.cancels if attempts else 0,
+        lease.seat.consumer.name if lease else "",
+        lease.since if lease else None,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class ConsumerStatus:
+    """One consumer as the queue sees it.
+
+    Attributes:
+        name: of its client.
+        content_filter: what it wants, None for everything.
+        is_retired: whether it only holds what it has.
+        held: messages of this queue that it has.
+        outstanding: messages of all queues that it has.
+        limit: how many it may have.
+        delivered: messages of this queue that it has had.
+    """
+
+    name: str
+    content_filter: object
+    is_retired: bool
+    held: int
+    outstanding: int
+    limit: int
+    delivered: int
+
+
+@dataclass(frozen=True, slots=True)
+class QueueStatus:
+    """A queue at a moment.
+
+    Attributes:
+        states: messages by state, for each state in which there are some.
+        depth: messages in the queue.
+        inactive: messages in the log that do not count yet.
+        deferred_acks: acknowledgements whose messages have not come.
+        oldest_txid: of the oldest message, None if there is none.
+        oldest_age: how long that has been there, in microseconds; 0 if there is none.
+        oldest_lease_age: for how long the oldest lease has been held, in microseconds.
+        consumers: in the order in which they came.
+        scans: for each, up to which rank it has come, and how many messages it has matched.
+    """
+
+    states: dict[str, int]
+    depth: int
+    inactive: int
+    deferred_acks: int
+    oldest_txid: int | None
+    oldest_age: int
+    oldest_lease_age: int
+    consumers: list[ConsumerStatus]
+    scans: list[tuple[int, int]]
+
+
+def status(queue: Queue, now: int) -> QueueStatus:
+    """How a queue is."""
+    ledger = queue.ledger
+    entries = ledger.entries
+    head = entries.head
+    is_empty = head == entries.end
+    since = ledger.leases.oldest()
+    return QueueStatus(
+        {
+            NAMES[state]: count
+            for state, count in enumerate(entries.counts)
+            if count and state not in (GONE, SENT)
+        },
+        queue.depth,
+        queue.inactive,
+        len(ledger.deferred),
+        None if is_empty else entries.txid(head),
+        0 if is_empty else max(now - entries.time(head), 0),
+        0 if since is None else max(now - since, 0),
+        [_consumer(seat) for seat in queue.dispatch.seats.values()],
+        [(scan.position, scan.matched) for scan in queue.dispatch.scans],
+    )
+
+
+def _consumer(seat: Seat) -> ConsumerStatus:
+    consumer = seat.consumer
+    return ConsumerStatus(
+        consumer.name,
+        seat.source.filter if seat.source is not None else None,
+        seat.source is None,
+        len(seat.held),
+        consumer.outstanding,
+        consumer.limit,
+        seat.delivered,
+    )
+
+
+class Obstacle(NamedTuple):
+    """One thing that keeps a message from being delivered.
+
+    Attributes:
+        kind: `lease`, `delay`, `key`, `owner`, `barrier`, `backlog`, `queue backlog`, `filter`,
+            `priority`, `not looked at`, `no consumer`.
+        text: the same as a sentence.
+        consumer: whom it concerns, empty for all.
+    """
+
+    kind: str
+    text: str
+    consumer: str = ""
+
+
+def obstacles(queue: Queue, place: int, now: int) -> list[Obstacle]:
+    """Why a message is not delivered; empty if the next call of `deliver` does it.
+
+    Filters are asked about the message, for which its body is read.
+    """
+    entries = queue.ledger.entries
+    state = entries.state(place)
+    if state == LEASED:
+        return [_lease_obstacle(queue, place, now)]
+    if state == DELAYED:
+        return [Obstacle("delay", "was cancelled, and waits for its retry")]
+    if state == BEHIND:
+        return [_key_obstacle(queue, place)]
+    if state == FOREIGN:
+        return [Obstacle("owner", f"is owned by the instance {entries.owner(place)}")]
+    if state == AVAILABLE:
+        return _of_available(queue, place)
+    if state == BARRIER and entries.head < place:
+        return [_barrier_obstacle(queue)]
+    return [] if queue.dispatch.seats else [_NOBODY]
+
+
+_NOBODY = Obstacle("no consumer", "nobody subscribes to the queue")
+
+
+def _lease_obstacle(queue: Queue, place: int, now: int) -> Obstacle:
+    lease = queue.ledger.leases.by_place[place]
+    name = lease.seat.consumer.name
+    age = (now - lease.since) / _SECOND
+    end = "without end"
+    if lease.until is not None:
+        end = f"for another {(lease.until - now) / _SECOND:.1f} s"
+    return Obstacle("lease", f"has been leased to {name} for {age:.1f} s, {end}", name)
+
+
+def _key_obstacle(queue: Queue, place: int) -> Obstacle:
+    entries = queue.ledger.entries
+    key = entries.key(place)
+    first = next(each for each in entries.places() if entries.key(each) == key)
+    text = f"waits for message {entries.txid(first)} of the same key, which is {_is(queue, first)}"
+    return Obstacle("key", text)
+
+
+def _is(queue: Queue, place: int) -> str:
+    return NAMES[queue.ledger.entries.state(place)]
+
+
+def _barrier_obstacle(queue: Queue) -> Obstacle:
+    entries = queue.ledger.entries
+    head = entries.head
+    return Obstacle(
+        "barrier",
+        f"is a barrier, and waits for message {entries.txid(head)}, which is {_is(queue, head)}, "
+        "and all others before it",
+    )
+
+
+def _of_available(queue: Queue, place: int) -> list[Obstacle]:
+    ledger, dispatch = queue.ledger, queue.dispatch
+    entries = ledger.entries
+    if ledger.barriers and ledger.barriers[0] < place:
+        txid = entries.txid(ledger.barriers[0])
+        return [Obstacle("barrier", f"comes after the barrier {txid}, which has not been passed")]
+    limit = queue.settings.max_backlog
+    if limit is not None and queue.leased >= limit:
+        text = f"the queue's backlog is full: {queue.leased} of {limit} messages are leased"
+        return [Obstacle("queue backlog", text)]
+    seats = [seat for seat in dispatch.seats.values() if seat.source is not None]
+    if not seats:
+        return [_NOBODY]
+    wanted_by = set(dispatch.everybody_for(place) or ())
+    found = [_of_consumer(queue, place, seat, seat.consumer in wanted_by) for seat in seats]
+    return [] if None in found else [each for each in found if each is not None]
+
+
+def _of_consumer(queue: Queue, place: int, seat: Seat, is_wanted: bool) -> Obstacle | None:
+    """What keeps a message from one consumer, None for nothing."""
+    consumer = seat.consumer
+    name = consumer.name
+    if not is_wanted:
+        return Obstacle("filter", f"does not match the filter of {name}", name)
+    if consumer.limit <= 0:
+        return Obstacle("backlog", f"{name} has paused with a backlog of 0", name)
+    if seat.room <= 0:
+        text = f"{name} has a full backlog: {consumer.outstanding} of {consumer.limit}"
+        if queue.settings.prioritized:
+            ahead = queue.ledger.order.ahead_of(place)
+            return Obstacle("priority", f"{text}, and {ahead} messages go first", name)
+        return Obstacle("backlog", text, name)
+    source = seat.source
+    rank = queue.ledger.order.rank(place)
+    if source is not None and source.scan.position < rank and queue.dispatch.is_behind:
+        text = f"has not been matched with the filter of {name} yet"
+        return Obstacle("not looked at", text, name)
+    return None

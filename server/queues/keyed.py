@@ -1,0 +1,45 @@
+"""Order per key: of the messages with one key, one is offered at a time.
+
+The messages of a key are a chain in the order in which they came. The first is offered; the others
+wait BEHIND it, whatever becomes of its leases, until it has left the queue. Other keys are not
+concerned: there is no assignment of keys to consumers that could stall. What leaves the queue from
+the middle of a chain stays a link of it until its turn comes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+
+class KeyChains:
+    """The chains of one queue, by the hash of their key."""
+
+    def __init__(self) -> None:
+        self._last: dict[int, int] = {}  # key -> the last place
+        self._next: dict[int, int] = {}  # place -> the next with the same key
+
+    def append(self, key: int, place: int) -> bool:
+        """Put a message at the end of its chain.
+
+        Returns:
+            Whether it is the first, and may be offered.
+        """
+        before = self._last.get(key)
+        self._last[key] = place
+        if before is None:
+            return True
+        self._next[before] = place
+        return False
+
+    def remove_first(self, key: int, place: int, is_there: Callable[[int], bool]) -> int | None:
+        """The first message of a chain has left the queue.
+
+        Returns:
+            The message that may be offered now; None if there is none.
+        """
+        following = self._next.pop(place, None)
+        while following is not None and not is_there(following):
+            following = self._next.pop(following, None)
+        if following is None:
+            del self._last[key]
+        return following

@@ -1,0 +1,640 @@
+"""What becomes of the messages of a queue: coming, staying, coming back, leaving.
+
+The ledger is the part of a queue that its record brings back: `enqueue` for the messages and
+`replay` for the events, in the order of the log. It does not know whose turn it is. It tells
+whoever delivers of messages that can be delivered where they were passed over already (`on_offer`),
+and of consumers that have room again (`freed`).
+
+Source: AMPS User Guide, Message Flow for Queues; Acknowledging Messages.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Hashable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Final, Protocol
+
+from server.queues.consumers import Consumer
+from server.queues.deferred import DeferredAcks
+from server.queues.entries import Entries
+from server.queues.events import (
+    MAX_CANCELS,
+    MAX_DELIVERIES,
+    TIME_LIMIT,
+    Acked,
+    Cancelled,
+    Deferred,
+    Departure,
+    Event,
+    Expired,
+    Leased,
+    Mark,
+    Transferred,
+)
+from server.queues.keyed import KeyChains
+from server.queues.leases import Lease, Leases
+from server.queues.marks import Publisher
+from server.queues.moments import Moments
+from server.queues.order import LogOrder, Order, PriorityOrder, stored_priority
+from server.queues.settings import DEFERRED_ACKS, QueueSettings
+from server.queues.states import (
+    AVAILABLE,
+    BARRIER,
+    BEHIND,
+    DELAYED,
+    FOREIGN,
+    GONE,
+    LEASED,
+    SENT,
+)
+
+
+class Watcher(Protocol):
+    """Told what is available in a queue: what views and aggregates over it follow."""
+
+    def came(self, places: Sequence[int]) -> None:
+        """Messages can be seen from now on."""
+
+    def went(self, places: Sequence[int]) -> None:
+        """Messages can be seen no more; they may still be asked about."""
+
+
+class Attempts:
+    """What has been tried with a message that was delivered in vain.
+
+    Attributes:
+        deliveries: how often it was delivered, a lease of now not included.
+        cancels: how often it was cancelled.
+        last_consumer: who had it last.
+    """
+
+    __slots__ = ("cancels", "deliveries", "last_consumer")
+
+    def __init__(self) -> None:
+        self.deliveries = 0
+        self.cancels = 0
+        self.last_consumer = ""
+
+
+@dataclass(slots=True)
+class Counters:
+    """What has happened since the instance started, its recovery included.
+
+    Attributes:
+        enqueued: messages that entered the queue.
+        delivered: deliveries, barriers not included.
+        acknowledged: messages that were acknowledged.
+        expired: messages that were removed without that.
+        cancelled: cancels that gave a message back.
+        expired_leases: leases on messages that ended by time.
+        returned: leases on messages that ended because the consumer went away.
+        transferred_in: messages that this instance has come to own.
+        transferred_out: messages that it owns no more.
+    """
+
+    enqueued: int = 0
+    delivered: int = 0
+    acknowledged: int = 0
+    expired: int = 0
+    cancelled: int = 0
+    expired_leases: int = 0
+    returned: int = 0
+    transferred_in: int = 0
+    transferred_out: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Details:
+    """What is to be known of messages that enter a queue, beside their names. One for each.
+
+    Attributes:
+        barriers: whether they match the BarrierExpression.
+        lifetimes: their own expirations in microseconds, None for none.
+        priorities: values of the Priority, None or NaN for what is no number.
+        keys: 64-bit hashes of their keys, 0 for none: such messages wait for no other.
+        sow_keys: their SOW keys, 0 for none.
+        owners: the instances that own them, empty for this one.
+    """
+
+    barriers: Sequence[bool] | None = None
+    lifetimes: Sequence[int | None] | None = None
+    priorities: Sequence[float | None] | None = None
+    keys: Sequence[int] | None = None
+    sow_keys: Sequence[int] | None = None
+    owners: Sequence[str] | None = None
+
+    def part(self, start: int, stop: int) -> Details:
+        """The same of some of the messages."""
+        return Details(
+            **{
+                name: None if values is None else values[start:stop]
+                for name in self.__slots__
+                if (values := getattr(self, name)) is not None
+            }
+        )
+
+
+NO_DETAILS: Final = Details()
+_LONG_AGO: Final = 0
+"""The moment of a replay: nothing expires by it, because expirations are events by themselves."""
+
+VISIBLE: Final = frozenset((AVAILABLE, BEHIND, BARRIER))
+"""States in which a query of the queue sees a message: unleased, and ours to deliver."""
+
+
+class Ledger:
+    """The messages of one queue.
+
+    Args:
+        settings: how the queue behaves.
+        on_offer: told of a place that is available, and may have been passed over.
+
+    Attributes:
+        entries: the messages, by place.
+        order: of those that are available.
+        leases: of those that consumers have.
+        events: what is to be recorded, oldest first.
+        counters: what has happened.
+        barriers: places of the barriers that have not been passed, in order.
+        deferred: acknowledgements that came before their messages.
+        freed: consumers that have got rid of messages.
+        inactive: messages that are in the log and do not count yet (TargetQueueDepth).
+        resume_txid: the first of these.
+        watcher: told what is visible, None if nobody is.
+    """
+
+    def __init__(self, settings: QueueSettings, on_offer: Callable[[int], None]) -> None:
+        self.settings = settings
+        self.entries = Entries()
+        self.order: Order = (
+            PriorityOrder(self.entries) if settings.prioritized else LogOrder(self.entries)
+        )
+        self.leases = Leases()
+        self.events: list[Event] = []
+        self.counters = Counters()
+        self.barriers: deque[int] = deque()
+        self.deferred = DeferredAcks(DEFERRED_ACKS)
+        self.freed: set[Consumer] = set()
+        self.inactive = 0
+        self.resume_txid = 0
+        self.watcher: Watcher | None = None
+        self._on_offer = on_offer
+        self._attempts: dict[int, Attempts] = {}
+        self._chains = KeyChains()
+        self._delayed: dict[int, int] = {}  # place -> when it is offered again
+        self._retries = Moments(lambda place: self._delayed.get(place, 0))
+        self._expirations = Moments(self._expires)
+        self._departures: list[tuple[Mark, Departure]] = []
+
+    @property
+    def depth(self) -> int:
+        """Messages in the queue, leased ones included, inactive ones not."""
+        counts = self.entries.counts
+        return sum(counts) - counts[GONE] - counts[SENT]
+
+    # coming
+
+    def enqueue(
+        self,
+        txids: Sequence[int],
+        times: Sequence[int],
+        client: int,
+        sequences: Sequence[int],
+        details: Details = NO_DETAILS,
+    ) -> None:
+        """Take in messages of one publisher, in the order of the log.
+
+        Args:
+            txids: their numbers in the log.
+            times: when they were recorded, in microseconds since 1970.
+            client: the publisher's client hash.
+            sequences: the publisher's numbers for them.
+            details: what else is to be known.
+        """
+        room = self._room(len(txids))
+        if room < len(txids):
+            if not self.inactive:
+                self.resume_txid = txids[room]
+            self.inactive += len(txids) - room
+            if not room:
+                return
+            txids, times, sequences = txids[:room], times[:room], sequences[:room]
+            details = details.part(0, room)
+        self._take_in(txids, times, client, sequences, details)
+
+    @property
+    def wanted(self) -> int:
+        """How many inactive messages there is room for, to be read from the log and admitted."""
+        target = self.settings.target_depth
+        if target is None or not self.inactive:
+            return 0
+        return max(min(target - self.depth, self.inactive), 0)
+
+    def admit(
+        self,
+        txids: Sequence[int],
+        times: Sequence[int],
+        client: int,
+        sequences: Sequence[int],
+        details: Details = NO_DETAILS,
+    ) -> None:
+        """Take in messages that were inactive, from `resume_txid` on. See `enqueue`."""
+        self.inactive = max(self.inactive - len(txids), 0)
+        self.resume_txid = txids[-1] + 1
+        self._take_in(txids, times, client, sequences, details)
+
+    def _room(self, count: int) -> int:
+        target = self.settings.target_depth
+        if target is None:
+            return count
+        return 0 if self.inactive else max(min(target - self.depth, count), 0)
+
+    def _take_in(
+        self,
+        txids: Sequence[int],
+        times: Sequence[int],
+        client: int,
+        sequences: Sequence[int],
+        details: Details,
+    ) -> None:
+        settings = self.settings
+        first = self.entries.append(txids, times, client, sequences)
+        places = range(first, self.entries.end)
+        self.counters.enqueued += len(places)
+        if (
+            details == NO_DETAILS
+            and not settings.prioritized
+            and settings.expiration is None
+            and not self.deferred
+        ):
+            self.entries.begin(places, AVAILABLE)
+        else:
+            for index, place in enumerate(places):
+                self._describe(place, times[index], details, index)
+                self._enter(place, details, index)
+        if self.watcher is not None:
+            seen = [place for place in places if self.entries.state(place) in VISIBLE]
+            self.watcher.came(seen)
+
+    def _describe(self, place: int, time: int, details: Details, index: int) -> None:
+        """Fill in what is known of a message."""
+        entries = self.entries
+        lifetime = None if details.lifetimes is None else details.lifetimes[index]
+        expires = self.settings.expires(time, lifetime)
+        if expires is not None:
+            entries.set_expires(place, max(expires, 1))
+        if details.priorities is not None:
+            entries.set_priority(place, stored_priority(details.priorities[index]))
+        if details.keys is not None and details.keys[index]:
+            entries.set_key(place, details.keys[index])
+        if details.sow_keys is not None and details.sow_keys[index]:
+            entries.set_sow_key(place, details.sow_keys[index])
+        if details.owners is not None and details.owners[index]:
+            entries.set_owner(place, details.owners[index])
+
+    def _enter(self, place: int, details: Details, index: int) -> None:
+        """Give a message its first state."""
+        entries = self.entries
+        expiration = self.settings.deferred_ack_expiration
+        if self.deferred and self.deferred.take(
+            entries.mark(place), entries.time(place) - expiration
+        ):
+            entries.remove(place)
+            self.counters.acknowledged += 1
+            return
+        if expires := entries.expires(place):
+            self._expirations.add(place, expires)
+        key = entries.key(place)
+        if details.barriers is not None and details.barriers[index]:
+            entries.set_state(place, BARRIER)
+            self.barriers.append(place)
+        elif key and self.settings.keyed and not self._chains.append(key, place):
+            entries.set_state(place, BEHIND)
+        elif entries.owner(place):
+            entries.set_state(place, FOREIGN)
+        else:
+            entries.set_state(place, AVAILABLE)
+            self.order.add(place)
+            if self.settings.prioritized:
+                self._on_offer(place)
+
+    # being delivered
+
+    def lease(self, lease: Lease) -> None:
+        """Somebody has got messages, whose states have been set."""
+        self.leases.add(lease)
+        lease.seat.held.update(lease.places)
+        lease.seat.delivered += len(lease.places)
+        self.counters.delivered += len(lease.places)
+
+    def end_lease(self, place: int) -> Lease | None:
+        """A message is not with its consumer any more; None if it was with nobody."""
+        lease = self.leases.end(place)
+        if lease is not None:
+            seat = lease.seat
+            seat.held.discard(place)
+            seat.consumer.outstanding -= 1
+            self.freed.add(seat.consumer)
+        return lease
+
+    # coming back
+
+    def acknowledge_leased(
+        self, marks: Iterable[Mark], holder: Hashable
+    ) -> tuple[list[Mark], list[Mark]]:
+        """Acknowledge messages that somebody has and that nothing else is known of.
+
+        Nearly all acknowledgements are of this kind, and a publisher's messages follow one another
+        in them, as the messages of a lease do.
+
+        Args:
+            marks: the bookmarks.
+            holder: the client that must have them, None for any.
+
+        Returns:
+            What has left the queue, and what has to go the long way.
+        """
+        entries, by_place = self.entries, self.leases.by_place
+        done: list[Mark] = []
+        others: list[Mark] = []
+        publisher: Publisher | None = None
+        current: Lease | None = None
+        places: list[int] = []  # of the current lease
+        for mark in marks:
+            client, sequence = mark
+            if publisher is None or publisher.client != client:
+                self._finish(current, publisher, places)
+                current, publisher = None, entries.publisher(client)
+            place = None if publisher is None else publisher.find(sequence)
+            lease = None if place is None else by_place.get(place)
+            if (
+                place is None
+                or lease is None
+                or (holder is not None and lease.seat.consumer.client != holder)
+            ):
+                others.append(mark)
+                continue
+            if lease is not current:
+                self._finish(current, publisher, places)
+                current, places = lease, []
+            del by_place[place]
+            places.append(place)
+            done.append(mark)
+        self._finish(current, publisher, places)
+        return done, others
+
+    def _finish(self, lease: Lease | None, publisher: Publisher | None, places: list[int]) -> None:
+        """Messages of one publisher and one lease, which knows them no more, leave the queue."""
+        if lease is None or publisher is None:
+            return
+        seat, count = lease.seat, len(places)
+        self.entries.remove_all(places, publisher, SENT if self.settings.at_most_once else LEASED)
+        self.leases.close(lease, count)
+        seat.held.difference_update(places)
+        seat.consumer.outstanding -= count
+        self.freed.add(seat.consumer)
+        self.counters.acknowledged += count
+        if self._attempts:
+            for place in places:
+                self._attempts.pop(place, None)
+
+    def offer(self, place: int, now: int) -> None:
+        """A message may be delivered, if it is this instance's and has not expired."""
+        entries = self.entries
+        expires = entries.expires(place)
+        if entries.owner(place):
+            entries.set_state(place, FOREIGN)
+            return
+        was_visible = entries.state(place) in VISIBLE
+        entries.set_state(place, AVAILABLE)
+        self.order.add(place)
+        if expires and expires <= now:
+            self.expire(place, now, (TIME_LIMIT,))
+            return
+        self._on_offer(place)
+        if self.watcher is not None and not was_visible:
+            self.watcher.came((place,))
+
+    def give_back(self, place: int, lease: Lease, now: int, retry_at: int | None = None) -> bool:
+        """A lease has ended without an acknowledgement.
+
+        Args:
+            place: of the message.
+            lease: that has ended.
+            now: the moment.
+            retry_at: when the message may be delivered again, if it was cancelled.
+
+        Returns:
+            Whether the message is still in the queue.
+        """
+        settings = self.settings
+        attempts = self.attempt(place)
+        attempts.deliveries += 1
+        attempts.last_consumer = lease.seat.consumer.name
+        reasons: list[str] = []
+        expires = self.entries.expires(place)
+        if expires and expires <= now:
+            reasons.append(TIME_LIMIT)
+        if retry_at is not None:
+            attempts.cancels += 1
+            if settings.max_cancels and attempts.cancels >= settings.max_cancels:
+                reasons.append(MAX_CANCELS)
+        if settings.max_deliveries and attempts.deliveries >= settings.max_deliveries:
+            reasons.append(MAX_DELIVERIES)
+        if reasons:
+            self.expire(place, now, tuple(reasons))
+            return False
+        if retry_at is not None and retry_at > now:
+            self.delay(place, retry_at)
+        else:
+            self.offer(place, now)
+        return True
+
+    def delay(self, place: int, until: int) -> None:
+        """A message may be delivered at a moment, and not before."""
+        if self.entries.state(place) == AVAILABLE:
+            self.order.discard(place)
+        self.entries.set_state(place, DELAYED)
+        self._delayed[place] = until
+        self._retries.add(place, until)
+
+    def attempt(self, place: int) -> Attempts:
+        """What has been tried with a message, to be added to."""
+        attempts = self._attempts.get(place)
+        if attempts is None:
+            attempts = self._attempts[place] = Attempts()
+        return attempts
+
+    def attempts(self, place: int) -> Attempts | None:
+        """What has been tried in vain with a message, None if nothing has."""
+        return self._attempts.get(place)
+
+    # leaving
+
+    def remove(self, place: int, now: int) -> None:
+        """A message leaves the queue; a lease on it has been ended before."""
+        entries = self.entries
+        state = entries.state(place)
+        if state == AVAILABLE:
+            self.order.discard(place)
+        elif state == BARRIER:
+            self.barriers.remove(place)
+        elif state == DELAYED:
+            del self._delayed[place]
+        if self.watcher is not None and state in VISIBLE:
+            self.watcher.went((place,))
+        if self._attempts:
+            self._attempts.pop(place, None)
+        key = entries.key(place) if self.settings.keyed and state != BARRIER else 0
+        entries.remove(place)
+        if key and state != BEHIND:
+            following = self._chains.remove_first(
+                key, place, lambda later: entries.state(later) != GONE
+            )
+            if following is not None:
+                self.offer(following, now)
+
+    def expire(self, place: int, now: int, reasons: tuple[str, ...]) -> None:
+        """A message is removed without having been acknowledged; `flush` records it."""
+        attempts = self._attempts.get(place) or Attempts()
+        departure = Departure(
+            self.entries.txid(place),
+            reasons,
+            attempts.deliveries,
+            attempts.cancels,
+            attempts.last_consumer,
+        )
+        self._departures.append((self.entries.mark(place), departure))
+        self.counters.expired += 1
+        self.remove(place, now)
+
+    def flush(self, now: int) -> None:
+        """Make the event of what has expired, and have consumers with room looked at."""
+        if self._departures:
+            marks = [mark for mark, _ in self._departures]
+            departures = [departure for _, departure in self._departures]
+            self._departures = []
+            self.events.append(Expired(now, marks, departures))
+        if self.freed:
+            freed, self.freed = self.freed, set()
+            for consumer in freed:
+                consumer.changed()
+
+    # time
+
+    @property
+    def next_moment(self) -> int | None:
+        """When `advance` has something to do, None for never; it may be earlier than that."""
+        moments = (self.leases.next, self._retries.next, self._expirations.next, self._forget_at)
+        return min((moment for moment in moments if moment is not None), default=None)
+
+    @property
+    def _forget_at(self) -> int | None:
+        oldest = self.deferred.oldest
+        if oldest is None or self.inactive:
+            return None
+        return oldest + self.settings.deferred_ack_expiration
+
+    def advance(self, now: int) -> None:
+        """Do what time does: end leases, offer again, expire, forget."""
+        moment = self.next_moment
+        if moment is None or moment > now:
+            return
+        for place in self.leases.due(now):
+            lease = self.end_lease(place)
+            if lease is not None:
+                self.counters.expired_leases += 1
+                self.give_back(place, lease, now)
+        for place in self._retries.due(now):
+            if self.entries.state(place) == DELAYED:
+                del self._delayed[place]
+                self.offer(place, now)
+        for place in self._expirations.due(now):
+            is_ours = not self.entries.owner(place)
+            state = self.entries.state(place)
+            if state == BARRIER or (is_ours and state in (AVAILABLE, BEHIND, DELAYED)):
+                self.expire(place, now, (TIME_LIMIT,))
+        if (self._forget_at or now + 1) <= now:
+            self.deferred.drop_before(now - self.settings.deferred_ack_expiration + 1)
+        self.flush(now)
+
+    def _expires(self, place: int) -> int:
+        return 0 if self.entries.state(place) == GONE else self.entries.expires(place)
+
+    # what other instances say
+
+    def transfer(self, place: int, owner: str, now: int) -> None:
+        """A message that nobody here has gets another owner, empty for this instance."""
+        entries = self.entries
+        was_ours = not entries.owner(place)
+        entries.set_owner(place, owner)
+        state = entries.state(place)
+        if was_ours and owner:
+            self.counters.transferred_out += 1
+            if state == AVAILABLE:
+                self.order.discard(place)
+                entries.set_state(place, FOREIGN)
+                if self.watcher is not None:
+                    self.watcher.went((place,))
+        elif not was_ours and not owner:
+            self.counters.transferred_in += 1
+            if expires := entries.expires(place):
+                self._expirations.add(place, expires)
+            if state == FOREIGN:
+                self.offer(place, now)
+
+    # the record
+
+    def replay(self, event: Event, local_owner: str = "") -> None:
+        """Let an event of the record happen again; nothing is recorded.
+
+        Args:
+            event: the event.
+            local_owner: the name of this instance, which `Transferred` may name.
+        """
+        match event:
+            case Acked() | Deferred():
+                self._replay_acks(event)
+            case Cancelled():
+                for index, place in self._known(event.marks):
+                    self.attempt(place).cancels = event.counts[index]
+                    self.counters.cancelled += 1
+                    if event.retry_at[index] > event.at:
+                        self.delay(place, event.retry_at[index])
+            case Leased():
+                for _, place in self._known(event.marks):
+                    attempts = self.attempt(place)
+                    attempts.deliveries += 1
+                    attempts.last_consumer = event.consumer
+            case Transferred():
+                owner = "" if event.owner == local_owner else event.owner
+                for _, place in self._known(event.marks):
+                    self.transfer(place, owner, _LONG_AGO)
+            case _:  # Expired, Sent, Released
+                for _, place in self._known(event.marks):
+                    self.counters.expired += isinstance(event, Expired)
+                    self.remove(place, _LONG_AGO)
+
+    def _replay_acks(self, event: Acked | Deferred) -> None:
+        for mark in event.marks:
+            place = self.entries.find(mark)
+            if place is not None and self.entries.state(place) != GONE:
+                self.remove(place, _LONG_AGO)
+                self.counters.acknowledged += 1
+            elif isinstance(event, Deferred):
+                self.deferred.add((mark,), event.at)
+
+    def _known(self, marks: Iterable[Mark]) -> Iterable[tuple[int, int]]:
+        for index, mark in enumerate(marks):
+            place = self.entries.find(mark)
+            if place is not None and self.entries.state(place) != GONE:
+                yield index, place
+
+    def finish_recovery(self, now: int) -> None:
+        """The record has been replayed: remove what must not be delivered once more."""
+        limit = self.settings.max_deliveries
+        for place, attempts in list(self._attempts.items()):
+            if limit and attempts.deliveries >= limit:
+                self.expire(place, now, (MAX_DELIVERIES,))
+        self.flush(now)

@@ -1,0 +1,133 @@
+"""Which entry a bookmark names: sequence numbers to places, per publisher.
+
+Theory of operation. The log takes a publisher's messages in the order of its sequence numbers, and
+a queue takes them in the order of the log. So for each publisher two arrays that both rise,
+sequences and places, are an index: appending is all that keeps it sorted. Most publishers number
+their messages without gaps, so the first place to look is where the number would stand then,
+counted from the end; a binary search finds the others. A number that does not rise goes into a
+dictionary beside them.
+
+Entries that have left the queue stay in the arrays until they are the larger part.
+"""
+
+from __future__ import annotations
+
+import re
+from array import array
+from bisect import bisect_left
+from collections.abc import Callable, Sequence
+from typing import Final
+
+from server.queues.events import Mark
+
+_SOME: Final = 1024
+_MARK: Final = re.compile(r"\s*(\d{1,20})\|(\d{1,20})\|[0-9TZ.]*\s*", re.ASCII)
+_LARGEST: Final = 2**64 - 1
+
+
+class Publisher:
+    """The entries of one publisher.
+
+    Attributes:
+        client: its client hash.
+        number: stands for the publisher in columns.
+        gone: entries that have left the queue and are still in the arrays.
+        bearable: how many of these there may be before `tidy` is called.
+        last: its highest sequence number that has been seen here, -1 if there is none.
+    """
+
+    __slots__ = (
+        "_places",
+        "_sequences",
+        "_strays",
+        "bearable",
+        "client",
+        "gone",
+        "last",
+        "number",
+    )
+
+    def __init__(self, client: int, number: int) -> None:
+        self.client = client
+        self.number = number
+        self.last = -1
+        self._sequences = array("Q")
+        self._places = array("Q")
+        self._strays: dict[int, int] = {}
+        self.gone = 0
+        self.bearable = _SOME
+
+    def extend(self, sequences: Sequence[int], first_place: int) -> None:
+        """Take in entries at consecutive places."""
+        if sequences[0] <= self.last or not _rises(sequences):
+            self._take_singly(sequences, first_place)
+            return
+        self._sequences.extend(sequences)
+        self._places.extend(range(first_place, first_place + len(sequences)))
+        self.last = sequences[-1]
+
+    def _take_singly(self, sequences: Sequence[int], first_place: int) -> None:
+        for place, sequence in enumerate(sequences, first_place):
+            if sequence > self.last:
+                self._sequences.append(sequence)
+                self._places.append(place)
+                self.last = sequence
+            else:
+                self._strays[sequence] = place
+
+    def find(self, sequence: int) -> int | None:
+        """The place of a message; it may have left the queue. None if there is none."""
+        sequences = self._sequences
+        if sequences:
+            guess = len(sequences) - 1 - (self.last - sequence)
+            if 0 <= guess < len(sequences) and sequences[guess] == sequence:
+                return self._places[guess]
+            if sequence <= _LARGEST:
+                found = bisect_left(sequences, sequence)
+                if found < len(sequences) and sequences[found] == sequence:
+                    return self._places[found]
+        return self._strays.get(sequence) if self._strays else None
+
+    def tidy(self, is_there: Callable[[int], bool]) -> None:
+        """Drop the entries that have left the queue, if they are the larger part.
+
+        Args:
+            is_there: tells whether the message at a place has not left.
+        """
+        size = len(self._sequences) + len(self._strays)
+        if 2 * self.gone > size:
+            kept = [index for index, place in enumerate(self._places) if is_there(place)]
+            self._sequences = array("Q", map(self._sequences.__getitem__, kept))
+            self._places = array("Q", map(self._places.__getitem__, kept))
+            self._strays = {
+                sequence: place for sequence, place in self._strays.items() if is_there(place)
+            }
+            self.gone = 0
+            size = len(kept) + len(self._strays)
+        self.bearable = max(size // 2, _SOME)
+
+
+def _rises(sequences: Sequence[int]) -> bool:
+    if isinstance(sequences, range):
+        return sequences.step > 0
+    return all(map(int.__lt__, sequences, sequences[1:]))
+
+
+def parse_marks(text: str) -> tuple[list[Mark], list[str]]:
+    """Read a list of bookmarks, `client|sequence|`, separated by commas.
+
+    Returns:
+        The bookmarks, and what is none.
+    """
+    marks: list[Mark] = []
+    malformed: list[str] = []
+    for part in text.split(","):
+        match = _MARK.fullmatch(part)
+        if match is not None:
+            client, sequence = int(match[1]), int(match[2])
+            if client <= _LARGEST and sequence <= _LARGEST:
+                marks.append((client, sequence))
+                continue
+        if part.strip() or not text.strip():
+            malformed.append(part.strip())
+    return marks, malformed

@@ -1,0 +1,118 @@
+"""What a queue is told to do: its configuration in the units of the core.
+
+Source: AMPS User Guide, Configuring Queues in a SOW.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final, Literal
+
+from config_schema.spec import QueueSpec
+
+DEFERRED_ACKS: Final = 1_000_000
+"""Acknowledgements that are kept for messages that have not come; beyond, the oldest is dropped."""
+
+_MICROSECOND: Final = 1_000  # nanoseconds
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QueueSettings:
+    """How one queue behaves. All times are microseconds.
+
+    Attributes:
+        at_most_once: whether messages leave the queue as they are sent.
+        lease_period: how long a consumer has a message for itself; None without end.
+        max_backlog: leases that the queue may have at one time; None without limit.
+        max_per_subscription_backlog: leases that a consumer may have at one time.
+        expiration: how long a message stays, None without end.
+        expiration_model: which of the queue's expiration and the message's own counts.
+        fairness: which consumer is next.
+        strict: whether only its holder may acknowledge a leased message.
+        max_deliveries: a message that comes back after so many deliveries is expired; 0 for never.
+        max_cancels: a message that is cancelled so many times is expired; 0 for never.
+        prioritized: whether messages have priorities; higher ones are delivered first.
+        keyed: whether messages have keys, and those of one key are delivered one after the other,
+            each when the one before has left the queue (an extension).
+        target_depth: messages that the queue keeps, None for all that there are.
+        deferred_ack_expiration: how long an acknowledgement is kept for a message that is to come.
+        retry_delay: how long a message stays away after its first cancel; doubles with every
+            further one (an extension).
+        max_retry_delay: where that ends.
+    """
+
+    at_most_once: bool = False
+    lease_period: int | None = None
+    max_backlog: int | None = None
+    max_per_subscription_backlog: int = 1
+    expiration: int | None = None
+    expiration_model: Literal["queue", "latest", "earliest", "default"] = "default"
+    fairness: Literal["fast", "round-robin", "proportional"] = "proportional"
+    strict: bool = False
+    max_deliveries: int = 0
+    max_cancels: int = 0
+    prioritized: bool = False
+    keyed: bool = False
+    target_depth: int | None = None
+    deferred_ack_expiration: int = 86_400_000_000
+    retry_delay: int = 0
+    max_retry_delay: int = 3_600_000_000
+
+    def expires(self, time: int, lifetime: int | None) -> int | None:
+        """When a message is to leave the queue.
+
+        Args:
+            time: when the message was recorded.
+            lifetime: its own expiration, counted from then; None if it has none.
+
+        Returns:
+            The moment, None for never.
+        """
+        own, ours = lifetime, self.expiration
+        if self.expiration_model == "queue":
+            chosen = ours
+        elif self.expiration_model == "default":
+            chosen = ours if own is None else own
+        elif self.expiration_model == "earliest":
+            chosen = min((each for each in (own, ours) if each is not None), default=None)
+        else:  # latest: the queue's is greater than any if there is none
+            chosen = None if ours is None else max(ours, own or 0)
+        return None if chosen is None else time + chosen
+
+    def retry_after(self, cancels: int) -> int:
+        """How long a message stays away that has been cancelled so many times."""
+        if not self.retry_delay:
+            return 0
+        return min(self.retry_delay << min(cancels - 1, 40), self.max_retry_delay)
+
+
+def settings_of(spec: QueueSpec, *, keyed: bool = False, retry_delay: int = 0) -> QueueSettings:
+    """The settings that a configuration asks for.
+
+    Args:
+        spec: the queue's description; its intervals are nanoseconds.
+        keyed: whether messages are delivered in order per key.
+        retry_delay: microseconds for which a cancelled message stays away at first.
+    """
+    return QueueSettings(
+        at_most_once=spec.semantics == "at-most-once",
+        lease_period=None if spec.semantics == "at-most-once" else _micros(spec.lease_period),
+        max_backlog=spec.max_backlog,
+        max_per_subscription_backlog=spec.max_per_subscription_backlog,
+        expiration=_micros(spec.expiration),
+        expiration_model=spec.expiration_model,
+        fairness=spec.fairness_model,
+        strict=spec.leasing == "strict",
+        max_deliveries=spec.max_deliveries,
+        max_cancels=spec.max_cancels,
+        prioritized=spec.priority is not None,
+        keyed=keyed,
+        target_depth=spec.target_queue_depth,
+        deferred_ack_expiration=_micros(spec.deferred_ack_expiration) or 1,
+        retry_delay=retry_delay,
+    )
+
+
+def _micros(nanoseconds: int | None) -> int | None:
+    """Whole microseconds, at least one: an interval that is given is never none at all."""
+    return None if nanoseconds is None else -(-nanoseconds // _MICROSECOND)

@@ -1,0 +1,74 @@
+"""How much the server keeps for clients that are slow: what is configured, and the defaults.
+
+Source: AMPS User Guide, Slow Client Management and Capacity Limits.
+"""
+
+from __future__ import annotations
+
+import os
+import resource
+from dataclasses import dataclass
+from typing import Final
+
+from config_schema.spec import SlowClientLimits
+
+_DEFAULT_SHARE_OF_MEMORY: Final = 10  # percent
+_DEFAULT_CLIENT_CAPACITY: Final = 50  # percent
+_LEAST_DEFAULT_DISK: Final = 1024**3
+_DEFAULT_DIRECTORY: Final = "/var/tmp"  # noqa: S108 - where AMPS puts these files; ours have no name
+_NANOSECONDS: Final = 1e9
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What the clients of a pool may make the server keep.
+
+    Attributes:
+        memory: bytes in memory, all clients together.
+        disk: bytes on disk, all clients together.
+        directory: where files for offlined clients are.
+        share: the part of either that one client may use, from 0 to 1.
+        age: seconds that a byte may wait, None for any time.
+    """
+
+    memory: int
+    disk: int
+    directory: str
+    share: float
+    age: float | None
+
+
+def has_own_pool(transport: SlowClientLimits) -> bool:
+    """Whether the clients of a transport share nothing with those of others."""
+    return transport != SlowClientLimits(None, None, None, None, None)
+
+
+def limits_of(spec: SlowClientLimits, enclosing: SlowClientLimits | None = None) -> Limits:
+    """Fill in what a configuration leaves open.
+
+    Args:
+        spec: the limits of the instance or of a transport.
+        enclosing: for a transport, those of the instance.
+    """
+
+    outer = spec if enclosing is None else enclosing
+    memory = spec.message_memory_limit or outer.message_memory_limit or _default_memory()
+    disk = spec.message_disk_limit or outer.message_disk_limit or max(memory, _LEAST_DEFAULT_DISK)
+    age = spec.client_message_age_limit or outer.client_message_age_limit
+    capacity = spec.client_max_capacity or outer.client_max_capacity or _DEFAULT_CLIENT_CAPACITY
+    return Limits(
+        memory=memory,
+        disk=disk,
+        directory=spec.message_disk_path or outer.message_disk_path or _DEFAULT_DIRECTORY,
+        share=capacity / 100,
+        age=None if age is None else age / _NANOSECONDS,
+    )
+
+
+def _default_memory() -> int:
+    """A tenth of what the host has, or of what this process may use."""
+    memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    allowed, _ = resource.getrlimit(resource.RLIMIT_RSS)
+    if allowed != resource.RLIM_INFINITY:
+        memory = min(memory, allowed)
+    return memory * _DEFAULT_SHARE_OF_MEMORY // 100

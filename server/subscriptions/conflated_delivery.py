@@ -1,0 +1,73 @@
+"""Conflation of messages of topics that keep nothing: of several, the last one counts.
+
+Source: AMPS User Guide, Conflated Subscriptions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Self
+
+if TYPE_CHECKING:
+    from server.subscriptions.conflation import Conflater
+    from server.subscriptions.delivery import Delivery
+    from server.subscriptions.envelope import Envelope
+
+
+class _PendingMessage:
+    """A message of a topic that keeps nothing: the last one counts.
+
+    Timestamp and bookmark are those of the first one: they tell since when the subscriber has been
+    waiting, and from where nothing would be missed (AMPS User Guide, Conflated Subscriptions;
+    Conflation and Bookmark Subscriptions).
+    """
+
+    __slots__ = ("_bookmark", "_delivery", "_envelope", "_received", "body")
+
+    def __init__(self, body: bytes, envelope: Envelope, delivery: Delivery) -> None:
+        self.body = body
+        self._envelope = envelope
+        self._received, self._bookmark = envelope.received, envelope.bookmark
+        self._delivery = delivery
+
+    @property
+    def size(self) -> int:
+        """See `Pending.size`."""
+        return len(self.body)
+
+    def absorb(self, later: Self) -> None:
+        """See `Pending.absorb`."""
+        self.body = later.body
+        self._envelope = later._envelope
+        self._delivery = later._delivery
+
+    def release(self) -> None:
+        """See `Pending.release`."""
+        envelope = self._envelope.held_since(self._received, self._bookmark)
+        self._delivery.deliver((self.body,), envelope)
+
+
+class ConflatedDelivery:
+    """Hands messages of one topic to a subscription's conflater.
+
+    Args:
+        conflater: lets them wait.
+        topic: the topic's name.
+        delivery: delivers what has waited long enough.
+    """
+
+    __slots__ = ("_conflater", "_delivery", "_topic")
+
+    def __init__(self, conflater: Conflater, topic: str, delivery: Delivery) -> None:
+        self._conflater = conflater
+        self._topic = topic
+        self._delivery = delivery
+
+    def deliver(self, bodies: Sequence[bytes], envelope: Envelope) -> None:
+        """Let messages wait; those that no key tells apart leave at once."""
+        for body in bodies:
+            key = self._conflater.key(self._topic, body, envelope.record_sow_key)
+            if key is None:
+                self._delivery.deliver((body,), envelope)
+            else:
+                self._conflater.take(key, _PendingMessage(body, envelope, self._delivery))

@@ -1,0 +1,81 @@
+"""Queues to test with: messages are numbers, and filters are predicates by name."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Hashable, Sequence
+from typing import Any, Final
+
+from server.queues import Consumer, Delivery, Details, Mark, Queue, QueueSettings
+
+PUBLISHER: Final = 77
+SECOND: Final = 1_000_000
+
+FILTERS: Final[dict[str, Callable[[int], bool]]] = {
+    "even": lambda txid: txid % 2 == 0,
+    "odd": lambda txid: txid % 2 == 1,
+    "thirds": lambda txid: txid % 3 == 0,
+    "nothing": lambda txid: False,
+}
+
+
+class CountingMatching:
+    """Decides the filters above, and counts how often it is asked."""
+
+    asked = 0
+
+    def __init__(self) -> None:
+        self.filters: dict[Hashable, int] = {}
+
+    def add(self, content_filter: Hashable) -> None:
+        assert content_filter not in self.filters
+        self.filters[content_filter] = 0
+
+    def discard(self, content_filter: Hashable) -> None:
+        del self.filters[content_filter]
+
+    def match(self, txids: Sequence[int]) -> Sequence[Collection[Hashable]]:
+        CountingMatching.asked += len(txids)
+        return [[name for name in self.filters if FILTERS[str(name)](txid)] for txid in txids]
+
+
+class Bench:
+    """A queue with a clock, one publisher, and consumers by name."""
+
+    def __init__(self, **settings: Any) -> None:
+        settings.setdefault("max_per_subscription_backlog", 100)
+        self.queue = Queue(QueueSettings(**settings), CountingMatching, "here")
+        self.now = SECOND
+        self.published = 0
+        self.consumers: dict[str, Consumer] = {}
+
+    def publish(self, count: int = 1, **details: Sequence[Any]) -> None:
+        """Publish the next messages, whose txids count from 1."""
+        numbers = range(self.published + 1, self.published + count + 1)
+        self.published += count
+        self.queue.enqueue(numbers, [self.now] * count, PUBLISHER, numbers, Details(**details))
+
+    def consumer(self, name: str, backlog: int = 1, content_filter: str | None = None) -> Consumer:
+        consumer = Consumer(name, name, backlog)
+        self.consumers[name] = consumer
+        self.queue.attach(consumer, content_filter)
+        return consumer
+
+    def deliver(self) -> dict[str, list[int]]:
+        """Who gets what, by name."""
+        got: dict[str, list[int]] = {}
+        for delivery in self.deliveries():
+            got.setdefault(delivery.consumer.name, []).extend(delivery.txids)
+        return got
+
+    def deliveries(self) -> list[Delivery]:
+        deliveries = self.queue.deliver(self.now)
+        while self.queue.is_behind:
+            deliveries += self.queue.deliver(self.now)
+        return deliveries
+
+    def later(self, microseconds: int) -> None:
+        self.now += microseconds
+
+
+def marks(*txids: int) -> list[Mark]:
+    return [(PUBLISHER, txid) for txid in txids]

@@ -1,0 +1,190 @@
+"""Random work on a queue, beside a model of it that is plain to see.
+
+What is delivered must be the same, to the message and to the consumer; and after a restart, which
+folds the record again, what is there must be the same.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import hypothesis.strategies as st
+from hypothesis import settings as run_with
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+
+from server.queues import Details, Event, Queue, QueueSettings, Way, decode, encode
+from server.queues.inspection import everything, message, visible
+from tests.queues.model import NEVER, Message, Model
+from tests.queues.support import PUBLISHER, SECOND, Bench, CountingMatching, marks
+
+NAMES = ("ann", "bob", "cy", "dee")
+FILTERS = st.sampled_from([None, None, "even", "odd", "thirds", "nothing"])
+DELAYS = st.sampled_from([0, 0, SECOND, 5 * SECOND])
+
+ways_to_be = st.builds(
+    QueueSettings,
+    at_most_once=st.booleans(),
+    lease_period=st.sampled_from([None, 3 * SECOND]),
+    max_backlog=st.sampled_from([None, 4]),
+    max_per_subscription_backlog=st.sampled_from([1, 3, 10]),
+    expiration=st.sampled_from([None, 20 * SECOND]),
+    expiration_model=st.sampled_from(["queue", "latest", "earliest", "default"]),
+    fairness=st.sampled_from(["fast", "round-robin", "proportional"]),
+    max_deliveries=st.sampled_from([0, 2]),
+    max_cancels=st.sampled_from([0, 2]),
+    prioritized=st.booleans(),
+    keyed=st.booleans(),
+    deferred_ack_expiration=st.just(10 * SECOND),
+)
+
+
+class RandomWork(RuleBasedStateMachine):
+    """A queue, its model, and the log of both."""
+
+    @initialize(settings=ways_to_be)
+    def begin(self, settings: QueueSettings) -> None:
+        if settings.at_most_once:
+            settings = replace(settings, lease_period=None, max_deliveries=0, max_cancels=0)
+        self.settings = settings
+        self.bench = Bench()
+        self.bench.queue = Queue(settings, CountingMatching, "here")
+        self.model = Model(settings)
+        self.log: list[tuple[Details, int, int] | bytes] = []
+        self.sent: set[int] = set()
+
+    @property
+    def queue(self) -> Queue:
+        return self.bench.queue
+
+    def record(self) -> list[Event]:
+        events = self.queue.take_events()
+        self.log += map(encode, events)
+        return events
+
+    @rule(data=st.data(), count=st.integers(1, 6))
+    def publish(self, data: st.DataObject, count: int) -> None:
+        settings, now = self.settings, self.bench.now
+        first = self.bench.published + 1
+        self.bench.published += count
+        for txid in range(first, first + count):
+            lifetime = data.draw(st.sampled_from([None, None, None, 4 * SECOND]))
+            priority = data.draw(st.integers(0, 3)) if settings.prioritized else None
+            is_barrier = not settings.prioritized and data.draw(st.integers(0, 9)) == 0
+            key = txid % 3
+            is_ours = data.draw(st.integers(0, 9)) > 0
+            details = Details(
+                barriers=[is_barrier] if is_barrier else None,
+                lifetimes=[lifetime] if lifetime else None,
+                priorities=[priority] if priority is not None else None,
+                keys=[key] if settings.keyed else None,
+                owners=None if is_ours else ["there"],
+            )
+            if is_barrier:
+                key, is_ours = 0, True
+            self.enqueue(details, txid, now)
+            self.log.append((details, txid, now))
+            expires = settings.expires(now, lifetime) or NEVER
+            self.model.publish(Message(txid, now, expires, priority or 0, key, is_barrier, is_ours))
+
+    def enqueue(self, details: Details, txid: int, now: int) -> None:
+        self.queue.enqueue([txid], [now], PUBLISHER, [txid], details)
+
+    @rule(name=st.sampled_from(NAMES), backlog=st.integers(0, 5), content_filter=FILTERS)
+    def join_or_replace(self, name: str, backlog: int, content_filter: str | None) -> None:
+        if name not in self.model.workers:
+            self.bench.consumer(name, backlog, content_filter)
+            self.model.join(name, backlog, content_filter)
+            return
+        consumer = self.bench.consumers[name]
+        consumer.request(backlog)
+        self.queue.attach(consumer, content_filter)
+        worker = self.model.workers[name]
+        worker.backlog = min(backlog, self.settings.max_per_subscription_backlog)
+        worker.content_filter = content_filter
+
+    @precondition(lambda self: self.model.workers)
+    @rule(data=st.data())
+    def leave(self, data: st.DataObject) -> None:
+        name = data.draw(st.sampled_from(sorted(self.model.workers)))
+        self.queue.detach(self.bench.consumers.pop(name), self.bench.now)
+        self.model.leave(name, self.bench.now)
+        self.record()
+
+    @rule()
+    def deliver(self) -> None:
+        got = self.bench.deliver()
+        self.record()
+        assert got == self.model.deliver(self.bench.now)
+        for txid in (txid for txids in got.values() for txid in txids):
+            assert not (self.settings.at_most_once and txid in self.sent), "sent a second time"
+        if self.settings.at_most_once:
+            self.sent |= {txid for txid, how in self.model.gone.items() if how == "sent"}
+
+    @rule(data=st.data(), way=st.sampled_from(Way), delay=DELAYS)
+    def acknowledge(self, data: st.DataObject, way: Way, delay: int) -> None:
+        known = sorted(self.model.messages)
+        held = sorted(txid for worker in self.model.workers.values() for txid in worker.has)
+        txid = data.draw(st.sampled_from([self.bench.published + 2, *known, *held, *held]))
+        now = self.bench.now
+        self.queue.acknowledge(marks(txid), now, "ann", way, delay)
+        self.record()
+        if txid > self.bench.published and way is Way.DONE:
+            self.model.deferred[txid] = now
+        elif way is Way.DONE or self.settings.at_most_once:
+            self.model.acknowledge(txid, now)
+        elif way is Way.CANCEL:
+            self.model.cancel(txid, now, delay)
+        elif txid in self.model.messages and not self.model.messages[txid].is_barrier:
+            self.model.finish(txid, "expired")
+
+    @precondition(lambda self: self.model.messages)
+    @rule(data=st.data(), owner=st.sampled_from(["here", "there"]))
+    def transfer(self, data: st.DataObject, owner: str) -> None:
+        txid = data.draw(st.sampled_from(sorted(self.model.messages)))
+        moved = self.queue.transfer(marks(txid), owner, self.bench.now)
+        self.record()
+        if self.model.messages[txid].is_barrier:
+            return
+        if moved:
+            self.model.messages[txid].is_ours = owner == "here"
+        self.model.pass_time(self.bench.now)
+
+    @rule(seconds=st.integers(1, 8))
+    def wait(self, seconds: int) -> None:
+        self.bench.later(seconds * SECOND)
+        self.deliver()
+
+    @rule()
+    def restart(self) -> None:
+        self.bench.queue = Queue(self.settings, CountingMatching, "here")
+        self.bench.consumers.clear()
+        for entry in self.log:
+            if isinstance(entry, bytes):
+                self.queue.replay(decode(entry))
+            else:
+                self.enqueue(*entry)
+        assert not self.queue.take_events(), "what is replayed is not recorded again"
+        self.queue.finish_recovery(self.bench.now)
+        self.record()
+        self.model.restart(self.bench.now)
+
+    @invariant()
+    def the_same_is_there(self) -> None:
+        if not hasattr(self, "model"):
+            return
+        queue, entries = self.queue, self.queue.ledger.entries
+        assert [entries.txid(place) for place in everything(queue)] == sorted(self.model.messages)
+        assert queue.depth == len(self.model.messages)
+        for place in everything(queue):
+            status = message(queue, place)
+            assert status is not None
+            known = self.model.messages[status.txid]
+            assert status.leased_to == (known.holder.name if known.holder else "")
+            assert (status.deliveries, status.cancels) == (known.deliveries, known.cancels)
+        for name, consumer in self.bench.consumers.items():
+            assert consumer.outstanding == len(self.model.workers[name].has)
+        assert set(visible(queue)) <= set(everything(queue))
+
+
+RandomWork.TestCase.settings = run_with(max_examples=40, stateful_step_count=30, deadline=None)
+TestRandomWork = RandomWork.TestCase

@@ -1,0 +1,33 @@
+"""The picture of the rooms, the contract that is checked, and the tree say the same."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from pathlib import Path
+
+_ROOT = Path(__file__).parents[1]
+
+
+def layers() -> list[str]:
+    """The lines of the contract, as the picture names the rooms."""
+    settings = tomllib.loads((_ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]
+    (contract,) = (one for one in settings["contracts"] if one["type"] == "layers")
+    return [line.replace("server.", "") for line in contract["layers"]]
+
+
+def test_the_picture_has_the_layers_of_the_contract() -> None:
+    page = (_ROOT / "docs" / "architecture.md").read_text()
+    blocks = [block.splitlines() for block in re.findall(r"```\n(.*?)```", page, re.DOTALL)]
+    (picture,) = (block for block in blocks if block[0].startswith("amperage "))
+    assert [line.split("  ")[0] for line in picture] == layers()
+
+
+def test_every_room_has_a_place() -> None:
+    rooms = re.findall(r"\w+", " ".join(layers()))
+    built = [room for room in rooms if f"({room})" not in " ".join(layers())]
+    packages = [file.parent for file in _ROOT.glob("*/__init__.py")]
+    inside = [file.parent for file in _ROOT.glob("server/*/__init__.py")]
+    beside = [file for file in _ROOT.glob("server/*.py") if file.stem != "__init__"]
+    houses = {place.name for place in packages} - {"server", "tests", "benchmarks"}
+    assert sorted(built) == sorted(houses | {place.stem for place in [*inside, *beside]})
