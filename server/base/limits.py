@@ -8,10 +8,14 @@ Source: AMPS User Guide, Slow Client Management and Capacity Limits.
 
 from __future__ import annotations
 
+import resource
 from typing import Final
 
 LOGON_SECONDS: Final = 10.0
 """How long a connection may be there before its logon, or its first command instead of one."""
+
+MOST_CONNECTIONS_BEFORE_LOGON: Final = 5_000
+"""Connections that have not logged on; they take half of the process's descriptors at most."""
 
 MOST_HEADER_BEFORE_LOGON: Final = 64 * 1024
 """Bytes of a header. That of a logon holds names and a password, which may be a token."""
@@ -63,3 +67,11 @@ MOST_FILTER_PARTS: Final = 1_000
 
 MOST_FILTER_VALUES: Final = 5_000
 """Numbers and texts of a filter."""
+
+
+def most_before_logon() -> int:
+    """How many connections there may be that have not logged on."""
+    allowed, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if allowed == resource.RLIM_INFINITY:
+        return MOST_CONNECTIONS_BEFORE_LOGON
+    return max(1, min(MOST_CONNECTIONS_BEFORE_LOGON, allowed // 2))

@@ -3,13 +3,21 @@
 They may take little memory, each of them and all together, and stay for a short time. What they
 have sent is read by a session as what anybody sends; a session whose client has not logged on has a
 `Visit`, which ends with the logon or the connection.
+
+Clients that mean well log on at once. So when there are too many visitors, it is the one who has
+been there for longest that has to go, and nobody can keep others from logging on.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from server.base.limits import LOGON_SECONDS, MOST_FRAME_BEFORE_LOGON, MOST_UNFINISHED_BEFORE_LOGON
+from server.base.limits import (
+    LOGON_SECONDS,
+    MOST_FRAME_BEFORE_LOGON,
+    MOST_UNFINISHED_BEFORE_LOGON,
+    most_before_logon,
+)
 
 if TYPE_CHECKING:
     from server.base.clock import Clock
@@ -30,6 +38,20 @@ class Lobby:
     def __init__(self, clock: Clock) -> None:
         self.clock = clock
         self.unfinished = 0
+        self._visits: dict[Visit, None] = {}  # in the order in which they came
+
+    def admit(self, visit: Visit) -> None:
+        """Let another connection wait for its logon; if there are too many, the first one goes."""
+        self._visits[visit] = None
+        most = most_before_logon()
+        if len(self._visits) > most:
+            next(iter(self._visits)).turn_away(
+                f"connections that have not logged on are over the limit of {most}"
+            )
+
+    def dismiss(self, visit: Visit) -> None:
+        """One of them has ended."""
+        self._visits.pop(visit, None)
 
 
 class Visit:
@@ -47,6 +69,7 @@ class Visit:
         self._session = session
         self._unfinished = 0
         self._cancel = lobby.clock.call_later(LOGON_SECONDS, self._took_too_long)
+        lobby.admit(self)
 
     def keep(self, size: int) -> None:
         """Take note of how much is kept of a frame; a connection that goes too far is closed.
@@ -69,9 +92,18 @@ class Visit:
     def end(self) -> None:
         """The client has logged on, or has gone."""
         self._cancel()
+        self._lobby.dismiss(self)
         self._lobby.unfinished -= self._unfinished
         self._unfinished = 0
 
-    def _took_too_long(self) -> None:
-        self._session.turn_away(f"no logon within {LOGON_SECONDS:.0f} seconds")
+    def turn_away(self, problem: str) -> None:
+        """Disconnect the peer, on behalf of the others.
+
+        Args:
+            problem: which limit has been reached.
+        """
+        self._session.turn_away(problem)
         self._session.engine.flush()
+
+    def _took_too_long(self) -> None:
+        self.turn_away(f"no logon within {LOGON_SECONDS:.0f} seconds")

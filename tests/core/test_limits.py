@@ -143,6 +143,25 @@ def test_who_does_not_log_on_is_turned_away() -> None:
     assert only_ack(silent)["reason"] == "limit exceeded"
 
 
+def test_connections_before_the_logon_have_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The one that has waited for longest goes, so that nobody keeps others from logging on."""
+    monkeypatch.setattr(limits, "MOST_CONNECTIONS_BEFORE_LOGON", 3)
+    core = Core()
+    client = core.log_on("early")
+    visitors = [core.connect() for _ in range(5)]
+    late = core.log_on("late")
+    assert [visitor.hung_up for visitor in visitors] == [True, True, True, False, False]
+    assert only_ack(visitors[0])["reason"] == "limit exceeded"
+    assert "not logged on are over the limit of 3" in logged(core, "18-0002")[0]
+    visitors[3].leave()
+    visitors.append(core.connect())
+    assert not visitors[4].hung_up
+    for peer in client, late:
+        peer.take_frames()
+        peer.send({"c": "heartbeat", "cid": "1", "a": "processed"})
+        assert only_ack(peer)["status"] == "success"
+
+
 def test_the_first_command_counts_as_a_logon_where_that_is_allowed() -> None:
     """Its connection is not turned away later."""
     core = Core(require_logon=False, message_type="json")
