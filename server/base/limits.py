@@ -41,6 +41,9 @@ MOST_PATTERNS: Final = 500
 MOST_TOPIC_NAME: Final = 1_024
 """Characters of the name of a topic, which regular expressions are matched against."""
 
+MOST_MEMORY: Final = 96 * 1024 * 1024
+"""Bytes that one connection's subscriptions and queries take, as server/commands/memory.py says."""
+
 MOST_KEYS: Final = 10_000
 """SOW keys that a command names."""
 

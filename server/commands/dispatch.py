@@ -29,6 +29,7 @@ from server.commands import (
     unsubscribe,
 )
 from server.commands.acks import NOT_READABLE, acknowledge, acks_among, fail, failure, wants
+from server.commands.memory import check_memory
 from server.commands.refusal import CommandRefused
 from server.sow.store import StoreError
 from server.topics.transaction_log import DUPLICATE
@@ -168,6 +169,8 @@ def _execute_after_logon(
     acknowledge(session, header, "received")
     if handler in _SUBSCRIBING and len(session.subscriptions) >= MOST_SUBSCRIPTIONS:
         _refuse_more_subscriptions(session, header)
+    if handler in _FOR_THE_PEER_ALONE:
+        check_memory(session, header)
     if handler is not publish.handle:
         _refuse_long_lists(header)
     steps = handler(session, header, body)

@@ -10,6 +10,7 @@ from server.base.limits import MOST_PATTERNS
 from server.commands.acks import acknowledge
 from server.commands.bookmark_subscribe import begin as begin_replay
 from server.commands.bookmark_subscribe import is_replayed, make_subscription, pause_or_resume
+from server.commands.memory import memory_of
 from server.commands.options import (
     SubscribeOptions,
     option_refusal,
@@ -215,6 +216,7 @@ def prepare(
         options=header.options,
         page=page,
         aggregation=aggregation,
+        memory=memory_of(header),
     )
     check_same_groups(subscription, before)
     return subscription

@@ -58,6 +58,7 @@ class Subscription:
         began_with_query: its client got all records that matched when it was placed.
         sink: takes the messages of a client inside the server; None for a client's connection.
         options: the options of the command, as sent.
+        memory: bytes that are kept for it as long as it is there; see server/commands/memory.py.
         held_in: where its messages wait, None if they go to the connection at once.
         page: which records of the topic it is for, if it is paginated; None for all.
         aggregation: what is made of the topic's records; None if they are sent as they are.
@@ -78,6 +79,7 @@ class Subscription:
     page: PageTerms | None = None
     aggregation: AggregationTerms | None = None
     replay: Source | None = None
+    memory: int = 0
     held_in: Outbox | None = None
 
     @property

@@ -239,6 +239,58 @@ def test_subscriptions_of_a_connection_have_a_limit(monkeypatch: pytest.MonkeyPa
     assert only_ack(peer)["status"] == "success"
 
 
+def test_what_subscriptions_take_has_a_limit_and_an_owner() -> None:
+    """Each counts as its client's as long as it is there; one that is too much is refused."""
+    core = Core()
+    core.keep(topic_spec("/id", name="records"))
+    peer, other = core.log_on("greedy"), core.log_on("other")
+    texts = ", ".join(f"'some text {number}'" for number in range(3000))
+    subscribe = {"c": "subscribe", "t": "t", "a": "processed"}
+    refused: dict[str, Any] = {}
+    count = 0
+    while not refused:
+        peer.take_frames()
+        peer.send(subscribe | {"sub_id": str(count), "f": f"/a IN ({texts}, {count})"})
+        ack = only_ack(peer)
+        refused = ack if ack["status"] == "failure" else {}
+        count += 1
+        assert peer.held <= limits.MOST_MEMORY
+    assert refused["reason"] == "limit exceeded"
+    assert str(limits.MOST_MEMORY) in refused["detail"]
+    assert 5 < count < 100
+    peer.send({"c": "sow", "t": "records", "a": "processed", "f": f"/a IN ({texts})"})
+    assert only_ack(peer)["reason"] == "limit exceeded"
+    peer.send(subscribe | {"sub_id": "0", "o": "replace", "f": f"/b IN ({texts})"})
+    assert only_ack(peer)["status"] == "success"
+    other.take_frames()
+    other.send(subscribe | {"sub_id": "1", "f": f"/a IN ({texts})"})
+    assert only_ack(other)["status"] == "success"
+    for number in range(count):
+        peer.send({"c": "unsubscribe", "sub_id": str(number)})
+        core.clock.advance(0)
+    assert peer.held == 0
+
+
+@pytest.mark.parametrize("command", ["sow", "sow_and_subscribe"])
+def test_what_queries_take_is_their_clients(command: str) -> None:
+    """Until they have ended."""
+    core = Core()
+    core.keep(topic_spec("/id", name="records"))
+    peer = core.log_on()
+    for number in range(3000):
+        peer.send({"c": "p", "t": "records"}, json.dumps({"id": number}).encode())
+    keys = ",".join(map(str, range(5000)))
+    core.clock.work_per_look = 0.001  # a slice is over after a look
+    for condition in {"f": "/id >= 0 OR /id IN ('a', 'b')"}, {"sow_keys": keys}:
+        before = peer.held
+        peer.send({"c": command, "t": "records", "sub_id": "1", "query_id": "1", **condition})
+        assert peer.held - before > len(str(condition))
+        core.clock.advance(0)
+        peer.send({"c": "unsubscribe", "sub_id": "1"})
+        core.clock.advance(0)
+        assert peer.held == before
+
+
 @pytest.mark.parametrize(
     "filter_",
     [
