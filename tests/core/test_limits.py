@@ -172,14 +172,19 @@ def test_the_first_command_counts_as_a_logon_where_that_is_allowed() -> None:
 
 
 @pytest.mark.parametrize("brace", ["", "}"], ids=["plain", "with a brace in a string"])
-def test_a_header_has_a_limit(brace: str) -> None:
-    """The command is refused, the connection goes on."""
+@pytest.mark.parametrize("at_its_end", [False, True])
+def test_a_header_has_a_limit(brace: str, at_its_end: bool) -> None:
+    """The command is refused, wherever it says how to be answered, and the connection goes on."""
     core = Core()
     core.keep(topic_spec("/id", name="records"))
     peer = core.log_on()
     keys = brace + ",".join(map(str, range(200_000)))
     assert len(keys) > limits.MOST_HEADER
-    peer.send({"c": "sow_delete", "cid": "7", "a": "processed", "t": "records", "sow_keys": keys})
+    whom = {"cid": "7", "a": "processed"}
+    command = {"c": "sow_delete", "t": "records"}
+    peer.send(
+        command | {"sow_keys": keys} | whom if at_its_end else command | whom | {"sow_keys": keys}
+    )
     ack = only_ack(peer)
     assert (ack["cid"], ack["status"], ack["reason"]) == ("7", "failure", "limit exceeded")
     assert str(limits.MOST_HEADER) in logged(core, "02-0001")[0]
