@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from actions.module import ProvisionFailed
-from server.core.internal_client import InternalClient
 
 if TYPE_CHECKING:
     from actions.services import Services
     from config_schema.spec import Options
+    from server.core.internal_client import InternalClient
 
 
 def client_of(services: Services, options: Options, name: str) -> InternalClient:
@@ -26,4 +26,4 @@ def client_of(services: Services, options: Options, name: str) -> InternalClient
     message_type = options.get("MessageType") or ""
     if message_type not in services.engine.settings.message_types:
         raise ProvisionFailed(f"there is no message type {message_type!r}")
-    return InternalClient(services.engine, name, message_type)
+    return services.client(name, message_type)

@@ -11,12 +11,12 @@ from actions.messages import message_variables
 from actions.module import ProvisionFailed, Trigger
 from server.base.octets import to_octets
 from server.commands.refusal import CommandRefused
-from server.core.internal_client import InternalClient
 from server.subscriptions.envelope import iso_timestamp
 
 if TYPE_CHECKING:
     from actions.services import Runnable, Services
     from config_schema.spec import Options
+    from server.core.internal_client import InternalClient
     from server.subscriptions.envelope import Envelope
     from server.subscriptions.record_delivery import RecordMessage
     from server.subscriptions.subscription import Subscription
@@ -40,7 +40,7 @@ class OnPublishMessage(Trigger):
             return
 
         get = self.options.get
-        self._client = InternalClient(services.engine, action.title, get("MessageType") or "")
+        self._client = services.client(action.title, get("MessageType") or "")
         try:
             self._subscription = self._client.subscribe(
                 get("Topic") or "", _Publishes(action), get("Filter"), get("Options")

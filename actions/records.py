@@ -8,7 +8,6 @@ from actions.messages import message_variables
 from actions.module import ProvisionFailed, Trigger
 from config_schema.regex import matches
 from server.commands.refusal import CommandRefused
-from server.core.internal_client import InternalClient
 from server.expressions import Kind, parse
 from server.expressions.topic_names import select_topics
 from server.sow.query import QuerySpec
@@ -17,6 +16,7 @@ from server.sow.records import to_nanoseconds
 if TYPE_CHECKING:
     from actions.services import Runnable, Services
     from config_schema.spec import Options
+    from server.core.internal_client import InternalClient
     from server.sow.records import Record
     from server.subscriptions.envelope import Envelope
     from server.subscriptions.record_delivery import RecordMessage
@@ -51,7 +51,7 @@ class OnRecords(Trigger):
         if not found:
             services.engine.log.emit("29-0110", action=action.title, topic=topic)
         for name in found:
-            client = InternalClient(services.engine, action.title, name)
+            client = services.client(action.title, name)
             try:
                 subscription = client.subscribe(topic, self, self._filter, "oof")
             except CommandRefused as refusal:

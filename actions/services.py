@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import signal
 from collections import Counter
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -13,7 +13,15 @@ from typing import TYPE_CHECKING, Final, Protocol, TypeVar
 
 if TYPE_CHECKING:
     from actions.context import Context
-    from server.core.engine import Engine
+    from server.base.clock import Clock
+    from server.base.log import Log
+    from server.core.hooks import Hooks
+    from server.core.internal_client import InternalClient
+    from server.core.session import Session
+    from server.security.switches import Switches
+    from server.topics.settings import Settings
+    from server.topics.stores import Stores
+    from server.topics.table import TopicTable
     from server.upkeep.file_watch import FileWatch
     from server.upkeep.journal_keeping import JournalKeeping
 
@@ -138,12 +146,53 @@ class Runnable(Protocol):
         """Have the action run, and wait until it has."""
 
 
+class Engine(Protocol):
+    """The engine, as far as actions know it."""
+
+    @property
+    def settings(self) -> Settings:
+        """What the configuration says."""
+
+    @property
+    def clock(self) -> Clock:
+        """The time."""
+
+    @property
+    def log(self) -> Log:
+        """Where steps say what they have done."""
+
+    @property
+    def hooks(self) -> Hooks:
+        """Tells of what clients do, and of deliveries."""
+
+    @property
+    def stores(self) -> Stores:
+        """The topics with records."""
+
+    @property
+    def topics(self) -> TopicTable:
+        """All topics that are in use."""
+
+    @property
+    def switches(self) -> Switches:
+        """Whether authentication and entitlement are on."""
+
+    @property
+    def sessions(self) -> Collection[Session]:
+        """The connections."""
+
+    def flush(self) -> None:
+        """Let connections have what has been written for them."""
+
+
 @dataclass(slots=True)
 class Services:
     """What there is.
 
     Attributes:
         engine: sessions and topics, the log and the clock.
+        client: makes a client inside the server; takes its name, and the message type that it
+            speaks.
         transports: the transports.
         stop: stops the instance; takes who asked for it.
         rotate_logs: lets log files go on in their next file.
@@ -162,6 +211,7 @@ class Services:
     """
 
     engine: Engine
+    client: Callable[[str, str], InternalClient]
     transports: Transports
     stop: Callable[[str], None]
     rotate_logs: Callable[[], None]

@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Final
-from urllib.parse import SplitResult, parse_qsl, quote, unquote, urlsplit
+from urllib.parse import SplitResult, parse_qsl, quote, unquote, urlencode, urlsplit, urlunsplit
 
 from client.arguments import required_text
 from client.errors import InvalidUriError
@@ -135,6 +135,27 @@ def parse_uri(text: str) -> ServerUri:
         options=options,
         path=parts.path if is_websocket else "",
     )
+
+
+def with_message_type(text: str, message_type: str) -> str:
+    """The URI of a server for messages of another type.
+
+    Args:
+        text: its URI, with any type or none: `tcp://host:port/amps`.
+        message_type: the type.
+
+    Raises:
+        InvalidUriError: the text is not such a URI.
+    """
+    given = parse_uri(text).message_type
+    parts = urlsplit(text)
+    if parts.scheme == "unix":
+        others = [one for one in parse_qsl(parts.query) if one[0] != _MESSAGE_TYPE]
+        return urlunsplit(parts._replace(query=urlencode([*others, (_MESSAGE_TYPE, message_type)])))
+    path = parts.path.rstrip("/")
+    if given is not None:
+        path = path.rpartition("/")[0]
+    return urlunsplit(parts._replace(path=f"{path or '/amps'}/{message_type}"))
 
 
 def _message_type(text: str, parts: SplitResult, *, behind_proxy: bool) -> str | None:

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 from xdist.remote import Producer
 
-from tests.support.processes import Guard, mark_tests
+from tests.support.processes import MARK, Guard, mark_tests
 from tests.support.scheduling import Scheduling, longest_first
 
 # A busy machine is no reason to fail: nothing here asserts a time. In CI the same examples are
@@ -29,9 +29,10 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
-def pytest_xdist_auto_num_workers() -> int:
-    """One more than cores: tests wait for servers more than they compute."""
-    return (os.cpu_count() or 1) + 1
+def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
+    """As many as cores; one more for tests that wait for servers more than they compute."""
+    waits: bool = config.getoption("markexpr") != f"not {MARK}"
+    return (os.cpu_count() or 1) + waits
 
 
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> Scheduling:

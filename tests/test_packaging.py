@@ -32,7 +32,7 @@ def run(*command: str, cwd: Path, **environment: str) -> subprocess.CompletedPro
         cwd=cwd,
         capture_output=True,
         text=True,
-        timeout=110,
+        timeout=280,
         check=False,
         env=os.environ | environment,
     )
@@ -70,7 +70,7 @@ def test_the_source_distribution_has_what_a_checkout_has(
     for folder in SHIPPED_FOLDERS:
         files = {path for path in (checkout / folder).rglob("*") if path.is_file()}
         assert {str(path.relative_to(checkout)) for path in files} - names == set()
-    assert {"Makefile", "CHANGELOG.md", "LICENSE", "README.md"} <= names
+    assert {"Makefile", "CHANGELOG.md", "CONTRIBUTING.md", "LICENSE", "README.md"} <= names
     assert not [name for name in names if name.startswith("server/") and name.endswith(".c")]
 
 

@@ -41,7 +41,7 @@ class Run:
 
         shows = not self.is_quiet and sys.stderr.isatty()
         conf = {"spark.ui.showConsoleProgress": str(shows).lower(), **self.conf}
-        spark = started("amps-pipeline", self.master, conf)
+        spark = started("amps-pipeline", self.master, conf, shows=shows)
         _silence(spark)
         return spark
 

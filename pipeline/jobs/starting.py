@@ -9,7 +9,7 @@ import sys
 import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from threading import current_thread, main_thread
+from threading import Event, Timer, current_thread, main_thread
 from typing import IO, TYPE_CHECKING, Final
 
 from pipeline.errors import PipelineError
@@ -22,9 +22,18 @@ _EXCEPTION: Final = re.compile(r"(?:\w+\.)+\w+(?:Exception|Error): ")
 _ERRORS: Final = 2
 """The descriptor of standard error, which Java inherits."""
 
+_SOON: Final = 1.0
+"""Seconds after which whoever waits wants to know what for."""
 
-def started(name: str, master: str, conf: Mapping[str, str]) -> SparkSession:
+
+def started(name: str, master: str, conf: Mapping[str, str], *, shows: bool) -> SparkSession:
     """Start Spark, see `pipeline.session`; interrupts remain what they were.
+
+    Args:
+        name: the application's name.
+        master: where Spark runs.
+        conf: settings of Spark's.
+        shows: whether somebody at a terminal is told while it takes its time.
 
     Raises:
         PipelineError: Java could not start it.
@@ -36,7 +45,7 @@ def started(name: str, master: str, conf: Mapping[str, str]) -> SparkSession:
     interrupted = signal.getsignal(signal.SIGINT)
     with tempfile.TemporaryFile() as errors:
         try:
-            with _redirected(errors):
+            with _redirected(errors) as terminal, _told_what_for(terminal, shows=shows):
                 return session(name, master=master, conf=conf)
         except PySparkRuntimeError as problem:
             raise PipelineError(f"Spark cannot start: {_reason(errors, problem)}") from None
@@ -47,15 +56,38 @@ def started(name: str, master: str, conf: Mapping[str, str]) -> SparkSession:
 
 
 @contextmanager
-def _redirected(errors: IO[bytes]) -> Iterator[None]:
+def _redirected(errors: IO[bytes]) -> Iterator[int]:
+    """Have what Java says in a file; gives a descriptor of where it would have gone."""
     sys.stderr.flush()
     before = os.dup(_ERRORS)
     os.dup2(errors.fileno(), _ERRORS)
     try:
-        yield
+        yield before
     finally:
         os.dup2(before, _ERRORS)
         os.close(before)
+
+
+@contextmanager
+def _told_what_for(terminal: int, *, shows: bool) -> Iterator[None]:
+    """Say on a terminal what is waited for, unless it comes soon, and wipe it away then."""
+    told = Event()
+
+    def tell() -> None:
+        told.set()
+        os.write(terminal, b"Starting Spark ...")
+
+    timer = Timer(_SOON, tell)
+    if shows:
+        timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
+        if shows:
+            timer.join()
+        if told.is_set():
+            os.write(terminal, b"\r\x1b[K")
 
 
 def _reason(errors: IO[bytes], problem: Exception) -> str:

@@ -36,6 +36,7 @@ from server.assembly.provision_sow import TopicOpener
 from server.assembly.source_files import source_files
 from server.base.unavailable import unavailable_topics
 from server.core.engine import Engine
+from server.core.internal_client import InternalClient
 from server.events.log import EventLog
 from server.expressions import columns
 from server.expressions.functions.lookups import declared_lookups
@@ -197,6 +198,7 @@ class Instance:
     def _make_services(self) -> Services:
         return Services(
             engine=self._engine,
+            client=partial(InternalClient, self._engine),
             transports=self._transports,
             stop=self._request_stop,
             rotate_logs=self._log.rotate,

@@ -13,7 +13,7 @@ from server.wire.header import Header, encode_header
 from server.wire.numbered import SEQUENCE_KEY, split_at_sequence
 
 if TYPE_CHECKING:
-    from server.core.session import Session
+    from server.commands.sender import Answered
     from server.sow.store import StoreError
 
 
@@ -67,7 +67,7 @@ def wants(header: Header, ack: str) -> bool:
     return header.acks is not None and ack in _names(header.acks)
 
 
-def acknowledge(session: Session, header: Header, ack: str, **keys: str | int | None) -> None:
+def acknowledge(session: Answered, header: Header, ack: str, **keys: str | int | None) -> None:
     """Send a successful ack, if the command asked for one of that type.
 
     Args:
@@ -80,7 +80,7 @@ def acknowledge(session: Session, header: Header, ack: str, **keys: str | int | 
         session.send(success(header, ack, **keys))
 
 
-def acknowledge_late(session: Session, header: Header, problem: StoreError | None) -> None:
+def acknowledge_late(session: Answered, header: Header, problem: StoreError | None) -> None:
     """Say that something is on stable storage, or why not, unless the client has gone meanwhile."""
     if not session.is_open:
         return
@@ -90,7 +90,7 @@ def acknowledge_late(session: Session, header: Header, problem: StoreError | Non
         session.send(failure(header, "persisted", NOT_STORED, str(problem)))
 
 
-def fail_sequences(session: Session, sequences: Iterable[bytes], detail: str) -> None:
+def fail_sequences(session: Answered, sequences: Iterable[bytes], detail: str) -> None:
     """Say that commands were carried out, but may not be on stable storage.
 
     Args:
@@ -114,7 +114,7 @@ def acks_among(header: Header, possible: Iterable[str]) -> tuple[str, ...]:
     return tuple(ack for ack in possible if wants(header, ack))
 
 
-def fail(session: Session, header: Header, ack: str, reason: str, detail: str) -> None:
+def fail(session: Answered, header: Header, ack: str, reason: str, detail: str) -> None:
     """Send a failure ack, if the command asked for one of that type.
 
     Args:

@@ -41,7 +41,7 @@ from server.views.terms import AggregationTerms
 
 if TYPE_CHECKING:
     from server.commands.query_terms import QueryTerms
-    from server.core.session import Session
+    from server.commands.subscribing import Querying, Subscribing
     from server.expressions.tree import Field, Identifier, Reference
     from server.queries.page import Scan
     from server.queries.run import Findings
@@ -61,7 +61,7 @@ def is_asked_for(options: Mapping[str, str]) -> bool:
     return any(name in options for name in AGGREGATING)
 
 
-def query(session: Session, header: Header, options: Mapping[str, str]) -> None:
+def query(session: Querying, header: Header, options: Mapping[str, str]) -> None:
     """Query groups of a topic's records.
 
     Raises:
@@ -77,7 +77,7 @@ def query(session: Session, header: Header, options: Mapping[str, str]) -> None:
 
 
 def open_query(
-    session: Session, header: Header, options: Mapping[str, str], as_of: PastPoint | None = None
+    session: Querying, header: Header, options: Mapping[str, str], as_of: PastPoint | None = None
 ) -> tuple[QueryCommand, AggregateQuery]:
     """A query for groups of a topic's records; nothing is sent yet.
 
@@ -102,7 +102,7 @@ def open_query(
     return command, found
 
 
-def query_and_subscribe(session: Session, header: Header, options: Mapping[str, str]) -> None:
+def query_and_subscribe(session: Subscribing, header: Header, options: Mapping[str, str]) -> None:
     """Query groups of a topic's records, and follow them.
 
     Raises:
@@ -156,7 +156,7 @@ def _all_groups(
 
 
 def _read(
-    session: Session, header: Header, options: Mapping[str, str]
+    session: Querying, header: Header, options: Mapping[str, str]
 ) -> tuple[Selected, AggregationTerms, Mapping[str, str]]:
     """What is to be aggregated, and how.
 
@@ -196,7 +196,7 @@ def _read(
     return topic, aggregation, rest
 
 
-def _topic(session: Session, header: Header, options: Mapping[str, str]) -> Selected:
+def _topic(session: Querying, header: Header, options: Mapping[str, str]) -> Selected:
     """The topic that is to be aggregated; its name is taken as it is."""
     selector = read_topic(session, header, options)
     if selector.is_regex and session.engine.stores.find(session.message_type, selector.text):
@@ -213,7 +213,7 @@ def _topic(session: Session, header: Header, options: Mapping[str, str]) -> Sele
 
 
 def _check_references(
-    session: Session, topic: str, fields: Sequence[Field], grouping: Sequence[Identifier]
+    session: Querying, topic: str, fields: Sequence[Field], grouping: Sequence[Identifier]
 ) -> None:
     """Check that only the topic itself is read, however it is called."""
 
@@ -244,7 +244,7 @@ def _ranked(terms: QueryTerms, aggregation: AggregationTerms) -> Ranked:
     return Ranked(aggregation.message_type, terms.order_by, start, stop)
 
 
-def _follower(session: Session, subscription: Subscription) -> Aggregate:
+def _follower(session: Querying, subscription: Subscription) -> Aggregate:
     topic = session.find_topic(subscription.selector.text)
     assert isinstance(topic, TopicWithRecords)  # noqa: S101 - see _topic
     return topic.aggregate(subscription)

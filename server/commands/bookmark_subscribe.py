@@ -21,6 +21,7 @@ from server.commands.options import (
     read_presentation,
 )
 from server.commands.refusal import CommandRefused
+from server.commands.refuse import refuse
 from server.commands.selection import read_filter, require_topic, restricted_to
 from server.journal import BookmarkError, NotFound, parse_bookmark
 from server.replays.rate import RateTerms, parse_rate
@@ -33,7 +34,7 @@ from server.wire.bookmarks import is_now
 from server.wire.header import Header
 
 if TYPE_CHECKING:
-    from server.core.session import Session
+    from server.commands.subscribing import Subscribing
     from server.expressions.topic_names import TopicSelector
     from server.journal import BookmarkRequest
     from server.subscriptions.subscription import PageTerms
@@ -44,7 +45,7 @@ _NOT_LIVE: Final = ("rate", "rate_max_gap", "pause", "resume")
 _NANOSECONDS: Final = 1e9
 
 
-def is_replayed(session: Session, selector: TopicSelector) -> bool:
+def is_replayed(session: Subscribing, selector: TopicSelector) -> bool:
     """Whether a subscription with a bookmark has anything to replay.
 
     A regular expression stands for the topics that are in the transaction log.
@@ -55,7 +56,7 @@ def is_replayed(session: Session, selector: TopicSelector) -> bool:
 
 
 def make_subscription(
-    session: Session,
+    session: Subscribing,
     header: Header,
     options: Mapping[str, str],
     selector: TopicSelector,
@@ -142,7 +143,7 @@ def make_subscription(
 
 
 def begin(
-    session: Session, header: Header, options: Mapping[str, str], subscription: Subscription
+    session: Subscribing, header: Header, options: Mapping[str, str], subscription: Subscription
 ) -> None:
     """Begin to replay to a subscription that has been placed, once its bookmark is found.
 
@@ -161,7 +162,7 @@ def begin(
             return  # it has ended, or another has taken its place
         if isinstance(place, BookmarkError):
             session.end_subscription(subscription.sub_id)
-            session.refuse(header, "bookmark not found", str(place))
+            refuse(session, header, "bookmark not found", str(place))
             return
         acknowledge(session, header, "processed", sub_id=subscription.sub_id)
         replay.begin(subscription, place)
@@ -169,7 +170,7 @@ def begin(
     log.look_up(session.number, read_bookmark(header), read_not_found(options), found)
 
 
-def pause_or_resume(session: Session, header: Header, options: Mapping[str, str]) -> bool:
+def pause_or_resume(session: Subscribing, header: Header, options: Mapping[str, str]) -> bool:
     """Pause or resume the bookmark subscriptions that a command names, if that is what it is for.
 
     Returns:

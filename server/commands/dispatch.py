@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Protocol
 
 from msgspec.structs import replace
 
@@ -25,21 +24,54 @@ from server.commands import (
     sow_and_subscribe,
     sow_delete,
     subscribe,
+    subscribing,
     timer,
     unsubscribe,
 )
-from server.commands.acks import NOT_READABLE, acknowledge, acks_among, fail, failure, wants
+from server.commands.acks import NOT_READABLE, acknowledge, acks_among
 from server.commands.memory import check_memory
 from server.commands.refusal import CommandRefused
+from server.commands.refuse import refuse
 from server.sow.store import StoreError
-from server.topics.transaction_log import DUPLICATE
 from server.wire.header import Header, command_name, encode_header
 
 if TYPE_CHECKING:
-    from server.core.intake import Steps
-    from server.core.session import Session
+    from server.commands.publish_runs import PublishRuns
+    from server.commands.steps import Steps
+    from server.subscriptions.subscription import Subscription
 
-Handler = Callable[["Session", Header, bytes], "Steps | None"]
+
+class Surroundings(subscribing.Surroundings, logon.Surroundings, Protocol):
+    """What commands of all kinds need."""
+
+
+class Connection(
+    subscribing.Subscribing, unsubscribe.Unsubscribing, heartbeat.Beating, logon.Arriving, Protocol
+):
+    """A connection that sends commands of all kinds."""
+
+    @property
+    def engine(self) -> Surroundings:
+        """What stands around it."""
+
+    @property
+    def subscriptions(self) -> Mapping[str, Subscription]:
+        """Its subscriptions by id."""
+
+    @property
+    def logged_on(self) -> bool:
+        """Whether the client has said who it is."""
+
+    @property
+    def memory_of_commands(self) -> int:
+        """Bytes that its subscriptions and queries take."""
+
+    @property
+    def runs(self) -> PublishRuns:
+        """The publishes that go by in runs."""
+
+
+Handler = Callable[["Connection", Header, bytes], "Steps | None"]
 """Carries a command out; or gives the steps in which that is done, where it may take long."""
 
 BEFORE_LOGON: Final[Mapping[str, Handler]] = {
@@ -75,7 +107,7 @@ _TRACE_IDS: Final = {"logon": "12-0010", "publish": "12-0001", "p": "12-0001"}
 _OTHER_TRACE_ID: Final = "12-0002"
 
 
-def execute(session: Session, header: Header, body: bytes, exact_header: bytes | None) -> None:
+def execute(session: Connection, header: Header, body: bytes, exact_header: bytes | None) -> None:
     """Carry out one command of a session, or refuse it.
 
     Args:
@@ -104,7 +136,7 @@ def execute(session: Session, header: Header, body: bytes, exact_header: bytes |
         _answer(session, header, error)
 
 
-def _finish(session: Session, header: Header, steps: Steps) -> Steps:
+def _finish(session: Connection, header: Header, steps: Steps) -> Steps:
     """Go on with a command, or refuse it after all."""
     try:
         yield from steps
@@ -112,7 +144,7 @@ def _finish(session: Session, header: Header, steps: Steps) -> Steps:
         _answer(session, header, error)
 
 
-def _answer(session: Session, header: Header, error: CommandRefused | StoreError) -> None:
+def _answer(session: Connection, header: Header, error: CommandRefused | StoreError) -> None:
     if isinstance(error, StoreError):
         refuse(session, header, NOT_READABLE, str(error))
         return
@@ -121,43 +153,8 @@ def _answer(session: Session, header: Header, error: CommandRefused | StoreError
         session.close(error.disconnect)
 
 
-def refuse(session: Session, header: Header, reason: str, detail: str) -> None:
-    """Say to whoever sent a command, and to the log, why it is not carried out.
-
-    A failure is reported in the `processed` ack, and in the `persisted` one, which publishers ask
-    for (AMPS Command Reference, publish command: Errors). Who asks for none but those of the end
-    gets it as one of these, rather than to wait for ever.
-    """
-    if wants(header, "processed"):
-        fail(session, header, "processed", reason, detail)
-    else:
-        for ack in ("completed", "stats"):
-            fail(session, header, ack, reason, detail)
-    if wants(header, "persisted"):
-        refused = failure(header, "persisted", reason, detail)
-        log = session.engine.transaction_log
-        if log is None:
-            session.send(refused)
-        elif reason == DUPLICATE:
-            session.persisted_acks.repeated(
-                refused, lambda then: log.when_durable(partial(then, None))
-            )
-        else:
-            session.persisted_acks.refused(refused)
-    if reason == DUPLICATE:  # what publishers send again after a lost connection
-        session.remark("02-0026", sequence=header.sequence)
-        return
-    session.engine.log.emit(
-        "02-0001",
-        client=session.client_name,
-        command=command_name(header.command),
-        reason=reason,
-        detail=detail,
-    )
-
-
 def _execute_after_logon(
-    session: Session, header: Header, body: bytes, exact_header: bytes | None
+    session: Connection, header: Header, body: bytes, exact_header: bytes | None
 ) -> Steps | None:
     handler = AFTER_LOGON.get(header.command)
     if handler is None:
@@ -207,7 +204,7 @@ def _refuse_long_lists(header: Header) -> None:
         )
 
 
-def _refuse_more_subscriptions(session: Session, header: Header) -> None:
+def _refuse_more_subscriptions(session: Connection, header: Header) -> None:
     """Refuse a subscription beyond the limit, unless it takes the place of another.
 
     Raises:
@@ -229,7 +226,7 @@ def _unknown(header: Header) -> CommandRefused:
     )
 
 
-def _trace(session: Session, header: Header, body: bytes) -> None:
+def _trace(session: Connection, header: Header, body: bytes) -> None:
     log = session.engine.log
     message_id = _TRACE_IDS.get(header.command, _OTHER_TRACE_ID)
     if log.enabled(message_id):

@@ -10,11 +10,11 @@ from server.commands.publish import acknowledge_stored
 from server.wire.header import Header
 
 if TYPE_CHECKING:
-    from server.core.session import Session
+    from server.commands.persisted_acks import Publisher
     from server.sow.store import Settled, StoreError
 
 
-def handle(session: Session, header: Header, _body: bytes) -> None:
+def handle(session: Publisher, header: Header, _body: bytes) -> None:
     """Answer once all earlier commands of the connection are done.
 
     Commands of a connection are carried out in order, so by now they are (AMPS Command Reference,
@@ -27,7 +27,7 @@ def handle(session: Session, header: Header, _body: bytes) -> None:
         acknowledge_stored(session, header, partial(_when_stored, session))
 
 
-def _when_stored(session: Session, then: Settled) -> None:
+def _when_stored(session: Publisher, then: Settled) -> None:
     """Call back when all published so far is on stable storage, or some may not get there."""
     stores, log = session.engine.stores, session.engine.transaction_log
     if log is None:

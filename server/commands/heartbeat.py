@@ -9,21 +9,22 @@ is the second one: they are heard of every two intervals (docs/compatibility.md,
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Protocol
 
 from server.commands.acks import acknowledge
 from server.commands.refusal import CommandRefused
+from server.commands.sender import Sender
 from server.wire.framing import frame
 from server.wire.header import Header, encode_header
 
 if TYPE_CHECKING:
-    from server.core.session import Session
+    from server.commands.steps import Waiting
 
 _LEAST_GRACE: Final = 1.0
 _HEARTBEAT: Final = frame(encode_header(Header(command="heartbeat")))
 
 
-def handle(session: Session, header: Header, _body: bytes) -> None:
+def handle(session: Beating, header: Header, _body: bytes) -> None:
     """Start or stop the heartbeat timer, or take note of the client's beat.
 
     Clients may do so before they log on: those that say goodbye stop their heartbeats first,
@@ -49,6 +50,20 @@ def handle(session: Session, header: Header, _body: bytes) -> None:
     acknowledge(session, header, "processed")
 
 
+class Beating(Sender, Protocol):
+    """A connection with a heartbeat.
+
+    Attributes:
+        pulse: the heartbeat.
+    """
+
+    pulse: Pulse
+
+    @property
+    def intake(self) -> Waiting:
+        """What its peer has sent."""
+
+
 class Pulse:
     """The heartbeat of one connection.
 
@@ -61,7 +76,7 @@ class Pulse:
 
     __slots__ = ("_cancel_beat", "_cancel_watch", "_interval", "_patience", "_session")
 
-    def __init__(self, session: Session, interval: float, grace: float = 0.0) -> None:
+    def __init__(self, session: Beating, interval: float, grace: float = 0.0) -> None:
         self._session = session
         self._interval = interval
         self._patience = max(2 * interval + max(_LEAST_GRACE, interval / 2), interval + grace)

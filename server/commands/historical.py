@@ -23,6 +23,7 @@ from server.commands.past_point import point_of
 from server.commands.query import QueryCommand
 from server.commands.query_terms import read_query_terms
 from server.commands.refusal import CommandRefused
+from server.commands.refuse import refuse
 from server.commands.selection import read_topic, records_of
 from server.commands.subscribe import put_in_place, read_sub_id, remember
 from server.journal import BookmarkError
@@ -35,7 +36,7 @@ from server.sow.topic import SowTopic
 from server.wire.bookmarks import NOW, is_now
 
 if TYPE_CHECKING:
-    from server.core.session import Session
+    from server.commands.subscribing import Subscribing
     from server.journal import Span
     from server.queries.run import Findings
     from server.sow.history import PastPoint
@@ -47,7 +48,7 @@ if TYPE_CHECKING:
 _DELTA: Final = "sow_and_delta_subscribe"
 
 
-def is_asked_for(session: Session, header: Header, options: Mapping[str, str]) -> bool:
+def is_asked_for(session: Subscribing, header: Header, options: Mapping[str, str]) -> bool:
     """Whether a command asks for a past state that is kept; other topics give what they have now.
 
     Raises:
@@ -60,7 +61,7 @@ def is_asked_for(session: Session, header: Header, options: Mapping[str, str]) -
     return any(selected.keeper.table.history is not None for selected in topics)
 
 
-def handle(session: Session, header: Header, options: Mapping[str, str]) -> None:
+def handle(session: Subscribing, header: Header, options: Mapping[str, str]) -> None:
     """Query and subscribe as of a moment.
 
     Raises:
@@ -97,13 +98,13 @@ def handle(session: Session, header: Header, options: Mapping[str, str]) -> None
             return  # it has ended, or another has taken its place
         if isinstance(place, BookmarkError):
             session.end_subscription(sub_id)
-            session.refuse(header, "bookmark not found", str(place))
+            refuse(session, header, "bookmark not found", str(place))
             return
         try:
             point = point_of(log, place)
         except CommandRefused as refusal:
             session.end_subscription(sub_id)
-            session.refuse(header, refusal.reason, refusal.detail)
+            refuse(session, header, refusal.reason, refusal.detail)
             return
         command = QueryCommand(
             session, header, replace(terms, as_of=point), subscription.presentation, sub_id
@@ -116,7 +117,7 @@ def handle(session: Session, header: Header, options: Mapping[str, str]) -> None
             queries: Sequence[Findings] = command.queries(topics)
         except StoreError as error:
             session.end_subscription(sub_id)
-            session.refuse(header, NOT_READABLE, str(error))
+            refuse(session, header, NOT_READABLE, str(error))
             return
         if page is not None:
             queries = [_page_query(command, subscription, replay, topics[0])]

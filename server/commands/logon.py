@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final, Protocol
 
 from config_schema.version import AMPS_VERSION
+from server.commands import sender
 from server.commands.acks import acknowledge
 from server.commands.options import read_logon_options
 from server.commands.refusal import CommandRefused
@@ -13,10 +14,99 @@ from server.security.entitlement import Permission
 from server.wire.header import Header
 
 if TYPE_CHECKING:
-    from server.core.session import Session
+    from server.commands.steps import Steps
+    from server.security.authentication import Authenticator
+    from server.security.entitlement import Entitlement
 
 
-def handle(session: Session, header: Header, _body: bytes) -> None:
+_PATIENCE: Final = 1.0
+"""Seconds that a logon waits at most for another connection with its name to come to its end."""
+
+
+class Entrance(Protocol):
+    """What the transport that a connection came in through says of logons."""
+
+    @property
+    def transport(self) -> str:
+        """The transport's name."""
+
+    @property
+    def message_type(self) -> str | None:
+        """The only message type spoken there; None when the logon chooses."""
+
+    @property
+    def authenticator(self) -> Authenticator:
+        """Decides on logons."""
+
+    @property
+    def entitlement(self) -> Entitlement:
+        """Decides on everything else."""
+
+
+class Coming(Protocol):
+    """What a connection has sent and what is not obeyed yet."""
+
+    def close_when_done(self, reason: str) -> None:
+        """Disconnect it when what has been read of it is obeyed."""
+
+
+class Holder(Protocol):
+    """A connection whose client has a name that somebody else claims."""
+
+    @property
+    def is_open(self) -> bool:
+        """Whether it is still served."""
+
+    @property
+    def intake(self) -> Coming:
+        """What it has sent."""
+
+    @property
+    def user(self) -> str:
+        """The authenticated user's name."""
+
+    def close(self, reason: str) -> None:
+        """Disconnect it."""
+
+
+class Surroundings(sender.Surroundings, Protocol):
+    """What logons need besides."""
+
+    def client(self, name: str) -> Holder | None:
+        """The connection that logged on last under a name, if it is still there."""
+
+
+class Arriving(sender.Sender, Protocol):
+    """A connection that logs on.
+
+    Attributes:
+        user: the authenticated user's name.
+    """
+
+    user: str
+
+    @property
+    def engine(self) -> Surroundings:
+        """What stands around it."""
+
+    @property
+    def entrance(self) -> Entrance:
+        """Where it came in."""
+
+    def log_on(
+        self,
+        client_name: str,
+        message_type: str,
+        version: str = "",
+        options: sender.LogonOptions | None = None,
+    ) -> None:
+        """Take note of who the client is; from now on it may send commands."""
+
+    def register(self) -> None:
+        """Have it found by the name of its client."""
+
+
+def handle(session: Arriving, header: Header, _body: bytes) -> Steps:
     """Log a connection on (AMPS Command Reference, logon command).
 
     Raises:
@@ -27,11 +117,11 @@ def handle(session: Session, header: Header, _body: bytes) -> None:
     credentials = Credentials(header.user_id or "", header.password or "", explicit=True)
     reason = _admit(session, credentials)
     client_name = header.client_name or session.connection_name
-    _claim_name(session, client_name)
+    yield from _claim_name(session, client_name)
     log = session.engine.transaction_log
     last_sequence = 0 if log is None else log.last_sequence(client_name)
     session.log_on(client_name, message_type, header.version or "", options)
-    session.engine.logged_on(session)
+    session.register()
     session.engine.log.emit(
         "1F-0004",
         connection=session.connection_name,
@@ -61,29 +151,40 @@ def handle(session: Session, header: Header, _body: bytes) -> None:
     )
 
 
-def _claim_name(session: Session, client_name: str) -> None:
+def _claim_name(session: Arriving, client_name: str) -> Steps:
     """Make sure that nobody else has the name, where a transaction log tells clients by it.
 
-    Source: AMPS User Guide, Client Names and the Transaction Log.
+    A connection that has it ends as soon as what has been read of it is obeyed: its client, which
+    comes anew, has sent that before. Source: AMPS User Guide, Client Names and the Transaction Log.
 
     Raises:
         CommandRefused: another user has it.
     """
     engine = session.engine
-    holder = engine.client(client_name)
-    if engine.transaction_log is None or holder is None:
+    if engine.transaction_log is None:
         return
-    if holder.user != session.user:
-        raise CommandRefused(
-            "name in use",
-            f"another user is logged on as {client_name!r}",
-            disconnect="name in use",
-        )
-    engine.log.emit("02-0025", client=client_name, user=session.user)
-    holder.close("name in use")
+    until = engine.clock.now() + _PATIENCE
+    told: Holder | None = None
+    while (holder := engine.client(client_name)) is not None:
+        is_late = engine.clock.now() >= until
+        if holder.is_open and holder.user != session.user:
+            raise CommandRefused(
+                "name in use",
+                f"another user is logged on as {client_name!r}",
+                disconnect="name in use",
+            )
+        if holder.is_open and holder is not told:
+            told = holder
+            engine.log.emit("02-0025", client=client_name, user=session.user)
+            holder.intake.close_when_done("name in use")
+        elif is_late:
+            holder.close("name in use")
+            return
+        if engine.client(client_name) is holder:
+            yield False
 
 
-def log_on_implicitly(session: Session) -> None:
+def log_on_implicitly(session: Arriving) -> None:
     """Log a connection on that sent another command first, where the transport allows it.
 
     Raises:
@@ -99,7 +200,7 @@ def log_on_implicitly(session: Session) -> None:
     session.log_on(session.connection_name, session.entrance.message_type)
 
 
-def _message_type(session: Session, header: Header) -> str:
+def _message_type(session: Arriving, header: Header) -> str:
     fixed, wanted = session.entrance.message_type, header.message_type
     if fixed is not None:
         if wanted not in (None, "", fixed):
@@ -122,7 +223,7 @@ def _message_type(session: Session, header: Header) -> str:
     return wanted
 
 
-def _admit(session: Session, credentials: Credentials) -> str:
+def _admit(session: Arriving, credentials: Credentials) -> str:
     entrance = session.entrance
     admission = entrance.authenticator.authenticate(credentials)
     if not admission.granted:

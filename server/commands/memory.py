@@ -9,13 +9,15 @@ limit to it.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Protocol
 
 from server.base.limits import MOST_MEMORY
 from server.commands.refusal import CommandRefused
 
 if TYPE_CHECKING:
-    from server.core.session import Session
+    from collections.abc import Mapping
+
+    from server.subscriptions.subscription import Subscription
     from server.wire.header import Header
 
 _COMMAND: Final = 2048
@@ -23,6 +25,18 @@ _FILTER: Final = 128
 _TOPIC: Final = 16
 _LISTS: Final = 16
 """Bytes for a command, and for each character of its parts."""
+
+
+class Keeping(Protocol):
+    """A connection for which something is kept."""
+
+    @property
+    def subscriptions(self) -> Mapping[str, Subscription]:
+        """Its subscriptions by id."""
+
+    @property
+    def memory_of_commands(self) -> int:
+        """Bytes that its subscriptions and queries take."""
 
 
 def memory_of(header: Header) -> int:
@@ -40,7 +54,7 @@ def memory_of(header: Header) -> int:
     )
 
 
-def check_memory(session: Session, header: Header) -> None:
+def check_memory(session: Keeping, header: Header) -> None:
     """Refuse a command for which too much would be kept, with what is kept for its client already.
 
     Args:

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Final, Literal
 
 from config_schema.units import UnitError, parse_interval
 from server.commands.refusal import CommandRefused
+from server.commands.sender import LogonOptions
 from server.message_types.paths import PathError, parse_path
 from server.message_types.pretty import pretty_printer
 from server.message_types.selection import SelectionError, parse_selection
@@ -25,7 +26,7 @@ from server.subscriptions.presentation import Presentation, SelectList
 from server.wire.header import Header
 
 if TYPE_CHECKING:
-    from server.core.session import Session
+    from server.commands.sender import Sender
     from server.message_types.base import MessageType
     from server.message_types.paths import Path
 
@@ -136,19 +137,6 @@ REFUSED_BY_DELETES: Final[Mapping[str, str]] = {
 
 
 @dataclass(frozen=True, slots=True)
-class LogonOptions:
-    """What a client asked for at its logon.
-
-    Attributes:
-        ack_conflation: seconds over which `persisted` acks of publishes are merged.
-        pretty: whether it wants binary bodies in a form that people can read.
-    """
-
-    ack_conflation: float = 1.0
-    pretty: bool = False
-
-
-@dataclass(frozen=True, slots=True)
 class SubscribeOptions:
     """What a subscriber asked for besides topic and filter.
 
@@ -185,7 +173,7 @@ def read_logon_options(header: Header) -> LogonOptions:
 
 
 def read_subscribe_options(
-    header: Header, options: Mapping[str, str], session: Session, *, with_records: bool
+    header: Header, options: Mapping[str, str], session: Sender, *, with_records: bool
 ) -> SubscribeOptions:
     """Read the options of a subscribe command, or one that queries as well.
 
@@ -272,7 +260,7 @@ def _check(
             raise option_refusal(name, f"it is no option of {header.command}")
 
 
-def read_presentation(header: Header, options: Mapping[str, str], session: Session) -> Presentation:
+def read_presentation(header: Header, options: Mapping[str, str], session: Sender) -> Presentation:
     """Read in which form messages are wanted.
 
     Args:

@@ -15,7 +15,7 @@ from server.topics.stored import TopicWithRecords
 
 if TYPE_CHECKING:
     from server.commands.query_terms import QueryTerms
-    from server.core.session import Session
+    from server.commands.sender import Sender
     from server.expressions.topic_names import TopicSelector
     from server.subscriptions.page import Page
     from server.subscriptions.subscription import Subscription
@@ -29,7 +29,7 @@ def read_page(terms: QueryTerms) -> PageTerms | None:
     return PageTerms(terms.order_by, terms.skip_n, terms.skip_n + terms.top_n)
 
 
-def single_topic(session: Session, selector: TopicSelector) -> TopicSelector:
+def single_topic(session: Sender, selector: TopicSelector) -> TopicSelector:
     """The topic that a page is to be cut from.
 
     The name of a topic is taken for that topic, even if it could be a regular expression.
@@ -114,7 +114,7 @@ def _not_another_page() -> CommandRefused:
     )
 
 
-def page_of(session: Session, subscription: Subscription | None) -> Page | None:
+def page_of(session: Sender, subscription: Subscription | None) -> Page | None:
     """The page of a subscription that is placed; None if it is not paginated."""
     if subscription is None or subscription.page is None:
         return None

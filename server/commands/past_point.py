@@ -13,12 +13,13 @@ from typing import TYPE_CHECKING, Final
 
 from server.commands.bookmark_subscribe import read_bookmark
 from server.commands.refusal import CommandRefused
+from server.commands.refuse import refuse
 from server.journal import BookmarkError, JournalUnreadable
 from server.sow.history import PastPoint
 from server.wire.bookmarks import EPOCH, is_now, parse_moment
 
 if TYPE_CHECKING:
-    from server.core.session import Session
+    from server.commands.persisted_acks import Publisher
     from server.journal import Span
     from server.topics.stores import Selected
     from server.topics.transaction_log import Place, TransactionLog
@@ -28,7 +29,7 @@ _NANOSECONDS: Final = 1000  # in a microsecond
 
 
 def with_point(
-    session: Session,
+    session: Publisher,
     header: Header,
     topics: Sequence[Selected],
     query: Callable[[PastPoint | None], None],
@@ -58,7 +59,7 @@ def with_point(
 
 
 def _look_up(
-    session: Session,
+    session: Publisher,
     header: Header,
     text: str,
     topics: Sequence[Selected],
@@ -80,12 +81,12 @@ def _look_up(
         if not session.is_open:
             return
         if isinstance(place, BookmarkError):
-            session.refuse(header, "bookmark not found", str(place))
+            refuse(session, header, "bookmark not found", str(place))
             return
         try:
             query(point_of(log, place))
         except CommandRefused as refusal:
-            session.refuse(header, refusal.reason, refusal.detail)
+            refuse(session, header, refusal.reason, refusal.detail)
 
     log.look_up(session.number, request, "fail", found)
 

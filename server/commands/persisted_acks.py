@@ -20,13 +20,13 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Protocol, TypeAlias
 
 from server.commands.acks import NOT_STORED, fail_sequences, failure, success
+from server.commands.sender import Sender
 from server.wire.header import Header
 
 if TYPE_CHECKING:
-    from server.core.session import Session
     from server.sow.store import Settled, StoreError
 
 WhenStored: TypeAlias = "Callable[[Settled], None]"
@@ -63,7 +63,7 @@ class PersistedAcks:
         session: the connection.
     """
 
-    def __init__(self, session: Session) -> None:
+    def __init__(self, session: Sender) -> None:
         self._session = session
         self._waiting: deque[_Waiting] = deque()
         self._reached: int | None = None  # the sequence number to be acknowledged next
@@ -153,3 +153,11 @@ class PersistedAcks:
             header = Header("ack", acks="persisted", sequence=self._reached, status="success")
             self._session.send(header)
         self._reached = None
+
+
+class Publisher(Sender, Protocol):
+    """A connection that is told what is on stable storage."""
+
+    @property
+    def persisted_acks(self) -> PersistedAcks:
+        """What it is waiting for."""

@@ -19,8 +19,7 @@ from server.topics.topic import FOR_NOBODY
 from server.wire.header import Header
 
 if TYPE_CHECKING:
-    from server.commands.persisted_acks import WhenStored
-    from server.core.session import Session
+    from server.commands.persisted_acks import Publisher, WhenStored
     from server.topics.table import AnyTopic
 
 _RESERVED_TOPICS: Final = "/AMPS"
@@ -30,7 +29,7 @@ ACKS: Final = ("processed", "completed", "persisted")
 """The acks of a publish, in the order in which they are sent."""
 
 
-def handle(session: Session, header: Header, body: bytes) -> None:
+def handle(session: Publisher, header: Header, body: bytes) -> None:
     """Deliver a message to the subscribers of its topic.
 
     Raises:
@@ -66,7 +65,7 @@ def handle(session: Session, header: Header, body: bytes) -> None:
             acknowledge_stored(session, header, target.when_stored)
 
 
-def acknowledge_stored(session: Session, header: Header, when_stored: WhenStored) -> None:
+def acknowledge_stored(session: Publisher, header: Header, when_stored: WhenStored) -> None:
     """Say that a command is on stable storage as soon as it is, if its sender is still there.
 
     Args:
@@ -80,7 +79,7 @@ def acknowledge_stored(session: Session, header: Header, when_stored: WhenStored
         session.persisted_acks.succeeded(header, when_stored)
 
 
-def is_plain(session: Session, header: Header, topic: AnyTopic) -> bool:
+def is_plain(session: Publisher, header: Header, topic: AnyTopic) -> bool:
     """Whether a publish asked for nothing but the delivery of its body, and acks by sequence."""
     return (
         (header.acks is None or _acks_are_plain(header))

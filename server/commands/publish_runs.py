@@ -12,12 +12,13 @@ from typing import TYPE_CHECKING
 
 from server.commands.acks import SequencedAcks, fail_sequences
 from server.commands.plain_publish import PlainPublish, PlainPublishes, plain_publish
+from server.commands.refuse import refuse
 from server.subscriptions.envelope import Envelope
 from server.subscriptions.rejection import Rejection
 from server.wire.header import Header
 
 if TYPE_CHECKING:
-    from server.core.session import Session
+    from server.commands.persisted_acks import Publisher
     from server.sow.store import StoreError
     from server.topics.table import AnyTopic
 
@@ -35,7 +36,7 @@ class PublishRuns:
 
     __slots__ = ("_envelope", "_session", "_topics_generation", "are_recorded", "known")
 
-    def __init__(self, session: Session) -> None:
+    def __init__(self, session: Publisher) -> None:
         self.known = PlainPublishes()
         self.are_recorded = False
         self._session = session
@@ -111,7 +112,7 @@ class PublishRuns:
                 acks=",".join(run.ack_types) or None,
                 sequence=int(sequences[rejection.position]) if sequences else None,
             )
-            self._session.refuse(header, rejection.reason, rejection.detail)
+            refuse(self._session, header, rejection.reason, rejection.detail)
         unsaid = sequences[begin:]
         return [*accepted, *unsaid], unsaid
 

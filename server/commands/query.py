@@ -16,7 +16,7 @@ from server.sow.store import StoreError
 
 if TYPE_CHECKING:
     from server.commands.query_terms import QueryTerms
-    from server.core.session import Session
+    from server.commands.subscribing import Querying
     from server.expressions.tree import Expr
     from server.sow.query import Query
     from server.sow.records import Record
@@ -42,7 +42,7 @@ class QueryCommand:
 
     def __init__(
         self,
-        session: Session,
+        session: Querying,
         header: Header,
         terms: QueryTerms,
         presentation: Presentation,

@@ -15,7 +15,7 @@ from server.commands.selection import read_filter
 from server.expressions import ExpressionError, parse_order_by
 
 if TYPE_CHECKING:
-    from server.core.session import Session
+    from server.commands.sender import Sender
     from server.expressions.tree import Expr, OrderTerm
     from server.sow.history import PastPoint
     from server.wire.header import Header
@@ -46,7 +46,7 @@ class QueryTerms:
     as_of: PastPoint | None = None
 
 
-def read_query_terms(session: Session, header: Header, options: Mapping[str, str]) -> QueryTerms:
+def read_query_terms(session: Sender, header: Header, options: Mapping[str, str]) -> QueryTerms:
     """Read what a query asks for.
 
     Args:
@@ -71,7 +71,7 @@ def read_query_terms(session: Session, header: Header, options: Mapping[str, str
     )
 
 
-def _batch_size(session: Session, header: Header) -> int:
+def _batch_size(session: Sender, header: Header) -> int:
     """How many records to send in one frame.
 
     Clients are known to ask for more than the limit; they go by the number that each frame names.

@@ -16,13 +16,13 @@ from server.security.entitlement import Permission
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from server.core.session import Session
+    from server.commands.sender import Sender
     from server.expressions.tree import Expr
     from server.topics.stores import Selected
     from server.wire.header import Header
 
 
-def read_topic(session: Session, header: Header, options: Mapping[str, str]) -> TopicSelector:
+def read_topic(session: Sender, header: Header, options: Mapping[str, str]) -> TopicSelector:
     """Read which topics a command is about.
 
     Raises:
@@ -54,7 +54,7 @@ def check_name(topic: str) -> None:
         )
 
 
-def require_available(session: Session, topic: str) -> None:
+def require_available(session: Sender, topic: str) -> None:
     """Refuse the command at hand if its topic is of a kind that is not built yet.
 
     Raises:
@@ -67,7 +67,7 @@ def require_available(session: Session, topic: str) -> None:
             raise CommandRefused(QUEUES, detail)
 
 
-def read_filter(session: Session, header: Header, *, stable: bool = False) -> Expr | None:
+def read_filter(session: Sender, header: Header, *, stable: bool = False) -> Expr | None:
     """Read a command's content filter; None if it has none.
 
     Args:
@@ -102,7 +102,7 @@ def restricted_to(filter_: Expr | None, keys: Iterable[str] | None) -> Expr | No
     return test if filter_ is None else And((test, *conjuncts(filter_)))
 
 
-def require_topic(session: Session, permission: Permission, selector: TopicSelector) -> None:
+def require_topic(session: Sender, permission: Permission, selector: TopicSelector) -> None:
     """Refuse the command at hand unless the user may do this to the topic that it names.
 
     Of the topics that a regular expression matches, those that the user may not touch are passed
@@ -115,7 +115,7 @@ def require_topic(session: Session, permission: Permission, selector: TopicSelec
         session.require(permission, selector.text)
 
 
-def records_of(session: Session, permission: Permission, selector: TopicSelector) -> list[Selected]:
+def records_of(session: Sender, permission: Permission, selector: TopicSelector) -> list[Selected]:
     """The topics with records that a command is about, and that the user may touch."""
     return [
         selected

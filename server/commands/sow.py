@@ -17,11 +17,11 @@ from server.security.entitlement import Permission
 from server.wire.header import Header
 
 if TYPE_CHECKING:
-    from server.core.session import Session
+    from server.commands.subscribing import Querying
     from server.sow.history import PastPoint
 
 
-def handle(session: Session, header: Header, _body: bytes) -> None:
+def handle(session: Querying, header: Header, _body: bytes) -> None:
     """Query records (AMPS Command Reference, sow command).
 
     A bookmark asks for a past state; topics without History pass over it.

@@ -36,7 +36,7 @@ from server.wire.header import Header
 
 if TYPE_CHECKING:
     from server.commands.query_terms import QueryTerms
-    from server.core.session import Session
+    from server.commands.subscribing import Subscribing
     from server.queries.run import Findings, QueryRun
     from server.sow.records import Record
     from server.subscriptions.difference import Differ
@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from server.topics.stores import Selected
 
 
-def handle(session: Session, header: Header, _body: bytes) -> None:
+def handle(session: Subscribing, header: Header, _body: bytes) -> None:
     """Query and subscribe in one step (AMPS Command Reference, sow_and_subscribe command).
 
     Raises:
@@ -111,7 +111,7 @@ def _page_query(
     return PageQuery(page, scan, replaced, remember, len(topic.keeper.table))
 
 
-def _matches(session: Session, subscription: Subscription) -> Callable[[Record], bool]:
+def _matches(session: Subscribing, subscription: Subscription) -> Callable[[Record], bool]:
     """Tells whether a record is one that a subscription is for."""
     tests: dict[Keeper, RecordTest] = {}
     effort = Allowance()
@@ -129,7 +129,7 @@ def _matches(session: Session, subscription: Subscription) -> Callable[[Record],
 
 
 def _leavers(
-    session: Session,
+    session: Subscribing,
     command: QueryCommand,
     before: Subscription,
     subscription: Subscription,

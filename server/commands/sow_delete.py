@@ -35,8 +35,8 @@ from server.topics.transaction_log import DuplicateError
 from server.wire.header import Header
 
 if TYPE_CHECKING:
-    from server.core.intake import Steps
-    from server.core.session import Session
+    from server.commands.persisted_acks import Publisher
+    from server.commands.steps import Steps
     from server.expressions.topic_names import TopicSelector
     from server.expressions.tree import Expr
     from server.sow.records import Record
@@ -106,7 +106,7 @@ class _Found:
                 yield _Group(topic, states[start : start + _AT_ONCE])
 
 
-def handle(session: Session, header: Header, body: bytes) -> Steps:
+def handle(session: Publisher, header: Header, body: bytes) -> Steps:
     """Delete records (AMPS Command Reference, Removing Messages).
 
     Raises:
@@ -159,7 +159,7 @@ def handle(session: Session, header: Header, body: bytes) -> Steps:
         acknowledge_stored(session, header, partial(all_settled, waits))
 
 
-def _refuse_duplicate(session: Session, header: Header) -> None:
+def _refuse_duplicate(session: Publisher, header: Header) -> None:
     log = session.engine.transaction_log
     if log is not None and header.sequence:
         try:
@@ -169,7 +169,7 @@ def _refuse_duplicate(session: Session, header: Header) -> None:
 
 
 def _find(
-    session: Session,
+    session: Publisher,
     topics: Iterable[Selected],
     which: _Which,
     selector: TopicSelector,
@@ -198,7 +198,7 @@ def _find(
 
 
 def _find_matching(
-    session: Session, topics: Sequence[tuple[SowTopic, Selected]], filter_: Expr, found: _Found
+    session: Publisher, topics: Sequence[tuple[SowTopic, Selected]], filter_: Expr, found: _Found
 ) -> Steps:
     now = to_nanoseconds(session.last_heard)
     queries = [
@@ -247,7 +247,7 @@ class _Deletion:
         changed: a topic of each file that has changed.
     """
 
-    def __init__(self, session: Session, header: Header) -> None:
+    def __init__(self, session: Publisher, header: Header) -> None:
         self.deleted = 0
         self._session = session
         self._header = header
@@ -301,7 +301,7 @@ def _names(selected: Selected, selector: TopicSelector) -> list[str]:
     return [name for name in selected.keeper.table.topics if selected.names(name)]
 
 
-def _acknowledge(session: Session, header: Header, found: _Found, deleted: int) -> None:
+def _acknowledge(session: Publisher, header: Header, found: _Found, deleted: int) -> None:
     keys = {"query_id": header.query_id}
     for ack in ("processed", "completed"):
         acknowledge(session, header, ack, **keys, sequence=header.sequence)

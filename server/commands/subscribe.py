@@ -27,7 +27,7 @@ from server.subscriptions.subscription import Subscription
 from server.wire.header import LONGEST_NAME, Header
 
 if TYPE_CHECKING:
-    from server.core.session import Session
+    from server.commands.subscribing import Subscribing
     from server.expressions.topic_names import TopicSelector
     from server.message_types.paths import Path
     from server.sow.records import Record
@@ -40,7 +40,7 @@ _NOTHING_FOUND: Final = {"matches": 0, "topic_matches": 0, "records_returned": 0
 """The statistics of a delta subscription, which may be asked for though it queries nothing."""
 
 
-def handle(session: Session, header: Header, _body: bytes) -> None:
+def handle(session: Subscribing, header: Header, _body: bytes) -> None:
     """Subscribe (AMPS Command Reference, subscribe command).
 
     A bookmark asks for a replay (server/commands/bookmark_subscribe.py); a topic that is not in the
@@ -72,7 +72,7 @@ def handle(session: Session, header: Header, _body: bytes) -> None:
 
 
 def place(
-    session: Session,
+    session: Subscribing,
     header: Header,
     options: Mapping[str, str],
     *,
@@ -108,7 +108,7 @@ def place(
     return subscription
 
 
-def put_in_place(session: Session, header: Header, subscription: Subscription) -> None:
+def put_in_place(session: Subscribing, header: Header, subscription: Subscription) -> None:
     """Place a subscription, or have it replace one, and say so.
 
     What the one that is replaced was letting wait is sent first: its client is to miss nothing.
@@ -151,7 +151,7 @@ def put_in_place(session: Session, header: Header, subscription: Subscription) -
 
 
 def prepare(
-    session: Session,
+    session: Subscribing,
     header: Header,
     options: Mapping[str, str],
     *,
@@ -236,7 +236,7 @@ def _take_over(before: Subscription | None, subscription: Subscription) -> None:
         subscription.conflater.received = None  # of what matches, it has more than it is sent now
 
 
-def read_sub_id(session: Session, header: Header, options: Mapping[str, str]) -> str:
+def read_sub_id(session: Subscribing, header: Header, options: Mapping[str, str]) -> str:
     """Read the id of the subscription that a command asks for.
 
     Raises:
@@ -256,7 +256,7 @@ def read_sub_id(session: Session, header: Header, options: Mapping[str, str]) ->
     return sub_id
 
 
-def _check_patterns(session: Session, sub_id: str) -> None:
+def _check_patterns(session: Subscribing, sub_id: str) -> None:
     """Refuse another regular expression beyond the limit.
 
     Raises:
@@ -274,7 +274,7 @@ def _check_patterns(session: Session, sub_id: str) -> None:
         )
 
 
-def has_records(session: Session, selector: TopicSelector) -> bool:
+def has_records(session: Subscribing, selector: TopicSelector) -> bool:
     """Whether a command is about any topic that keeps records."""
     return bool(session.engine.stores.select(session.message_type, selector))
 
@@ -293,7 +293,7 @@ def remember(subscription: Subscription) -> Callable[[Record], None] | None:
 
 
 def _conflater(
-    session: Session,
+    session: Subscribing,
     selector: TopicSelector,
     options: SubscribeOptions,
     aggregation: AggregationTerms | None,

@@ -12,10 +12,10 @@ from server.commands.acks import acknowledge
 from server.wire.header import Header
 
 if TYPE_CHECKING:
-    from server.core.session import Session
+    from server.commands.sender import Answered
 
 
-def handle(session: Session, header: Header, _body: bytes) -> None:
+def handle(session: Answered, header: Header, _body: bytes) -> None:
     """Acknowledge the command."""
     for ack in ("processed", "completed"):
         acknowledge(session, header, ack)

@@ -2,22 +2,37 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Final, Protocol
 
 from server.commands.acks import acknowledge
 from server.commands.refusal import CommandRefused
+from server.commands.sender import Answered
 from server.wire.header import Header
 
 if TYPE_CHECKING:
-    from server.core.intake import Steps
-    from server.core.session import Session
+    from server.commands.steps import Steps
 
 
 _AT_ONCE: Final = 20
 """Subscriptions that are ended between two looks at the clock."""
 
 
-def handle(session: Session, header: Header, _body: bytes) -> Steps:
+class Unsubscribing(Answered, Protocol):
+    """A connection that has subscriptions, and queries under way."""
+
+    @property
+    def subscriptions(self) -> Iterable[str]:
+        """The ids of its subscriptions."""
+
+    def end_subscription(self, sub_id: str) -> None:
+        """End a subscription, if there is one with this id."""
+
+    def cancel_query(self, query_id: str) -> None:
+        """End the queries with this id, if any are under way."""
+
+
+def handle(session: Unsubscribing, header: Header, _body: bytes) -> Steps:
     """End subscriptions (AMPS Command Reference, unsubscribe command).
 
     Ids that the connection has no subscription for are passed over: what was asked for is the case.
@@ -42,7 +57,7 @@ def handle(session: Session, header: Header, _body: bytes) -> Steps:
     acknowledge(session, header, "processed")
 
 
-def _ids(text: str | None, session: Session) -> list[str]:
+def _ids(text: str | None, session: Unsubscribing) -> list[str]:
     if text is None:
         return []
     if text == "all":

@@ -7,15 +7,34 @@ in turns, and only then is it said that the client has gone, and may another one
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Protocol
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Collection
 
-    from server.core.session import Session
+    from server.base.log import Log
 
 _AT_ONCE: Final = 20
 """Subscriptions that are ended in a slice."""
+
+
+class Closed(Protocol):
+    """A session that has been closed."""
+
+    @property
+    def client_name(self) -> str:
+        """The name of its client."""
+
+    @property
+    def log(self) -> Log:
+        """Where is said what fails."""
+
+    @property
+    def subscriptions(self) -> Collection[str]:
+        """The ids of its subscriptions, in the order in which they were made."""
+
+    def end_subscription(self, sub_id: str) -> None:
+        """End a subscription."""
 
 
 class Ending:
@@ -26,10 +45,10 @@ class Ending:
         then: called when nothing is left.
     """
 
-    def __init__(self, session: Session, then: Callable[[], None]) -> None:
+    def __init__(self, session: Closed, then: Callable[[], None]) -> None:
         self._session = session
         self._then = then
-        self._left = list(reversed(session.subscriptions))
+        self._left = list(session.subscriptions)[::-1]
 
     @property
     def doing(self) -> tuple[str, str]:
@@ -51,4 +70,4 @@ class Ending:
             session.end_subscription(sub_id)
         except Exception as error:  # whatever it is, the others end all the same
             text = f"the end of subscription {sub_id!r} of client[{session.client_name}]"
-            session.engine.log.emit("01-0004", text=text, error=repr(error))
+            session.log.emit("01-0004", text=text, error=repr(error))

@@ -24,7 +24,7 @@ from server.expressions.prepared import FilterParser
 from server.replays.tail import Tail
 from server.security.switches import Switches
 from server.subscriptions.failures import Failures
-from server.subscriptions.outbox import MOST_FLUSHED, Outbox, flush_all, flush_part
+from server.subscriptions.outbox import Outboxes
 from server.topics.client_status import ClientStatus
 from server.topics.conflated import ConflatedTopic
 from server.topics.events import EventTypes
@@ -68,7 +68,7 @@ class Engine:
             either.
         tail: reads the end of the log for bookmark subscriptions.
         settled_tail: the same for those that ask for messages that are fully durable.
-        waiting_outboxes: the outboxes that have something to write.
+        outboxes: what has been made for clients and has not left.
         ending: how many sessions have been closed of which something is left.
     """
 
@@ -81,8 +81,9 @@ class Engine:
         self.settings = settings
         self.log = log
         self.clock = clock
-        self.stores = Stores(clock, log, self._announce, self.flush)
-        self.turns = Turns(clock, elapsed, self._flush_after_turn, log)
+        self.outboxes = Outboxes(elapsed)
+        self.turns = Turns(clock, elapsed, self.outboxes, log)
+        self.stores = Stores(clock, log, self._announce, self.turns.start, self.flush)
         self.topics = TopicTable(
             settings.message_types, settings.functions, self.stores, self.turns.queue
         )
@@ -96,9 +97,8 @@ class Engine:
         )
         self.client_status = ClientStatus(self.topics, event_types, clock, self.hooks)
         self.sow_stats = SowStats(self.topics, event_types, self.stores, clock, self.flush)
-        self.lobby = Lobby(clock)
-        self.failures = Failures(clock, log, self.flush)
-        self.waiting_outboxes: list[Outbox] = []
+        self.lobby = Lobby(clock, self.flush)
+        self.failures = Failures(self.turns.queue, log)
         self.transaction_log: TransactionLog | None = None
         self._sessions: dict[int, Session] = {}
         self._clients: dict[str, Session] = {}
@@ -207,26 +207,5 @@ class Engine:
         self.topics.announce(message_type, changes, envelope, reason)
 
     def flush(self) -> None:
-        """Let everything leave that is waiting in outboxes."""
-        flush_all(self.waiting_outboxes)
-
-    def flush_reply(self, first: int) -> None:
-        """Let leave what a short read has brought about; in a turn, no more than that.
-
-        Args:
-            first: how many outboxes were waiting before.
-        """
-        if self.turns.is_queue_empty:
-            self.flush()
-        else:
-            flush_part(self.waiting_outboxes, first, len(self.waiting_outboxes))
-
-    def flush_some(self) -> None:
-        """Let leave what has waited longest in outboxes; there is more to do before the rest."""
-        flush_part(self.waiting_outboxes, 0, MOST_FLUSHED)
-
-    def _flush_after_turn(self) -> None:
-        if self.turns.is_queue_empty:
-            self.flush()
-        else:
-            self.flush_some()
+        """Let leave what waits in outboxes, as far as there is time, and the rest in turns."""
+        self.turns.flush()

@@ -13,23 +13,84 @@ sent after it waits until it is done, what others send does not.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Final, TypeAlias
+from collections.abc import Callable, Collection
+from typing import TYPE_CHECKING, Final, Protocol
 
 from server.base.limits import MOST_QUERIES
+from server.commands import sender
 from server.core.inbox import Inbox
 from server.core.turns import Pace
 from server.wire.compression import CompressedReader, Compression
 from server.wire.framing import FrameSource
 
 if TYPE_CHECKING:
-    from server.core.session import Session
-
-Steps: TypeAlias = Iterator[bool]
-"""A command, step by step; each says whether the next one may follow at once, or has to wait."""
+    from server.commands.publish_runs import PublishRuns
+    from server.commands.steps import Steps
+    from server.core.lobby import Visit
+    from server.core.turns import Turns
+    from server.queries.run import QueryRun
+    from server.wire.framing import FrameError
 
 _HELD_SECONDS: Final = 0.005
 """After how long it is looked again whether a peer that is held may go on."""
+
+
+class Surroundings(sender.Surroundings, Protocol):
+    """What an intake needs of the engine."""
+
+    @property
+    def turns(self) -> Turns:
+        """Shares the time among connections, queries and replays."""
+
+
+class Obeying(Protocol):
+    """A session, which obeys what its peer sends.
+
+    Attributes:
+        last_heard: when what is being obeyed was read, in seconds since 1970.
+    """
+
+    last_heard: float
+
+    @property
+    def engine(self) -> Surroundings:
+        """What stands around it."""
+
+    @property
+    def client_name(self) -> str:
+        """The name of its client."""
+
+    @property
+    def command(self) -> str:
+        """The name of the command obeyed last."""
+
+    @property
+    def is_open(self) -> bool:
+        """Whether the connection is still served."""
+
+    @property
+    def queries(self) -> Collection[QueryRun]:
+        """Its queries that have not sent all their results yet."""
+
+    @property
+    def runs(self) -> PublishRuns:
+        """The publishes that go by in runs."""
+
+    @property
+    def visit(self) -> Visit | None:
+        """Counts it among those that have not logged on; None after the logon."""
+
+    def obey(self, header_bytes: bytes, body_bytes: bytes) -> None:
+        """Carry out one command, or refuse it."""
+
+    def give_up(self, error: FrameError) -> None:
+        """Disconnect a peer whose bytes cannot be trusted any more."""
+
+    def close(self, reason: str) -> None:
+        """Disconnect the peer."""
+
+    def end_lost(self) -> None:
+        """End: the peer has closed the connection, and what it had sent has been obeyed."""
 
 
 class Intake:
@@ -48,7 +109,7 @@ class Intake:
 
     def __init__(
         self,
-        session: Session,
+        session: Obeying,
         reader: FrameSource,
         pause: Callable[[], None],
         resume: Callable[[], None],
@@ -63,6 +124,7 @@ class Intake:
         self._resume = resume
         self._is_held = False  # waits, but not for a turn: `_go_on` puts it into the queue
         self._unfinished: Steps | None = None  # what is left of the command obeyed last
+        self._closes_for = ""  # why the session is closed when nothing waits any more
 
     @property
     def doing(self) -> tuple[str, str]:
@@ -107,6 +169,8 @@ class Intake:
             self.is_waiting = False
             if self.is_lost:
                 session.end_lost()
+            elif self._closes_for:
+                session.close(self._closes_for)
             else:
                 self._resume()
         return has_more
@@ -123,6 +187,17 @@ class Intake:
                 query.cancel()
         else:
             self._session.end_lost()
+
+    def close_when_done(self, reason: str) -> None:
+        """Disconnect the peer when everything is obeyed that has been read of it.
+
+        Args:
+            reason: why; see `Session.close`.
+        """
+        if self.is_waiting:
+            self._closes_for = reason
+        else:
+            self._session.close(reason)
 
     def finish(self, steps: Steps) -> None:
         """Obey nothing else before the command at hand is done.

@@ -10,7 +10,7 @@ been there for longest that has to go, and nobody can keep others from logging o
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from server.base.limits import (
     LOGON_SECONDS,
@@ -20,8 +20,9 @@ from server.base.limits import (
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from server.base.clock import Clock
-    from server.core.session import Session
 
 
 class Lobby:
@@ -29,14 +30,17 @@ class Lobby:
 
     Args:
         clock: tells when one has been there for too long.
+        flush: called after one has been told so.
 
     Attributes:
         clock: see above.
+        flush: see above.
         unfinished: bytes of frames that are not complete.
     """
 
-    def __init__(self, clock: Clock) -> None:
+    def __init__(self, clock: Clock, flush: Callable[[], None]) -> None:
         self.clock = clock
+        self.flush = flush
         self.unfinished = 0
         self._visits: dict[Visit, None] = {}  # in the order in which they came
 
@@ -54,19 +58,30 @@ class Lobby:
         self._visits.pop(visit, None)
 
 
+class Visitor(Protocol):
+    """Whose connection is in the lobby."""
+
+    def turn_away(self, problem: str) -> None:
+        """Disconnect it.
+
+        Args:
+            problem: which limit it has gone beyond.
+        """
+
+
 class Visit:
     """One connection in the lobby.
 
     Args:
         lobby: the lobby.
-        session: the connection's session.
+        visitor: whose connection it is.
     """
 
-    __slots__ = ("_cancel", "_lobby", "_session", "_unfinished")
+    __slots__ = ("_cancel", "_lobby", "_unfinished", "_visitor")
 
-    def __init__(self, lobby: Lobby, session: Session) -> None:
+    def __init__(self, lobby: Lobby, visitor: Visitor) -> None:
         self._lobby = lobby
-        self._session = session
+        self._visitor = visitor
         self._unfinished = 0
         self._cancel = lobby.clock.call_later(LOGON_SECONDS, self._took_too_long)
         lobby.admit(self)
@@ -80,11 +95,11 @@ class Visit:
         self._lobby.unfinished += size - self._unfinished
         self._unfinished = size
         if size > MOST_FRAME_BEFORE_LOGON:
-            self._session.turn_away(
+            self._visitor.turn_away(
                 f"a frame before the logon is over the limit of {MOST_FRAME_BEFORE_LOGON} bytes"
             )
         elif self._lobby.unfinished > MOST_UNFINISHED_BEFORE_LOGON and size:
-            self._session.turn_away(
+            self._visitor.turn_away(
                 "frames that are not complete, of all connections that have not logged on, are over"
                 f" the limit of {MOST_UNFINISHED_BEFORE_LOGON} bytes"
             )
@@ -102,8 +117,8 @@ class Visit:
         Args:
             problem: which limit has been reached.
         """
-        self._session.turn_away(problem)
-        self._session.engine.flush()
+        self._visitor.turn_away(problem)
+        self._lobby.flush()
 
     def _took_too_long(self) -> None:
         self.turn_away(f"no logon within {LOGON_SECONDS:.0f} seconds")

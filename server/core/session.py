@@ -17,21 +17,23 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import Enum
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from server.base.limits import MOST_HEADER, MOST_HEADER_BEFORE_LOGON
 from server.commands import dispatch
 from server.commands.acks import failure
 from server.commands.heartbeat import Pulse
-from server.commands.options import LogonOptions
 from server.commands.persisted_acks import PersistedAcks
 from server.commands.publish_runs import PublishRuns
 from server.commands.refusal import CommandRefused
+from server.commands.refuse import refuse
+from server.commands.sender import LogonOptions
+from server.core import intake
 from server.core.intake import Intake
 from server.core.lobby import Visit
 from server.filters.base import IncomingCommand, TransportFilter, Verdict
 from server.security.entitlement import Permission
-from server.subscriptions.outbox import Outbox
+from server.subscriptions.outbox import Outbox, Outboxes
 from server.subscriptions.subscription import Subscription
 from server.subscriptions.transcript import with_transcript
 from server.wire.bookmarks import client_hash
@@ -45,10 +47,12 @@ from server.wire.header import (
 )
 
 if TYPE_CHECKING:
-    from server.core.engine import Engine
+    from server.core.hooks import Hooks
+    from server.core.lobby import Lobby
     from server.queries.run import QueryRun
     from server.security.authentication import Authenticator
     from server.security.entitlement import Entitlement
+    from server.subscriptions.failures import Failures
     from server.subscriptions.subscriber import DeliveryWatcher
     from server.topics.table import AnyTopic
 
@@ -105,6 +109,37 @@ class Link:
     resume: Callable[[], None] = lambda: None
 
 
+class Surroundings(intake.Surroundings, dispatch.Surroundings, Protocol):
+    """The engine as its sessions see it."""
+
+    @property
+    def hooks(self) -> Hooks:
+        """Who inside the server is told of what happens."""
+
+    @property
+    def failures(self) -> Failures:
+        """Ends subscriptions on whose behalf something has failed."""
+
+    @property
+    def lobby(self) -> Lobby:
+        """The connections that have not logged on."""
+
+    @property
+    def outboxes(self) -> Outboxes:
+        """What has been made for clients and has not left."""
+
+    def logged_on(self, session: Session) -> None:
+        """Take note of a session's client name."""
+
+    def forget(self, session: Session, reason: str) -> None:
+        """End what a session had going; it has been closed.
+
+        Args:
+            session: the session.
+            reason: why it was closed.
+        """
+
+
 class Session:
     """One connection, from accept to close.
 
@@ -140,7 +175,7 @@ class Session:
 
     def __init__(
         self,
-        engine: Engine,
+        engine: Surroundings,
         number: int,
         entrance: Entrance,
         name: str,
@@ -168,7 +203,7 @@ class Session:
         self.subscriptions: dict[str, Subscription] = {}
         self.queries: list[QueryRun] = []
         self.memory_of_commands = 0
-        self.outbox = Outbox(engine.waiting_outboxes, with_transcript(self, self.log, link.send))
+        self.outbox = Outbox(engine.outboxes.waiting, with_transcript(self, self.log, link.send))
         self.pulse = Pulse(self, 0)
         self.last_heard = engine.clock.now()
         self.persisted_acks = PersistedAcks(self)
@@ -248,10 +283,6 @@ class Session:
         """Send a message that is nothing but a header."""
         self.outbox.write(frame(encode_header(header)))
 
-    def refuse(self, header: Header, reason: str, detail: str) -> None:
-        """Say that a command is not carried out, if that turns out later. See `dispatch.refuse`."""
-        dispatch.refuse(self, header, reason, detail)
-
     def log_on(
         self,
         client_name: str,
@@ -267,6 +298,10 @@ class Session:
         self.message_type = message_type
         self.state = State.LOGGED_ON
         self._end_visit()
+
+    def register(self) -> None:
+        """Have the session found by the name of its client."""
+        self.engine.logged_on(self)
 
     def require(self, permission: Permission, topic: str) -> None:
         """Refuse the command at hand unless the user may do this.
@@ -369,7 +404,7 @@ class Session:
         try:
             header, body = decode_frame(header_bytes, body_bytes)
         except HeaderError as error:
-            dispatch.refuse(self, error.header, "bad header", str(error))
+            refuse(self, error.header, "bad header", str(error))
             return
         except FrameError as error:
             self.give_up(error)
@@ -395,7 +430,7 @@ class Session:
         """Refuse a command with a header beyond the limit."""
         detail = f"a header of {size} bytes is over the limit of {self._most_header}"
         if self.logged_on:
-            dispatch.refuse(self, header, "limit exceeded", detail)
+            refuse(self, header, "limit exceeded", detail)
         else:
             self.turn_away(f"{detail} before the logon")
 

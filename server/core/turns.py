@@ -14,11 +14,21 @@ queue. Between two looks at the sockets there is a turn: each of the queue gets 
 those that have more stand at the end again, and the turn ends when its time is used up. One that
 waits alone has the whole turn.
 
+How long a turn is depends on who would have to wait for its end. While clients are heard that send
+little, turns are short; a publisher that sends as much as it can, and is the only one who sends
+anything, gets more done in long ones.
+
 A client that sends little is not made to queue for that: a short read is obeyed as it comes, even
 during turns, for a short slice. So a request beside a busy publisher waits for the end of one turn.
 
 The event loop may hand out many long reads of one socket in a row before it looks at the others. As
-soon as there is a long read, time counts as in a turn: what comes when it is used up has to wait.
+soon as there is a long read, time counts as in a turn: what comes when it is used up has to wait,
+and the turn that follows gives out no more than what the reads have left of it. Where there is a
+queue, a long read goes to its end.
+
+What has been made for clients leaves at the end of turns, in a slice of its own. A write costs more
+than most messages, so that outboxes with little in them are held for a moment while there is more
+to do; and when they fill faster than they leave, nobody gets a slice until they have left.
 
 A slice is over when the clock says so, and only those who work can look at it: after each command,
 and with publishes, which go by in runs, as often as `Pace` says. It is a promise between them and
@@ -36,9 +46,22 @@ if TYPE_CHECKING:
     from server.base.clock import Clock
     from server.base.log import Log
     from server.base.slices import Sliced
+    from server.subscriptions.outbox import Outboxes
 
 TURN_SECONDS: Final = 0.001
 """How long the engine works before it looks at all sockets again."""
+
+SHORT_TURN_SECONDS: Final = 0.000_25
+"""The same, while others might have to wait for that."""
+
+_HEARD_SECONDS: Final = 0.1
+"""How long after a short read its sender is taken to be one who waits."""
+
+_HELD_SECONDS: Final = 0.002
+"""How long what has been made for clients may wait for more, while there is more to do."""
+
+_TOO_SHORT_SECONDS: Final = 0.000_05
+"""What is left of a slice when beginning something else is not worth it."""
 
 _SHORT_SLICE_SECONDS: Final = 0.000_2
 """How long what a peer sends is obeyed at once while others wait."""
@@ -79,7 +102,7 @@ class Turns:
     Args:
         clock: has the next turn made.
         elapsed: seconds since some moment, never going back: tells how long work has taken.
-        flush: called after a turn, before the next one.
+        outboxes: what has been made for clients, which leaves between slices.
         log: told what takes long.
 
     Attributes:
@@ -88,30 +111,30 @@ class Turns:
     """
 
     def __init__(
-        self, clock: Clock, elapsed: Callable[[], float], flush: Callable[[], None], log: Log
+        self, clock: Clock, elapsed: Callable[[], float], outboxes: Outboxes, log: Log
     ) -> None:
         self.longest: Final = Longest()
         self._log = log
         self.elapsed: Final = elapsed
         self._clock = clock
-        self._flush = flush
+        self._outboxes = outboxes
         self._waiting: deque[Sliced] = deque()
         self._slice_ends = 0.0
         self._turn_ends = 0.0
-        self._is_turn = False  # whether time counts: from a long read, or a turn, to the next one
-
-    @property
-    def is_queue_empty(self) -> bool:
-        """Whether nobody waits for a slice."""
-        return not self._waiting
+        self._is_counting = False  # whether a long read has begun to use up the next turn
+        self._is_scheduled = False  # whether there is a next turn
+        self._ahead = 0  # who has sent the last long read: the id of a connection
+        self._heard_at = -_HEARD_SECONDS  # when somebody else has last sent anything
+        self._emptied_at = 0.0  # when no outbox was waiting any more
 
     def left(self, now: float) -> float:
-        """Seconds that are left of the slice at hand.
+        """Seconds that are left of the slice at hand; none if it is not worth beginning anything.
 
         Args:
             now: what `elapsed` gives.
         """
-        return self._slice_ends - now
+        left = self._slice_ends - now
+        return left if left > _TOO_SHORT_SECONDS else 0.0
 
     def serve(self, connection: Sliced, size: int) -> bool:
         """Give a connection a slice for what has just been read, or have it wait for a turn.
@@ -125,11 +148,13 @@ class Turns:
         """
         now = self.elapsed()
         if size < LONG_READ:
+            if id(connection) != self._ahead:
+                self._heard_at = now
             is_alone = not self._waiting
             self._slice_ends = now + (TURN_SECONDS if is_alone else _SHORT_SLICE_SECONDS)
         else:
-            self._begin_turn(now)
-            self._slice_ends = self._turn_ends
+            self._ahead = id(connection)
+            self._slice_ends = now if self._is_taken else self._count(now)
         has_more = self._slice_ends <= now or self._step(connection, now)
         if has_more:
             self.queue(connection)
@@ -148,23 +173,67 @@ class Turns:
     def queue(self, work: Sliced) -> None:
         """Have something wait for its slices."""
         self._waiting.append(work)
-        self._begin_turn(self.elapsed())
+        self._schedule()
 
-    def _begin_turn(self, now: float) -> None:
-        """Count time from now on, if that has not begun."""
-        if not self._is_turn:
-            self._is_turn = True
-            self._turn_ends = now + TURN_SECONDS
+    def flush(self, first: int = 0) -> None:
+        """Let leave what waits in outboxes, as far as there is time, and the rest in turns.
+
+        Args:
+            first: how many outboxes that have waited before others are left to the turns.
+        """
+        now = self.elapsed()
+        self._leave(now, now + self._length(now), first)
+
+    def flush_while_busy(self) -> None:
+        """Let leave what is worth a write; there is more to do, and turns to come."""
+        now = self.elapsed()
+        outboxes = self._outboxes
+        if outboxes.waiting and (now >= self._emptied_at + _HELD_SECONDS or outboxes.is_write_full):
+            self._leave(now, now + self._length(now) / 2)
+        else:
+            self._schedule()
+
+    @property
+    def _is_taken(self) -> bool:
+        """Whether somebody has to be served before whoever comes now with much."""
+        return bool(self._waiting) or self._outboxes.is_write_full
+
+    def _length(self, now: float) -> float:
+        """How long a turn may be: short if it is expected that somebody waits for its end."""
+        is_anybody_heard = now < self._heard_at + _HEARD_SECONDS
+        return SHORT_TURN_SECONDS if is_anybody_heard else TURN_SECONDS
+
+    def _count(self, now: float) -> float:
+        """Count time from now on, if that has not begun; when it will be used up."""
+        if not self._is_counting:
+            self._is_counting = True
+            self._turn_ends = now + self._length(now)
+            self._schedule()
+        return self._turn_ends
+
+    def _schedule(self) -> None:
+        if not self._is_scheduled:
+            self._is_scheduled = True
             self._clock.call_later(0, self._turn)
 
     def _turn(self) -> None:
-        """Give everybody who waits a slice, as long as there is time."""
-        self._is_turn = False
-        if not self._waiting:
-            self._flush()
-            return
+        """Give everybody who waits a slice, as long as there is time, and let outboxes leave."""
+        self._is_scheduled = False
+        if self._waiting:  # whatever happens in this turn
+            self._schedule()
         now = self.elapsed()
-        self._begin_turn(now)
+        is_somebody_ahead, self._is_counting = self._is_counting, False
+        if not is_somebody_ahead:
+            self._turn_ends = now + self._length(now)
+        if now < self._turn_ends and not self._outboxes.is_write_full:
+            self._share(now)
+        if is_somebody_ahead or self._waiting:
+            self.flush_while_busy()
+        else:
+            self.flush()
+
+    def _share(self, now: float) -> None:
+        """Share what is left of a turn among those who wait."""
         for _ in range(len(self._waiting)):
             work = self._waiting.popleft()
             share = (self._turn_ends - now) / (len(self._waiting) + 1)
@@ -174,7 +243,14 @@ class Turns:
             now = self.elapsed()
             if now >= self._turn_ends:
                 break
-        self._flush()
+
+    def _leave(self, now: float, end: float, first: int = 0) -> None:
+        outboxes = self._outboxes
+        outboxes.flush(end, first)
+        if not outboxes.waiting:
+            self._emptied_at = now
+        if self._waiting or outboxes.waiting:
+            self._schedule()
 
     def took(self, seconds: float, doing: tuple[str, str]) -> None:
         """Take note of how long a piece of work has held everybody up.
@@ -214,7 +290,7 @@ class Pace:
     _FIRST_GUESS: Final = 0.000_1
     _MOST: Final = 1024
     _FORGET: Final = 0.5
-    _LEAST_SECONDS: Final = 0.000_3
+    _LEAST_SECONDS: Final = 0.000_2
 
     def __init__(self) -> None:
         self._seconds_each = self._FIRST_GUESS

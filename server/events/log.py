@@ -16,7 +16,7 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from config_schema.problems import Severity
+from config_schema.problems import Problem, Severity
 from config_schema.spec import LogTargetSpec
 from server.events.backlog import Backlog, Request, RequestKind
 from server.events.catalogue import CATALOGUE, Message
@@ -27,7 +27,12 @@ from server.events.writer import Writer, complain
 WAIT_SECONDS: Final = 5.0
 """How long flush() and close() wait for targets that take no data."""
 
-_REMARKS: Final = {Severity.WARNING: "00-0009", Severity.INFO: "00-0010"}
+PROBLEM_IDS: Final = {
+    Severity.ERROR: "00-0008",
+    Severity.WARNING: "00-0009",
+    Severity.INFO: "00-0010",
+}
+"""Entries for what is found in a configuration."""
 
 
 class EventLog:
@@ -69,13 +74,17 @@ class EventLog:
         self._writer = threading.Thread(target=writer.run, name="log writer", daemon=True)
         self._writer.start()
         for remark in remarks:
-            self.emit(
-                _REMARKS[remark.severity],
-                location=remark.location,
-                element=remark.element,
-                problem=remark.message,
-                hint=remark.hint,
-            )
+            self.emit_problem(remark)
+
+    def emit_problem(self, problem: Problem) -> None:
+        """Log what has been found in the configuration."""
+        self.emit(
+            PROBLEM_IDS[problem.severity],
+            location=problem.location,
+            element=problem.element,
+            problem=problem.message,
+            hint=problem.hint,
+        )
 
     def emit(self, message_id: str, /, **fields: object) -> None:
         """Log a message. Never waits, never raises.

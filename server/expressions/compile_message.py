@@ -23,7 +23,7 @@ tables of all.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Final, Protocol
 
@@ -54,6 +54,7 @@ from server.expressions.tree import (
     Not,
     Or,
     Pattern,
+    Reference,
     Slot,
     slots,
 )
@@ -86,7 +87,7 @@ class Evaluator(Protocol):
 def compile_filter(
     expr: Expr,
     functions: Functions = BUILTINS,
-    layout: Sequence[Slot] | None = None,
+    layout: Sequence[Slot] | Mapping[Reference, int] | None = None,
     effort: Effort | None = None,
 ) -> Predicate:
     """Compile a filter.
@@ -94,8 +95,8 @@ def compile_filter(
     Args:
         expr: the tree.
         functions: implementations of the functions that it calls.
-        layout: what the tuple of values holds; by default `slots(expr)`. Filters that share an
-            extractor share its layout.
+        layout: what the tuple of values holds, in its order or with places; by default
+            `slots(expr)`. Filters that share an extractor share its layout.
         effort: counts long searches; the filter raises TooCostlyError beyond it.
 
     Raises:

@@ -24,6 +24,7 @@ from server.expressions.tree import (
     Literal,
     Not,
     Or,
+    Reference,
     Slot,
 )
 
@@ -59,14 +60,18 @@ class Source:
     def __init__(
         self,
         functions: Functions,
-        layout: Sequence[Slot],
+        layout: Sequence[Slot] | Mapping[Reference, int],
         writers: Writers,
         effort: Effort | None = None,
     ) -> None:
         self.functions = functions
         self.effort = effort
         self._writers = writers
-        self._places = {slot: place for place, slot in enumerate(layout)}
+        self._places: Mapping[Any, int] = (
+            layout
+            if isinstance(layout, Mapping)
+            else {slot: place for place, slot in enumerate(layout)}
+        )
         self._names: dict[str, Any] = {"NO_CONTEXT": NO_CONTEXT}
         self._helpers: list[str] = []
         self._depth = 0

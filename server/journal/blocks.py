@@ -19,7 +19,6 @@ from server.journal.layout import CHECKSUM, LAG_UNKNOWN, RECORD_SIZE, crc32c
 from server.journal.records import RECORD_TYPE
 
 _HEAD: Final = Struct(f"{RECORD_SIZE - CHECKSUM.size}s{CHECKSUM.size}x")
-_RECORD: Final = Struct(f"{RECORD_SIZE}s")
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +68,7 @@ class AppendedRun(NamedTuple):
 
 def make_records(
     common: Common, sequences: Sequence[int], sow_keys: Sequence[int], bodies: Sequence[bytes]
-) -> tuple[list[bytes], int]:
+) -> tuple[bytes, int]:
     """The records of a run.
 
     Args:
@@ -79,7 +78,7 @@ def make_records(
         bodies: the messages.
 
     Returns:
-        The records in order, and the offset behind the last body.
+        The records as they lie in the file, the last one first; the offset behind the last body.
     """
     count = len(bodies)
     ends = list(accumulate(map(len, bodies), initial=common.bodies_end))
@@ -103,4 +102,4 @@ def make_records(
     lag = common.first_txid - common.durable
     rows["lag"] = np.minimum(np.arange(lag, lag + count), LAG_UNKNOWN)
     rows["crc"] = np.array([crc32c(head) for (head,) in _HEAD.iter_unpack(rows.tobytes())])
-    return [record for (record,) in _RECORD.iter_unpack(rows.tobytes())], ends[-1]
+    return rows[::-1].tobytes(), ends[-1]

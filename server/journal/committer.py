@@ -103,7 +103,7 @@ class Committer:
 
     def _write(self, commit: Commit) -> None:
         file = commit.stream.file
-        for offset, data in commit.pieces:
+        for offset, data in commit.pieces():
             self._disk.write(file.descriptor, data, offset)
         self._disk.sync(file.descriptor)
         self._disk.check_in_place(file.descriptor, file.path, file.size)

@@ -38,7 +38,15 @@ from server.journal.layout import (
     unpack_origin,
     unpack_topic,
 )
-from server.journal.records import CHUNK, Names, columns, no_names, read_names, read_rows
+from server.journal.records import (
+    CHUNK,
+    Names,
+    columns,
+    no_names,
+    read_intact_records,
+    read_names,
+    read_rows,
+)
 from server.journal.storage import Source
 
 INDEX_MAGIC: Final = b"AMPGJIDX"
@@ -55,6 +63,7 @@ _CLIENT: Final = np.dtype([("client", "<u8"), ("first", "<u8"), ("last", "<u8"),
 _TOPIC_HEADER: Final = struct.Struct("<8sHHIII")  # magic, version, reserved, entries, topics, spare
 _POSTING: Final = struct.Struct("<II")  # topic number, entries
 _COMPRESSION: Final = 1
+_EVENTS: Final = sorted(EVENTS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,14 +105,27 @@ class Index:
 
 
 def build_index(source: Source, number: int, first_txid: int, count: int) -> Index:
-    """Make the index of a file by going through its records."""
+    """Make the index of a file by going through its records.
+
+    That happens while the log is in use, and may not keep the interpreter from the engine: records
+    are looked at one by one only where some are damaged.
+    """
     clients: dict[int, Span] = {}
     starts = np.zeros(count, np.int64)
     middles = np.zeros(count, np.int64)
     end, with_extras = PAGE, False
     for start in range(0, count, CHUNK):
-        rows = read_rows(source, first_txid, start, min(start + CHUNK, count))
-        for place, row in enumerate(rows, start):
+        stop = min(start + CHUNK, count)
+        records = read_intact_records(source, first_txid, start, stop)
+        if records is not None:
+            starts[start:stop] = records["body_start"]
+            middles[start:stop] = starts[start:stop] + records["body_length"]
+            end = int(middles[stop - 1]) + int(records["extras_length"][-1])
+            with_extras = with_extras or bool(records["extras_length"].any())
+            numbered = np.isin(records["kind"], _EVENTS) & (records["sequence"] != records["txid"])
+            _cover_all(clients, records[numbered])
+            continue
+        for place, row in enumerate(read_rows(source, first_txid, start, stop), start):
             if row is None:  # what lies between its neighbours is taken for its body
                 starts[place] = middles[place] = end
                 continue
@@ -112,20 +134,32 @@ def build_index(source: Source, number: int, first_txid: int, count: int) -> Ind
             end = row[BODY_START] + row[BODY_LENGTH] + row[EXTRAS_LENGTH]
             with_extras = with_extras or row[EXTRAS_LENGTH] > 0
             if row[KIND] in EVENTS and row[SEQUENCE] != row[TXID]:
-                _cover(clients, row)
+                timestamp, client, sequence = row[1:4]
+                _cover(clients, client, Span(sequence, sequence, timestamp))
     pairs = np.stack((starts, middles), axis=1).reshape(-1) if with_extras else starts
     names = read_names(source, first_txid, count)
     return Index(number, first_txid, count, names, clients, np.append(pairs, end))
 
 
-def _cover(clients: dict[int, Span], row: tuple[int, ...]) -> None:
-    timestamp, client, sequence = row[1:4]
+def _cover_all(clients: dict[int, Span], records: npt.NDArray[np.void]) -> None:
+    """Take note of what publishers have numbered."""
+    if not len(records):
+        return
+    ordered = records[np.argsort(records["client"], kind="stable")]
+    found, begins = np.unique(ordered["client"], return_index=True)
+    firsts = np.minimum.reduceat(ordered["sequence"], begins).tolist()
+    lasts = np.maximum.reduceat(ordered["sequence"], begins).tolist()
+    times = np.maximum.reduceat(ordered["timestamp"], begins).tolist()
+    for client, *span in zip(found.tolist(), firsts, lasts, times, strict=True):
+        _cover(clients, client, Span(*span))
+
+
+def _cover(clients: dict[int, Span], client: int, more: Span) -> None:
     known = clients.get(client)
-    if known is None:
-        clients[client] = Span(sequence, sequence, timestamp)
-    else:
-        first, last = min(known.first, sequence), max(known.last, sequence)
-        clients[client] = Span(first, last, max(known.time, timestamp))
+    if known is not None:
+        first, last = min(known.first, more.first), max(known.last, more.last)
+        more = Span(first, last, max(known.time, more.time))
+    clients[client] = more
 
 
 def pack_index(index: Index) -> bytes:

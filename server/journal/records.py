@@ -127,6 +127,20 @@ def columns(source: Source, start: int, stop: int) -> npt.NDArray[np.void]:
     return np.frombuffer(chunk[:whole], RECORD_TYPE)[::-1]
 
 
+def read_intact_records(
+    source: Source, first_txid: int, start: int, stop: int
+) -> npt.NDArray[np.void] | None:
+    """Records `start` to `stop` of a file in order; None if any of them is damaged."""
+    if stop > slots(source.size):
+        return None
+    chunk = source.read(source.size - RECORD_SIZE * stop, RECORD_SIZE * (stop - start))
+    if len(chunk) != RECORD_SIZE * (stop - start) or not records_check(chunk):
+        return None
+    records = np.frombuffer(chunk, RECORD_TYPE)[::-1]
+    expected = np.arange(first_txid + start, first_txid + stop, dtype=np.uint64)
+    return records if np.array_equal(records["txid"], expected) else None
+
+
 def read_rows(source: Source, first_txid: int, start: int, stop: int) -> Sequence[Row | None]:
     """Records `start` to `stop` of a file in order; None stands for one that is damaged."""
     stop = min(stop, slots(source.size))

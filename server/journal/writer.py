@@ -37,6 +37,7 @@ from server.journal.layout import (
 
 _pack_head: Final = HEAD.pack
 _pack_checksum: Final = CHECKSUM.pack
+_MOST_IN_BLOCK: Final = 1024
 _PATIENCE: Final = 30.0  # seconds for which a full pipe may hold up the engine
 
 
@@ -114,8 +115,7 @@ class Writer:
         self._credit = 0  # bytes that may be appended before anything has to be looked at
         self._granted = 0
         self.pipe = Pipe(Stream(file, position.next_txid, position.count, position.bodies_end))
-        self._append_body = self.pipe.stream.bodies.append
-        self._append_record = self.pipe.stream.records.append
+        self._append_to_stream = self.pipe.stream.blocks.append
 
     @property
     def last_txid(self) -> int:
@@ -227,8 +227,7 @@ class Writer:
             0,
             lag,
         )
-        self._append_body(data)
-        self._append_record(head + _pack_checksum(crc32c(head)))
+        self._append_to_stream((1, data, head + _pack_checksum(crc32c(head))))
         self._next_txid = txid + 1
         self._bodies_end = bodies_end + length + extras_length
         self.last_timestamp = now
@@ -287,7 +286,7 @@ class Writer:
     def _fitting(
         self, topic: TopicHandle, origin: OriginHandle | None, bodies: Sequence[bytes], start: int
     ) -> int:
-        """How many bodies can be appended without looking at anything in between."""
+        """How many bodies can be appended in one block, without looking at anything in between."""
         number = self.file.number
         if (
             self.refusal is not None
@@ -295,7 +294,8 @@ class Writer:
             or (origin is not None and origin.file != number)
         ):
             return 0
-        sizes = accumulate(len(body) + RECORD_SIZE for body in islice(bodies, start, None))
+        some = islice(bodies, start, start + _MOST_IN_BLOCK)
+        sizes = accumulate(len(body) + RECORD_SIZE for body in some)
         return bisect_right(list(sizes), self._credit)
 
     def _append_block(
@@ -329,9 +329,7 @@ class Writer:
         )
         records, bodies_end = make_records(common, sequences, sow_keys, bodies)
         self._credit -= bodies_end - self._bodies_end + RECORD_SIZE * len(bodies)
-        stream = self.pipe.stream
-        stream.bodies.extend(bodies)
-        stream.records.extend(records)
+        self._append_to_stream((len(bodies), b"".join(bodies), records))
         self._next_txid += len(bodies)
         self._bodies_end = bodies_end
         self.last_timestamp = now
@@ -419,8 +417,7 @@ class Writer:
         header = pack_header(FileHeader(file.number, file.size, txid, now, self._instance))
         self.pipe.stream.sequences = dict(self.sequences)
         self.pipe.switch(Stream(file, txid, 0, PAGE, header))
-        self._append_body = self.pipe.stream.bodies.append
-        self._append_record = self.pipe.stream.records.append
+        self._append_to_stream = self.pipe.stream.blocks.append
         self.file = file
         self._numbers = [1, 1]
         self._first_txid = txid

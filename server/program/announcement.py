@@ -14,17 +14,10 @@ import time
 from collections.abc import Sequence
 from typing import Final
 
-from config_schema.problems import Problems, Severity
+from config_schema.problems import Problems
 from config_schema.spec import InstanceSpec
 from config_schema.version import AMPS_VERSION, VERSION
 from server.events.log import EventLog
-
-PROBLEM_IDS: Final = {
-    Severity.ERROR: "00-0008",
-    Severity.WARNING: "00-0009",
-    Severity.INFO: "00-0010",
-}
-"""Entries for what is found in a configuration."""
 
 _LIMITS: Final = {
     "open files": resource.RLIMIT_NOFILE,
@@ -59,13 +52,7 @@ def announce(
     _announce_host(log)
     log.emit("00-0002", path=path, text=expanded)
     for problem in problems:
-        log.emit(
-            PROBLEM_IDS[problem.severity],
-            location=problem.location,
-            element=problem.element,
-            problem=problem.message,
-            hint=problem.hint,
-        )
+        log.emit_problem(problem)
     for topic in spec.sow:
         if topic.name_has_regex_characters:
             log.emit("00-0007", topic=topic.name)

@@ -31,16 +31,20 @@ from server.assembly.plan import as_graphviz, as_text, plan_runtime
 from server.assembly.provision import ProvisionError, check_provisions
 from server.assembly.surroundings import check_surroundings
 from server.base.unavailable import warn_of_unavailable
-from server.events.log import EventLog
+from server.events.log import PROBLEM_IDS, EventLog
 from server.events.targets import LogTargetError
 from server.events.targets.console import DESCRIPTORS
-from server.program.announcement import PROBLEM_IDS, announce
+from server.program.announcement import announce
 from server.program.banner import BANNER
 from server.program.console import OutputError, put, say
 from server.program.daemon import detach
 from server.upkeep import memory
 
 _PROBLEM: Final = PROBLEM_IDS[Severity.WARNING]
+_SWITCH_SECONDS: Final = 0.000_5
+"""How long a helper thread may run Python while the engine waits, which it does after each system
+call. Python's own 5 ms would be several turns."""
+
 _DRAWINGS: Final = {"graph": as_text, "graphviz": as_graphviz}
 
 
@@ -76,6 +80,7 @@ def fulfil(wish: Wish) -> int:
         OutputError: what was asked for cannot be printed.
     """
     memory.begin()
+    sys.setswitchinterval(_SWITCH_SECONDS)
     os.environ.update(wish.defines)
     return max([_fulfil(path, wish) for path in wish.paths])
 

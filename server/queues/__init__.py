@@ -52,6 +52,8 @@ delays of cancelled messages, counts that survive restarts, extension of leases.
 """
 
 from server.queues.consumers import Consumer
+from server.queues.counts import Counters
+from server.queues.details import Details
 from server.queues.events import (
     Acked,
     Cancelled,
@@ -67,7 +69,7 @@ from server.queues.events import (
     decode,
     encode,
 )
-from server.queues.ledger import Counters, Details, Watcher
+from server.queues.ledger import Watcher
 from server.queues.marks import parse_marks
 from server.queues.queue import AckResult, Delivery, Queue, Way
 from server.queues.settings import QueueSettings, settings_of

@@ -9,10 +9,7 @@ Source: AMPS User Guide, Subscription Backlog; Replacing Queue Subscriptions.
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable
-from typing import TYPE_CHECKING, TypeAlias
-
-if TYPE_CHECKING:
-    from server.queues.sources import Source
+from typing import TypeAlias
 
 
 class Consumer:
@@ -46,7 +43,7 @@ class Consumer:
 
     def limits_changed(self) -> None:
         """Work out the limit anew, and have all queues look again."""
-        allowed = [seat.allowed for seat in self.seats if seat.source is not None]
+        allowed = [seat.allowed for seat in self.seats if seat.is_supplied]
         self.limit = min([self.requested, *allowed])
         self.changed()
 
@@ -69,7 +66,8 @@ class Seat:
         look_again: tells the queue that the room of the consumer may have changed.
         order: seats are counted as they are taken.
         entry: where it stands among those who wait for a turn; None if it has no room.
-        source: where its messages come from; None if it gets no more.
+        content_filter: which messages it wants, None for all.
+        is_supplied: whether it gets messages, and does not merely hold some.
         held: the places of messages that it has and has not acknowledged.
         served: when it had its last message, in turns of the queue.
         delivered: messages that it has had.
@@ -78,13 +76,14 @@ class Seat:
     __slots__ = (
         "allowed",
         "consumer",
+        "content_filter",
         "delivered",
         "entry",
         "held",
+        "is_supplied",
         "look_again",
         "order",
         "served",
-        "source",
     )
 
     def __init__(
@@ -95,7 +94,8 @@ class Seat:
         self.order = order
         self.look_again = look_again
         self.entry: Entry | None = None
-        self.source: Source | None = None
+        self.content_filter: Hashable | None = None
+        self.is_supplied = False
         self.held: set[int] = set()
         self.served = 0
         self.delivered = 0

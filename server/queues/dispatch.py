@@ -70,6 +70,7 @@ class Dispatch:
         self.scans: list[Scan] = []
         self.is_behind = False
         self._sources: dict[Hashable | None, Source] = {}
+        self._source_of: dict[Seat, Source] = {}
         self._heads: list[tuple[int, int, Source]] = []
         self._seats_taken = 0
         self._sources_made = 0
@@ -100,15 +101,18 @@ class Dispatch:
             self._sources[content_filter] = source
             self._new_scan(content_filter is not None).add(source)
         source.seats += 1
-        seat.source = source
+        self._source_of[seat] = source
+        seat.content_filter = content_filter
+        seat.is_supplied = True
         seat.consumer.limits_changed()
 
     def cut_off(self, seat: Seat) -> None:
         """Give a consumer no more messages."""
-        source = seat.source
+        source = self._source_of.pop(seat, None)
         if source is None:
             return
-        seat.source = seat.entry = None
+        seat.is_supplied = False
+        seat.entry = None
         source.seats -= 1
         if not source.seats:
             del self._sources[source.filter]
@@ -124,6 +128,11 @@ class Dispatch:
         seat.consumer.seats.remove(seat)
         seat.consumer.limits_changed()
 
+    def has_passed(self, seat: Seat, rank: int) -> bool:
+        """Whether it has been found out if a message is for a consumer."""
+        source = self._source_of.get(seat)
+        return source is None or rank <= source.scan.position
+
     def _new_scan(self, has_filter: bool) -> Scan:
         """A scan that stands at the beginning."""
         for scan in self.scans:
@@ -135,7 +144,7 @@ class Dispatch:
 
     def _look_again(self, seat: Seat) -> None:
         """A consumer may have room, or its turn has changed."""
-        source = seat.source
+        source = self._source_of.get(seat)
         if source is not None:
             source.rota.look_again(seat)
             self._may_serve(source)
@@ -196,10 +205,23 @@ class Dispatch:
         self.is_behind = False
         if self._has_shorter_way:
             return effort
-        for scan in tuple(self.scans):
-            if scan in self.scans:  # and has not become one with another
-                effort = self._look(scan, effort)
-        return effort
+        while True:
+            has_moved = False
+            for scan in tuple(self.scans):
+                if scan not in self.scans:
+                    continue  # it has become one with another
+                if effort <= 0 and scan.matching is not None:
+                    self.is_behind |= self._can_go_on(scan)
+                    continue
+                before = scan.position
+                matched = self._go_on(
+                    scan, _CHUNK if scan.matching is None else min(effort, _CHUNK)
+                )
+                has_moved |= matched > 0 or scan.position != before
+                effort -= matched
+            if not has_moved:
+                return effort
+            self.scans.append(self.scans.pop(0))  # whose turn it is to be the first
 
     def everybody_for(self, place: int) -> list[Consumer] | None:
         """The consumers that a message matches, whatever their room; None if nobody is there."""
@@ -213,30 +235,27 @@ class Dispatch:
         return [
             seat.consumer
             for seat in self.seats.values()
-            if seat.source is not None and seat.source.filter in matched
+            if seat.is_supplied and seat.content_filter in matched
         ]
 
-    def _look(self, scan: Scan, effort: int) -> int:
-        """Let a scan go on as far as it is worth; returns what is left of the effort."""
-        while ranks := scan.take_again(min(effort, _CHUNK), self._is_available):
-            self._match(scan, ranks)
-            effort -= len(ranks)
-        self.is_behind |= scan.has_again
-        last = self.last
-        while scan.position < last and scan.is_hungry(self._is_available):
-            if effort <= 0:
-                self.is_behind = True
-                return 0
+    def _can_go_on(self, scan: Scan) -> bool:
+        """Whether something is to be matched that somebody may wait for."""
+        return scan.has_again or (scan.position < self.last and scan.is_hungry(self._is_available))
+
+    def _go_on(self, scan: Scan, limit: int) -> int:
+        """Let a scan go on, if it is worth it; returns how many messages it has matched."""
+        ranks = scan.take_again(limit, self._is_available)
+        if not ranks and self._can_go_on(scan):
             ahead = self._next_ahead(scan)
-            end = last if ahead is None else min(last, ahead.position)
-            ranks = scan.step(self.ledger.order, end, min(effort, _CHUNK))
-            self._match(scan, ranks)
-            effort -= len(ranks)
+            end = self.last if ahead is None else min(self.last, ahead.position)
+            ranks = scan.step(self.ledger.order, end, limit)
             if ahead is not None and scan.position == ahead.position:
+                self._match(scan, ranks)
                 ahead.absorb(scan)
                 self.scans.remove(scan)
-                scan = ahead
-        return effort
+                return len(ranks)
+        self._match(scan, ranks)
+        return 0 if scan.matching is None else len(ranks)
 
     def _next_ahead(self, scan: Scan) -> Scan | None:
         """The scan for filters that stands next before this one."""

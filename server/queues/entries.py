@@ -26,6 +26,7 @@ SHIFT: Final = 10
 SIZE: Final = 1 << SHIFT
 WITHIN: Final = SIZE - 1
 
+_PUBLISHERS: Final = 10_000
 _THERE: Final = re.compile(b"[^" + bytes((GONE, SENT)) + b"]")
 _AVAILABLE: Final = re.compile(re.escape(bytes((AVAILABLE,))) + b"*")
 
@@ -91,6 +92,8 @@ class Entries:
         self._head = 0
         self._publishers: dict[int, Publisher] = {}
         self._numbered: list[Publisher] = []
+        self._free_numbers: list[int] = []
+        self._bearable = _PUBLISHERS  # publishers before idle ones are looked for
         self._owners: list[str] = [""]
         self._owner_numbers: dict[str, int] = {"": 0}
 
@@ -103,11 +106,7 @@ class Entries:
             The place of the first.
         """
         first = self.end
-        publisher = self._publishers.get(client)
-        if publisher is None:
-            publisher = Publisher(client, len(self._numbered))
-            self._publishers[client] = publisher
-            self._numbered.append(publisher)
+        publisher = self._publishers.get(client) or self._new_publisher(client)
         publisher.extend(sequences, first)
         start, count = 0, len(txids)
         while start < count:
@@ -125,6 +124,22 @@ class Entries:
             start = stop
         self.counts[GONE] += count
         return first
+
+    def _new_publisher(self, client: int) -> Publisher:
+        """Take note of a publisher, and of those no longer of whom there is nothing here."""
+        if len(self._publishers) >= self._bearable:
+            for other in [each for each in self._publishers.values() if each.is_idle]:
+                del self._publishers[other.client]
+                self._free_numbers.append(other.number)
+            self._bearable = max(_PUBLISHERS, 2 * len(self._publishers))
+        if self._free_numbers:
+            publisher = Publisher(client, self._free_numbers.pop())
+            self._numbered[publisher.number] = publisher
+        else:
+            publisher = Publisher(client, len(self._numbered))
+            self._numbered.append(publisher)
+        self._publishers[client] = publisher
+        return publisher
 
     def publisher(self, client: int) -> Publisher | None:
         """A publisher whose messages have come."""

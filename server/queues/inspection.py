@@ -188,8 +188,8 @@ def _consumer(seat: Seat) -> ConsumerStatus:
     consumer = seat.consumer
     return ConsumerStatus(
         consumer.name,
-        seat.source.filter if seat.source is not None else None,
-        seat.source is None,
+        seat.content_filter,
+        not seat.is_supplied,
         len(seat.held),
         consumer.outstanding,
         consumer.limit,
@@ -279,7 +279,7 @@ def _of_available(queue: Queue, place: int) -> list[Obstacle]:
     if limit is not None and queue.leased >= limit:
         text = f"the queue's backlog is full: {queue.leased} of {limit} messages are leased"
         return [Obstacle("queue backlog", text)]
-    seats = [seat for seat in dispatch.seats.values() if seat.source is not None]
+    seats = [seat for seat in dispatch.seats.values() if seat.is_supplied]
     if not seats:
         return [_NOBODY]
     wanted_by = set(dispatch.everybody_for(place) or ())
@@ -301,9 +301,8 @@ def _of_consumer(queue: Queue, place: int, seat: Seat, is_wanted: bool) -> Obsta
             ahead = queue.ledger.order.ahead_of(place)
             return Obstacle("priority", f"{text}, and {ahead} messages go first", name)
         return Obstacle("backlog", text, name)
-    source = seat.source
-    rank = queue.ledger.order.rank(place)
-    if source is not None and source.scan.position < rank and queue.dispatch.is_behind:
+    has_passed = queue.dispatch.has_passed(seat, queue.ledger.order.rank(place))
+    if queue.dispatch.is_behind and not has_passed:
         text = f"has not been matched with the filter of {name} yet"
         return Obstacle("not looked at", text, name)
     return None

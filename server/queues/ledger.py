@@ -12,11 +12,12 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Hashable, Iterable, Sequence
-from dataclasses import dataclass
 from typing import Final, Protocol
 
 from server.queues.consumers import Consumer
+from server.queues.counts import Attempts, Counters
 from server.queues.deferred import DeferredAcks
+from server.queues.details import NO_DETAILS, Details
 from server.queues.entries import Entries
 from server.queues.events import (
     MAX_CANCELS,
@@ -60,82 +61,6 @@ class Watcher(Protocol):
         """Messages can be seen no more; they may still be asked about."""
 
 
-class Attempts:
-    """What has been tried with a message that was delivered in vain.
-
-    Attributes:
-        deliveries: how often it was delivered, a lease of now not included.
-        cancels: how often it was cancelled.
-        last_consumer: who had it last.
-    """
-
-    __slots__ = ("cancels", "deliveries", "last_consumer")
-
-    def __init__(self) -> None:
-        self.deliveries = 0
-        self.cancels = 0
-        self.last_consumer = ""
-
-
-@dataclass(slots=True)
-class Counters:
-    """What has happened since the instance started, its recovery included.
-
-    Attributes:
-        enqueued: messages that entered the queue.
-        delivered: deliveries, barriers not included.
-        acknowledged: messages that were acknowledged.
-        expired: messages that were removed without that.
-        cancelled: cancels that gave a message back.
-        expired_leases: leases on messages that ended by time.
-        returned: leases on messages that ended because the consumer went away.
-        transferred_in: messages that this instance has come to own.
-        transferred_out: messages that it owns no more.
-    """
-
-    enqueued: int = 0
-    delivered: int = 0
-    acknowledged: int = 0
-    expired: int = 0
-    cancelled: int = 0
-    expired_leases: int = 0
-    returned: int = 0
-    transferred_in: int = 0
-    transferred_out: int = 0
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Details:
-    """What is to be known of messages that enter a queue, beside their names. One for each.
-
-    Attributes:
-        barriers: whether they match the BarrierExpression.
-        lifetimes: their own expirations in microseconds, None for none.
-        priorities: values of the Priority, None or NaN for what is no number.
-        keys: 64-bit hashes of their keys, 0 for none: such messages wait for no other.
-        sow_keys: their SOW keys, 0 for none.
-        owners: the instances that own them, empty for this one.
-    """
-
-    barriers: Sequence[bool] | None = None
-    lifetimes: Sequence[int | None] | None = None
-    priorities: Sequence[float | None] | None = None
-    keys: Sequence[int] | None = None
-    sow_keys: Sequence[int] | None = None
-    owners: Sequence[str] | None = None
-
-    def part(self, start: int, stop: int) -> Details:
-        """The same of some of the messages."""
-        return Details(
-            **{
-                name: None if values is None else values[start:stop]
-                for name in self.__slots__
-                if (values := getattr(self, name)) is not None
-            }
-        )
-
-
-NO_DETAILS: Final = Details()
 _LONG_AGO: Final = 0
 """The moment of a replay: nothing expires by it, because expirations are events by themselves."""
 
@@ -595,7 +520,7 @@ class Ledger:
         """
         match event:
             case Acked() | Deferred():
-                self._replay_acks(event)
+                self.counters.acknowledged += self._replay_end(event)
             case Cancelled():
                 for index, place in self._known(event.marks):
                     self.attempt(place).cancels = event.counts[index]
@@ -611,19 +536,27 @@ class Ledger:
                 owner = "" if event.owner == local_owner else event.owner
                 for _, place in self._known(event.marks):
                     self.transfer(place, owner, _LONG_AGO)
-            case _:  # Expired, Sent, Released
-                for _, place in self._known(event.marks):
-                    self.counters.expired += isinstance(event, Expired)
-                    self.remove(place, _LONG_AGO)
+            case Expired():
+                self.counters.expired += self._replay_end(event)
+            case _:  # Sent, Released
+                self._replay_end(event)
 
-    def _replay_acks(self, event: Acked | Deferred) -> None:
+    def _replay_end(self, event: Event) -> int:
+        """Let messages leave the queue; returns how many were in it.
+
+        One that is not here comes later: if the event says so, and if there are inactive messages,
+        which may have been active when it happened.
+        """
+        is_to_come = isinstance(event, Deferred) or self.inactive > 0
+        count = 0
         for mark in event.marks:
             place = self.entries.find(mark)
             if place is not None and self.entries.state(place) != GONE:
                 self.remove(place, _LONG_AGO)
-                self.counters.acknowledged += 1
-            elif isinstance(event, Deferred):
+                count += 1
+            elif is_to_come:
                 self.deferred.add((mark,), event.at)
+        return count
 
     def _known(self, marks: Iterable[Mark]) -> Iterable[tuple[int, int]]:
         for index, mark in enumerate(marks):

@@ -22,6 +22,9 @@ from server.queues.events import Mark
 
 _SOME: Final = 1024
 _MARK: Final = re.compile(r"\s*(\d{1,20})\|(\d{1,20})\|[0-9TZ.]*\s*", re.ASCII)
+_PAIR: Final = re.compile(r"(\d+)\|(\d+)\|", re.ASCII)
+_LIST: Final = re.compile(r"\d{1,20}\|\d{1,19}\|(?:,\d{1,20}\|\d{1,19}\|)*", re.ASCII)
+"""The form in which lists nearly always come, which is read at once."""
 _LARGEST: Final = 2**64 - 1
 
 
@@ -56,6 +59,11 @@ class Publisher:
         self._strays: dict[int, int] = {}
         self.gone = 0
         self.bearable = _SOME
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether none of its entries is in the queue."""
+        return self.gone >= len(self._sequences) + len(self._strays)
 
     def extend(self, sequences: Sequence[int], first_place: int) -> None:
         """Take in entries at consecutive places."""
@@ -119,6 +127,15 @@ def parse_marks(text: str) -> tuple[list[Mark], list[str]]:
     Returns:
         The bookmarks, and what is none.
     """
+    if _LIST.fullmatch(text) is not None:
+        pairs = _PAIR.findall(text)
+        clients = {client: int(client) for client in {client for client, _ in pairs}}
+        if max(clients.values()) <= _LARGEST:
+            return [(clients[client], int(sequence)) for client, sequence in pairs], []
+    return _parse_singly(text)
+
+
+def _parse_singly(text: str) -> tuple[list[Mark], list[str]]:
     marks: list[Mark] = []
     malformed: list[str] = []
     for part in text.split(","):

@@ -11,6 +11,8 @@ from enum import Enum
 from typing import Final, NamedTuple
 
 from server.queues.consumers import Consumer, Seat
+from server.queues.counts import Counters
+from server.queues.details import NO_DETAILS, Details
 from server.queues.dispatch import Dispatch, Share
 from server.queues.events import (
     FORCED_EXPIRE,
@@ -25,7 +27,7 @@ from server.queues.events import (
     Transferred,
 )
 from server.queues.leases import Lease
-from server.queues.ledger import NO_DETAILS, Counters, Details, Ledger, Watcher
+from server.queues.ledger import Ledger, Watcher
 from server.queues.settings import QueueSettings
 from server.queues.sources import Matching
 from server.queues.states import BARRIER, GONE, LEASED, SENT
@@ -302,7 +304,10 @@ class Queue:
         way: Way = Way.DONE,
         delay: int | None = None,
     ) -> AckResult:
-        """Acknowledge messages that were found by key or filter. See `acknowledge`."""
+        """Acknowledge messages that were found by key or filter. See `acknowledge`.
+
+        Of many messages, in portions: each call is one event of the record.
+        """
         result = AckResult()
         entries = self._ledger.entries
         there = [place for place in places if entries.state(place) not in (GONE, SENT)]
@@ -457,6 +462,7 @@ class Queue:
         if moved:
             ledger.events.append(Transferred(now, moved, owner))
         ledger.flush(now)
+        ledger.advance(now)
         return moved
 
     # the record

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from server.expressions.effort import Effort
     from server.journal import Entry, Stretch
     from server.journal import Topic as TopicName
-    from server.replays.surroundings import Surroundings
+    from server.replays.listener import Surroundings
     from server.subscriptions.delivery import Delivery, Recipient
     from server.subscriptions.subscription import Subscription
 

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from server.journal import Entry
     from server.journal import Topic as TopicName
     from server.queries.page import Scan
-    from server.replays.surroundings import Surroundings
+    from server.replays.listener import Surroundings
     from server.sow.records import Record
     from server.sow.topic import SowTopic
     from server.subscriptions.envelope import Envelope

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
     from server.journal import JournalUnreadable
-    from server.replays.surroundings import Surroundings
+    from server.replays.listener import Surroundings
     from server.topics.transaction_log import TransactionLog
 
 RETRY_SECONDS: Final = 0.25

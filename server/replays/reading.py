@@ -21,9 +21,9 @@ from server.replays.rate import Rate
 
 if TYPE_CHECKING:
     from server.journal import Entry, Span
+    from server.replays.listener import Listener
     from server.replays.paged import PagedRecords
     from server.replays.rate import RateTerms
-    from server.replays.surroundings import Listener
     from server.replays.tail import Tail
     from server.replays.timeline import Timeline
     from server.subscriptions.subscription import Subscription

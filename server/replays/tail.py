@@ -17,7 +17,7 @@ from server.replays.patience import RETRY_SECONDS, Patience
 
 if TYPE_CHECKING:
     from server.journal import Cursor
-    from server.replays.surroundings import Listener, Surroundings
+    from server.replays.listener import Listener, Surroundings
     from server.subscriptions.subscription import Subscription
     from server.topics.transaction_log import TransactionLog
 

@@ -13,7 +13,9 @@ from collections import deque
 from collections.abc import Callable, Iterable
 from functools import partial
 from queue import SimpleQueue
-from typing import Final, NamedTuple, Protocol, TypeAlias
+from typing import Final, NamedTuple, TypeAlias
+
+from server.base.slices import Sliced
 
 _TOLD_AT_ONCE: Final = 128
 """Of those who wait for a commit; each has an ack or so to send."""
@@ -40,18 +42,7 @@ class Job(NamedTuple):
     failed: Callable[[OSError], None]
 
 
-class InSlices(Protocol):
-    """Work that is done in slices; see server/core/turns.py, `Sliced`."""
-
-    @property
-    def doing(self) -> tuple[str, str]:
-        """For whom, and what."""
-
-    def step(self) -> bool:
-        """Do a slice; whether there is more to do."""
-
-
-def _all_at_once(work: InSlices) -> None:
+def _all_at_once(work: Sliced) -> None:
     while work.step():
         pass
 
@@ -63,7 +54,7 @@ class _Told:
         start: begins work that is done in slices.
     """
 
-    def __init__(self, start: Callable[[InSlices], None]) -> None:
+    def __init__(self, start: Callable[[Sliced], None]) -> None:
         self._start = start
         self._waiting: deque[Callable[[], None]] = deque()
         self._is_under_way = False
@@ -102,7 +93,7 @@ class GroupCommit:
         self,
         post: Post,
         synchronise: Callable[[int], None] = os.fdatasync,
-        start: Callable[[InSlices], None] = _all_at_once,
+        start: Callable[[Sliced], None] = _all_at_once,
     ) -> None:
         self._post: Final = post
         self._told: Final = _Told(start)

@@ -181,10 +181,17 @@ class History:
         if states and states[-1] not in self._deletions:
             self._spans.finish(states[-1], successor.timestamp, successor.sequence)
 
-    def trim(self, now: int) -> Iterator[int]:
-        """Drop states that are older than the window; gives their rows before they are dropped."""
+    def trim(self, now: int, most: int) -> Iterator[int]:
+        """Drop states that are older than the window; gives their rows before they are dropped.
+
+        Args:
+            now: the time in nanoseconds since 1970.
+            most: how many are dropped at once.
+        """
         horizon = now - self._window
-        while self._kept and self._spans.ends[self._kept[0][1]] < horizon:
+        for _ in range(most):
+            if not self._kept or self._spans.ends[self._kept[0][1]] >= horizon:
+                break
             identity, row = self._kept[0]
             yield row
             self._kept.popleft()

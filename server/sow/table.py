@@ -30,6 +30,7 @@ CURRENT: Final = 1
 PAST: Final = 2
 
 _KEPT_EXTRACTORS: Final = 256
+_TRIMMED_AT_ONCE: Final = 100
 _READ_AT_ONCE: Final = 256
 """Bodies that are read together when indexes are built: few enough for the processor's cache."""
 
@@ -321,9 +322,9 @@ class RecordTable:
         return None if row is None else self.store.record(row)
 
     def trim(self, now: int) -> None:
-        """Drop past states that are older than the window."""
+        """Drop past states that are older than the window, as many as take little time."""
         if self.history is not None:
-            for row in self.history.trim(now):
+            for row in self.history.trim(now, _TRIMMED_AT_ONCE):
                 self._changed(row, self.store.record(row))
                 self.states[row] = FREE
 

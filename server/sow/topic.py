@@ -369,7 +369,7 @@ class SowTopic:
             sequence: the removal's place in the instance's order of changes.
 
         Returns:
-            None if nothing is due; history that is too old has been dropped then.
+            None if no record is due; some of the history that is too old has been dropped then.
 
         Raises:
             StoreError: the removal cannot be stored; nothing has changed.

@@ -13,7 +13,7 @@ which a message names them.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from typing import TYPE_CHECKING
 
 from server.subscriptions.failures import give_up_on
@@ -64,6 +64,11 @@ class Audience:
     def has_subscriptions(self) -> bool:
         """Whether a message could go to anybody."""
         return bool(self._subscriptions)
+
+    @property
+    def subscriptions(self) -> Collection[Subscription]:
+        """Those that a message could go to."""
+        return self._subscriptions.keys()
 
     @property
     def has_literal_subscription(self) -> bool:

@@ -4,24 +4,27 @@ A message is matched and framed for its subscribers inside the command of whoeve
 perhaps read from the log for many subscribers at once. What goes wrong there for one of them is no
 reason to give up the command, or to leave out the others: that subscription ends, and its client
 and the log are told why. It ends a little later, since whoever tells of the failure goes through
-the subscriptions just now.
+the subscriptions just now; thousands may have the filter that has failed, so they end in slices
+(server/core/turns.py).
 """
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Container, Iterable
-from functools import partial
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
 from server.expressions.effort import TooCostlyError
 from server.wire.header import Header
 
 if TYPE_CHECKING:
-    from server.base.clock import Clock
     from server.base.log import Log
+    from server.base.slices import Sliced
     from server.subscriptions.subscription import Subscription
 
 _REASON: Final = "subscription ended"
+_AT_ONCE: Final = 20
+"""Subscriptions that end in a slice."""
 
 
 class FailedFor(Protocol):
@@ -50,19 +53,27 @@ class FailedFor(Protocol):
         """Send it a message that is nothing but a header."""
 
 
+class _Failure(NamedTuple):
+    """A subscription that has to end. See `Failures.report`."""
+
+    client: FailedFor
+    sub_id: str
+    topic: str
+    error: Exception
+
+
 class Failures:
     """Ends the subscriptions of an engine on whose behalf something has failed.
 
     Args:
-        clock: tells when there is time for that.
+        queue: has work wait for its slices; see `Turns.queue`.
         log: where it is said.
-        flush: called when clients have been told.
     """
 
-    def __init__(self, clock: Clock, log: Log, flush: Callable[[], None]) -> None:
-        self._clock = clock
+    def __init__(self, queue: Callable[[Sliced], None], log: Log) -> None:
+        self._queue = queue
         self._log = log
-        self._flush = flush
+        self._reported: deque[_Failure] = deque()
         self._ending: set[tuple[int, str]] = set()  # numbers of sessions, ids of subscriptions
 
     def report(self, client: FailedFor, sub_id: str, topic: str, error: Exception) -> None:
@@ -77,6 +88,31 @@ class Failures:
         if (client.number, sub_id) in self._ending:
             return
         self._ending.add((client.number, sub_id))
+        self._reported.append(_Failure(client, sub_id, topic, error))
+        if len(self._reported) == 1:
+            self._queue(self)
+
+    @property
+    def doing(self) -> tuple[str, str]:
+        """See `Sliced.doing`."""
+        client = self._reported[0].client.client_name if self._reported else ""
+        return client, "failed subscriptions"
+
+    def step(self) -> bool:
+        """End some of the subscriptions. See `Sliced.step`."""
+        for _ in range(min(_AT_ONCE, len(self._reported))):
+            failure = self._reported.popleft()
+            try:
+                self._end(failure)
+            except Exception as error:  # whatever it is, the others end all the same
+                client, sub_id = failure.client.client_name, failure.sub_id
+                text = f"the end of subscription {sub_id!r} of client[{client}]"
+                self._log.emit("01-0004", text=text, error=repr(error))
+        return bool(self._reported)
+
+    def _end(self, failure: _Failure) -> None:
+        client, sub_id, topic, error = failure
+        self._ending.discard((client.number, sub_id))
         is_costly = isinstance(error, TooCostlyError)
         problem = str(error) if is_costly else repr(error)
         self._log.emit(
@@ -88,10 +124,6 @@ class Failures:
         )
         if not is_costly:
             problem = f"the server failed on behalf of this subscription: {problem}"
-        self._clock.call_later(0, partial(self._end, client, sub_id, problem))
-
-    def _end(self, client: FailedFor, sub_id: str, detail: str) -> None:
-        self._ending.discard((client.number, sub_id))
         if not client.is_open or sub_id not in client.subscriptions:
             return
         client.end_subscription(sub_id)
@@ -102,10 +134,9 @@ class Failures:
                 status="failure",
                 sub_id=sub_id,
                 reason=_REASON,
-                detail=detail,
+                detail=problem,
             )
         )
-        self._flush()
 
 
 def give_up_on(subscriptions: Iterable[Subscription], error: Exception) -> None:

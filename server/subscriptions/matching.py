@@ -20,8 +20,9 @@ Regular expressions that search for long hold up whoever publishes. So there is 
 filters that a message is tested for, and one for each test over many messages, which grows with
 them. A filter that wants more has failed (`_Searches`).
 
-Positions in the tuple never change while filters that use them live; when most fields have fallen
-out of use, everything is laid out anew.
+Positions in the tuple never change while filters that use them live. When most fields have fallen
+out of use, everything is laid out anew: a little with each message, and with each filter that goes,
+until the new layout has all filters that there are.
 """
 
 from __future__ import annotations
@@ -56,6 +57,8 @@ if TYPE_CHECKING:
     from server.subscriptions.envelope import Envelope
 
 _FEW_FIELDS: Final = 16
+_MOVED_AT_ONCE: Final = 4
+"""Filters that the next layout is given while one goes."""
 _MESSAGES_PER_LONG_SEARCH: Final = 100
 """After so many messages a test may do another one, beyond those that it may do at any time."""
 
@@ -112,15 +115,10 @@ class FilterSet:
         self._on_failure = on_failure
         self._filters: dict[str, Filter] = {}
         self._asking = 0  # filters that ask for context
-        self._extract: Extractor | None = None  # None when the layout has changed
-        self._layout: dict[Reference, int] = {}  # field -> position in the tuple of values
-        self._field_uses: Counter[Reference] = Counter()
-        self._plan: _Plan | None = None  # None when filters have changed
-        self._indexes: dict[int, _FieldIndex] = {}  # by position
-        self._scanned: dict[str, tuple[Filter, Predicate]] = {}
-        self._indexed: dict[str, tuple[_Term, Candidate | None]] = {}  # None if the term is void
-        self._tests: WeakValueDictionary[str, Predicate] = WeakValueDictionary()
         self._searches = _Searches()
+        self._layout = _Layout(message_type, functions, self._searches)
+        self._next: _Layout | None = None  # takes the place of that when it is complete
+        self._unmoved: list[Filter] = []  # filters that it has not got yet
 
     def __bool__(self) -> bool:
         return bool(self._filters)
@@ -143,7 +141,9 @@ class FilterSet:
         filter_ = self._filters.get(text)
         if filter_ is None:
             filter_ = Filter(expr, text)
-            self._place(filter_)
+            self._layout.place(filter_)
+            if self._next is not None:
+                self._next.place(filter_)
             self._filters[text] = filter_
             self._asking += filter_.asks_for_context
         filter_.users += 1
@@ -158,12 +158,24 @@ class FilterSet:
     def _drop(self, filter_: Filter) -> None:
         del self._filters[filter_.text]
         self._asking -= filter_.asks_for_context
-        self._displace(filter_)
-        unused = len(self._layout) - len(self._field_uses)
-        if unused > max(_FEW_FIELDS, len(self._field_uses)):
-            self._begin_layout()
-            for remaining in self._filters.values():
-                self._place(remaining)
+        self._layout.displace(filter_)
+        if self._next is not None:
+            if self._next.has(filter_):
+                self._next.displace(filter_)
+            self._move_some(self._next, _MOVED_AT_ONCE)
+        elif self._layout.is_wasteful:
+            self._next = _Layout(self._message_type, self._functions, self._searches)
+            self._unmoved = list(self._filters.values())
+            self._move_some(self._next, 0)
+
+    def _move_some(self, layout: _Layout, most: int) -> None:
+        """Give some filters to the next layout, and use that if it has all of them."""
+        for _ in range(min(most, len(self._unmoved))):
+            filter_ = self._unmoved.pop()
+            if self._filters.get(filter_.text) is filter_:
+                layout.place(filter_)
+        if not self._unmoved:
+            self._layout, self._next = layout, None
 
     def match(self, body: bytes, context: MessageContext = NO_CONTEXT) -> tuple[Filter, ...]:
         """Find the filters that a message matches.
@@ -172,7 +184,9 @@ class FilterSet:
             body: the message's body.
             context: what filters may ask about the message besides its fields.
         """
-        extract, scanned, lookups = self._plan or self._make_plan()
+        if self._next is not None:
+            self._move_some(self._next, 1)
+        extract, scanned, lookups = self._layout.plan or self._layout.make_plan()
         self._searches.messages += 1
         values = extract(body)
         matched: list[Filter] = []
@@ -198,9 +212,7 @@ class FilterSet:
     def _match_with_care(self, values: tuple[Value, ...], context: MessageContext) -> list[Filter]:
         """The filters that match; those that fail are dropped, and told of."""
         matched: list[Filter] = []
-        candidates: list[Candidate] = list(self._scanned.values())
-        for position, index in self._indexes.items():
-            candidates += index.find(values[position])
+        candidates = self._layout.candidates(values)
         self._searches.begin_anew()
         for filter_, decide in candidates:
             self._searches.left = LONG_SEARCHES
@@ -214,10 +226,56 @@ class FilterSet:
                     self._on_failure(filter_, error)
         return matched
 
-    def _make_plan(self) -> _Plan:
+
+class _Layout:
+    """Where fields are in the tuple of values, and the filters that read them there.
+
+    Args:
+        message_type: how bodies are read.
+        functions: what the filters may call.
+        searches: counts long searches.
+
+    Attributes:
+        plan: how a message is matched; None when filters have changed.
+    """
+
+    def __init__(
+        self, message_type: MessageType, functions: Functions, searches: _Searches
+    ) -> None:
+        self.plan: _Plan | None = None
+        self._message_type = message_type
+        self._functions = functions
+        self._searches = searches
+        self._extract: Extractor | None = None  # None when fields have been added
+        self._fields: dict[Reference, int] = {}  # with their positions
+        self._uses: Counter[Reference] = Counter()
+        self._indexes: dict[int, _FieldIndex] = {}  # by position
+        self._scanned: dict[str, tuple[Filter, Predicate]] = {}
+        self._indexed: dict[str, tuple[_Term, Candidate | None]] = {}  # None if the term is void
+        self._tests: WeakValueDictionary[str, Predicate] = WeakValueDictionary()
+
+    @property
+    def is_wasteful(self) -> bool:
+        """Whether most of its fields have fallen out of use."""
+        unused = len(self._fields) - len(self._uses)
+        return unused > max(_FEW_FIELDS, len(self._uses))
+
+    def has(self, filter_: Filter) -> bool:
+        """Whether a filter is here."""
+        return filter_.text in self._scanned or filter_.text in self._indexed
+
+    def candidates(self, values: tuple[Value, ...]) -> list[Candidate]:
+        """The filters that a message may match, by its values."""
+        found: list[Candidate] = list(self._scanned.values())
+        for position, index in self._indexes.items():
+            found += index.find(values[position])
+        return found
+
+    def make_plan(self) -> _Plan:
+        """How a message is matched, from now on."""
         if self._extract is None:
-            self._extract = self._message_type.extractor([field.path for field in self._layout])
-        self._plan = _Plan(
+            self._extract = self._message_type.extractor([field.path for field in self._fields])
+        self.plan = _Plan(
             extract=self._extract,
             scanned=list(self._scanned.values()),
             lookups=[
@@ -225,27 +283,16 @@ class FilterSet:
                 for position, index in self._indexes.items()
             ],
         )
-        return self._plan
+        return self.plan
 
-    def _begin_layout(self) -> None:
-        for part in (
-            self._layout,
-            self._field_uses,
-            self._indexes,
-            self._scanned,
-            self._indexed,
-        ):
-            part.clear()
-        self._tests.clear()
-        self._extract = None
-
-    def _place(self, filter_: Filter) -> None:
-        self._plan = None
+    def place(self, filter_: Filter) -> None:
+        """Add a filter."""
+        self.plan = None
         for reference in references(filter_.expr):
-            if reference not in self._layout:
-                self._layout[reference] = len(self._layout)
+            if reference not in self._fields:
+                self._fields[reference] = len(self._fields)
                 self._extract = None
-            self._field_uses[reference] += 1
+            self._uses[reference] += 1
         term = min(_indexable_terms(filter_.expr), key=self._crowd, default=None)
         if term is None:
             self._scanned[filter_.text] = filter_, self._test(filter_.expr)
@@ -255,30 +302,31 @@ class FilterSet:
             return
         candidate = filter_, None if term.rest is None else self._test(term.rest)
         self._indexed[filter_.text] = term, candidate
-        self._indexes.setdefault(self._layout[term.field], _FieldIndex()).add(
+        self._indexes.setdefault(self._fields[term.field], _FieldIndex()).add(
             term.values, candidate
         )
 
-    def _displace(self, filter_: Filter) -> None:
-        self._plan = None
+    def displace(self, filter_: Filter) -> None:
+        """Take a filter away."""
+        self.plan = None
         for reference in references(filter_.expr):
-            self._field_uses[reference] -= 1
-            if not self._field_uses[reference]:
-                del self._field_uses[reference]
+            self._uses[reference] -= 1
+            if not self._uses[reference]:
+                del self._uses[reference]
         if filter_.text in self._scanned:
             del self._scanned[filter_.text]
             return
         term, candidate = self._indexed.pop(filter_.text)
         if candidate is None:
             return
-        position = self._layout[term.field]
+        position = self._fields[term.field]
         self._indexes[position].remove(term.values, candidate)
         if not self._indexes[position]:
             del self._indexes[position]
 
     def _crowd(self, term: _Term) -> int:
         """How many filters share the values that a term demands."""
-        position = self._layout.get(term.field)
+        position = self._fields.get(term.field)
         index = None if position is None else self._indexes.get(position)
         return 0 if index is None else index.crowd(term.values)
 
@@ -288,7 +336,7 @@ class FilterSet:
         test = self._tests.get(text)
         if test is None:
             effort = _TestEffort(self._searches)
-            test = compile_filter(expr, self._functions, tuple(self._layout), effort)
+            test = compile_filter(expr, self._functions, self._fields, effort)
             self._tests[text] = test
         return test
 

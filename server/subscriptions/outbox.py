@@ -12,9 +12,8 @@ filled before the next.
     leaving now | reservation, filling | behind it | next reservation | behind that
 
 A write is a system call, which costs more than everything else about a short message. Writes to
-very many connections would make a turn long, and while a publisher has more to say, each of them
-would carry little. Then a turn flushes only so many outboxes, those first that have waited longest,
-and what is added to the others meanwhile leaves with them.
+very many connections would make a turn long. So outboxes are flushed for as long as a slice lasts,
+those first that have waited longest, and what is added to the others meanwhile leaves with them.
 """
 
 from __future__ import annotations
@@ -36,8 +35,11 @@ class _Nowhere(list[bytes]):
 
 _NOWHERE: Final = _Nowhere()
 
-MOST_FLUSHED: Final = 64
-"""Outboxes that are flushed at once while there is more to do."""
+_FLUSHED_BETWEEN_LOOKS: Final = 8
+"""Outboxes that are flushed before it is looked at the clock: some dozen microseconds each."""
+
+_FULL_WRITE: Final = 64 * 1024
+"""Bytes with which waiting for more saves nothing."""
 
 
 class Outbox:
@@ -72,6 +74,8 @@ class Outbox:
     def flush(self) -> None:
         """Hand everything that may leave to the connection, in one piece."""
         chunks = self._ready
+        if not chunks:  # it has been flushed out of turn
+            return
         data = chunks[0] if len(chunks) == 1 else b"".join(chunks)
         chunks.clear()
         self._sink(data)
@@ -131,22 +135,38 @@ class Reservation:
             self._outbox.release(self)
 
 
-def flush_all(waiting: list[Outbox]) -> None:
-    """Flush every outbox of the list and empty it."""
-    for outbox in waiting:
-        outbox.flush()
-    waiting.clear()
-
-
-def flush_part(waiting: list[Outbox], begin: int, end: int) -> None:
-    """Flush some outboxes of the list and take them off it.
+class Outboxes:
+    """All outboxes that have something to write.
 
     Args:
-        waiting: the list.
-        begin: the position of the first of them.
-        end: the position behind the last.
+        elapsed: seconds since some moment, never going back.
+
+    Attributes:
+        waiting: the outboxes, those first that have waited longest.
     """
-    part = waiting[begin:end]
-    del waiting[begin:end]
-    for outbox in part:
-        outbox.flush()
+
+    def __init__(self, elapsed: Callable[[], float]) -> None:
+        self.waiting: list[Outbox] = []
+        self._elapsed = elapsed
+
+    @property
+    def is_write_full(self) -> bool:
+        """Whether there is so much to write that waiting for more would save nothing."""
+        waiting = self.waiting
+        return bool(waiting) and waiting[0].size >= _FULL_WRITE
+
+    def flush(self, end: float, first: int = 0) -> None:
+        """Flush outboxes for as long as there is time, and at least a few.
+
+        Args:
+            end: when the time is over, by `elapsed`.
+            first: the position of the first outbox to be flushed.
+        """
+        waiting = self.waiting
+        while first < len(waiting):
+            part = waiting[first : first + _FLUSHED_BETWEEN_LOOKS]
+            del waiting[first : first + _FLUSHED_BETWEEN_LOOKS]
+            for outbox in part:
+                outbox.flush()
+            if self._elapsed() >= end:
+                break

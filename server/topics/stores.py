@@ -1,12 +1,12 @@
-"""The topics of the configuration that have records, and what time does to them.
+"""The topics of the configuration that have records.
 
 They stand in the order of the configuration: where a name fits several, the first one has it
 (AMPS User Guide, Configuration File Precedence). All changes of an instance have one order; the
 sequence numbers are given here.
 
-Two things happen without anybody asking. Records expire: one timer is set for whatever expires
-next. And what was written is put on stable storage, at the latest a second after it was written,
-also if no publisher waits for that.
+Two things happen without anybody asking. Records expire (server/topics/expiration.py). And what was
+written is put on stable storage, at the latest a second after it was written, also if no publisher
+waits for that.
 """
 
 from __future__ import annotations
@@ -15,17 +15,17 @@ from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
-from server.sow.records import to_nanoseconds, to_seconds
 from server.sow.store import Settled, StoreError
 from server.subscriptions.difference import Differ
 from server.subscriptions.envelope import Envelope
-from server.subscriptions.record_delivery import EXPIRED
 from server.topics.cascade import Cascade
+from server.topics.expiration import Expiration
 
 if TYPE_CHECKING:
     from config_schema.spec import TopicRef
     from server.base.clock import Clock
     from server.base.log import Log
+    from server.base.slices import Sliced
     from server.expressions.topic_names import TopicSelector
     from server.sow.records import Change
     from server.sow.topic import SowTopic
@@ -33,11 +33,6 @@ if TYPE_CHECKING:
     from server.topics.transaction_log import TransactionLog
 
 _COMMIT_SECONDS: Final = 1.0
-_EXPIRED_AT_ONCE: Final = 1000
-_LEAST_DELAY: Final = 0.001
-"""Seconds; what expires sooner than that after something else is removed together with it."""
-_RETRY_SECONDS: Final = 1.0
-"""Until expiring is tried again after a store could not write it down."""
 
 Announce = Callable[["str", "list[Change]", Envelope, str], None]
 """Tells subscribers of a message type about changes, and why records are gone."""
@@ -69,20 +64,26 @@ class Stores:
         clock: tells the time.
         log: where failures are said.
         announce: tells subscribers about what expires.
+        start: begins work that is done in slices; see `Turns.start`.
         flush: called after something has been announced.
 
     Attributes:
+        announce: see above.
         transaction_log: see `TopicTable`.
         cascade: gives turns to the topics that are made from others.
     """
 
     def __init__(
-        self, clock: Clock, log: Log, announce: Announce, flush: Callable[[], None]
+        self,
+        clock: Clock,
+        log: Log,
+        announce: Announce,
+        start: Callable[[Sliced], None],
+        flush: Callable[[], None],
     ) -> None:
         self._clock = clock
-        self._log = log
-        self._announce = announce
-        self._flush = flush
+        self.announce: Final = announce
+        self._expiration = Expiration(self, clock, log, start, flush)
         self.transaction_log: TransactionLog | None = None
         self.cascade: Final = Cascade(log)
         self._keepers: list[Keeper] = []
@@ -94,8 +95,6 @@ class Stores:
         self._followers: dict[Keeper, list[Follower]] = {}
         self._sequence = 0
         self._unwritten: set[SowTopic] = set()
-        self._expires_at: float | None = None
-        self._cancel_expiry: Callable[[], None] = _nothing
 
     # ---- which there are
 
@@ -121,7 +120,7 @@ class Stores:
         self._commits[sow] = commit
         if not self.is_journaled(sow):
             self._sequence = max(self._sequence, sow.table.store.last_sequence)
-        self._watch_expiry(sow)
+        self._expiration.watch(sow)
 
     def add_derived(self, topic: DerivedKeeper) -> None:
         """Add a topic that is made from the records of others, which have been added before."""
@@ -217,7 +216,7 @@ class Stores:
         self._sequence += 1
         return self._sequence
 
-    def _expiry_sequence(self, sow: SowTopic) -> int:
+    def expiry_sequence(self, sow: SowTopic) -> int:
         """The number of an expiration, which is not in the log: it follows from what is."""
         if self.transaction_log is not None and self.is_journaled(sow):
             return self.transaction_log.last_txid
@@ -225,11 +224,11 @@ class Stores:
 
     def touched(self, sow: SowTopic) -> None:
         """Take note that a topic has changed."""
-        self._keep(sow)
+        self.keep(sow)
         if sow.ages:
-            self._watch_expiry(sow)
+            self._expiration.watch(sow)
 
-    def _keep(self, sow: SowTopic) -> None:
+    def keep(self, sow: SowTopic) -> None:
         """Let a topic be put on stable storage soon."""
         if not self._unwritten:
             self._clock.call_later(_COMMIT_SECONDS, self._commit)
@@ -245,7 +244,7 @@ class Stores:
 
         def tried(problem: StoreError | None) -> None:
             if problem is not None:
-                self._keep(sow)
+                self.keep(sow)
             then(problem)
 
         self._commits[sow](tried)
@@ -262,50 +261,6 @@ class Stores:
             [partial(self._put_away, sow) for sow in dict.fromkeys(topics)],
             then,
         )
-
-    # ---- expiration
-
-    def _watch_expiry(self, sow: SowTopic) -> None:
-        moment = sow.next_expiry()
-        if moment is not None:
-            self._expire_at(to_seconds(moment))
-
-    def _expire_at(self, moment: float) -> None:
-        """Look for what has expired at a moment, unless that will be done earlier."""
-        if self._expires_at is None or moment < self._expires_at:
-            self._cancel_expiry()
-            self._expires_at = moment
-            delay = max(_LEAST_DELAY, moment - self._clock.now())
-            self._cancel_expiry = self._clock.call_later(delay, self._expire)
-
-    def _expire(self) -> None:
-        self._expires_at = None
-        now = self._clock.now()
-        for sow in self._topics:
-            moment = sow.next_expiry()
-            if moment is None:
-                continue
-            if to_seconds(moment) <= now and not self._expire_of(sow, now):
-                self._expire_at(now + _RETRY_SECONDS)
-            else:
-                self._watch_expiry(sow)
-        self._flush()
-
-    def _expire_of(self, sow: SowTopic, now: float) -> bool:
-        """Remove what has expired in a topic; False if that cannot be written down."""
-        moment, sequence = to_nanoseconds(now), self._expiry_sequence(sow)
-        envelope = Envelope(None, now)
-        self._keep(sow)
-        try:
-            for _ in range(_EXPIRED_AT_ONCE):
-                change = sow.expire(moment, sequence)
-                if change is None:
-                    break
-                self._announce(sow.spec.message_type, [change], envelope, EXPIRED)
-        except StoreError as error:
-            self._log.emit("15-0011", topic=sow.spec.name, reason=error)
-            return False
-        return True
 
 
 def all_settled(waits: Sequence[Callable[[Settled], None]], then: Settled) -> None:
@@ -327,10 +282,6 @@ def all_settled(waits: Sequence[Callable[[Settled], None]], then: Settled) -> No
         then(None)
     for wait in waits:
         wait(settled)
-
-
-def _nothing() -> None:
-    """Cancel no call."""
 
 
 def _no_matter(_problem: StoreError | None) -> None:

@@ -81,6 +81,8 @@ class TopicTable:
         self._unlooked: list[tuple[str, str]] = []  # topics that may have to be forgotten
         self._topics: dict[tuple[str, str], AnyTopic] = {}
         self._patterns = defaultdict[str, NamePatterns](NamePatterns)  # by message type
+        # the topics that those are for
+        self._attached: dict[Subscription, set[AnyTopic]] = {}
 
     def __len__(self) -> int:
         return len(self._topics)
@@ -105,10 +107,14 @@ class TopicTable:
                 _attach_if_entitled(self.find(message_type, selector.text), subscription)
                 return
             effort = Allowance()
+            attached = self._attached[subscription] = set()
             for topic in self._of_type(message_type):
                 if subscription.is_for(topic.name, effort):
-                    _attach_if_entitled(topic, subscription)
-                    self._kept += _ATTACHMENT_BYTES
+                    attached.add(topic)  # whatever happens, it is detached from this
+                    if _attach_if_entitled(topic, subscription):
+                        self._kept += _ATTACHMENT_BYTES
+                    else:
+                        attached.discard(topic)
             self._patterns[message_type].add(subscription)
         except Exception:  # whatever it is, later topics must not meet half a subscription
             self.unsubscribe(subscription)
@@ -124,9 +130,8 @@ class TopicTable:
                 known.detach(subscription)
             return
         self._patterns[message_type].remove(subscription)
-        for topic in self._of_type(message_type):
-            if selector.needle in topic.name:
-                topic.detach(subscription)
+        for topic in self._attached.pop(subscription, ()):
+            topic.detach(subscription)
 
     def invalidate(self) -> None:
         """Have everybody who holds on to topics ask for them, and for permission, once more."""
@@ -157,7 +162,8 @@ class TopicTable:
         topic = self._make(message_type, name)
         for subscription in self._patterns[message_type].subscriptions_for(name):
             try:
-                _attach_if_entitled(topic, subscription)
+                if _attach_if_entitled(topic, subscription):
+                    self._attached[subscription].add(topic)
             except Exception as error:  # whatever it is, whoever uses the topic must not pay
                 give_up_on((subscription,), error)
         self._topics[message_type, name] = topic
@@ -201,11 +207,15 @@ class TopicTable:
             if topic.has_literal_subscription:
                 self._kept += _size_of(topic)
             else:
-                del self._topics[key]
+                self._forget(self._topics.pop(key))
         self.generation += 1
         if not self._unlooked:
             self._most_kept = max(self._most_kept, 2 * self._kept)
         return bool(self._unlooked)
+
+    def _forget(self, topic: AnyTopic) -> None:
+        for subscription in topic.subscriptions:
+            self._attached[subscription].discard(topic)  # it is none of a literal name
 
 
 def _size_of(topic: AnyTopic) -> int:
@@ -213,8 +223,8 @@ def _size_of(topic: AnyTopic) -> int:
     return _TOPIC_BYTES + _CHARACTER_BYTES * len(topic.name) + _ATTACHMENT_BYTES * topic.size
 
 
-def _attach_if_entitled(topic: AnyTopic, subscription: Subscription) -> None:
-    """Attach a subscription to one of the topics that it is for.
+def _attach_if_entitled(topic: AnyTopic, subscription: Subscription) -> bool:
+    """Attach a subscription to one of the topics that it is for; whether that was done.
 
     A bookmark subscription is for topics in the transaction log only (AMPS User Guide, Content and
     Topic Filtering).
@@ -224,6 +234,8 @@ def _attach_if_entitled(topic: AnyTopic, subscription: Subscription) -> None:
     one that the user may not read (Replacing the Topic on a Subscription).
     """
     if subscription.replay is not None and not topic.is_journaled:
-        return
-    if subscription.subscriber.may(Permission.READ_TOPIC, topic.name):
-        topic.attach(subscription)
+        return False
+    if not subscription.subscriber.may(Permission.READ_TOPIC, topic.name):
+        return False
+    topic.attach(subscription)
+    return True

@@ -152,13 +152,13 @@ class Connection(asyncio.Protocol):
 
     def _feed(self, session: Session, data: bytes) -> None:
         """Let the session obey, and everybody concerned hear of it."""
-        engine = self._engine
-        first = len(engine.waiting_outboxes)
+        turns = self._engine.turns
+        first = len(self._engine.outboxes.waiting)
         session.intake.feed(data)
         if len(data) >= LONG_READ or session.intake.is_waiting:
-            engine.flush_some()  # a turn follows
+            turns.flush_while_busy()
         else:
-            engine.flush_reply(first)
+            turns.flush(first)
 
     def _pause_reading(self) -> None:
         if self._transport is not None and not self._transport.is_closing():
@@ -197,8 +197,13 @@ class Connection(asyncio.Protocol):
 
     def _hang_up(self) -> None:
         """Close the connection; the session has ended."""
-        self._engine.flush()
+        self._flush()
         self._close()
+
+    def _flush(self) -> None:
+        """Send everything that the session has written."""
+        if self._session is not None:
+            self._session.outbox.flush()
 
     def _close(self) -> None:
         if self._transport is None or self._transport.is_closing() or self._is_closing:

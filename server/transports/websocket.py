@@ -113,7 +113,7 @@ class WebsocketConnection(Connection):
 
     def _hang_up(self) -> None:
         """Say goodbye; the peer's own goodbye, or its silence, ends the connection."""
-        self._engine.flush()
+        self._flush()
         session = self._session
         if session is None:
             self._peer.close("", at_fault=False)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -13,10 +14,13 @@ from actions.registry import CONDITIONS, STEPS, TRIGGERS
 from actions.services import Services
 from config_schema.problems import Location
 from config_schema.spec import Option, Options
+from server.core.internal_client import InternalClient
 from server.message_types.registry import MessageTypes
+from server.sow.topic import SowTopic
 from server.transports.listener import TransportError
 from server.upkeep.file_watch import FileWatch
-from tests.core.support import Core
+from tests.core.support import Core, CorePeer
+from tests.sow.support import make_topic, topic_spec
 
 HERE = Location("config.xml", 7)
 
@@ -69,6 +73,7 @@ class Bench:
         self.actions: list[Action] = []
         self.services = Services(
             engine=self.core.engine,
+            client=partial(InternalClient, self.core.engine),
             transports=self.transports,
             stop=self.stopped.append,
             rotate_logs=self._rotate,
@@ -154,3 +159,18 @@ def publish(topic: str, data: str, message_type: str = "json") -> Use:
 def on_publish(topic: str, **more: str | list[str]) -> Use:
     """A trigger on publishes."""
     return "amps-action-on-publish-message", {"Topic": topic, "MessageType": "json", **more}
+
+
+def with_records(**more: int | bool) -> tuple[Bench, CorePeer]:
+    """A bench with a topic that keeps records, and a client."""
+    bench = Bench()
+    expiration = int(more.get("expiration", 0)) or None
+    sow: SowTopic = make_topic(
+        topic_spec("/id", expiration_enabled=expiration is not None, expiration=expiration)
+    )
+    bench.core.engine.stores.add(sow, sow.table.store.commit)
+    return bench, bench.core.log_on("p")
+
+
+def put(peer: CorePeer, number: int, state: str) -> None:
+    peer.send({"c": "publish", "t": "orders"}, b'{"id":%d,"s":"%s"}' % (number, state.encode()))

@@ -100,6 +100,7 @@ FAILING: list[tuple[Use, str]] = [
 ]
 
 
+@pytest.mark.process
 @pytest.mark.parametrize(("step", "reason"), FAILING)
 def test_a_failing_step_stops_the_action_with_one_entry(step: Use, reason: str) -> None:
     bench = Bench()
@@ -211,6 +212,7 @@ def test_an_action_may_publish_again_and_again_from_outside() -> None:
     assert not bench.entries("29-0106")
 
 
+@pytest.mark.process
 def test_closing_kills_what_runs() -> None:
     bench = Bench()
     action = bench.add(

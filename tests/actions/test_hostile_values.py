@@ -147,6 +147,7 @@ FRAGMENTS = [
 ]
 
 
+@pytest.mark.process
 @settings(max_examples=150)
 @given(st.lists(st.sampled_from(FRAGMENTS), min_size=1, max_size=9), st.sampled_from(HOSTILE))
 def test_no_value_is_parsed_however_odd_the_command(fragments: list[str], value: str) -> None:
@@ -156,6 +157,7 @@ def test_no_value_is_parsed_however_odd_the_command(fragments: list[str], value:
         assert not Path(directory, "pwned").exists()
 
 
+@pytest.mark.process
 @settings(max_examples=60)
 @given(
     st.sampled_from(COMMANDS[:3]),

@@ -7,8 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from actions.affinities import Affinities, Assignment
-from tests.actions.support import Bench, echo
-from tests.actions.test_records import put, with_records
+from tests.actions.support import Bench, echo, put, with_records
 from tests.core.support import CorePeer
 
 AFFINITY: dict[str, str | list[str]] = {

@@ -6,27 +6,10 @@ import asyncio
 
 import pytest
 
-from server.sow.topic import SowTopic
-from tests.actions.support import Bench, Use, echo, on_publish
+from tests.actions.support import Bench, Use, echo, on_publish, put, with_records
 from tests.core.support import CorePeer
-from tests.sow.support import make_topic, topic_spec
 
 ORDERS: dict[str, str | list[str]] = {"Topic": "orders", "MessageType": "json"}
-
-
-def with_records(**more: int | bool) -> tuple[Bench, CorePeer]:
-    """A bench with a topic that keeps records, and a client."""
-    bench = Bench()
-    expiration = int(more.get("expiration", 0)) or None
-    sow: SowTopic = make_topic(
-        topic_spec("/id", expiration_enabled=expiration is not None, expiration=expiration)
-    )
-    bench.core.engine.stores.add(sow, sow.table.store.commit)
-    return bench, bench.core.log_on("p")
-
-
-def put(peer: CorePeer, number: int, state: str) -> None:
-    peer.send({"c": "publish", "t": "orders"}, b'{"id":%d,"s":"%s"}' % (number, state.encode()))
 
 
 def test_messages_to_a_topic_with_records_are_publishes() -> None:

@@ -36,8 +36,7 @@ from server.base.limits import MOST_HEADER
 from server.wire.framing import MAXIMUM_FRAME
 from tests.client.scripted_peer import HANG_UP, Header, accept, scripted_peer
 from tests.client.shells import HA_SHELLS, SHELLS, NewClient
-from tests.client.test_recovery import make, online
-from tests.client.wire_in import sent
+from tests.client.wire_in import make, online, sent
 from tests.support.raw import frame
 
 Call = Callable[[ClientProtocol], object]

@@ -21,9 +21,8 @@ from client.errors import (
     ProtocolError,
     SubscriptionExistsError,
 )
-from client.pending import Inbox, Request
 from client.protocol import ClientProtocol
-from tests.client.wire_in import FEEDS, Feed, sent
+from tests.client.wire_in import FEEDS, Feed, ack, bodies, inbox_of, sent
 from tests.support.raw import frame
 
 
@@ -36,19 +35,6 @@ def protocol() -> ClientProtocol:
 def feed(request: pytest.FixtureRequest) -> Feed:
     chosen: Feed = request.param
     return chosen
-
-
-def ack(request: Request, ack_type: str = "processed", **keys: object) -> bytes:
-    return frame({"c": "ack", "cid": request.command_id, "a": ack_type, "status": "success"} | keys)
-
-
-def inbox_of(request: Request) -> Inbox:
-    assert request.inbox is not None
-    return request.inbox
-
-
-def bodies(request: Request) -> list[bytes]:
-    return [message.body for message in inbox_of(request).messages]
 
 
 # What goes out

@@ -11,27 +11,15 @@ from hypothesis import strategies as st
 
 from client.bookmarks import MOST_RECENT, BookmarkStore
 from client.errors import ConnectionLostError, GaveUpError, NotEntitledError
-from client.pending import Inbox, Request
+from client.pending import Request
 from client.publish_store import PublishStore
 from client.recovery import RecoveringProtocol
 from server.wire.header import Header
 from tests.client.model_server import ModelServer
-from tests.client.wire_in import sent
+from tests.client.wire_in import ack, bodies, inbox_of, make, online, sent
 from tests.support.raw import frame
 
 LOST = ConnectionLostError("cut")
-
-
-def make(store: PublishStore | None = None) -> RecoveringProtocol:
-    return RecoveringProtocol(PublishStore() if store is None else store, BookmarkStore())
-
-
-def online(protocol: RecoveringProtocol | None = None, **logon: Any) -> RecoveringProtocol:
-    """A protocol with a session, whose output so far has been taken."""
-    protocol = protocol or make()
-    protocol.logged_on(Header(command="ack", **logon))
-    protocol.output.clear()
-    return protocol
 
 
 def lose(protocol: RecoveringProtocol) -> None:
@@ -45,21 +33,8 @@ def sent_again(protocol: RecoveringProtocol, **logon: Any) -> list[dict[str, Any
     return [header for header, _ in sent(protocol)]
 
 
-def ack(request: Request, ack_type: str = "processed", **keys: object) -> bytes:
-    return frame({"c": "ack", "cid": request.command_id, "a": ack_type, "status": "success"} | keys)
-
-
-def inbox_of(request: Request) -> Inbox:
-    assert request.inbox is not None
-    return request.inbox
-
-
 def delivery(sub_id: str, bookmark: str, body: bytes = b"") -> bytes:
     return frame({"c": "p", "t": "t", "sids": sub_id, "bm": bookmark}, body)
-
-
-def bodies(request: Request) -> list[bytes]:
-    return [message.body for message in inbox_of(request).messages]
 
 
 # Subscriptions

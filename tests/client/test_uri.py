@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from client import InvalidUriError, ServerUri, parse_uri
+from client.uri import with_message_type
 
 READABLE = [
     ("tcp://localhost:9007/amps/json", ServerUri("tcp", "localhost", 9007, message_type="json")),
@@ -97,3 +98,27 @@ def test_a_uri_is_printed_as_it_is_read_but_for_secrets_and_parameters(
 ) -> None:
     again = parse_uri(str(expected))
     assert again == replace(expected, password=None, options={})
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("tcp://host:1/amps", "tcp://host:1/amps/fix"),
+        ("tcp://host:1", "tcp://host:1/amps/fix"),
+        ("tcp://host:1/", "tcp://host:1/amps/fix"),
+        ("tcp://host:1/amps/json", "tcp://host:1/amps/fix"),
+        (
+            "tcps://ann:p%40ss@host:1/amps/json?compression=zlib",
+            "tcps://ann:p%40ss@host:1/amps/fix?compression=zlib",
+        ),
+        ("ws://host:1/proxy/amps/json", "ws://host:1/proxy/amps/fix"),
+        ("ws://host:1/proxy/amps", "ws://host:1/proxy/amps/fix"),
+        ("unix:///run/amps.sock", "unix:///run/amps.sock?message_type=fix"),
+        (
+            "unix:///run/amps.sock?message_type=json&tcp_sndbuf=9",
+            "unix:///run/amps.sock?tcp_sndbuf=9&message_type=fix",
+        ),
+    ],
+)
+def test_a_uri_for_another_message_type_says_all_else_as_before(text: str, expected: str) -> None:
+    assert parse_uri(with_message_type(text, "fix")) == parse_uri(expected)

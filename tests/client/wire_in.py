@@ -1,4 +1,4 @@
-"""Feeds what a server says to the client's core: whole, byte by byte, and cut between frames."""
+"""The client's core without a connection: what it is told, whole or in parts, and what it sends."""
 
 from __future__ import annotations
 
@@ -7,7 +7,13 @@ import struct
 from collections.abc import Callable
 from typing import Any
 
+from client.bookmarks import BookmarkStore
+from client.pending import Inbox, Request
 from client.protocol import ClientProtocol
+from client.publish_store import PublishStore
+from client.recovery import RecoveringProtocol
+from server.wire.header import Header
+from tests.support.raw import frame
 
 Feed = Callable[[ClientProtocol, bytes], None]
 Sent = list[tuple[dict[str, Any], bytes]]
@@ -44,3 +50,28 @@ def sent(protocol: ClientProtocol) -> Sent:
         _, end = json.JSONDecoder().raw_decode(content.decode("latin-1"))
         frames.append((json.loads(content[:end]), content[end:]))
     return frames
+
+
+def make(store: PublishStore | None = None) -> RecoveringProtocol:
+    return RecoveringProtocol(PublishStore() if store is None else store, BookmarkStore())
+
+
+def online(protocol: RecoveringProtocol | None = None, **logon: Any) -> RecoveringProtocol:
+    """A protocol with a session, whose output so far has been taken."""
+    protocol = protocol or make()
+    protocol.logged_on(Header(command="ack", **logon))
+    protocol.output.clear()
+    return protocol
+
+
+def ack(request: Request, ack_type: str = "processed", **keys: object) -> bytes:
+    return frame({"c": "ack", "cid": request.command_id, "a": ack_type, "status": "success"} | keys)
+
+
+def inbox_of(request: Request) -> Inbox:
+    assert request.inbox is not None
+    return request.inbox
+
+
+def bodies(request: Request) -> list[bytes]:
+    return [message.body for message in inbox_of(request).messages]

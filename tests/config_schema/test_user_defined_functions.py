@@ -94,6 +94,7 @@ PROTOBUF = """
 """
 
 
+@pytest.mark.process
 def test_the_check_finds_definitions_that_are_missing(tmp_path: Path) -> None:
     """The problem is located at the option that is to blame."""
     (tmp_path / "order.proto").write_text('syntax = "proto3"; message Order { int32 id = 1; }')

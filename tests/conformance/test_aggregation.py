@@ -220,8 +220,9 @@ def test_expired_records_leave_their_group(server: RunningServer) -> None:
     """The reason says so if it was the last one."""
     with server.log_on() as peer:
         body = {"symbol": "x1", "g": "x", "qty": 1}
-        peer.publish("quotes", json.dumps(body).encode(), e=1)
         follow(peer, "x", "oof,projection=[/g,SUM(/qty) AS /sum],grouping=[/g]", "quotes")
+        peer.publish("quotes", json.dumps(body).encode(), e=1)
+        assert peer.receive()[0]["c"] == "p"
         header, body_ = peer.receive()
         assert (header["c"], header["reason"]) == ("oof", "expired")
         assert json.loads(body_) == {"g": "x", "sum": 1.0}

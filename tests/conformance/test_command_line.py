@@ -16,28 +16,17 @@ from tests.support.raw import RawPeer
 from tests.support.server import (
     COMMAND,
     CONFIGURATION,
+    ROOT,
+    amp_server,
+    environment,
     free_port,
     running_configuration,
     running_server,
 )
 from tests.support.waiting import WAIT_SECONDS, comes_true, wait_until
 
-ROOT = Path(__file__).parents[2]
 SAMPLES = sorted((ROOT / "sample_configs").glob("*.xml"))
 BROKEN = "<AMPSConfig>\n  <Nam>x</Nam>\n</AMPSConfig>\n"
-
-
-def amp_server(*arguments: str | Path, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
-    """Run the command to its end."""
-    return subprocess.run(
-        [*COMMAND, *map(str, arguments)],
-        cwd=cwd,
-        capture_output=True,
-        text=True,
-        timeout=WAIT_SECONDS,
-        check=False,
-        env=os.environ | {"PYTHONPATH": str(ROOT)},
-    )
 
 
 def configuration(directory: Path, elements: str = "") -> Path:
@@ -238,7 +227,7 @@ def test_a_warning_is_said_once_on_a_terminal(tmp_path: Path) -> None:
                 [*COMMAND, path],
                 stdout=terminal,
                 stderr=terminal,
-                env=os.environ | {"PYTHONPATH": str(ROOT)},
+                env=environment(),
             )
         try:
             _connect(path)
@@ -335,7 +324,7 @@ def test_a_start_by_mistake_leaves_the_log_of_the_server_that_runs(tmp_path: Pat
         [*COMMAND, "config.xml"],
         cwd=tmp_path,
         stdout=subprocess.DEVNULL,
-        env=os.environ | {"PYTHONPATH": str(ROOT)},
+        env=environment(),
     )
     try:
         _connect(path)

@@ -8,10 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.server import COMMAND, free_port
+from tests.support.server import COMMAND, environment, free_port
 from tests.support.waiting import WAIT_SECONDS
 
-ROOT = Path(__file__).parents[2]
 GOOD = "<AMPSConfig><Name>abused</Name></AMPSConfig>"
 
 
@@ -32,7 +31,7 @@ def shell(directory: Path, line: str) -> subprocess.CompletedProcess[str]:
         text=True,
         timeout=WAIT_SECONDS,
         check=False,
-        env=os.environ | {"PYTHONPATH": str(ROOT)},
+        env=environment(),
     )
 
 

@@ -6,6 +6,7 @@ import os
 from pathlib import Path
 
 from tests.support.server import running_server
+from tests.support.sow import CHAINED_TOPIC, CHAINING
 
 TOPICS = """
 <SOW>
@@ -35,22 +36,9 @@ def test_missing_directories_are_made_and_records_are_found_again(tmp_path: Path
         assert body.endswith(b'{"id": 1}')
 
 
-ALL_KINDS = """
-<SOW>
-  <Topic><Name>chained</Name><MessageType>json</MessageType><FileName>chained.sow</FileName>
-    <KeyGenerator>
-      <Module>chaining</Module>
-      <Options>
-        <Primary>/id</Primary><Secondary>/previous</Secondary><FileName>ids.chain</FileName>
-      </Options>
-    </KeyGenerator>
-  </Topic>
-</SOW>
-<Modules>
-  <Module>
-    <Name>chaining</Name><Library>libamps_id_chaining_key_generator.so</Library>
-  </Module>
-</Modules>
+ALL_KINDS = f"""
+<SOW>{CHAINED_TOPIC}</SOW>
+{CHAINING}
 <TransactionLog>
   <JournalDirectory>journal</JournalDirectory><JournalSize>10MB</JournalSize>
   <Topic><Name>chained</Name><MessageType>json</MessageType></Topic>

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
 from datetime import datetime
 from pathlib import Path
 from zoneinfo import ZoneInfo
@@ -17,9 +15,7 @@ from config_schema.document import load
 from config_schema.problems import Problems
 from config_schema.validate import validate
 from server.assembly.catalogue import ProgramCatalogue
-from tests.support.server import COMMAND
-
-ROOT = Path(__file__).parents[2]
+from tests.support.server import ROOT, amp_server
 
 CONFIGURATION = """<AMPSConfig>
   <Name>explained</Name>
@@ -79,14 +75,9 @@ def test_each_action_in_words(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
 
 
 def test_the_command(tmp_path: Path) -> None:
-    done = subprocess.run(
-        [*COMMAND, "--explain-actions", str(ROOT / "sample_configs" / "actions.xml")],
-        capture_output=True,
-        text=True,
-        check=True,
-        cwd=tmp_path,
-        env=os.environ | {"PYTHONPATH": str(ROOT), "TZ": "Asia/Tokyo"},
-    )
+    sample = ROOT / "sample_configs" / "actions.xml"
+    done = amp_server("--explain-actions", sample, cwd=tmp_path, TZ="Asia/Tokyo")
+    assert done.returncode == 0
     assert done.stdout.startswith("instance actions: 4 actions\n")
     assert done.stdout.count("02:30:00 JST") == 5
     assert "is valid: 0 errors, 0 warnings" in done.stderr

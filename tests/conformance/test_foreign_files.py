@@ -12,9 +12,7 @@ from pathlib import Path
 import google_crc32c
 import pytest
 
-from tests.conformance.test_command_line import amp_server
-from tests.recovery.test_full_disk import why_no_start
-from tests.support.server import CONFIGURATION, free_port, running_server
+from tests.support.server import CONFIGURATION, amp_server, free_port, running_server, why_no_start
 from tests.support.sow import query
 
 ELEMENTS = """

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 
 import pytest
 
+from tests.support.moments import now
 from tests.support.server import RunningServer, running_server
 from tests.support.sow import query
 
@@ -35,14 +35,6 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningServer]:
     """A server with a topic that remembers, and one that does not."""
     with running_server(tmp_path_factory.mktemp("server"), elements=TOPICS) as running:
         yield running
-
-
-def now() -> str:
-    """This moment as a bookmark; nothing else happens within a few milliseconds of it."""
-    time.sleep(0.005)
-    moment = datetime.now(UTC).strftime("%Y%m%dT%H%M%S.%fZ")
-    time.sleep(0.005)
-    return moment
 
 
 def test_a_query_of_a_moment_gives_the_state_of_that_moment(server: RunningServer) -> None:

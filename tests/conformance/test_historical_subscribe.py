@@ -6,11 +6,11 @@ import json
 import random
 import time
 from collections.abc import Iterator
-from datetime import UTC, datetime
 from typing import Any
 
 import pytest
 
+from tests.support.moments import now
 from tests.support.raw import RawPeer, frame
 from tests.support.server import RunningServer, running_server
 from tests.support.sow import query
@@ -53,14 +53,6 @@ def publish(peer: RawPeer, topic: str, id_: int, value: int) -> None:
     """Publish a state of a record, and wait until it is safe."""
     peer.send({"c": "publish", "t": topic}, b'{"id":%d,"v":%d}' % (id_, value))
     assert peer.ask({"c": "flush", "cid": "f", "a": "persisted"})["a"] == "persisted"
-
-
-def now() -> str:
-    """This moment as a bookmark; nothing else happens within a few milliseconds of it."""
-    time.sleep(0.005)
-    moment = datetime.now(UTC).strftime("%Y%m%dT%H%M%S.%fZ")
-    time.sleep(0.005)
-    return moment
 
 
 def historical(

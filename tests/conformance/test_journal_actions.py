@@ -83,7 +83,7 @@ def fill(server: RunningServer, first: int, last: int) -> None:
             peer.socket.sendall(
                 frame({"c": "publish", "t": "orders", "s": number, "a": "persisted"}, body(number))
             )
-        while peer.receive(30)[0]["s"] < last:
+        while peer.receive()[0]["s"] < last:
             pass
 
 
@@ -103,7 +103,7 @@ def replay(server: RunningServer, name: str = "reader") -> list[int]:
         peer.send({"c": "subscribe", "sub_id": "1", "t": "orders", "bm": "0", "a": "completed"})
         numbers: list[int] = []
         while True:
-            header, message = peer.receive(30)
+            header, message = peer.receive()
             if header["c"] == "ack":
                 return numbers
             numbers.append(number_of(message))

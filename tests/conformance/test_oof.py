@@ -59,10 +59,11 @@ def test_a_record_that_expires(server: RunningServer) -> None:
     """Reason expired, with the record as it was; an update renews its life."""
     with server.log_on() as peer:
         peer.subscribe("quotes", "s", o="oof")
-        publish(peer, "quotes", {"symbol": "A", "n": 1}, e=1)
-        publish(peer, "quotes", {"symbol": "B", "n": 1}, e=1)
-        publish(peer, "quotes", {"symbol": "A", "n": 2}, e=0)
-        publish(peer, "quotes", {"symbol": "C", "n": 1})
+        with peer.at_once():
+            publish(peer, "quotes", {"symbol": "A", "n": 1}, e=1)
+            publish(peer, "quotes", {"symbol": "B", "n": 1}, e=1)
+            publish(peer, "quotes", {"symbol": "A", "n": 2}, e=0)
+            publish(peer, "quotes", {"symbol": "C", "n": 1})
         for _ in range(4):
             assert peer.receive()[0]["c"] == "p"
         header, body = peer.receive()

@@ -215,8 +215,8 @@ def test_nothing_is_lost_or_comes_twice_between_replay_and_live(server: RunningS
 
 def test_a_range_can_end_in_the_future(server: RunningServer) -> None:
     """What comes until then is delivered, then the replay is complete."""
-    end = time.strftime("%Y%m%dT%H%M%S", time.gmtime(time.time() + 2))
     with server.log_on("future") as peer, server.log_on("future-2") as reader:
+        end = time.strftime("%Y%m%dT%H%M%S", time.gmtime(time.time() + 3))
         reader.subscribe("log-f", "r", bm=f"[0:{end})", a="processed,completed")
         publish(peer, "log-f", range(3))
         assert numbers(receive(reader, 3)) == [0, 1, 2]

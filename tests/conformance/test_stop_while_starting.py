@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import signal
 import subprocess
 from collections.abc import Iterator
@@ -12,7 +11,13 @@ from pathlib import Path
 import pytest
 
 from tests.support.raw import frame
-from tests.support.server import COMMAND, RunningServer, running_server, wait_until_started
+from tests.support.server import (
+    COMMAND,
+    RunningServer,
+    environment,
+    running_server,
+    wait_until_started,
+)
 from tests.support.sow import query
 from tests.support.waiting import wait_until
 
@@ -55,7 +60,7 @@ def filled(tmp_path_factory: pytest.TempPathFactory) -> Path:
                     )
                 )
             peer.send({"c": "flush", "cid": "flush", "a": "completed"})
-            peer.receive(60)
+            peer.receive()
         assert server.stop() == 0
     return directory
 
@@ -70,7 +75,7 @@ def recovering(directory: Path) -> Iterator[RunningServer]:
             cwd=directory,
             stdout=log,
             stderr=subprocess.STDOUT,
-            env=os.environ | {"PYTHONPATH": str(Path(__file__).parents[2])},
+            env=environment(),
         )
     server = RunningServer(0, process, log_file)
     try:

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from tests.support.server import COMMAND, CONFIGURATION, RunningServer, running_server
+from tests.support.server import CONFIGURATION, RunningServer, amp_server, running_server
 
 ELEMENTS = """
 <TransactionLog>
@@ -137,9 +136,7 @@ def test_the_graph_tells_what_starts(tmp_path: Path) -> None:
     path.write_text(CONFIGURATION.format(port=0, elements=ELEMENTS, transports="", level="info"))
 
     def drawn(option: str) -> str:
-        command = [*COMMAND, "--verify-config", option, str(path)]
-        run = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True)
-        return run.stdout
+        return amp_server("--verify-config", option, path, cwd=tmp_path).stdout
 
     text = drawn("--graph")
     started, _, missing = text.partition("not available yet, and not started:\n")

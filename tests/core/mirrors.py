@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import json
-from typing import Any
+from collections.abc import Iterable, Sequence
+from typing import Any, TypeAlias
 
 from hypothesis import strategies as st
 
 from tests.core.support import Core
 from tests.sow.support import topic_spec
 from tests.support.sow import split_records
+
+Step: TypeAlias = tuple[str, tuple[Any, ...], dict[str, Any]]
+"""A method of a world, and what it is called with."""
 
 _OTHERS = [f"other/{number}" for number in range(6)]
 
@@ -92,7 +96,10 @@ class World:
     Attributes:
         core: the engine.
         publisher: the publisher.
+        readers: those who mirror what they are sent.
     """
+
+    readers: Sequence[Mirror]
 
     def __init__(self) -> None:
         self.core = Core()
@@ -120,7 +127,28 @@ class World:
         """Time passes; all queries end, and records expire."""
         self.core.clock.advance(seconds)
 
+    def check(self) -> None:
+        """Compare the copies of all readers whose query has ended."""
+        raise NotImplementedError
 
-def call(name: str, *arguments: st.SearchStrategy[Any], **keys: Any) -> st.SearchStrategy[Any]:
+    def stays_right(self, steps: Iterable[Step]) -> None:
+        """Take steps; the copies have to be right after every one."""
+        for name, arguments, keys in steps:
+            getattr(self, name)(*arguments, **keys)
+            self.check()
+        self.wait(0.1)
+        self.check()
+
+    def ends_right(self, steps: Iterable[Step]) -> None:
+        """Take steps; the copies have to be right once everything that waited has been sent."""
+        for name, arguments, keys in steps:
+            getattr(self, name)(*arguments, **keys)
+            for reader in self.readers:
+                reader.take_in()
+        self.wait(2)
+        self.check()
+
+
+def call(name: str, *arguments: st.SearchStrategy[Any], **keys: Any) -> st.SearchStrategy[Step]:
     """A step: a method of the world, and what it is called with."""
     return st.tuples(st.just(name), st.tuples(*arguments), st.just(keys))

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.core.mirrors import Mirror, World, call, query
+from tests.core.mirrors import Mirror, Step, World, call, query
 from tests.core.support import Core
 
 FILTERS = ("1=1", "/n < 3", "/n >= 2 OR /g = 'a'", "/id IN (1, 3, 5)")
@@ -115,6 +115,8 @@ class GroupedWorld(World):
         options: the options of the readers.
     """
 
+    readers: list[Reader]
+
     def __init__(self, options: str = "") -> None:
         super().__init__()
         self.readers = [
@@ -184,28 +186,18 @@ STEP = st.one_of(
 
 @settings(max_examples=20, deadline=None)
 @given(st.lists(STEP, min_size=10, max_size=40))
-def test_a_mirror_has_the_groups(steps: list[Any]) -> None:
+def test_a_mirror_has_the_groups(steps: list[Step]) -> None:
     """After every step, for readers whose query has ended."""
     world = GroupedWorld()
-    for name, arguments, keys in steps:
-        getattr(world, name)(*arguments, **keys)
-        world.check()
-    world.wait(0.1)
-    world.check()
+    world.stays_right(steps)
     world.check_query()
 
 
 @settings(max_examples=10, deadline=None)
 @given(st.lists(STEP, min_size=10, max_size=40))
-def test_a_conflated_mirror_has_the_groups_in_the_end(steps: list[Any]) -> None:
+def test_a_conflated_mirror_has_the_groups_in_the_end(steps: list[Step]) -> None:
     """Once everything that waited has been sent."""
-    world = GroupedWorld(",conflation=500ms")
-    for name, arguments, keys in steps:
-        getattr(world, name)(*arguments, **keys)
-        for reader in world.readers:
-            reader.take_in()
-    world.wait(2)
-    world.check()
+    GroupedWorld(",conflation=500ms").ends_right(steps)
 
 
 def test_a_large_topic_changes_while_it_is_aggregated() -> None:

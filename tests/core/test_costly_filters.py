@@ -153,6 +153,24 @@ def test_subscriptions_whose_filters_take_too_long_end(
     assert logged(core, "14-0004") == 0
 
 
+def test_subscriptions_with_one_filter_end_in_slices(core: Core) -> None:
+    """Thousands may have it: some end in each turn, and the client is told of each."""
+    busy, publisher = core.log_on("busy"), core.log_on("publisher")
+    for number in range(200):
+        header = {"c": "subscribe", "t": "elsewhere", "sub_id": str(number), "f": slow_terms(20)}
+        busy.send(header)
+    busy.take_frames()
+    publisher.send({"c": "publish", "t": "elsewhere"}, json.dumps({"v": LETTERS}).encode())
+    ended = 0
+    while ended < 200:
+        core.clock.turn()
+        core.engine.flush()
+        some = len(acks(busy, "processed"))
+        assert 0 < some <= 50
+        ended += some
+    assert logged(core, "14-0005") == 200
+
+
 def test_a_filter_that_seldom_takes_long_stays() -> None:
     """What it does in long searches is forgotten by and by."""
     failed: list[Filter] = []
@@ -172,7 +190,7 @@ def test_compiled_filters_go_with_their_last_user() -> None:
     kept = filters.add(parse("/a > 0", Kind.FILTER, BUILTINS))
     gone = filters.add(parse("/b > 1 OR /b LIKE 'x.y'", Kind.FILTER, BUILTINS))
     filters.match(b"{}")
-    tests = [weakref.ref(test) for _, test in filters._scanned.values()]
+    tests = [weakref.ref(test) for _, test in filters._layout._scanned.values()]
     gc.disable()
     try:
         filters.remove(gone)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
+import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
@@ -118,6 +119,40 @@ def test_fields_that_nobody_asks_for_any_more_are_read_no_more() -> None:
         filters.remove(gone)
     kept = filters.add(parse("/a = 1", Kind.FILTER, BUILTINS))
     assert filters.match(b'{"a": 1}') == (kept,)
+
+
+@pytest.mark.parametrize("matches_between", [False, True])
+def test_filters_are_laid_out_anew_little_by_little(
+    monkeypatch: pytest.MonkeyPatch, *, matches_between: bool
+) -> None:
+    """However many go, and whatever comes meanwhile; what is left is found at any time."""
+    compiled: list[Expr] = []
+
+    def counting(expr: Expr, *arguments: Any) -> Any:
+        compiled.append(expr)
+        return compile_filter(expr, *arguments)
+
+    monkeypatch.setattr("server.subscriptions.matching.compile_filter", counting)
+    filters = FilterSet(JSON, BUILTINS, unexpected)
+    users = [
+        filters.add(parse(f"/field{number} > {number}", Kind.FILTER, BUILTINS))
+        for number in range(1000)
+    ]
+    compiled.clear()
+    body = json.dumps({f"field{number}": number + 1 for number in range(1000)}).encode()
+    most = 0
+    for removal in range(1000):
+        before = len(compiled)
+        filters.remove(users.pop(0))
+        most = max(most, len(compiled) - before)
+        if removal % 100 == 50:
+            users.append(filters.add(parse(f"/new{removal} IS NULL", Kind.FILTER, BUILTINS)))
+        if matches_between:
+            before = len(compiled)
+            assert set(filters.match(body)) == set(users)
+            most = max(most, len(compiled) - before)
+    assert 0 < most < 10
+    assert set(filters.match(body)) == set(users)
 
 
 def test_a_filter_that_fails_is_decided_no_more() -> None:

@@ -11,7 +11,7 @@ from typing import Any
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from tests.core.mirrors import Mirror, World, call, query
+from tests.core.mirrors import Mirror, Step, World, call, query
 from tests.core.support import Core
 
 FILTERS = ("1=1", "/n < 3", "/n >= 2", "/m = 1 AND /n != 2", "/n IS NULL OR /id > 3")
@@ -81,6 +81,8 @@ class PagedWorld(World):
         options: the options of the readers.
     """
 
+    readers: list[Reader]
+
     def __init__(self, options: str = "") -> None:
         super().__init__()
         self.readers = [
@@ -122,9 +124,8 @@ STEP = st.one_of(
 )
 
 
-TURNED_WHILE_BUSY: list[
-    Any
-] = [  # record 2 changes before the new page has taken over what its client has
+TURNED_WHILE_BUSY: list[Step] = [
+    # record 2 changes before the new page has taken over what its client has
     ("follow", (1, False, "/n >= 2", "/m DESC, /n", 5, 0), {}),
     ("follow", (1, True, "/n >= 2", "", 2, 4), {}),
     ("publish", (5, 3, 1), {}),
@@ -137,27 +138,16 @@ TURNED_WHILE_BUSY: list[
 @settings(max_examples=70, deadline=None)
 @given(st.lists(STEP, min_size=20, max_size=50))
 @example(TURNED_WHILE_BUSY)
-def test_a_mirror_is_the_page(steps: list[Any]) -> None:
+def test_a_mirror_is_the_page(steps: list[Step]) -> None:
     """After every step, for readers whose query has ended."""
-    world = PagedWorld()
-    for name, arguments, keys in steps:
-        getattr(world, name)(*arguments, **keys)
-        world.check()
-    world.wait(0.1)
-    world.check()
+    PagedWorld().stays_right(steps)
 
 
 @settings(max_examples=30, deadline=None)
 @given(st.lists(STEP, min_size=20, max_size=50))
-def test_a_conflated_mirror_is_the_page_in_the_end(steps: list[Any]) -> None:
+def test_a_conflated_mirror_is_the_page_in_the_end(steps: list[Step]) -> None:
     """Once everything that waited has been sent."""
-    world = PagedWorld(",conflation=500ms")
-    for name, arguments, keys in steps:
-        getattr(world, name)(*arguments, **keys)
-        for reader in world.readers:
-            reader.take_in()
-    world.wait(2)
-    world.check()
+    PagedWorld(",conflation=500ms").ends_right(steps)
 
 
 def test_a_large_topic_changes_while_it_is_paged() -> None:

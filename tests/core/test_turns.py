@@ -6,7 +6,9 @@ command, and to each run of publishes.
 
 from __future__ import annotations
 
+import gc
 import json
+import os
 import zlib
 from dataclasses import replace
 from functools import partial
@@ -21,9 +23,10 @@ from server.expressions import BUILTINS
 from server.filters.base import IncomingCommand, Verdict
 from server.sow.topic import SowTopic
 from server.topics.table import TopicTable
+from server.topics.topic import Topic
 from server.wire.compression import Compression
 from tests.core.support import Core, CorePeer
-from tests.sow.support import Disk, topic_spec
+from tests.sow.support import SECOND, Disk, topic_spec
 from tests.support.raw import frame
 from tests.support.waiting import WAIT_SECONDS
 
@@ -345,6 +348,65 @@ def test_idle_topics_are_forgotten_in_slices(core: Core) -> None:
     assert len(topics) < 100
 
 
+def test_a_logon_waits_for_what_its_name_has_sent(core: Core, tmp_path: Path) -> None:
+    """All of that is obeyed, then the first connection ends, then the second is logged on."""
+    core.record(tmp_path, "^orders$")
+    first = log_on(core, "twice")
+    publishes = [frame({"c": "publish", "t": "orders", "cid": "1", "s": n + 1}) for n in range(100)]
+    first.send_bytes(b"".join(publishes))
+    assert first.is_paused
+    second = core.connect()
+    second.send({"c": "logon", "client_name": "twice", "mt": "json", "a": "processed"})
+    second.send({"c": "publish", "t": "orders", "cid": "1", "s": 101, "a": "processed"})
+    assert second.take_frames() == []
+    core.clock.advance(0.5)
+    assert first.hung_up
+    logon, publish = (header for header, _ in second.take_frames())
+    assert (logon["status"], logon["s"]) == ("success", 100)
+    assert publish["status"] == "success"
+    core.transaction_log.close()
+
+
+def test_a_logon_does_not_wait_for_long(core: Core, tmp_path: Path) -> None:
+    """However much the first connection has sent, and however long that takes."""
+    core.record(tmp_path, "^orders$")
+    first = log_on(core, "twice")
+    first.send_bytes(heartbeats(100))
+    second = core.connect()
+    second.send({"c": "logon", "client_name": "twice", "mt": "json", "a": "processed"})
+    assert second.take_frames() == []
+    core.clock.time += 2.0
+    core.clock.turn()
+    core.clock.turn()
+    assert first.hung_up
+    assert len(numbers(first)) < 100
+    assert [header["status"] for header, _ in second.take_frames()] == ["success"]
+    core.transaction_log.close()
+
+
+def test_topics_that_are_forgotten_are_let_go_of(core: Core) -> None:
+    """Also by subscriptions to regular expressions, which may stay for very long."""
+    topics = core.engine.topics = TopicTable(
+        core.types, BUILTINS, core.engine.stores, core.engine.turns.queue, most_kept=100
+    )
+    publisher, subscriber = log_on(core, "publisher"), log_on(core, "subscriber")
+    for number in range(10):
+        subscriber.send({"c": "subscribe", "sub_id": str(number), "t": "^any/"})
+    for number in range(1000):
+        publisher.send({"c": "p", "t": f"any/{number}"}, b"")
+        core.clock.turn()
+    assert len(topics) <= 101
+    gc.collect()
+    kept = [one for one in gc.get_objects() if isinstance(one, Topic) and one.name[:4] == "any/"]
+    assert len(kept) <= 101
+    kept.clear()
+    subscriber.send({"c": "unsubscribe", "sub_id": "all"})
+    core.clock.advance(0)
+    subscriber.take_frames()
+    publisher.send({"c": "p", "t": "any/999"}, b"")
+    assert subscriber.take_frames() == []
+
+
 def test_what_takes_long_is_said(core: Core) -> None:
     """With whose it was and the command's name, and nothing else of the command."""
     peer = log_on(core, "slow")
@@ -525,3 +587,56 @@ def test_a_deletion_that_is_cut_short_does_not_count(core: Core, tmp_path: Path)
     again.send({**deletion, "a": "processed"})
     assert [header["reason"] for header, _ in again.take_frames()] == ["duplicate"]
     core.transaction_log.close()
+
+
+def test_records_that_expire_together_go_in_slices(core: Core) -> None:
+    """Each is told of; one that is published again meanwhile stays."""
+    core.clock.work_per_look = 0.0
+    core.keep(topic_spec("/id", name="brief", expiration_enabled=True, expiration=SECOND))
+    publisher, watcher = log_on(core, "publisher"), log_on(core, "watcher")
+    watcher.send({"c": "subscribe", "sub_id": "1", "t": "brief", "o": "oof"})
+    publisher.send_bytes(
+        b"".join(frame({"c": "p", "t": "brief"}, b'{"id":%d}' % number) for number in range(2000))
+    )
+    core.clock.advance(0)
+    watcher.take_frames()
+    core.clock.work_per_look = BUSY
+    core.clock.time += 1.0
+    turns, gone = 0, 0
+    while gone < 1999:
+        core.clock.turn()
+        some = sum(header["c"] == "oof" for header, _ in watcher.take_frames())
+        assert some <= 500
+        if not turns:
+            publisher.send({"c": "p", "t": "brief"}, b'{"id":1999}')
+            watcher.take_frames()
+        gone += some
+        turns += 1
+        assert turns < 100
+    assert turns > 5
+    core.clock.work_per_look = 0.0
+    core.clock.advance(0.5)
+    watcher.take_frames()
+    watcher.send({"c": "sow", "cid": "q", "t": "brief", "a": "stats"})
+    core.clock.advance(0)
+    stats = [header for header, _ in watcher.take_frames() if header.get("a") == "stats"]
+    assert stats[0]["matches"] == 1
+
+
+def test_records_that_cannot_be_removed_are_said_once(core: Core, tmp_path: Path) -> None:
+    """However often that is tried again."""
+    core.clock.work_per_look = 0.0
+    disk = Disk(tmp_path)
+    store, _ = disk.open()
+    spec = topic_spec("/id", name="kept", expiration_enabled=True, expiration=SECOND)
+    topic = SowTopic(spec, core.types["json"], store, BUILTINS)
+    core.engine.stores.add(topic, store.commit)
+    peer = log_on(core, "publisher")
+    for number in range(3):
+        peer.send({"c": "p", "t": "kept"}, b'{"id":%d}' % number)
+    disk.settle()
+    os.truncate(tmp_path / "t.sow", 4096)
+    core.clock.advance(10)
+    said = [fields["topic"] for entry_id, fields in core.log.entries if entry_id == "15-0011"]
+    assert said == ["kept"]
+    disk.close()

@@ -1,14 +1,13 @@
 """The ampserr command: what it prints and how it ends."""
 
-import os
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
 from server.events.catalogue import CATALOGUE
 from server.tools.ampserr import main
+from tests.support.server import ROOT, environment
 
 
 def test_one_id_is_explained(capsys: pytest.CaptureFixture[str]) -> None:
@@ -82,11 +81,9 @@ def test_without_an_argument_the_usage_is_shown(capsys: pytest.CaptureFixture[st
 
 
 def test_a_reader_that_leaves_early_sees_no_traceback() -> None:
-    root = Path(__file__).parents[2]
-    environment = os.environ | {"PYTHONPATH": str(root)}
     command = [sys.executable, "-m", "server.tools.ampserr", "."]
     with subprocess.Popen(
-        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment, cwd=root
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment(), cwd=ROOT
     ) as process:
         assert process.stdout
         assert process.stderr

@@ -1,7 +1,6 @@
 """File and gzip targets: names, appending, truncating, rotation, and what is in the files."""
 
 import gzip
-import os
 import signal
 import subprocess
 import sys
@@ -17,6 +16,7 @@ from config_schema.spec import LogTargetSpec
 from server.events.log import EventLog
 from server.events.targets import LogTargetError
 from server.events.targets.file import file_name
+from tests.support.server import environment
 
 from .support import NEW_YEAR, SECOND, Clock, log_of, target
 
@@ -276,11 +276,10 @@ log.emit("29-0103", text="last words")
 log.flush()
 os.kill(os.getpid(), signal.SIGKILL)
 """
-    root = Path(__file__).parents[2]
     ended = subprocess.run(
         [sys.executable, "-c", program],
         cwd=tmp_path,
-        env=os.environ | {"PYTHONPATH": str(root)},
+        env=environment(),
         check=False,
     )
     assert ended.returncode == -signal.SIGKILL

@@ -13,6 +13,7 @@ from server.events.levels import Level
 from server.events.log import EventLog
 from server.events.targets import LogTargetError
 from server.events.targets.syslog import MAX_TEXT
+from tests.support.waiting import WAIT_SECONDS
 
 from .support import ONE_PER_LEVEL, log_of, target
 
@@ -24,7 +25,7 @@ class Daemon:
         self.path = path
         self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
         self._socket.bind(str(path))
-        self._socket.settimeout(10)
+        self._socket.settimeout(WAIT_SECONDS)
 
     def receive(self) -> str:
         return self._socket.recv(1 << 20).decode()

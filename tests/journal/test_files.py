@@ -16,8 +16,12 @@ import pytest
 
 from server.journal import Disk, JournalError, Span, parse_bookmark
 from server.journal.entry import Topic
-from server.journal.index import unpack_index
+from server.journal.files import open_source
+from server.journal.index import Span as IndexSpan
+from server.journal.index import build_index, unpack_index
+from server.journal.layout import RECORD_SIZE
 from server.journal.naming import INDEX, sibling
+from server.journal.storage import MemorySource
 from tests.journal.support import Bench, opened, read_all
 
 
@@ -228,6 +232,35 @@ def test_with_extras_the_offsets_come_in_pairs(tmp_path: Path) -> None:
         assert len(index.offsets) == 2 * index.count + 1
         lengths = np.diff(index.offsets)[::2]
         assert set(lengths.tolist()) == {50_000, len(topic.definition)}
+
+
+def test_an_index_says_the_same_of_publishers_where_records_are_damaged(tmp_path: Path) -> None:
+    """Many records are looked at together, unless one of them is damaged: then one by one."""
+    with opened(tmp_path) as bench:
+        topic = bench.journal.topic("json", "a")
+        for number in range(60):
+            client, sequence = number % 7, number // 7 * (number % 3 > 0)  # 0: it gives none
+            bench.journal.append(topic, client, sequence, bytes(50_000))
+        bench.journal.commit()
+        file = bench.journal.files[0]
+        count = (file.end_txid or 0) - file.first_txid
+        entries = [one for one in read_all(bench.journal) if one.txid < file.first_txid + count]
+    last = entries[-1]
+    own = [one for one in entries if one.sequence != one.txid and one is not last]
+    expected = {
+        client: IndexSpan(
+            min(one.sequence for one in own if one.client == client),
+            max(one.sequence for one in own if one.client == client),
+            max(one.timestamp for one in own if one.client == client),
+        )
+        for client in {one.client for one in own}
+    }
+    whole = build_index(open_source(file.path), 0, file.first_txid, count - 1)
+    data = bytearray(file.path.read_bytes())
+    data[file.size - RECORD_SIZE * count] ^= 1  # of the last record, which is left out above
+    damaged = build_index(MemorySource(bytes(data)), 0, file.first_txid, count)
+    assert whole.clients == damaged.clients == expected
+    assert whole.offsets.tolist() == damaged.offsets.tolist()[:-1]
 
 
 def test_empty_files_are_ready_in_advance(tmp_path: Path) -> None:

@@ -6,8 +6,11 @@ from pathlib import Path as FilePath
 
 import pytest
 
+from config_schema.catalogue import ModuleKind
+from config_schema.compile import message_types as compiled
+from config_schema.standard_modules import STANDARD_MODULES
 from server.message_types.base import MessageTypeError
-from server.message_types.registry import DECLARED, MessageTypes, create
+from server.message_types.registry import BUILT_IN, DECLARED, MessageTypes, create
 
 CUSTOM = '''
 from server.message_types.base import Capabilities, MessageTypeError
@@ -40,6 +43,12 @@ def create_message_type(name, options):
         raise MessageTypeError(unknown.pop(), "no such option")
     return Lengths(name, int(options.get("Unit", ["1"])[0]))
 '''
+
+
+def test_the_configuration_language_knows_the_same_types() -> None:
+    assert set(compiled.FORMATS) == set(BUILT_IN)
+    assert set(STANDARD_MODULES[ModuleKind.MESSAGE_TYPE]) == set(BUILT_IN)
+    assert set(compiled.BUILT_IN) == set(DECLARED)
 
 
 def library(folder: FilePath, text: str) -> dict[str, str]:

@@ -20,7 +20,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """On a busy machine Spark alone may take a minute to start."""
     for item in items:
         if _HERE in item.path.parents:
-            item.add_marker(pytest.mark.timeout(600))
+            item.add_marker(pytest.mark.timeout(1200))
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -10,7 +10,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
 from tests.pipeline.journals import journal
-from tests.pipeline.test_stream_read import read_all
+from tests.pipeline.streams import read_all
 from tests.pipeline.topics import publish, streaming
 from tests.support.server import CONFIGURATION, free_port, running_configuration
 

@@ -25,7 +25,7 @@ from pipeline.amps.sink import Identity
 from pipeline.amps.writer import send
 from pipeline.bodies import Outgoing
 from tests.pipeline.killing import killing
-from tests.pipeline.test_stream_read import until
+from tests.pipeline.streams import WAIT_SECONDS, until
 from tests.pipeline.topics import QUICK_JAVA, TOPICS, logged, publish, streaming, uri, writing
 from tests.support.server import CONFIGURATION, RunningServer, free_port, running_configuration
 
@@ -236,7 +236,6 @@ ROWS = 4_000
 """Eight batches of the stream above."""
 
 
-@pytest.mark.timeout(600)
 def test_a_driver_that_is_killed_and_goes_on_as_a_cluster(
     server: RunningServer, tmp_path: Path
 ) -> None:
@@ -256,5 +255,5 @@ def test_a_driver_that_is_killed_and_goes_on_as_a_cluster(
         assert first.poll() is None, (tmp_path / "log").read_text()[-3000:]
         first.kill()
     with run("local-cluster[2,1,512]") as second:
-        assert second.wait(500) == 0, (tmp_path / "log").read_text()[-3000:]
+        assert second.wait(WAIT_SECONDS) == 0, (tmp_path / "log").read_text()[-3000:]
     assert_once(server, "log-cluster", ROWS)

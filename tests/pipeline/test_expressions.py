@@ -88,7 +88,6 @@ def expected(case: Case) -> Value:
     return None if case.result == "" else case.result
 
 
-@pytest.mark.timeout(600)
 def test_every_case_has_its_result(spark: SparkSession, environment: Environment) -> None:
     """The one that all back ends have, as a value and as a match."""
     wrong = []
@@ -110,6 +109,7 @@ def python_value(found: VariantVal) -> Any:
     return result
 
 
+@pytest.mark.usefixtures("spark")
 def test_a_mistake_is_told_at_once() -> None:
     """By the driver, with the place."""
     with pytest.raises(ExpressionError, match="HERE -->"):

@@ -10,6 +10,8 @@ import pytest
 
 from pipeline.java import JavaMissingError, java_home, launcher_home, version_of
 
+pytestmark = pytest.mark.process  # Java is asked for its version
+
 
 def fake_java(directory: Path, version: str) -> Path:
     """A program that says which version it is."""
@@ -20,6 +22,7 @@ def fake_java(directory: Path, version: str) -> Path:
     return program
 
 
+@pytest.mark.process
 @pytest.mark.parametrize(
     ("text", "version"), [("17.0.15", 17), ("1.8.0_392", 8), ("25", 25), ("21-ea", 21)]
 )
@@ -27,6 +30,7 @@ def test_versions(tmp_path: Path, text: str, version: int) -> None:
     assert version_of(fake_java(tmp_path, text)) == version
 
 
+@pytest.mark.process
 def test_a_new_enough_java_of_the_system_is_left_to_spark(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -18,7 +18,7 @@ from client import Client
 from pipeline.cli import main
 from server.journal.entry import Kind
 from tests.pipeline.journals import journal, message
-from tests.pipeline.test_stream_read import until
+from tests.pipeline.streams import until
 from tests.pipeline.topics import logged, publish, uri
 from tests.pipeline.topics import records as state_records
 from tests.support.server import RunningServer
@@ -373,6 +373,32 @@ def test_a_spark_that_cannot_start_is_said_in_a_line(tmp_path: Path) -> None:
         assert job.returncode == 1
         (line,) = job.stderr.splitlines()
         assert line.startswith(f"amps-pipeline: {text}")
+
+
+def test_whoever_waits_at_a_terminal_is_told_what_for(tmp_path: Path) -> None:
+    """Until Spark has started, or cannot: here for as long as Java likes."""
+    java, may_end = tmp_path / "home" / "bin" / "java", tmp_path / "may-end"
+    java.parent.mkdir(parents=True)
+    version = "echo 'openjdk version \"17.0.1\"' >&2; exit"
+    java.write_text(f"#!/bin/sh\n[ $1 = -version ] && {{ {version}; }}\nread _ < {may_end}\nexit 1")
+    java.chmod(0o755)
+    os.mkfifo(may_end)
+    ours, its = os.openpty()
+    job = subprocess.Popen(
+        [sys.executable, "-m", "pipeline.cli", "stats", str(tmp_path)],
+        env=os.environ | {"JAVA_HOME": str(java.parents[1])},
+        stderr=its,
+    )
+    os.close(its)
+    with job, open(ours, "rb", buffering=0) as terminal:
+        told = b"Starting Spark ..."
+        assert terminal.read(len(told)) == told
+        may_end.write_bytes(b"\n")
+        wiped, rest = b"\r\x1b[K", b""
+        while b"\n" not in rest:
+            rest += terminal.read(1000)
+        assert rest.startswith(wiped + b"amps-pipeline: Spark cannot start: ")
+    assert job.returncode == 1
 
 
 def test_damage_found_in_a_task_is_said_in_a_line(

@@ -33,7 +33,7 @@ from pipeline.rows import RowFormat
 from server.message_types.bflat_fields import Code, pair
 from server.wire.header import Header
 from tests.pipeline.journals import journal
-from tests.pipeline.test_stream_read import read_all
+from tests.pipeline.streams import read_all
 from tests.pipeline.topics import publish, reading, streaming
 from tests.support.server import RunningServer
 

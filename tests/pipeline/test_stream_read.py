@@ -3,40 +3,13 @@
 from __future__ import annotations
 
 import json
-import time
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
-from pyspark.sql import DataFrame, Row, SparkSession
-from pyspark.sql.streaming.query import StreamingQuery
+from pyspark.sql import Row, SparkSession
 
+from tests.pipeline.streams import read_all, until
 from tests.pipeline.topics import publish, streaming
 from tests.support.server import RunningServer
-
-WAIT_SECONDS = 200.0
-
-
-def until(condition: Callable[[], bool], query: StreamingQuery | None = None) -> None:
-    """Wait for something that must come."""
-    deadline = time.monotonic() + WAIT_SECONDS
-    while not condition():
-        assert time.monotonic() < deadline
-        assert query is None or query.isActive, query.exception()
-        time.sleep(0.02)
-
-
-def to_file(frame: DataFrame, directory: Path, **trigger: Any) -> StreamingQuery:
-    """Write a stream to files, or go on where an earlier query stopped."""
-    writer = frame.writeStream.format("parquet").trigger(**trigger)
-    return writer.start(str(directory / "rows"), checkpointLocation=str(directory / "checkpoint"))
-
-
-def read_all(spark: SparkSession, frame: DataFrame, directory: Path) -> list[Row]:
-    """Run a query over everything there is, and give what all queries have written."""
-    query = to_file(frame, directory, availableNow=True)
-    query.awaitTermination()
-    return spark.read.parquet(str(directory / "rows")).collect()
 
 
 def test_all_there_is_in_batches_and_again_from_the_checkpoint(

@@ -25,7 +25,7 @@ from pipeline.views import stream_view
 from pipeline.views.streaming.checkpoint import Identity, note, possession
 from pipeline.views.streaming.sources import Journals
 from pipeline.views.streaming.targets import ParquetFiles
-from tests.pipeline.test_stream_read import until
+from tests.pipeline.streams import until
 from tests.pipeline.topics import QUICK_JAVA, logged, publish
 from tests.support.server import RunningServer, running_server
 from tests.support.sow import query

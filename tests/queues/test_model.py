@@ -41,8 +41,8 @@ ways_to_be = st.builds(
 class RandomWork(RuleBasedStateMachine):
     """A queue, its model, and the log of both."""
 
-    @initialize(settings=ways_to_be)
-    def begin(self, settings: QueueSettings) -> None:
+    @initialize(settings=ways_to_be, data=st.data())
+    def begin(self, settings: QueueSettings, data: st.DataObject) -> None:
         if settings.at_most_once:
             settings = replace(settings, lease_period=None, max_deliveries=0, max_cancels=0)
         self.settings = settings
@@ -51,6 +51,10 @@ class RandomWork(RuleBasedStateMachine):
         self.model = Model(settings)
         self.log: list[tuple[Details, int, int] | bytes] = []
         self.sent: set[int] = set()
+        self.join_or_replace("ann", 3, None)
+        self.join_or_replace("bob", 2, "even")
+        self.publish(data, 5)
+        self.deliver()
 
     @property
     def queue(self) -> Queue:
@@ -186,5 +190,5 @@ class RandomWork(RuleBasedStateMachine):
         assert set(visible(queue)) <= set(everything(queue))
 
 
-RandomWork.TestCase.settings = run_with(max_examples=40, stateful_step_count=30, deadline=None)
+RandomWork.TestCase.settings = run_with(max_examples=150, stateful_step_count=40, deadline=None)
 TestRandomWork = RandomWork.TestCase

@@ -8,33 +8,21 @@ from typing import Any, Final
 
 import pytest
 
-from tests.recovery.test_full_disk import log_on
+from tests.recovery.large_messages import log_on
 from tests.support.bad_disk import BadDisk
 from tests.support.raw import RawPeer
 from tests.support.server import running_server
+from tests.support.sow import CHAINED_TOPIC, CHAINING
 
-SOW: Final = """
+SOW: Final = f"""
 <SOW>
   <Topic>
     <Name>aside</Name><MessageType>json</MessageType><Key>/id</Key>
     <FileName>aside.sow</FileName>
   </Topic>
-  <Topic>
-    <Name>chained</Name><MessageType>json</MessageType>
-    <KeyGenerator>
-      <Module>chaining</Module>
-      <Options>
-        <Primary>/id</Primary><Secondary>/previous</Secondary><FileName>ids.chain</FileName>
-      </Options>
-    </KeyGenerator>
-    <FileName>chained.sow</FileName>
-  </Topic>
+  {CHAINED_TOPIC}
 </SOW>
-<Modules>
-  <Module>
-    <Name>chaining</Name><Library>libamps_id_chaining_key_generator.so</Library>
-  </Module>
-</Modules>
+{CHAINING}
 """
 LOG: Final = """
 <TransactionLog>

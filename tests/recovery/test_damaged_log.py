@@ -12,15 +12,8 @@ from typing import Final
 
 import pytest
 
-from tests.recovery.test_full_disk import (
-    ELEMENTS,
-    SIZE,
-    Publisher,
-    log_on,
-    replay,
-    why_no_start,
-)
-from tests.support.server import RunningServer, running_server
+from tests.recovery.large_messages import ELEMENTS, SIZE, Publisher, log_on, replay
+from tests.support.server import RunningServer, running_server, why_no_start
 
 JOURNAL: Final = ELEMENTS.format(sow=".", journal="journal")
 OF_ONE_FILE: Final = 10 * 1024 * 1024 // SIZE

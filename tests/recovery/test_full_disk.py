@@ -16,98 +16,13 @@ from typing import Any, Final
 
 import pytest
 
-from tests.support.raw import RawPeer
-from tests.support.server import RunningServer, ServerEnded, running_server
-from tests.support.small_disk import SmallDisk, small_disk
-from tests.support.sow import query
+from tests.recovery.large_messages import ELEMENTS, Publisher, log_on, replay
+from tests.support.server import RunningServer, running_server, why_no_start
+from tests.support.small_disk import small_disk
+from tests.support.sow import CHAINED_TOPIC, CHAINING, query
 from tests.support.waiting import wait_until
 
-ELEMENTS: Final = """
-<SOW>
-  <Topic>
-    <Name>orders</Name><MessageType>json</MessageType><Key>/id</Key>
-    <FileName>{sow}/orders.sow</FileName><SlabSize>1MB</SlabSize>
-  </Topic>
-  <Topic>
-    <Name>aside</Name><MessageType>json</MessageType><Key>/id</Key>
-    <FileName>{sow}/aside.sow</FileName><SlabSize>1MB</SlabSize>
-  </Topic>
-  <Topic>
-    <Name>quotes</Name><MessageType>json</MessageType><Key>/id</Key>
-    <Durability>transient</Durability>
-  </Topic>
-</SOW>
-<TransactionLog>
-  <JournalDirectory>{journal}</JournalDirectory>
-  <JournalSize>10MB</JournalSize>
-  <Topic><Name>^(orders|events)$</Name><MessageType>json</MessageType></Topic>
-</TransactionLog>
-"""
-CHAINED: Final = """
-<SOW>
-  <Topic>
-    <Name>chained</Name><MessageType>json</MessageType>
-    <KeyGenerator>
-      <Module>chaining</Module>
-      <Options>
-        <Primary>/id</Primary><Secondary>/previous</Secondary><FileName>ids.chain</FileName>
-      </Options>
-    </KeyGenerator>
-    <FileName>chained.sow</FileName>
-  </Topic>
-</SOW>
-<Modules>
-  <Module>
-    <Name>chaining</Name><Library>libamps_id_chaining_key_generator.so</Library>
-  </Module>
-</Modules>
-"""
-SIZE: Final = 100_000
-MOST: Final = 1_000
-"""Messages after which every disk here is full."""
-
-
-class Publisher:
-    """Publishes large messages, each answered before the next is sent.
-
-    Args:
-        peer: its connection.
-        topic: where.
-        first: the first sequence number.
-    """
-
-    def __init__(self, peer: RawPeer, topic: str, first: int = 1) -> None:
-        self.peer = peer
-        self.topic = topic
-        self.sequence = first
-        self.safe: list[int] = []
-
-    def publish(self, key: int | None = None) -> dict[str, Any]:
-        """Publish once; gives the persisted ack."""
-        number = self.sequence
-        body = {"id": number if key is None else key, "n": number, "pad": "x" * SIZE}
-        header = {"c": "publish", "t": self.topic, "s": number, "a": "persisted"}
-        ack = self.peer.ask(header, json.dumps(body).encode())
-        assert (ack["a"], ack["s"]) == ("persisted", number), ack
-        self.sequence += 1
-        if ack["status"] == "success":
-            self.safe.append(number)
-        return ack
-
-    def until_refused(self) -> dict[str, Any]:
-        """Publish until that fails; gives the failure."""
-        for _ in range(MOST):
-            if (ack := self.publish())["status"] == "failure":
-                return ack
-        raise AssertionError("the disk does not become full")
-
-
-def log_on(server: RunningServer, name: str = "publisher") -> RawPeer:
-    """A publisher's connection, whose acks come at once."""
-    peer = server.connect()
-    logon = {"c": "logon", "cid": "1", "client_name": name, "mt": "json", "a": "processed"}
-    assert peer.ask(logon | {"o": "ack_conflation=1ms"})["status"] == "success"
-    return peer
+CHAINED: Final = f"<SOW>{CHAINED_TOPIC}</SOW>{CHAINING}"
 
 
 def others_work(server: RunningServer) -> None:
@@ -118,16 +33,6 @@ def others_work(server: RunningServer) -> None:
         assert peer.receive()[1] == b"here"
         peer.publish("quotes", b'{"id":1}')
         assert query(peer, "quotes").messages == [{"id": 1}]
-
-
-def replay(server: RunningServer, topic: str) -> list[int]:
-    """The numbers of the messages in the log."""
-    with server.log_on("reader") as peer:
-        peer.send({"c": "subscribe", "sub_id": "r", "t": topic, "bm": "0", "a": "completed"})
-        numbers: list[int] = []
-        while (answer := peer.receive())[0]["c"] != "ack":
-            numbers.append(json.loads(answer[1])["n"])
-        return numbers
 
 
 def records(server: RunningServer, topic: str) -> list[int]:
@@ -340,23 +245,6 @@ def test_somebody_lays_hands_on_the_journal(
             assert (refused["s"], refused["reason"]) == (3, "not stored")
             others_work(server)
         assert server.stop() == 0
-
-
-def why_no_start(
-    directory: Path,
-    elements: str,
-    disk: SmallDisk | None = None,
-    options: tuple[str, ...] = (),
-) -> str:
-    """What a server says that cannot start."""
-    with (
-        pytest.raises(ServerEnded) as ended,
-        running_server(directory, elements=elements, prepare=disk, options=options),
-    ):
-        pass
-    assert ended.value.code == 1
-    assert "Traceback" not in str(ended.value)
-    return str(ended.value)
 
 
 def test_a_start_without_space_says_so(tmp_path: Path) -> None:

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import json
 import signal
-import time
-from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 
 from tests.recovery.test_kills import ELEMENTS
+from tests.support.moments import now
 from tests.support.raw import RawPeer
 from tests.support.server import RunningServer, running_server
 from tests.support.sow import query
@@ -98,14 +97,6 @@ WITH_HISTORY = """
   <Topic><Name>h</Name><MessageType>json</MessageType></Topic>
 </TransactionLog>
 """
-
-
-def now() -> str:
-    """This moment as a bookmark, which no message shares."""
-    time.sleep(0.005)
-    moment = datetime.now(UTC).strftime("%Y%m%dT%H%M%S.%fZ")
-    time.sleep(0.005)
-    return moment
 
 
 def states(server: RunningServer, bookmarks: list[str]) -> list[dict[str, int]]:

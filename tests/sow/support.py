@@ -9,10 +9,11 @@ from pathlib import Path
 
 from config_schema.problems import Location
 from config_schema.spec.sow import HistorySpec, TopicSpec
+from server.base.slices import Sliced
 from server.expressions import BUILTINS
 from server.message_types.base import MessageType
 from server.message_types.registry import create
-from server.sow.commit import GroupCommit, InSlices
+from server.sow.commit import GroupCommit
 from server.sow.file_store import FileStore, Recovery, open_store
 from server.sow.keys import KeySource
 from server.sow.memory_store import MemoryStore
@@ -134,7 +135,7 @@ class Disk:
         self,
         directory: Path,
         synchronise: Callable[[int], None] = os.fdatasync,
-        **how: Callable[[InSlices], None],
+        **how: Callable[[Sliced], None],
     ) -> None:
         self.directory = directory
         self._calls: list[Callable[[], None]] = []

@@ -23,8 +23,13 @@ class BadDisk:
 
     def __call__(self) -> None:
         """Let syncs of this process fail when they are to."""
-        os.fsync, os.fdatasync = self._failing(os.fsync), self._failing(os.fdatasync)  # type: ignore[assignment]
-        GroupCommit.__init__.__defaults__ = (os.fdatasync,)  # where it has been looked up already
+        good = os.fdatasync
+        os.fsync, os.fdatasync = self._failing(os.fsync), self._failing(good)  # type: ignore[assignment]
+        # Where it has been looked up already:
+        defaults = GroupCommit.__init__.__defaults__ or ()
+        GroupCommit.__init__.__defaults__ = tuple(
+            os.fdatasync if value is good else value for value in defaults
+        )
 
     def break_down(self, file_name: str) -> None:
         """Let syncs of files with such a name fail from now on."""

@@ -10,8 +10,10 @@ from __future__ import annotations
 import multiprocessing
 import os
 import signal
+import subprocess
 import sys
-from collections.abc import Callable
+import tempfile
+from collections.abc import Callable, Mapping, Sequence
 from multiprocessing.context import ForkServerContext, ForkServerProcess
 from pathlib import Path
 from typing import Final
@@ -35,7 +37,7 @@ class ForkedProcess:
         directory: where it runs.
         configuration: what it is given on its command line.
         log_file: where its standard output and error go.
-        prepare: called in the process first.
+        prepare: called in the process first, in that directory.
         options: of the command, before the configuration.
     """
 
@@ -75,6 +77,31 @@ class ForkedProcess:
         self._process.kill()
 
 
+def run_forked(
+    arguments: Sequence[str], directory: Path | None, environment: Mapping[str, str], seconds: float
+) -> subprocess.CompletedProcess[str]:
+    """Run the command to its end, like `subprocess.run` but quickly.
+
+    Args:
+        arguments: its command line.
+        directory: where it runs; None for that of the process which stands by.
+        environment: its environment.
+        seconds: how long it may take.
+    """
+    with tempfile.TemporaryDirectory() as scratch:
+        streams = Path(scratch, "out"), Path(scratch, "err")
+        given = (arguments, directory, dict(environment), streams)
+        process = _context().Process(target=_run, args=given)
+        sys.audit(STARTED, "ampServer")
+        process.start()
+        process.join(seconds)
+        if process.exitcode is None:
+            process.kill()
+            raise TimeoutError(f"ampServer {' '.join(arguments)} does not end")
+        out, err = (stream.read_text() for stream in streams)
+    return subprocess.CompletedProcess(["ampServer", *arguments], process.exitcode, out, err)
+
+
 def _context() -> ForkServerContext:
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload([__name__])
@@ -92,7 +119,23 @@ def _serve(
     log = os.open(log_file, os.O_WRONLY | os.O_APPEND)
     os.dup2(log, 1)
     os.dup2(log, 2)
+    os.chdir(directory)
     if prepare is not None:
         prepare()
-    os.chdir(directory)
     sys.exit(cli.main([*options, str(configuration)]))
+
+
+def _run(
+    arguments: Sequence[str],
+    directory: Path | None,
+    environment: Mapping[str, str],
+    streams: tuple[Path, Path],
+) -> None:
+    for descriptor, path in enumerate(streams, start=1):
+        os.dup2(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND), descriptor)
+    os.environ.clear()
+    os.environ.update(environment)
+    if directory is not None:
+        os.chdir(directory)
+    sys.argv = [cli.__file__, *arguments]
+    sys.exit(cli.main())

@@ -6,15 +6,12 @@ reference, the XML peer from the envelopes shown there; what they receive is rea
 
 from __future__ import annotations
 
-import socket
 import struct
-from types import TracebackType
-from typing import Self
 from xml.sax.saxutils import escape
 
 from lxml import etree
 
-from tests.support.raw import SILENCE_SECONDS
+from tests.support.raw import Connection
 from tests.support.waiting import WAIT_SECONDS
 
 Message = tuple[dict[str, str], bytes]
@@ -28,23 +25,8 @@ def with_length(content: bytes) -> bytes:
     return struct.pack(">I", len(content)) + content
 
 
-class LegacyPeer:
+class LegacyPeer(Connection):
     """A connection of a legacy protocol."""
-
-    def __init__(self, port: int) -> None:
-        self.socket = socket.create_connection(("127.0.0.1", port), WAIT_SECONDS)
-        self._received = b""
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.socket.close()
 
     def format(self, fields: dict[str, str], body: bytes = b"") -> bytes:
         """A message of the protocol, without its length."""
@@ -65,7 +47,7 @@ class LegacyPeer:
     def receive_content(self, wait: float = WAIT_SECONDS) -> bytes:
         """The next message as it comes, without its length."""
         self.socket.settimeout(wait)
-        return self._take(struct.unpack(">I", self._take(4))[0])
+        return self.take(struct.unpack(">I", self.take(4))[0])
 
     def receive(self) -> Message:
         """The next message."""
@@ -78,32 +60,9 @@ class LegacyPeer:
         assert body == b""
         return header
 
-    def hears_nothing(self) -> bool:
-        """Whether the server stays silent for a while."""
-        try:
-            self.receive_content(SILENCE_SECONDS)
-        except TimeoutError:
-            return True
-        return False
-
-    def is_disconnected(self) -> bool:
-        """Whether the server closes the connection; what it says before is passed over."""
-        try:
-            while True:
-                self.receive_content()
-        except (EOFError, ConnectionError):
-            return True
-        except TimeoutError:
-            return False
-
-    def _take(self, size: int) -> bytes:
-        while len(self._received) < size:
-            chunk = self.socket.recv(65536)
-            if not chunk:
-                raise EOFError("the server closed the connection")
-            self._received += chunk
-        taken, self._received = self._received[:size], self._received[size:]
-        return taken
+    def pass_over(self, wait: float = WAIT_SECONDS) -> None:
+        """See `Connection.pass_over`."""
+        self.receive_content(wait)
 
 
 class FixPeer(LegacyPeer):

@@ -25,13 +25,13 @@ def frame(header: dict[str, Any], body: bytes = b"") -> bytes:
     return struct.pack(">I", len(content)) + content
 
 
-class RawPeer:
-    """A connection to a server, frame by frame."""
+class Connection:
+    """A connection to a server, and what has come."""
+
+    _received = b""
 
     def __init__(self, port: int, host: str = "127.0.0.1") -> None:
         self.socket = socket.create_connection((host, port), WAIT_SECONDS)
-        self._received = b""
-        self._held: list[bytes] | None = None
 
     def __enter__(self) -> Self:
         return self
@@ -43,6 +43,57 @@ class RawPeer:
         trace: TracebackType | None,
     ) -> None:
         self.socket.close()
+
+    def hears_nothing(self) -> bool:
+        """Whether the server stays silent for a while."""
+        try:
+            self.pass_over(SILENCE_SECONDS)
+        except TimeoutError:
+            return True
+        return False
+
+    def is_disconnected(self) -> bool:
+        """Whether the server closes the connection; what it says before is passed over."""
+        try:
+            while True:
+                self.pass_over()
+        except (EOFError, ConnectionError):
+            return True
+        except TimeoutError:
+            return False
+
+    def pass_over(self, wait: float = WAIT_SECONDS) -> None:
+        """Take whatever comes next.
+
+        Raises:
+            TimeoutError: nothing came.
+            EOFError: the server closed the connection.
+        """
+        raise NotImplementedError
+
+    def take(self, size: int) -> bytes:
+        """So many bytes, whatever they are."""
+        self._fill(size)
+        taken, self._received = self._received[:size], self._received[size:]
+        return taken
+
+    def _fill(self, size: int) -> None:
+        """Have so many bytes; what has come stays for the next call if the rest does not come."""
+        while len(self._received) < size:
+            self._received += self._read()
+
+    def _read(self) -> bytes:
+        """What comes next, of any length."""
+        chunk = self.socket.recv(65536)
+        if not chunk:
+            raise EOFError("the server closed the connection")
+        return chunk
+
+
+class RawPeer(Connection):
+    """A connection to a server, frame by frame."""
+
+    _held: list[bytes] | None = None
 
     def send(self, header: dict[str, Any], body: bytes = b"") -> None:
         """Send one frame."""
@@ -77,6 +128,10 @@ class RawPeer:
         text = content.decode("latin-1")
         _, end = json.JSONDecoder().raw_decode(text)
         return json.loads(content[:end]), content[end:]
+
+    def pass_over(self, wait: float = WAIT_SECONDS) -> None:
+        """See `Connection.pass_over`."""
+        self.receive(wait)
 
     def receive_header(self) -> dict[str, Any]:
         """The header of the next frame, which has no body."""
@@ -115,39 +170,3 @@ class RawPeer:
         """Wait until the server has dealt with everything sent."""
         ack = self.ask({"c": "flush", "cid": "flush", "a": "completed"})
         assert (ack["c"], ack["a"], ack["cid"]) == ("ack", "completed", "flush")
-
-    def hears_nothing(self) -> bool:
-        """Whether the server stays silent for a while."""
-        try:
-            self.receive(SILENCE_SECONDS)
-        except TimeoutError:
-            return True
-        return False
-
-    def is_disconnected(self) -> bool:
-        """Whether the server closes the connection; what it says before is passed over."""
-        try:
-            while True:
-                self.receive()
-        except (EOFError, ConnectionError):
-            return True
-        except TimeoutError:
-            return False
-
-    def take(self, size: int) -> bytes:
-        """So many bytes, whatever they are."""
-        self._fill(size)
-        taken, self._received = self._received[:size], self._received[size:]
-        return taken
-
-    def _fill(self, size: int) -> None:
-        """Have so many bytes; what has come stays for the next call if the rest does not come."""
-        while len(self._received) < size:
-            self._received += self._read()
-
-    def _read(self) -> bytes:
-        """What comes next, of any length."""
-        chunk = self.socket.recv(65536)
-        if not chunk:
-            raise EOFError("the server closed the connection")
-        return chunk

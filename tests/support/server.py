@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import secrets
 import signal
 import socket
+import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -12,10 +14,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
-from tests.support.forked import ForkedProcess, Prepare
+import pytest
+
+from tests.support.forked import ForkedProcess, Prepare, run_forked
 from tests.support.raw import RawPeer
+from tests.support.small_disk import SmallDisk
 from tests.support.waiting import WAIT_SECONDS, comes_true, wait_until
 
+ROOT = Path(__file__).parents[2]
 COMMAND = (sys.executable, "-m", "server.cli")
 
 CONFIGURATION = """
@@ -44,6 +50,26 @@ CONFIGURATION = """
 
 _PORTS = range(15_000, 32_000)
 """Below those that the system gives to connections, one of which could take a server's port."""
+
+
+def environment(**variables: str) -> dict[str, str]:
+    """The environment of a program that is to find our packages wherever it runs."""
+    return os.environ | {"PYTHONPATH": str(ROOT)} | variables
+
+
+def amp_server(
+    *arguments: str | Path, cwd: Path | None = None, **variables: str
+) -> subprocess.CompletedProcess[str]:
+    """Run the command to its end.
+
+    Args:
+        arguments: its command line.
+        cwd: where.
+        variables: of its environment.
+    """
+    words = [str(argument) for argument in arguments]
+    return run_forked(words, cwd, environment(**variables), WAIT_SECONDS)
+
 
 _ports_given: set[int] = set()
 
@@ -195,3 +221,20 @@ def wait_until_started(server: RunningServer) -> None:
         return False
 
     wait_until(has_started, lambda: f"the server did not start:\n{server.log()}")
+
+
+def why_no_start(
+    directory: Path,
+    elements: str,
+    disk: SmallDisk | None = None,
+    options: tuple[str, ...] = (),
+) -> str:
+    """What a server says that cannot start."""
+    with (
+        pytest.raises(ServerEnded) as ended,
+        running_server(directory, elements=elements, prepare=disk, options=options),
+    ):
+        pass
+    assert ended.value.code == 1
+    assert "Traceback" not in str(ended.value)
+    return str(ended.value)

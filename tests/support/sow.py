@@ -56,6 +56,29 @@ TOPICS = """
 """
 """Topics for any test: persistent and transient ones, one with a Pattern, two without Key."""
 
+CHAINED_TOPIC = """
+  <Topic>
+    <Name>chained</Name><MessageType>json</MessageType>
+    <KeyGenerator>
+      <Module>chaining</Module>
+      <Options>
+        <Primary>/id</Primary><Secondary>/previous</Secondary><FileName>ids.chain</FileName>
+      </Options>
+    </KeyGenerator>
+    <FileName>chained.sow</FileName>
+  </Topic>
+"""
+"""A topic of which messages name the message before them; needs `CHAINING`."""
+
+CHAINING = """
+<Modules>
+  <Module>
+    <Name>chaining</Name><Library>libamps_id_chaining_key_generator.so</Library>
+  </Module>
+</Modules>
+"""
+"""The module that makes its keys."""
+
 
 @dataclass
 class Group:

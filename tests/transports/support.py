@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import json
 import socket
 import ssl
+import zlib
 from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
 
 import trustme
+from websockets.sync.client import ClientConnection, connect
 
-from tests.support.raw import RawPeer
+from tests.support.raw import RawPeer, frame
 from tests.support.waiting import WAIT_SECONDS
 
 
@@ -17,7 +22,6 @@ class SocketPeer(RawPeer):
 
     def __init__(self, connected: socket.socket) -> None:
         self.socket = connected
-        self._received = b""
 
 
 def transport(name: str, kind: str, elements: str) -> str:
@@ -66,3 +70,68 @@ class Authority:
         context = ssl.create_default_context(cafile=self.file)
         context.minimum_version = ssl.TLSVersion.TLSv1_2
         return context
+
+
+class WebsocketClient:
+    """A client that sends one message per command."""
+
+    connection: ClientConnection
+
+    def __init__(self, url: str, **arguments: Any) -> None:
+        self._opening = connect(url, open_timeout=WAIT_SECONDS, max_size=None, **arguments)
+
+    def __enter__(self) -> Self:
+        self.connection = self._opening.__enter__()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._opening.__exit__(kind, error, trace)
+
+    def send(self, header: dict[str, Any], body: bytes = b"", *, text: bool = True) -> None:
+        """Send one command as a text or a binary message."""
+        self.connection.send(json.dumps(header).encode() + body, text=text)
+
+    def receive_raw(self) -> str | bytes:
+        """The next message as it came: text or bytes."""
+        return self.connection.recv(WAIT_SECONDS)
+
+    def receive(self) -> tuple[dict[str, Any], bytes]:
+        """The next message: header and body."""
+        message = self.receive_raw()
+        content = message.encode() if isinstance(message, str) else message
+        _, end = json.JSONDecoder().raw_decode(content.decode("latin-1"))
+        return json.loads(content[:end]), content[end:]
+
+    def ask(self, header: dict[str, Any]) -> dict[str, Any]:
+        """Send a command, and give the header of the answer."""
+        self.send(header)
+        return self.receive()[0]
+
+    def subscribe(self, topic: str) -> dict[str, Any]:
+        """Subscribe, and give the ack."""
+        return self.ask({"c": "subscribe", "cid": "s", "t": topic, "a": "processed"})
+
+
+class CompressedPeer(RawPeer):
+    """A peer that compresses what it sends, and expects the same."""
+
+    def __init__(self, port: int, level: int = -1) -> None:
+        super().__init__(port)
+        self._deflate = zlib.compressobj(level)
+        self._inflate = zlib.decompressobj()
+
+    def send(self, header: dict[str, Any], body: bytes = b"") -> None:
+        """Send one frame."""
+        self.send_compressed(frame(header, body))
+
+    def send_compressed(self, data: bytes) -> None:
+        """Send any bytes, compressed."""
+        self.socket.sendall(self._deflate.compress(data) + self._deflate.flush(zlib.Z_SYNC_FLUSH))
+
+    def _read(self) -> bytes:
+        return self._inflate.decompress(super()._read())

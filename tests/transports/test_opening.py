@@ -9,7 +9,6 @@ import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 import pytest
 from hypothesis import given
@@ -20,6 +19,8 @@ from server.wire.framing import FrameError
 from server.wire.opening import Opening
 from tests.support.raw import SILENCE_SECONDS, RawPeer, frame
 from tests.support.server import RunningServer, running_server
+from tests.support.waiting import WAIT_SECONDS
+from tests.transports.support import CompressedPeer
 
 PREFLIGHT = (
     b"GET /amps/json HTTP/1.1\r\nHost: localhost\r\nConnection: Upgrade\r\nUpgrade: TCP\r\n"
@@ -33,26 +34,6 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningServer]:
     """One server for all tests of this module."""
     with running_server(tmp_path_factory.mktemp("server")) as running:
         yield running
-
-
-class CompressedPeer(RawPeer):
-    """A peer that compresses what it sends, and expects the same."""
-
-    def __init__(self, port: int, level: int = -1) -> None:
-        super().__init__(port)
-        self._deflate = zlib.compressobj(level)
-        self._inflate = zlib.decompressobj()
-
-    def send(self, header: dict[str, Any], body: bytes = b"") -> None:
-        """Send one frame."""
-        self.send_compressed(frame(header, body))
-
-    def send_compressed(self, data: bytes) -> None:
-        """Send any bytes, compressed."""
-        self.socket.sendall(self._deflate.compress(data) + self._deflate.flush(zlib.Z_SYNC_FLUSH))
-
-    def _read(self) -> bytes:
-        return self._inflate.decompress(super()._read())
 
 
 @contextmanager
@@ -138,7 +119,7 @@ def test_a_preflight_is_answered(server: RunningServer, cut: int) -> None:
         peer.socket.settimeout(SILENCE_SECONDS / 10)
         with pytest.raises(TimeoutError):
             peer.socket.recv(1)
-        peer.socket.settimeout(5)
+        peer.socket.settimeout(WAIT_SECONDS)
         peer.socket.sendall(request[cut:])
         assert peer.take(len(SWITCHING)) == SWITCHING
         assert peer.log_on()["status"] == "success"

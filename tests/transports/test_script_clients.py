@@ -15,8 +15,7 @@ from tests.support.raw import SILENCE_SECONDS, RawPeer
 from tests.support.server import RunningServer, free_port, running_server
 from tests.support.sow import TOPICS
 from tests.transports.script_client import ScriptClient
-from tests.transports.support import Authority, transport
-from tests.transports.test_websocket import WebsocketClient
+from tests.transports.support import Authority, WebsocketClient, transport
 
 ELEMENTS = f"""
 <MessageTypes>
@@ -259,7 +258,6 @@ class StreamPeer(RawPeer):
 
     def __init__(self, client: WebsocketClient) -> None:
         self._client = client
-        self._received = b""
 
     def send(self, header: dict[str, Any], body: bytes = b"") -> None:
         """Send one frame as one message."""

@@ -8,24 +8,27 @@ from collections.abc import Iterator
 import pytest
 
 from tests.support.server import RunningServer, free_port, running_server
-from tests.transports.support import transport
-from tests.transports.test_opening import CompressedPeer
-from tests.transports.test_websocket import WebsocketClient
+from tests.transports.support import CompressedPeer, WebsocketClient, transport
 
 LIMITS = """
 <MessageMemoryLimit>2MB</MessageMemoryLimit>
 <MessageDiskLimit>60MB</MessageDiskLimit>
 <MessageDiskPath>{directory}</MessageDiskPath>
 """
-PORT = free_port()
 
 
 @pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningServer]:
+def web_port() -> int:
+    """Where the websocket transport listens."""
+    return free_port()
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory, web_port: int) -> Iterator[RunningServer]:
     """A server with small limits and a websocket transport."""
     directory = tmp_path_factory.mktemp("server")
     websocket = transport(
-        "web", "tcp", f"<InetAddr>127.0.0.1:{PORT}</InetAddr><Protocol>websocket</Protocol>"
+        "web", "tcp", f"<InetAddr>127.0.0.1:{web_port}</InetAddr><Protocol>websocket</Protocol>"
     )
     with running_server(
         directory, transports=websocket, elements=LIMITS.format(directory=directory)
@@ -39,12 +42,14 @@ def bodies() -> list[bytes]:
     return [b"%05d" % number + seed for number in range(250)]
 
 
-def test_a_websocket_client_that_pauses_gets_everything(server: RunningServer) -> None:
+def test_a_websocket_client_that_pauses_gets_everything(
+    server: RunningServer, web_port: int
+) -> None:
     """Messages wait as they will be sent; compressed or not, none is lost and the order is kept."""
     sent = bodies()
     with (
         server.log_on("publisher", "binary") as publisher,
-        WebsocketClient(f"ws://127.0.0.1:{PORT}/amps/binary", max_queue=1) as pausing,
+        WebsocketClient(f"ws://127.0.0.1:{web_port}/amps/binary", max_queue=1) as pausing,
     ):
         pausing.ask({"c": "logon", "cid": "1", "client_name": "web-pausing", "a": "processed"})
         pausing.subscribe("web")
@@ -68,13 +73,15 @@ def test_a_compressed_client_that_pauses_gets_everything(server: RunningServer) 
         assert [pausing.receive()[1] for _ in sent] == sent
 
 
-def test_a_websocket_client_that_never_reads_is_disconnected(server: RunningServer) -> None:
+def test_a_websocket_client_that_never_reads_is_disconnected(
+    server: RunningServer, web_port: int
+) -> None:
     """Over its share it has to go, like any other; the rest goes on."""
     body = b"x" + bodies()[0]
     with (
         server.log_on("publisher", "binary") as publisher,
         WebsocketClient(
-            f"ws://127.0.0.1:{PORT}/amps/binary", max_queue=1, close_timeout=0.1
+            f"ws://127.0.0.1:{web_port}/amps/binary", max_queue=1, close_timeout=0.1
         ) as sleepy,
     ):
         sleepy.ask({"c": "logon", "cid": "1", "client_name": "web-sleepy", "a": "processed"})

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import ssl
 import subprocess
 from collections.abc import Iterator
@@ -14,11 +13,9 @@ import pytest
 from config_schema.spec import TlsSpec
 from server.transports.tls import TlsError, make_server_context
 from tests.support.raw import RawPeer
-from tests.support.server import COMMAND, CONFIGURATION, RunningServer, free_port, running_server
-from tests.support.waiting import WAIT_SECONDS
+from tests.support.server import CONFIGURATION, RunningServer, amp_server, free_port, running_server
 from tests.transports.support import Authority, connect_tls, transport
 
-ROOT = Path(__file__).parents[2]
 AES_256 = "ECDHE-RSA-AES256-GCM-SHA384:ECDHE-ECDSA-AES256-GCM-SHA384"
 
 
@@ -249,15 +246,7 @@ def test_a_certificate_that_cannot_be_used_keeps_the_server_from_starting(files:
     secured = transport("secure", "tcps", elements)
     text = CONFIGURATION.format(port=0, transports=secured, level="error", elements="")
     (files / "config.xml").write_text(text)
-    ended = subprocess.run(
-        [*COMMAND, "config.xml"],
-        cwd=files,
-        env=os.environ | {"PYTHONPATH": str(ROOT)},
-        capture_output=True,
-        text=True,
-        timeout=WAIT_SECONDS,
-        check=False,
-    )
+    ended = amp_server("config.xml", cwd=files)
     assert ended.returncode == 1
     assert ended.stderr == (
         "config.xml:12: transport secure cannot be secured: PrivateKey other.key: key values"

@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-import os
 import signal
 import socket
 import stat
-import subprocess
 from pathlib import Path
 
 import pytest
 
-from tests.support.server import COMMAND, CONFIGURATION, running_server
+from tests.support.server import CONFIGURATION, amp_server, running_server
 from tests.support.waiting import WAIT_SECONDS
 from tests.transports.support import connect_unix, transport
-
-ROOT = Path(__file__).parents[2]
 
 
 def unix(path: Path, elements: str = "") -> str:
@@ -27,15 +23,7 @@ def start_and_fail(directory: Path, path: Path) -> str:
     """Start a server that cannot listen on a path, and give what it says."""
     text = CONFIGURATION.format(port=0, transports=unix(path), level="error", elements="")
     (directory / "refused.xml").write_text(text)
-    ended = subprocess.run(
-        [*COMMAND, "refused.xml"],
-        cwd=directory,
-        env=os.environ | {"PYTHONPATH": str(ROOT)},
-        capture_output=True,
-        text=True,
-        timeout=WAIT_SECONDS,
-        check=False,
-    )
+    ended = amp_server("refused.xml", cwd=directory)
     assert ended.returncode == 1
     return ended.stderr
 

@@ -3,68 +3,20 @@
 from __future__ import annotations
 
 import base64
-import json
 import socket
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
 import pytest
 from websockets.exceptions import ConnectionClosed, InvalidStatus
-from websockets.sync.client import ClientConnection, connect
 
 from server.transports import connection
 from tests.support.raw import SILENCE_SECONDS
 from tests.support.server import RunningServer, free_port, running_server
 from tests.support.waiting import WAIT_SECONDS
-from tests.transports.support import Authority, transport
-
-
-class WebsocketClient:
-    """A client that sends one message per command."""
-
-    connection: ClientConnection
-
-    def __init__(self, url: str, **arguments: Any) -> None:
-        self._opening = connect(url, open_timeout=WAIT_SECONDS, max_size=None, **arguments)
-
-    def __enter__(self) -> Self:
-        self.connection = self._opening.__enter__()
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self._opening.__exit__(kind, error, trace)
-
-    def send(self, header: dict[str, Any], body: bytes = b"", *, text: bool = True) -> None:
-        """Send one command as a text or a binary message."""
-        self.connection.send(json.dumps(header).encode() + body, text=text)
-
-    def receive_raw(self) -> str | bytes:
-        """The next message as it came: text or bytes."""
-        return self.connection.recv(WAIT_SECONDS)
-
-    def receive(self) -> tuple[dict[str, Any], bytes]:
-        """The next message: header and body."""
-        message = self.receive_raw()
-        content = message.encode() if isinstance(message, str) else message
-        _, end = json.JSONDecoder().raw_decode(content.decode("latin-1"))
-        return json.loads(content[:end]), content[end:]
-
-    def ask(self, header: dict[str, Any]) -> dict[str, Any]:
-        """Send a command, and give the header of the answer."""
-        self.send(header)
-        return self.receive()[0]
-
-    def subscribe(self, topic: str) -> dict[str, Any]:
-        """Subscribe, and give the ack."""
-        return self.ask({"c": "subscribe", "cid": "s", "t": topic, "a": "processed"})
+from tests.transports.support import Authority, WebsocketClient, transport
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,48 @@
+"""How a command is refused: whoever sent it is told why, and so is the log."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING
+
+from server.commands.acks import fail, failure, wants
+from server.topics.transaction_log import DUPLICATE
+from server.wire.header import Header, command_name
+
+if TYPE_CHECKING:
+    from server.commands.persisted_acks import Publisher
+
+
+def refuse(session: Publisher, header: Header, reason: str, detail: str) -> None:
+    """Say to whoever sent a command, and to the log, why it is not carried out.
+
+    A failure is reported in the `processed` ack, and in the `persisted` one, which publishers ask
+    for (AMPS Command Reference, publish command: Errors). Who asks for none but those of the end
+    gets it as one of these, rather than to wait for ever.
+    """
+    if wants(header, "processed"):
+        fail(session, header, "processed", reason, detail)
+    else:
+        for ack in ("completed", "stats"):
+            fail(session, header, ack, reason, detail)
+    if wants(header, "persisted"):
+        refused = failure(header, "persisted", reason, detail)
+        log = session.engine.transaction_log
+        if log is None:
+            session.send(refused)
+        elif reason == DUPLICATE:
+            session.persisted_acks.repeated(
+                refused, lambda then: log.when_durable(partial(then, None))
+            )
+        else:
+            session.persisted_acks.refused(refused)
+    if reason == DUPLICATE:  # what publishers send again after a lost connection
+        session.remark("02-0026", sequence=header.sequence)
+        return
+    session.engine.log.emit(
+        "02-0001",
+        client=session.client_name,
+        command=command_name(header.command),
+        reason=reason,
+        detail=detail,
+    )

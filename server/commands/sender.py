@@ -1,0 +1,121 @@
+"""Whoever has sent a command, as all commands see it, and what stands around.
+
+What only some commands need of it is beside these: persisted_acks.py, subscribing.py, heartbeat.py,
+logon.py, unsubscribe.py.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
+
+from server.replays import listener
+from server.subscriptions.client import Client
+
+if TYPE_CHECKING:
+    from server.expressions.prepared import FilterParser
+    from server.security.entitlement import Permission
+    from server.subscriptions.outbox import Outbox
+    from server.topics.client_status import ClientStatus
+    from server.topics.table import AnyTopic
+    from server.topics.transaction_log import TransactionLog
+    from server.wire.header import Header
+
+
+@dataclass(frozen=True, slots=True)
+class LogonOptions:
+    """What a client asked for at its logon.
+
+    Attributes:
+        ack_conflation: seconds over which `persisted` acks of publishes are merged.
+        pretty: whether it wants binary bodies in a form that people can read.
+    """
+
+    ack_conflation: float = 1.0
+    pretty: bool = False
+
+
+class Surroundings(listener.Surroundings, Protocol):
+    """What commands work with."""
+
+    @property
+    def filters(self) -> FilterParser:
+        """Reads the filters of commands."""
+
+    @property
+    def transaction_log(self) -> TransactionLog | None:
+        """Records what is published; None if there is none."""
+
+    @property
+    def client_status(self) -> ClientStatus:
+        """Publishes what clients do."""
+
+
+class Answered(Protocol):
+    """A connection that gets acks."""
+
+    @property
+    def is_open(self) -> bool:
+        """Whether it is still served."""
+
+    @property
+    def outbox(self) -> Outbox:
+        """What is on its way to it."""
+
+    def send(self, header: Header) -> None:
+        """Send it a message that is nothing but a header."""
+
+
+class Sender(Answered, Client, Protocol):
+    """A connection that has sent a command.
+
+    Attributes:
+        command: the name of the command obeyed last.
+    """
+
+    command: str
+
+    @property
+    def engine(self) -> Surroundings:
+        """What stands around it."""
+
+    @property
+    def options(self) -> LogonOptions:
+        """What its client asked for at its logon."""
+
+    @property
+    def last_heard(self) -> float:
+        """When it sent what is being obeyed, in seconds since 1970."""
+
+    @property
+    def is_internal(self) -> bool:
+        """Whether it belongs to the server itself, which tells nobody what it does."""
+
+    def find_topic(self, name: str) -> AnyTopic:
+        """Find a topic of its message type."""
+
+    def may(self, permission: Permission, topic: str) -> bool:
+        """Whether its user may do something with a topic."""
+
+    def require(self, permission: Permission, topic: str) -> None:
+        """Refuse the command at hand unless the user may do this.
+
+        Raises:
+            CommandRefused: the user may not.
+        """
+
+    def remark(self, message_id: str, /, **fields: object) -> None:
+        """Write to the log what is worth saying once of a connection, however often it occurs.
+
+        Args:
+            message_id: the id of the entry in the catalogue; its field `client` is given here.
+            fields: the entry's other fields.
+        """
+
+    def close(self, reason: str) -> None:
+        """Disconnect it, after everything that it has been sent.
+
+        Args:
+            reason: one of the reasons of the reference (AMPS User Guide, Locating the Reason for
+                Disconnection).
+        """

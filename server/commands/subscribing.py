@@ -1,0 +1,59 @@
+"""Whoever queries and subscribes, as the commands for that see it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Protocol
+
+from server.commands import sender
+from server.commands.persisted_acks import Publisher
+from server.queries.run import Asker
+from server.replays.listener import Listener
+
+if TYPE_CHECKING:
+    from server.replays.tail import Tail
+    from server.subscriptions.subscription import Subscription
+
+
+class Querying(Publisher, Asker, Protocol):
+    """A connection that queries."""
+
+    def hold(self, size: int, /) -> None:
+        """Take note of bytes that are kept in memory for it from now on, or no more.
+
+        Args:
+            size: how many; below zero if they are kept no more.
+        """
+
+    def end_subscription(self, sub_id: str) -> None:
+        """End a subscription, if there is one with this id."""
+
+
+class Surroundings(sender.Surroundings, Protocol):
+    """What subscriptions with a bookmark need besides."""
+
+    @property
+    def tail(self) -> Tail:
+        """Reads the end of the log."""
+
+    @property
+    def settled_tail(self) -> Tail:
+        """The same for those that ask for messages that are fully durable."""
+
+
+class Subscribing(Querying, Listener, Protocol):
+    """A connection that subscribes."""
+
+    @property
+    def engine(self) -> Surroundings:
+        """What stands around it."""
+
+    @property
+    def subscriptions(self) -> Mapping[str, Subscription]:
+        """Its subscriptions by id."""
+
+    def make_sub_id(self) -> str:
+        """Make an id for a subscription that came without one."""
+
+    def place(self, subscription: Subscription) -> None:
+        """Begin a subscription, in place of one with the same id if there is any."""

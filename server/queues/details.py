@@ -1,0 +1,41 @@
+"""What may be known of messages when they enter a queue."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Details:
+    """What is to be known of messages that enter a queue, beside their names. One for each.
+
+    Attributes:
+        barriers: whether they match the BarrierExpression.
+        lifetimes: their own expirations in microseconds, None for none.
+        priorities: values of the Priority, None or NaN for what is no number.
+        keys: 64-bit hashes of their keys, 0 for none: such messages wait for no other.
+        sow_keys: their SOW keys, 0 for none.
+        owners: the instances that own them, empty for this one.
+    """
+
+    barriers: Sequence[bool] | None = None
+    lifetimes: Sequence[int | None] | None = None
+    priorities: Sequence[float | None] | None = None
+    keys: Sequence[int] | None = None
+    sow_keys: Sequence[int] | None = None
+    owners: Sequence[str] | None = None
+
+    def part(self, start: int, stop: int) -> Details:
+        """The same of some of the messages."""
+        return Details(
+            **{
+                name: None if values is None else values[start:stop]
+                for name in self.__slots__
+                if (values := getattr(self, name)) is not None
+            }
+        )
+
+
+NO_DETAILS: Final = Details()

@@ -1,0 +1,217 @@
+"""Acknowledgements: what they do, when they come early, and why they are refused."""
+
+from __future__ import annotations
+
+import pytest
+
+from server.queues import Consumer, Expired, Way, parse_marks
+from server.queues.inspection import by_sow_keys, everything
+from tests.queues.support import PUBLISHER, SECOND, Bench, marks
+
+
+def leased(**settings: object) -> Bench:
+    """A bench with two consumers, who have two messages each, and an unleased fifth message."""
+    bench = Bench(fairness="fast", **settings)
+    bench.consumer("a", 2)
+    bench.consumer("b", 2)
+    bench.publish(5)
+    bench.deliver()
+    bench.queue.take_events()
+    return bench
+
+
+@pytest.mark.parametrize(
+    ("strict", "txid", "way", "reason"),
+    [
+        (False, 3, Way.DONE, None),
+        (True, 3, Way.DONE, "leased to another client"),
+        (True, 3, Way.CANCEL, "leased to another client"),
+        (True, 3, Way.EXPIRE, "leased to another client"),
+        (True, 1, Way.DONE, None),
+        (True, 5, Way.DONE, None),
+        (False, 5, Way.CANCEL, "not leased"),
+        (False, 5, Way.EXPIRE, None),
+        (False, 9, Way.CANCEL, "not in the queue"),
+        (False, 9, Way.EXPIRE, "not in the queue"),
+    ],
+)
+def test_who_may_acknowledge_what(strict: bool, txid: int, way: Way, reason: str | None) -> None:
+    bench = leased(strict=strict)
+    result = bench.queue.acknowledge(marks(txid), bench.now, "a", way)
+
+    if reason is None:
+        assert (result.done, result.refused) == (1, [])
+    else:
+        assert result.done == 0
+        ((mark, said),) = result.refused
+        assert mark == (PUBLISHER, txid)
+        assert reason in said
+
+
+def test_the_server_itself_may_acknowledge_whatever_is_leased() -> None:
+    bench = leased(strict=True)
+    assert bench.queue.acknowledge(marks(1, 3, 5), bench.now).done == 3
+
+
+@pytest.mark.parametrize("way", Way)
+def test_a_message_is_acknowledged_once(way: Way) -> None:
+    bench = leased()
+    refused = [((PUBLISHER, 1), "the message has left the queue")]
+    result = bench.queue.acknowledge(marks(1, 1), bench.now, "a", Way.DONE)
+    assert (result.done, result.refused) == (1, refused)
+    again = bench.queue.acknowledge(marks(1), bench.now, "a", way)
+    assert (again.done, again.deferred, again.refused) == (0, [], refused)
+
+
+def test_an_early_acknowledgement_waits_for_its_message() -> None:
+    bench = Bench(deferred_ack_expiration=60 * SECOND)
+    bench.consumer("a", 5)
+    result = bench.queue.acknowledge(marks(2), bench.now, "a")
+
+    assert (result.done, result.deferred) == (0, marks(2))
+    bench.publish(3)
+    assert bench.deliver() == {"a": [1, 3]}
+    assert bench.queue.counters.acknowledged == 1
+
+
+def test_an_early_acknowledgement_is_forgotten_in_the_end() -> None:
+    bench = Bench(deferred_ack_expiration=60 * SECOND)
+    bench.queue.acknowledge(marks(1), bench.now, "a")
+    assert bench.queue.next_moment == bench.now + 60 * SECOND
+    bench.later(60 * SECOND)
+    bench.deliver()
+    assert bench.queue.next_moment is None
+    bench.consumer("a", 5)
+    bench.publish(1)
+    assert bench.deliver() == {"a": [1]}
+
+
+@pytest.mark.parametrize(
+    ("settings", "acts", "reasons"),
+    [
+        ({"max_cancels": 2}, ["cancel", "cancel"], ("max_cancels",)),
+        ({"max_deliveries": 2}, ["leave", "lapse"], ("max_deliveries",)),
+        ({"max_deliveries": 3}, ["cancel", "leave", "lapse"], ("max_deliveries",)),
+        (
+            {"max_deliveries": 2, "max_cancels": 2},
+            ["cancel", "cancel"],
+            ("max_cancels", "max_deliveries"),
+        ),
+        ({}, ["cancel", "leave", "lapse", "expire"], ("forced_expire",)),
+        ({"expiration": 1 * SECOND}, ["lapse"], ("time_limit",)),
+    ],
+)
+def test_a_message_that_fails_too_often_is_expired_and_says_why(
+    settings: dict[str, int], acts: list[str], reasons: tuple[str, ...]
+) -> None:
+    bench = Bench(lease_period=10 * SECOND, **settings)
+    bench.publish(1)
+    for number, act in enumerate(acts, 1):
+        consumer = bench.consumer(f"c{number}", 1)
+        assert bench.deliver() == {f"c{number}": [1]}
+        assert not [event for event in bench.queue.take_events() if isinstance(event, Expired)]
+        if act == "lapse":
+            consumer.request(0)
+            bench.later(10 * SECOND)
+            bench.deliver()
+        elif act != "leave":
+            bench.queue.acknowledge(marks(1), bench.now, f"c{number}", Way(act))
+        bench.queue.detach(consumer, bench.now)
+
+    (event,) = [event for event in bench.queue.take_events() if isinstance(event, Expired)]
+    assert event.marks == marks(1)
+    (departure,) = event.departures
+    assert departure.reasons == reasons
+    assert departure.deliveries == len(acts)
+    assert departure.cancels == acts.count("cancel")
+    assert departure.last_consumer == f"c{len(acts)}"
+    assert bench.queue.depth == 0
+
+
+@pytest.mark.parametrize(
+    ("model", "queue", "own", "expected"),
+    [
+        ("default", 10, None, 10),
+        ("default", 10, 5, 5),
+        ("default", 10, 20, 20),
+        ("default", None, 20, 20),
+        ("default", None, None, None),
+        ("queue", 10, 5, 10),
+        ("queue", None, 5, None),
+        ("latest", 10, 5, 10),
+        ("latest", 10, 20, 20),
+        ("latest", None, 20, None),
+        ("latest", 10, None, 10),
+        ("earliest", 10, 5, 5),
+        ("earliest", 10, 20, 10),
+        ("earliest", None, 20, 20),
+        ("earliest", None, None, None),
+    ],
+)
+def test_models_of_expiration(
+    model: str, queue: int | None, own: int | None, expected: int | None
+) -> None:
+    bench = Bench(expiration=None if queue is None else queue * SECOND, expiration_model=model)
+    bench.publish(1, lifetimes=[None if own is None else own * SECOND])
+
+    moment = None if expected is None else bench.now + expected * SECOND
+    assert bench.queue.next_moment == moment
+    if expected is not None:
+        bench.later(expected * SECOND - 1)
+        bench.deliver()
+        assert bench.queue.depth == 1
+        bench.later(1)
+        bench.deliver()
+        assert bench.queue.depth == 0
+
+
+def test_a_leased_message_expires_when_its_lease_ends() -> None:
+    bench = Bench(lease_period=10 * SECOND, expiration=4 * SECOND)
+    bench.consumer("a", 1)
+    bench.publish(1)
+    bench.deliver()
+    bench.later(5 * SECOND)
+    bench.deliver()
+    assert bench.queue.depth == 1
+    assert bench.queue.acknowledge(marks(1), bench.now, "a").done == 1
+    assert bench.queue.counters.expired == 0
+
+
+def test_messages_are_found_by_key_and_one_by_one() -> None:
+    bench = leased(strict=True)
+    bench.publish(3, sow_keys=[7, 8, 7])
+    queue = bench.queue
+
+    assert queue.acknowledge_places(by_sow_keys(queue, {7}), bench.now).done == 2
+    result = queue.acknowledge_places(everything(queue), bench.now, "a")
+    assert result.done == 4
+    assert [mark for mark, _ in result.refused] == marks(3, 4)
+
+
+def test_a_consumer_that_goes_gives_its_room_back() -> None:
+    bench = leased()
+    consumer: Consumer = bench.consumers["a"]
+    bench.queue.detach(consumer, bench.now)
+    assert (consumer.outstanding, consumer.seats) == (0, [])
+    bench.queue.detach(consumer, bench.now)
+    assert bench.queue.leased == 2
+
+
+@pytest.mark.parametrize(
+    ("text", "found", "malformed"),
+    [
+        ("77|1|", [(77, 1)], []),
+        ("77|1|,77|2|", [(77, 1), (77, 2)], []),
+        (" 77|1| , 77|2|,", [(77, 1), (77, 2)], []),
+        ("77|1|20200604T000000.000001Z,8|9", [(77, 1)], ["8|9"]),
+        ("0|1|,x,77|-1|", [(0, 1)], ["x", "77|-1|"]),
+        (
+            "18446744073709551615|18446744073709551616|",
+            [],
+            ["18446744073709551615|18446744073709551616|"],
+        ),
+        ("", [], [""]),
+    ],
+)
+def test_lists_of_bookmarks(text: str, found: list[tuple[int, int]], malformed: list[str]) -> None:
+    assert parse_marks(text) == (found, malformed)

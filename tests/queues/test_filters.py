@@ -1,0 +1,110 @@
+"""Consumers with filters: nobody waits for one whose filter matches nothing, and nothing is matched
+twice."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.queues.support import Bench, CountingMatching, marks
+
+
+@pytest.fixture(autouse=True)
+def _count() -> None:
+    CountingMatching.asked = 0
+
+
+def test_each_message_is_matched_once_for_all_filters_together() -> None:
+    bench = Bench()
+    bench.consumer("a", 10, "nothing")
+    bench.consumer("b", 10, "thirds")
+    bench.consumer("c", 10, "thirds")
+    for _ in range(50):
+        bench.publish(1)
+        for txids in bench.deliver().values():
+            bench.queue.acknowledge(marks(*txids), bench.now)
+
+    assert CountingMatching.asked == 50
+
+
+def test_a_consumer_has_only_as_much_matched_as_it_takes() -> None:
+    bench = Bench()
+    bench.publish(20_000)
+    bench.consumer("a", 10, "thirds")
+
+    assert bench.deliver() == {"a": [3, 6, 9, 12, 15, 18, 21, 24, 27, 30]}
+    assert CountingMatching.asked < 200
+
+
+def test_a_filter_that_matches_nothing_holds_up_nobody() -> None:
+    """What is matched for it in one call has a limit; others get their messages meanwhile."""
+    bench = Bench()
+    bench.publish(20_000)
+    bench.consumer("a", 10, "nothing")
+    bench.consumer("b", 3)
+    bench.consumer("c", 2, "even")
+
+    deliveries = bench.queue.deliver(bench.now, effort=500)
+    assert CountingMatching.asked <= 500
+    assert bench.queue.is_behind
+    assert sorted(len(each.txids) for each in deliveries) == [2, 3]
+    while bench.queue.is_behind:
+        bench.queue.deliver(bench.now)
+    asked = CountingMatching.asked
+    bench.publish(1)
+    bench.deliver()
+    assert CountingMatching.asked - asked == 1, "everything else has been seen"
+
+
+def test_filters_that_come_one_after_the_other_share_what_remains_to_be_matched() -> None:
+    bench = Bench()
+    bench.publish(3_000)
+    names = ("nothing", "even", "odd", "thirds")
+    for name in names:
+        bench.consumer(name, 1, name)
+        bench.queue.deliver(bench.now, effort=64)
+    while got := bench.deliver():
+        bench.queue.acknowledge(marks(*(txid for each in got.values() for txid in each)), bench.now)
+
+    assert CountingMatching.asked < 6_500, "those that wait together share the way"
+    assert len(bench.queue.dispatch.scans) == 1
+    asked = CountingMatching.asked
+    bench.publish(10)
+    bench.deliver()
+    assert CountingMatching.asked - asked == 10
+
+
+def test_an_old_message_is_found_for_a_filter_that_is_replaced() -> None:
+    bench = Bench()
+    consumer = bench.consumer("a", 1, "even")
+    bench.publish(5)
+    assert bench.deliver() == {"a": [2]}
+    bench.queue.acknowledge(marks(2), bench.now)
+
+    bench.queue.attach(consumer, "odd")
+    assert bench.deliver() == {"a": [1]}
+    bench.queue.acknowledge(marks(1), bench.now)
+    bench.queue.attach(consumer)
+    assert bench.deliver() == {"a": [3]}
+
+
+def test_with_priorities_a_late_message_is_matched_before_older_ones() -> None:
+    bench = Bench(prioritized=True)
+    bench.consumer("a", 1, "even")
+    bench.publish(4, priorities=[5, 5, 5, 5])
+    assert bench.deliver() == {"a": [2]}
+    bench.publish(2, priorities=[9, 9])
+    bench.queue.acknowledge(marks(2), bench.now)
+    assert bench.deliver() == {"a": [6]}
+
+
+def test_what_comes_back_finds_consumers_that_have_passed_it() -> None:
+    bench = Bench()
+    bench.consumer("a", 5, "even")
+    gone = bench.consumer("b", 5)
+    bench.publish(4)
+    bench.deliver()
+    bench.queue.acknowledge(marks(1, 3), bench.now)
+    held = sorted(bench.queue.ledger.entries.txid(place) for place in gone.seats[0].held)
+    bench.queue.detach(gone, bench.now)
+
+    assert bench.deliver() == ({"a": held} if held else {})

@@ -1,0 +1,41 @@
+"""The drawn walks of docs/architecture.md: which functions they name, and in which order."""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+import threading
+from pathlib import Path
+from types import FrameType
+from typing import Final
+
+ROOT: Final = Path(__file__).parents[2]
+PAGE: Final = ROOT / "docs" / "architecture.md"
+TRACE: Final = "walked.txt"
+"""Where the functions stand that a process has called: in the directory that it starts in."""
+
+_DRAWING: Final = re.compile(r"(?ms)^## ([^\n]+)\n(?:(?!^## ).)*?```mermaid\n(.*?)```")
+_NAME: Final = re.compile(r"\b(?:actions|client|config_schema|pipeline|server)(?:\.\w+)+")
+
+
+def walks() -> dict[str, list[str]]:
+    """The names in each walk, in their order, by the heading that it stands under."""
+    page = PAGE.read_text()
+    return {heading: _NAME.findall(drawing) for heading, drawing in _DRAWING.findall(page)}
+
+
+def trace() -> None:
+    """From now on, have this process write down which functions of the walks it calls."""
+    names = {name for walk in walks().values() for name in walk}
+    file = os.open(TRACE, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+
+    def note(frame: FrameType, event: str, _argument: object) -> None:
+        if event == "call":
+            qualified = frame.f_code.co_qualname.removesuffix(".__init__")
+            name = f"{frame.f_globals.get('__name__')}.{qualified}"
+            if name in names:
+                os.write(file, f"{name}\n".encode())
+
+    threading.setprofile(note)
+    sys.setprofile(note)
