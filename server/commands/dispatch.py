@@ -1,4 +1,4 @@
-"""Which commands there are, which a session accepts in its state, and how they are refused."""
+"""Which commands there are, and which a session accepts in its state."""
 
 from __future__ import annotations
 

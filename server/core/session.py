@@ -92,7 +92,6 @@ class Link:
         address: the peer's address, for the log.
         send: takes bytes for the peer.
         hang_up: closes the connection once everything sent has left.
-        persisted_acks: the acks that wait for the transaction log.
         is_behind: whether the peer has not read everything yet.
         hold: takes note of bytes that are kept in memory for the peer from now on, or of as many
             less than nothing that are kept no more. A peer for which too much is kept is cut off.
@@ -166,6 +165,7 @@ class Session:
         outbox: what is on its way to the peer.
         intake: what the peer sends.
         runs: the publishes among that which go by in runs.
+        persisted_acks: the acks that wait for the transaction log.
         visit: counts it among those that have not logged on; None after the logon.
         is_behind: whether the peer has not read everything yet.
         hold: takes note of memory that is used for it. See `Link`.
@@ -233,7 +233,7 @@ class Session:
     def end_lost(self) -> None:
         """End: the peer has closed the connection, and what it had sent has been obeyed."""
         if self.intake.has_partial_frame and self.is_open:
-            self.engine.log.emit(
+            self.log.emit(
                 "18-0001", client=self.client_name, problem="the connection ended within a frame"
             )
         self._end("connection closed")
@@ -253,7 +253,7 @@ class Session:
 
     def give_up(self, error: FrameError) -> None:
         """Disconnect a peer whose bytes cannot be trusted any more."""
-        self.engine.log.emit("18-0001", client=self.client_name, problem=error)
+        self.log.emit("18-0001", client=self.client_name, problem=error)
         self.fault = str(error)
         self.close("unknown command")
 
@@ -265,7 +265,7 @@ class Session:
         """
         header = Header("logon")
         self.send(failure(header, "processed", "limit exceeded", problem))
-        self.engine.log.emit("18-0002", client=self.client_name, problem=problem)
+        self.log.emit("18-0002", client=self.client_name, problem=problem)
         self.close("auth")
 
     def remark(self, message_id: str, /, **fields: object) -> None:
@@ -277,7 +277,7 @@ class Session:
         """
         if message_id not in self._remarks:
             self._remarks |= {message_id}
-            self.engine.log.emit(message_id, client=self.client_name, **fields)
+            self.log.emit(message_id, client=self.client_name, **fields)
 
     def send(self, header: Header) -> None:
         """Send a message that is nothing but a header."""
@@ -359,7 +359,7 @@ class Session:
             query.cancel()
         subscription = self.remove_subscription(sub_id)
         if subscription is not None:
-            self.engine.log.emit("14-0002", client=self.client_name, sub_id=sub_id)
+            self.log.emit("14-0002", client=self.client_name, sub_id=sub_id)
             self.engine.client_status.publish(
                 "unsubscribe",
                 self,

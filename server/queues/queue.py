@@ -203,7 +203,7 @@ class Queue:
             left = dispatch.look(effort)
             shares = dispatch.serve(self._capacity)
             deliveries += [self._hand_over(share, now) for share in shares]
-            if left == effort and not (shares and dispatch.scans_filters):
+            if left == effort and not dispatch.is_to_look_again:
                 return deliveries
             effort = left
 

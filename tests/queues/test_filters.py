@@ -108,3 +108,15 @@ def test_what_comes_back_finds_consumers_that_have_passed_it() -> None:
     bench.queue.detach(gone, bench.now)
 
     assert bench.deliver() == ({"a": held} if held else {})
+
+
+def test_a_message_that_others_took_is_not_what_a_new_consumer_waits_for() -> None:
+    """The first message known for those without a filter went to a consumer with one."""
+    bench = Bench(fairness="fast", max_per_subscription_backlog=1)
+    bench.consumer("a")
+    bench.consumer("b", 1, "even")
+    bench.publish(2)
+    assert bench.deliver() == {"a": [1], "b": [2]}
+    bench.consumer("c")
+    bench.publish(1)
+    assert bench.deliver() == {"c": [3]}
