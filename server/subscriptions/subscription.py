@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Protocol
 from server.subscriptions.presentation import AS_PUBLISHED, Presentation
 
 if TYPE_CHECKING:
+    from server.expressions.effort import Effort
     from server.expressions.topic_names import TopicSelector
     from server.expressions.tree import Expr, OrderTerm
     from server.subscriptions.conflation import Conflater
@@ -57,6 +58,7 @@ class Subscription:
         began_with_query: its client got all records that matched when it was placed.
         sink: takes the messages of a client inside the server; None for a client's connection.
         options: the options of the command, as sent.
+        memory: bytes that are kept for it as long as it is there; see server/commands/memory.py.
         held_in: where its messages wait, None if they go to the connection at once.
         page: which records of the topic it is for, if it is paginated; None for all.
         aggregation: what is made of the topic's records; None if they are sent as they are.
@@ -77,6 +79,7 @@ class Subscription:
     page: PageTerms | None = None
     aggregation: AggregationTerms | None = None
     replay: Source | None = None
+    memory: int = 0
     held_in: Outbox | None = None
 
     @property
@@ -84,12 +87,19 @@ class Subscription:
         """Where its messages go."""
         return self.held_in or self.subscriber.outbox
 
-    def is_for(self, topic: str) -> bool:
+    def is_for(self, topic: str, effort: Effort) -> bool:
         """Whether it is for the messages of a topic, as far as the name goes.
 
         Where that takes too many steps to tell, it is not, and the log says so.
+
+        Args:
+            topic: the topic's name.
+            effort: counts long searches; see `TopicSelector.decide`.
+
+        Raises:
+            TooCostlyError: there have been enough of them.
         """
-        decided = self.selector.decide(topic)
+        decided = self.selector.decide(topic, effort)
         if decided is None:
             self.subscriber.log.emit(
                 "14-0003",
