@@ -20,6 +20,7 @@ from actions.services import Services, StopRequested
 from config_schema.spec import (
     ConflatedTopicSpec,
     InstanceSpec,
+    QueueSpec,
     TopicSpec,
     TransactionLogSpec,
     ViewSpec,
@@ -44,6 +45,9 @@ from server.message_types.base import BodyError
 from server.sow.commit import GroupCommit
 from server.sow.lookups import Lookups
 from server.sow.records import NANOSECONDS
+from server.topics.queue_recovery import recover_queues
+from server.topics.queue_table import Queues
+from server.topics.queue_topic import Surroundings
 from server.topics.settings import Settings
 from server.topics.transaction_log import TransactionLog
 from server.transports.listener import TransportError
@@ -149,7 +153,10 @@ class Instance:
         check()
         committer = self._open_topics(opened, check)
         if journal is not None:
+            queues = self._open_queues(journal[1])
             recover(*journal, self._engine, committer.settle, check)
+            if queues is not None:
+                recover_queues(queues, journal[1].journal, check)
             self._keep_journals(journal[1], opened)
         self._engine.stores.begin_derived()
         check()
@@ -188,6 +195,19 @@ class Instance:
         log = open_journal(self._spec, spec, self._engine, post)
         opened.callback(log.close)
         return spec, log
+
+    def _open_queues(self, log: TransactionLog) -> Queues | None:
+        """Make the queues; they are empty until the log has been read."""
+        specs = [spec for spec in self._spec.sow if isinstance(spec, QueueSpec)]
+        if not specs:
+            return None
+        engine, settings = self._engine, self._engine.settings
+        surroundings = Surroundings(log, engine.clock, engine.turns.queue, engine.flush, self._log)
+        queues = Queues(
+            specs, settings.message_types, settings.functions, self._spec.name, surroundings
+        )
+        engine.topics.use_queues(queues)
+        return queues
 
     def _keep_journals(self, log: TransactionLog, opened: contextlib.AsyncExitStack) -> None:
         self._services.journals = JournalKeeping(

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final, cast
 from config_schema.units import UnitError, parse_interval
 from server.base.limits import MOST_BOOKMARKS
 from server.commands.acks import acknowledge, failure, success, wants
+from server.commands.memory import memory_of
 from server.commands.options import (
     QUERYING,
     check_replay_options,
@@ -127,7 +128,7 @@ def make_subscription(
     return Subscription(
         session,
         sub_id,
-        selector,
+        _replayed_topics(session, selector),
         restricted_to(read_filter(session, header, stable=page is not None), keys),
         replace(read_presentation(header, options, session), bookmark=True),
         conflater,
@@ -137,7 +138,20 @@ def make_subscription(
         replay=Replay(
             session, log, terms, engine.settled_tail if is_durable else engine.tail, timeline
         ),
+        memory=memory_of(header),
     )
+
+
+def _replayed_topics(session: Subscribing, selector: TopicSelector) -> TopicSelector:
+    """The topics that are replayed: those that feed it, of a queue.
+
+    Source: AMPS User Guide, Bookmark Subscriptions to Queues.
+    """
+    queues = session.engine.topics.queues
+    if queues is None or selector.is_regex:
+        return selector
+    queue = queues.find(session.message_type, selector.text)
+    return selector if queue is None else queue.source
 
 
 def begin(

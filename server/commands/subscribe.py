@@ -6,18 +6,23 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
+from server.base.limits import MOST_PATTERNS
 from server.commands.acks import acknowledge
 from server.commands.bookmark_subscribe import begin as begin_replay
 from server.commands.bookmark_subscribe import is_replayed, make_subscription, pause_or_resume
+from server.commands.memory import memory_of
 from server.commands.options import (
     SubscribeOptions,
     option_refusal,
+    read_max_backlog,
     read_options,
     read_subscribe_options,
 )
 from server.commands.paging import check_replacement, check_same_groups, single_topic
 from server.commands.refusal import CommandRefused
 from server.commands.selection import read_filter, read_topic, require_topic, restricted_to
+from server.expressions.effort import TooCostlyError
+from server.queues import Consumer
 from server.security.entitlement import Permission
 from server.subscriptions.conflation import Conflater
 from server.subscriptions.subscription import Subscription
@@ -61,11 +66,35 @@ def handle(session: Subscribing, header: Header, _body: bytes) -> None:
     if subscription.replay is not None:
         begin_replay(session, header, options, subscription)
         return
-    acknowledge(session, header, "processed", sub_id=subscription.sub_id)
+    acknowledge(
+        session,
+        header,
+        "processed",
+        sub_id=subscription.sub_id,
+        long_options=_effective_backlog(subscription),
+    )
     if header.command in _DELTA:
         acknowledge(session, header, "stats", sub_id=subscription.sub_id, **_NOTHING_FOUND)
     if header.bookmark is not None:
         acknowledge(session, header, "completed", sub_id=subscription.sub_id)
+
+
+def _effective_backlog(subscription: Subscription) -> str | None:
+    """What a consumer of queues is told of its backlog (AMPS User Guide, Subscription Backlog)."""
+    consumer = subscription.consumer
+    return None if consumer is None or not consumer.seats else f"max_backlog={consumer.limit}"
+
+
+def _consumer(
+    session: Subscribing, before: Subscription | None, max_backlog: int | None
+) -> Consumer | None:
+    """The part that a subscription has in queues, which a replacement goes on with."""
+    if session.engine.topics.queues is None:
+        return None
+    if before is not None and before.consumer is not None:
+        return before.consumer
+    requested = 1 if max_backlog is None else max_backlog
+    return Consumer(session.client_name, session.number, requested)
 
 
 def place(
@@ -114,11 +143,17 @@ def put_in_place(session: Subscribing, header: Header, subscription: Subscriptio
         session: the connection that sent the command.
         header: the command's header.
         subscription: what the command asks for.
+
+    Raises:
+        CommandRefused: it takes too many steps to tell which topics it is for.
     """
     before = session.subscriptions.get(subscription.sub_id)
     if before is not None and before.conflater is not None:
         before.conflater.release_all()
-    session.place(subscription)
+    try:
+        session.place(subscription)
+    except TooCostlyError as error:
+        raise CommandRefused("bad regex topic", str(error)) from None
     _take_over(before, subscription)
     session.engine.log.emit(
         "14-0001",
@@ -173,11 +208,14 @@ def prepare(
         selector = single_topic(session, selector)
     sub_id = read_sub_id(session, header, options)
     before = session.subscriptions.get(sub_id)
+    if selector.is_regex:
+        _check_patterns(session, sub_id)
     check_replacement(selector, page, aggregation, before)
     asks_for_replay = header.bookmark is not None and header.command == "subscribe"
     if asks_for_replay and is_replayed(session, selector):
         return make_subscription(session, header, options, selector, sub_id)
     with_records = selector.is_regex or has_records(session, selector)
+    max_backlog = read_max_backlog(options)
     wanted = read_subscribe_options(header, options, session, with_records=with_records)
     if page is not None or sub_id not in session.subscriptions:
         require_topic(session, Permission.READ_TOPIC, selector)
@@ -205,6 +243,9 @@ def prepare(
         options=header.options,
         page=page,
         aggregation=aggregation,
+        consumer=_consumer(session, before, max_backlog),
+        max_backlog=max_backlog,
+        memory=memory_of(header),
     )
     check_same_groups(subscription, before)
     return subscription
@@ -242,6 +283,24 @@ def read_sub_id(session: Subscribing, header: Header, options: Mapping[str, str]
             f"this connection has a subscription {sub_id!r} already; option replace changes it",
         )
     return sub_id
+
+
+def _check_patterns(session: Subscribing, sub_id: str) -> None:
+    """Refuse another regular expression beyond the limit.
+
+    Raises:
+        CommandRefused: there are enough of them.
+    """
+    subscriptions = session.subscriptions
+    if len(subscriptions) < MOST_PATTERNS:
+        return
+    others = (one for one in subscriptions.values() if one.sub_id != sub_id)
+    if sum(one.selector.is_regex for one in others) >= MOST_PATTERNS:
+        raise CommandRefused(
+            "limit exceeded",
+            f"a connection may have {MOST_PATTERNS} subscriptions to regular expressions: join"
+            " them as alternatives, or use more connections",
+        )
 
 
 def has_records(session: Subscribing, selector: TopicSelector) -> bool:

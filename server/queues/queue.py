@@ -53,6 +53,7 @@ class Delivery(NamedTuple):
         consumer: who gets them.
         txids: their numbers in the log.
         places: their places in the queue, for questions about them.
+        marks: their bookmarks.
         lease_until: when they come back unless they are acknowledged, in microseconds since 1970;
             None for never.
         is_barrier: whether it is a barrier, which everybody gets and nobody acknowledges.
@@ -61,6 +62,7 @@ class Delivery(NamedTuple):
     consumer: Consumer
     txids: Sequence[int]
     places: Sequence[int]
+    marks: Sequence[Mark]
     lease_until: int | None
     is_barrier: bool = False
 
@@ -219,14 +221,14 @@ class Queue:
         period = settings.lease_period
         until = None if period is None or settings.at_most_once else now + period
         ledger.lease(Lease(seat, now, until, places))
+        marks = [ledger.entries.mark(place) for place in places]
         if settings.at_most_once:
-            ledger.events.append(Sent(now, [ledger.entries.mark(place) for place in places]))
+            ledger.events.append(Sent(now, marks))
         elif settings.max_deliveries:
-            marks = [ledger.entries.mark(place) for place in places]
             ledger.events.append(Leased(now, marks, seat.consumer.name))
         if ledger.watcher is not None:
             ledger.watcher.went(places)
-        return Delivery(seat.consumer, txids, places, until)
+        return Delivery(seat.consumer, txids, places, marks, until)
 
     def _release_barriers(self, now: int) -> list[Delivery]:
         """Send barriers that nothing is before, to all consumers that they match."""
@@ -239,7 +241,7 @@ class Queue:
             place = ledger.barriers[0]
             txid, mark = ledger.entries.txid(place), ledger.entries.mark(place)
             deliveries += [
-                Delivery(consumer, (txid,), (place,), None, is_barrier=True)
+                Delivery(consumer, (txid,), (place,), (mark,), None, is_barrier=True)
                 for consumer in consumers
             ]
             ledger.remove(place, now)

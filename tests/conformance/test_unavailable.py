@@ -52,7 +52,7 @@ ELEMENTS = """
 <Admin><InetAddr>localhost:0</InetAddr></Admin>
 """
 
-REFUSED = "queues are not available"
+REFUSED = "views of queues are not available"
 
 
 @pytest.fixture(scope="module")
@@ -62,7 +62,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningServer]:
         yield running
 
 
-@pytest.mark.parametrize("topic", ["jobs", "own", "waiting", "of-that"])
+@pytest.mark.parametrize("topic", ["waiting", "of-that"])
 @pytest.mark.parametrize(
     "command",
     [
@@ -82,10 +82,10 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningServer]:
     ],
     ids=str,
 )
-def test_commands_for_a_queue_are_refused(
+def test_commands_for_what_is_made_from_a_queue_are_refused(
     server: RunningServer, topic: str, command: dict[str, object]
 ) -> None:
-    """With a reason that nobody takes for success; so are those for what is made from one."""
+    """With a reason that nobody takes for success."""
     with server.log_on() as peer:
         peer.send({"cid": "1", "t": topic, "a": "processed"} | command, b"{}")
         ack = peer.receive_header()
@@ -94,34 +94,11 @@ def test_commands_for_a_queue_are_refused(
         peer.flush()
 
 
-def test_publishes_without_acks_do_not_get_through(server: RunningServer) -> None:
-    """Also when many come in a row; a regular expression finds nothing of them."""
-    with server.log_on("one") as peer, server.log_on("other") as other:
-        assert other.subscribe("^(jobs|own|orders)$", "1")["status"] == "success"
-        for _ in range(10):
-            peer.publish("jobs", b'{"id":1}')
-        peer.publish("orders", b'{"id":2}')
-        peer.flush()
-        header, body = other.receive()
-        assert (header["t"], body) == ("orders", b'{"id":2}')
-        assert server.logs(REFUSED)
-
-
-def test_the_underlying_topic_is_what_it_was(server: RunningServer) -> None:
-    """It is recorded, and can be subscribed to."""
-    with server.log_on() as peer:
-        assert peer.subscribe("orders", "1", bm="0|1|")["status"] == "success"
-        peer.publish("orders", b'{"id":3}')
-        assert peer.receive()[1] == b'{"id":3}'
-
-
 def test_the_start_says_what_follows(server: RunningServer) -> None:
     """At each place of the configuration, in terms of the consequences."""
     log = server.log()
     told = "publishers are told persisted although elsewhere does not have the message"
     for line in (
-        f"SOW/Queue: {REFUSED} yet: all commands for it are refused; topic 'orders' is an ordinary",
-        f"SOW/LocalQueue: {REFUSED} yet: all commands for it are refused",
         f"SOW/View: {REFUSED} yet, and 'waiting' is made from 'jobs': all commands",
         f"SOW/View: {REFUSED} yet, and 'of-that' is made from 'waiting': all commands",
         f"Replication/Destination: replication is not available yet: {told}",
@@ -141,8 +118,8 @@ def test_the_graph_tells_what_starts(tmp_path: Path) -> None:
     text = drawn("--graph")
     started, _, missing = text.partition("not available yet, and not started:\n")
     assert "transport any-tcp" in started
-    for part in ("queue ", "view ", "replication destination ", "admin interface "):
+    for part in ("view ", "replication destination ", "admin interface "):
         assert part in missing
         assert not any(line.split(". ")[-1].startswith(part) for line in started.splitlines())
     assert missing.count("replication destination") == 2
-    assert drawn("--graphviz").count('not available yet", style=dashed];') == 7
+    assert drawn("--graphviz").count('not available yet", style=dashed];') == 5
