@@ -24,7 +24,7 @@ server: $(SERVER)
 ## install: install everything into .venv: also Spark with Java, and what tests need (1.3 GB)
 install: $(EVERYTHING)
 
-## check: run the checks of form and types, and the tests that start no processes: minutes less
+## check: run the checks of form, layers and types, and the tests that start no processes
 check: install lint
 	$(BIN)/pytest -n auto -m 'not process'
 

@@ -19,24 +19,16 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 from benchmarks.harness import Server, amperage, nats, print_table, tool
 
 SECONDS = 3
 RECORDS = 20_000
-CONFIGURATION = """<AMPSConfig>
-  <Name>benchmark</Name>
-  <Transports>
-    <Transport>
-      <Name>any-tcp</Name><Type>tcp</Type><Protocol>amps</Protocol>
-      <InetAddr>127.0.0.1:{port}</InetAddr><ReuseAddr>true</ReuseAddr>
-    </Transport>
-  </Transports>
+ELEMENTS = """
   <SOW>
     <Topic>
       <Name>records</Name><MessageType>json</MessageType><Key>/id</Key>
-      <FileName>%s/records.sow</FileName>
+      <FileName>{directory}/records.sow</FileName>
     </Topic>
     <Topic>
       <Name>queried</Name><MessageType>json</MessageType><Key>/id</Key>
@@ -44,10 +36,9 @@ CONFIGURATION = """<AMPSConfig>
     </Topic>
   </SOW>
   <TransactionLog>
-    <JournalDirectory>%s/journals</JournalDirectory><JournalSize>256MB</JournalSize>
+    <JournalDirectory>{directory}/journals</JournalDirectory><JournalSize>256MB</JournalSize>
     <Topic><Name>^(logged|records)</Name><MessageType>json</MessageType></Topic>
   </TransactionLog>
-</AMPSConfig>
 """
 
 Busy = Callable[[int, "multiprocessing.synchronize.Event"], None]
@@ -139,7 +130,7 @@ def main() -> None:
     """Measure and print."""
     with contextlib.ExitStack() as running:
         directory = running.enter_context(tempfile.TemporaryDirectory())
-        ours = running.enter_context(amperage(CONFIGURATION.replace("%s", str(Path(directory)))))
+        ours = running.enter_context(amperage(ELEMENTS.format(directory=directory)))
         theirs = running.enter_context(nats())
         seed = ("-mode", "sowseed", "-size", "256", "-n", str(RECORDS))
         ours.load(*seed, "-topic", "queried")

@@ -19,7 +19,7 @@ ROOT = Path(__file__).parents[1]
 BUILD = ROOT / "build" / "benchmarks"
 SOURCES = Path(__file__).parent / "load"
 
-CONFIGURATION = """<AMPSConfig>
+_CONFIGURATION = """<AMPSConfig>
   <Name>benchmark</Name>
   <Transports>
     <Transport>
@@ -27,6 +27,7 @@ CONFIGURATION = """<AMPSConfig>
       <InetAddr>127.0.0.1:{port}</InetAddr><ReuseAddr>true</ReuseAddr>
     </Transport>
   </Transports>
+  {elements}
 </AMPSConfig>
 """
 
@@ -98,16 +99,16 @@ def free_port(also_next: bool = False) -> int:
 
 
 @contextmanager
-def amperage(configuration: str = CONFIGURATION) -> Iterator[Server]:
+def amperage(elements: str = "") -> Iterator[Server]:
     """Our server, without any log.
 
     Args:
-        configuration: the configuration, with {port} where the port goes.
+        elements: what its configuration has beside a transport.
     """
     port = free_port()
     with tempfile.TemporaryDirectory() as directory:
         path = Path(directory, "config.xml")
-        path.write_text(configuration.format(port=port))
+        path.write_text(_CONFIGURATION.format(port=port, elements=elements))
         command = [sys.executable, "-m", "server.cli", str(path)]
         with _process(command, port) as pid:
             yield Server("Amperage", "amps", port, pid)

@@ -21,14 +21,7 @@ from typing import Final
 
 from benchmarks.harness import Server, amperage, print_table
 
-CONFIGURATION: Final = """<AMPSConfig>
-  <Name>benchmark</Name>
-  <Transports>
-    <Transport>
-      <Name>any-tcp</Name><Type>tcp</Type><Protocol>amps</Protocol>
-      <InetAddr>127.0.0.1:{{port}}</InetAddr><ReuseAddr>true</ReuseAddr>
-    </Transport>
-  </Transports>
+ELEMENTS: Final = """
   <SOW>
     <Topic>
       <Name>records</Name><MessageType>json</MessageType><Key>/id</Key>
@@ -40,7 +33,6 @@ CONFIGURATION: Final = """<AMPSConfig>
     <JournalSize>256MB</JournalSize>
     <Topic><Name>.*</Name><MessageType>json</MessageType></Topic>
   </TransactionLog>
-</AMPSConfig>
 """
 KEYS: Final = 10_000
 ROUNDS: Final = 3
@@ -62,7 +54,7 @@ _TAIL: Final = 400  # bytes; the longest ack
 def journaling(directory: Path) -> Iterator[Server]:
     """A server whose journal is in a directory."""
     directory.mkdir(exist_ok=True)
-    with amperage(CONFIGURATION.format(directory=directory.absolute())) as server:
+    with amperage(ELEMENTS.format(directory=directory.absolute())) as server:
         while len(list(directory.glob("journal/*.journal"))) < 2:  # made ready in the background
             time.sleep(0.05)
         yield server
@@ -131,12 +123,12 @@ def recovering(directory: Path, count: int) -> float:
     seconds: list[float] = []
     for place in (directory / "empty", directory):
         (place / "records.sow").unlink(missing_ok=True)
-        configuration = CONFIGURATION.format(directory=place.absolute())
-        with amperage(configuration):
+        elements = ELEMENTS.format(directory=place.absolute())
+        with amperage(elements):
             pass  # the first start of two: makes what is made once
         (place / "records.sow").unlink()
         started = time.perf_counter()
-        with amperage(configuration):
+        with amperage(elements):
             seconds.append(time.perf_counter() - started)
     return count / (seconds[1] - seconds[0])
 

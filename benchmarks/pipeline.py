@@ -40,14 +40,7 @@ Wait: TypeAlias = Callable[[str, float], bool]
 
 _FIELDS: Final = "id BIGINT, symbol STRING, qty INT, price DOUBLE, side STRING"
 
-CONFIGURATION: Final = """<AMPSConfig>
-  <Name>benchmark</Name>
-  <Transports>
-    <Transport>
-      <Name>any-tcp</Name><Type>tcp</Type><Protocol>amps</Protocol>
-      <InetAddr>127.0.0.1:{{port}}</InetAddr><ReuseAddr>true</ReuseAddr>
-    </Transport>
-  </Transports>
+ELEMENTS: Final = """
   <SOW>
     <Topic>
       <Name>records</Name><MessageType>json</MessageType><Key>/id</Key>
@@ -58,7 +51,6 @@ CONFIGURATION: Final = """<AMPSConfig>
     <JournalDirectory>{directory}/journal</JournalDirectory><JournalSize>1GB</JournalSize>
     <Topic><Name>^log</Name><MessageType>json</MessageType></Topic>
   </TransactionLog>
-</AMPSConfig>
 """
 
 
@@ -300,7 +292,7 @@ def main() -> None:
     """Print all figures."""
     with tempfile.TemporaryDirectory() as name:
         directory = Path(name)
-        with amperage(CONFIGURATION.format(directory=directory)) as server:
+        with amperage(ELEMENTS.format(directory=directory)) as server:
             uri = f"tcp://127.0.0.1:{server.port}/amps/json"
             fill(uri, directory)
             alone(uri)

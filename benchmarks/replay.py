@@ -27,20 +27,12 @@ SUBSCRIBERS: Final = (1, 5)
 SECONDS: Final = 60.0
 """How long a measurement may take."""
 
-CONFIGURATION: Final = """<AMPSConfig>
-  <Name>benchmark</Name>
-  <Transports>
-    <Transport>
-      <Name>any-tcp</Name><Type>tcp</Type><Protocol>amps</Protocol>
-      <InetAddr>127.0.0.1:{port}</InetAddr><ReuseAddr>true</ReuseAddr>
-    </Transport>
-  </Transports>
+ELEMENTS: Final = """
   <TransactionLog>
-    <JournalDirectory>%s</JournalDirectory>
+    <JournalDirectory>{directory}</JournalDirectory>
     <JournalSize>200MB</JournalSize><PreallocatedJournalFiles>1</PreallocatedJournalFiles>
     <Topic><Name>.*</Name><MessageType>json</MessageType></Topic>
   </TransactionLog>
-</AMPSConfig>
 """
 
 _TICK: Final = os.sysconf("SC_CLK_TCK")
@@ -164,7 +156,7 @@ def publishing(server: Server) -> tuple[float, float]:
 def main() -> None:
     """Measure and print."""
     directory = Path("build", "benchmarks", f"journal-{os.getpid()}")
-    with amperage(CONFIGURATION % directory.resolve()) as server:
+    with amperage(ELEMENTS.format(directory=directory.resolve())) as server:
         publisher = Client(server, "publisher")
         publish(publisher, b"history", MESSAGES)
         persist(publisher)

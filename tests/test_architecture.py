@@ -72,7 +72,7 @@ def house() -> Iterator[tuple[Path, str]]:
     for indent, name, text in _ENTRY.findall(picture):
         del above[len(indent) // 2 + 1 :]
         directory = above[-1]
-        yield directory, name
+        yield directory, name.rstrip(",")
         if name.endswith("/"):
             directory /= name
             above.append(directory)

@@ -24,6 +24,20 @@ _LEAST_GRACE: Final = 1.0
 _HEARTBEAT: Final = frame(encode_header(Header(command="heartbeat")))
 
 
+class Beating(Sender, Protocol):
+    """A connection with a heartbeat.
+
+    Attributes:
+        pulse: the heartbeat.
+    """
+
+    pulse: Pulse
+
+    @property
+    def intake(self) -> Waiting:
+        """What its peer has sent."""
+
+
 def handle(session: Beating, header: Header, _body: bytes) -> None:
     """Start or stop the heartbeat timer, or take note of the client's beat.
 
@@ -48,20 +62,6 @@ def handle(session: Beating, header: Header, _body: bytes) -> None:
             f"{header.options!r}: expected beat, stop, or start and seconds: start,5",
         )
     acknowledge(session, header, "processed")
-
-
-class Beating(Sender, Protocol):
-    """A connection with a heartbeat.
-
-    Attributes:
-        pulse: the heartbeat.
-    """
-
-    pulse: Pulse
-
-    @property
-    def intake(self) -> Waiting:
-        """What its peer has sent."""
 
 
 class Pulse:

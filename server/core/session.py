@@ -92,7 +92,6 @@ class Link:
         address: the peer's address, for the log.
         send: takes bytes for the peer.
         hang_up: closes the connection once everything sent has left.
-        persisted_acks: the acks that wait for the transaction log.
         is_behind: whether the peer has not read everything yet.
         hold: takes note of bytes that are kept in memory for the peer from now on, or of as many
             less than nothing that are kept no more. A peer for which too much is kept is cut off.
@@ -162,9 +161,11 @@ class Session:
         user: the authenticated user's name.
         subscriptions: the connection's subscriptions by id.
         queries: the connection's queries that have not sent all their results yet.
+        memory_of_commands: bytes that its subscriptions and queries take.
         outbox: what is on its way to the peer.
         intake: what the peer sends.
         runs: the publishes among that which go by in runs.
+        persisted_acks: the acks that wait for the transaction log.
         visit: counts it among those that have not logged on; None after the logon.
         is_behind: whether the peer has not read everything yet.
         hold: takes note of memory that is used for it. See `Link`.
@@ -201,6 +202,7 @@ class Session:
         self.user = ""
         self.subscriptions: dict[str, Subscription] = {}
         self.queries: list[QueryRun] = []
+        self.memory_of_commands = 0
         self.outbox = Outbox(engine.outboxes.waiting, with_transcript(self, self.log, link.send))
         self.pulse = Pulse(self, 0)
         self.last_heard = engine.clock.now()
@@ -231,7 +233,7 @@ class Session:
     def end_lost(self) -> None:
         """End: the peer has closed the connection, and what it had sent has been obeyed."""
         if self.intake.has_partial_frame and self.is_open:
-            self.engine.log.emit(
+            self.log.emit(
                 "18-0001", client=self.client_name, problem="the connection ended within a frame"
             )
         self._end("connection closed")
@@ -251,7 +253,7 @@ class Session:
 
     def give_up(self, error: FrameError) -> None:
         """Disconnect a peer whose bytes cannot be trusted any more."""
-        self.engine.log.emit("18-0001", client=self.client_name, problem=error)
+        self.log.emit("18-0001", client=self.client_name, problem=error)
         self.fault = str(error)
         self.close("unknown command")
 
@@ -263,7 +265,7 @@ class Session:
         """
         header = Header("logon")
         self.send(failure(header, "processed", "limit exceeded", problem))
-        self.engine.log.emit("18-0002", client=self.client_name, problem=problem)
+        self.log.emit("18-0002", client=self.client_name, problem=problem)
         self.close("auth")
 
     def remark(self, message_id: str, /, **fields: object) -> None:
@@ -275,7 +277,7 @@ class Session:
         """
         if message_id not in self._remarks:
             self._remarks |= {message_id}
-            self.engine.log.emit(message_id, client=self.client_name, **fields)
+            self.log.emit(message_id, client=self.client_name, **fields)
 
     def send(self, header: Header) -> None:
         """Send a message that is nothing but a header."""
@@ -345,6 +347,16 @@ class Session:
                 consumer.request(subscription.max_backlog)
         self.remove_subscription(subscription.sub_id)
         self.subscriptions[subscription.sub_id] = subscription
+        self.keep(subscription.memory)
+
+    def keep(self, size: int) -> None:
+        """Take note of memory that a subscription or a query takes from now on, or no more.
+
+        Args:
+            size: in bytes; below zero if it is taken no more.
+        """
+        self.memory_of_commands += size
+        self.hold(size)
 
     def end_subscription(self, sub_id: str) -> None:
         """End a subscription, if there is one with this id."""
@@ -352,7 +364,7 @@ class Session:
             query.cancel()
         subscription = self.remove_subscription(sub_id)
         if subscription is not None:
-            self.engine.log.emit("14-0002", client=self.client_name, sub_id=sub_id)
+            self.log.emit("14-0002", client=self.client_name, sub_id=sub_id)
             self.engine.client_status.publish(
                 "unsubscribe",
                 self,
@@ -381,6 +393,7 @@ class Session:
             if subscription.replay is None:
                 self.engine.topics.unsubscribe(subscription)
             subscription.close()
+            self.keep(-subscription.memory)
         return subscription
 
     def obey(self, header_bytes: bytes, body_bytes: bytes) -> None:

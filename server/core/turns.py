@@ -60,6 +60,10 @@ _HEARD_SECONDS: Final = 0.1
 _HELD_SECONDS: Final = 0.002
 """How long what has been made for clients may wait for more, while there is more to do."""
 
+_LEAVING_SHARE: Final = 1 / 3
+"""How long outboxes are flushed, as a part of a turn's length, while there is more to do. With very
+many connections, the less it is, the more goes with a write, and the later."""
+
 _TOO_SHORT_SECONDS: Final = 0.000_05
 """What is left of a slice when beginning something else is not worth it."""
 
@@ -189,7 +193,7 @@ class Turns:
         now = self.elapsed()
         outboxes = self._outboxes
         if outboxes.waiting and (now >= self._emptied_at + _HELD_SECONDS or outboxes.is_write_full):
-            self._leave(now, now + self._length(now) / 2)
+            self._leave(now, now + self._length(now) * _LEAVING_SHARE)
         else:
             self._schedule()
 

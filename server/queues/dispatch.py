@@ -60,6 +60,7 @@ class Dispatch:
         scans: what looks for messages, the one without a filter among them.
         is_behind: whether messages remain to be matched for somebody who waits.
         is_stalled: whether messages could not be looked at the last time.
+        is_to_look_again: whether `serve` has left consumers with room for whom nothing was known.
     """
 
     ledger: Ledger
@@ -77,6 +78,7 @@ class Dispatch:
         self.scans: list[Scan] = []
         self.is_behind = False
         self.is_stalled = False
+        self.is_to_look_again = False
         self._sources: dict[Hashable | None, Source] = {}
         self._source_of: dict[Seat, Source] = {}
         self._heads: list[tuple[int, int, Source]] = []
@@ -198,11 +200,6 @@ class Dispatch:
             return LAST
         return (ledger.barriers[0] if ledger.barriers else ledger.entries.end) - 1
 
-    @property
-    def scans_filters(self) -> bool:
-        """Whether messages are looked for before they are handed out."""
-        return not self._has_shorter_way
-
     def look(self, effort: int) -> int:
         """Look for messages for those who wait.
 
@@ -321,7 +318,9 @@ class Dispatch:
         Args:
             capacity: how many at most.
         """
+        self.is_to_look_again = False
         shares = self._serve_found(capacity)
+        self.is_to_look_again |= bool(shares) and not self._has_shorter_way
         if self._has_shorter_way:
             capacity -= sum(len(share.places) for share in shares)
             shares += self._serve_runs(capacity)
@@ -393,6 +392,7 @@ class Dispatch:
             if head is None:
                 if best is not None:
                     source.scan.hungry[source] = None
+                    self.is_to_look_again = True
             elif best is not None and head == rank:
                 rivals[source] = best
             elif best is not None and head > rank:

@@ -220,7 +220,7 @@ class Queue:
             if most <= 0:
                 self._has_more = True
                 return 0
-            if left == effort and not (shares and dispatch.scans_filters):
+            if dispatch.is_stalled or (left == effort and not dispatch.is_to_look_again):
                 return most
             effort = left
 

@@ -9,7 +9,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -34,17 +34,14 @@ from client import (
 from tests.client.scripted_peer import Header, ScriptedPeer, accept, scripted_peer
 from tests.client.test_ha_shells import HangingUp, store_everything
 from tests.support.raw import frame
-from tests.support.server import RunningServer, running_server
+from tests.support.server import RunningServer, module_server
 from tests.support.waiting import WAIT_SECONDS, wait_until
 
 ROOT = Path(__file__).parents[2]
 AT_ONCE = Backoff(first=0.001, longest=0.01)
 
 
-@pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningServer]:
-    with running_server(tmp_path_factory.mktemp("server")) as running:
-        yield running
+server = module_server()
 
 
 def at(port: int) -> str:

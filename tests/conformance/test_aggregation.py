@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
 from tests.support.raw import RawPeer
-from tests.support.server import RunningServer, running_server
+from tests.support.server import RunningServer, module_server
 from tests.support.sow import TOPICS, Group, query, receive_group
 
 ELEMENTS = TOPICS.replace(
@@ -46,11 +45,7 @@ ELEMENTS = TOPICS.replace(
 SUMS = "projection=[/sym,SUM(/qty) AS /qty,COUNT(/id) AS /n,/who AS /last],grouping=[/sym]"
 
 
-@pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningServer]:
-    """One server; each test has a group of records of its own."""
-    with running_server(tmp_path_factory.mktemp("server"), elements=ELEMENTS) as running:
-        yield running
+server = module_server(ELEMENTS)
 
 
 def publish(peer: RawPeer, own: str, n: int, sym: str, topic: str = "orders", **more: Any) -> None:

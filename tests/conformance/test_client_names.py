@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
 from tests.support.raw import RawPeer
-from tests.support.server import RunningServer, running_server
+from tests.support.server import RunningServer, module_server, running_server
 
 USERS = """
 <Authentication>
@@ -26,11 +25,7 @@ LOG = """
 """
 
 
-@pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningServer]:
-    """A server that takes the users' names for their own."""
-    with running_server(tmp_path_factory.mktemp("server"), elements=USERS + LOG) as running:
-        yield running
+server = module_server(USERS + LOG)
 
 
 def log_on(peer: RawPeer, name: str, user: str = "", **keys: Any) -> dict[str, Any]:

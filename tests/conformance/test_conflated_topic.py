@@ -4,14 +4,11 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from tests.support.raw import RawPeer
-from tests.support.server import RunningServer, running_configuration, running_server
+from tests.support.server import RunningServer, module_server, running_configuration, running_server
 from tests.support.sow import query, receive_group
 from tests.support.waiting import wait_until
 
@@ -70,11 +67,7 @@ TOPICS = """
 """
 
 
-@pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningServer]:
-    """One server; each test uses ids of its own."""
-    with running_server(tmp_path_factory.mktemp("server"), elements=TOPICS) as running:
-        yield running
+server = module_server(TOPICS)
 
 
 def publish(peer: RawPeer, message: dict[str, Any], topic: str = "orders", **keys: Any) -> None:

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 
 import pytest
 
 from tests.support.moments import now
-from tests.support.server import RunningServer, running_server
+from tests.support.server import RunningServer, module_server
 from tests.support.sow import query
 
 TOPICS = """
@@ -30,11 +29,7 @@ TOPICS = """
 """
 
 
-@pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningServer]:
-    """A server with a topic that remembers, and one that does not."""
-    with running_server(tmp_path_factory.mktemp("server"), elements=TOPICS) as running:
-        yield running
+server = module_server(TOPICS)
 
 
 def test_a_query_of_a_moment_gives_the_state_of_that_moment(server: RunningServer) -> None:

@@ -5,14 +5,13 @@ from __future__ import annotations
 import json
 import random
 import time
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
 from tests.support.moments import now
 from tests.support.raw import RawPeer, frame
-from tests.support.server import RunningServer, running_server
+from tests.support.server import RunningServer, module_server
 from tests.support.sow import query
 
 ELEMENTS = """
@@ -42,11 +41,7 @@ ELEMENTS = """
 """
 
 
-@pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningServer]:
-    """One server for all tests."""
-    with running_server(tmp_path_factory.mktemp("server"), elements=ELEMENTS) as running:
-        yield running
+server = module_server(ELEMENTS)
 
 
 def publish(peer: RawPeer, topic: str, id_: int, value: int) -> None:

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import signal
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from tests.support.raw import RawPeer, frame
-from tests.support.server import RunningServer, running_server
+from tests.support.server import RunningServer, module_server, running_server
 from tests.support.sow import query
 
 ELEMENTS = """
@@ -43,11 +42,7 @@ ELEMENTS = """
 """
 
 
-@pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningServer]:
-    """One server for all tests."""
-    with running_server(tmp_path_factory.mktemp("server"), elements=ELEMENTS) as running:
-        yield running
+server = module_server(ELEMENTS)
 
 
 def publish(peer: RawPeer, topic: str, sequence: int, body: bytes = b'{"id":1}') -> None:

@@ -4,22 +4,16 @@ from __future__ import annotations
 
 import json
 import signal
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.support.raw import RawPeer
-from tests.support.server import RunningServer, running_server
+from tests.support.server import RunningServer, module_server, running_server
 from tests.support.sow import TOPICS, Group, receive_group
 
-
-@pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningServer]:
-    """One server; each test has records of its own."""
-    with running_server(tmp_path_factory.mktemp("server"), elements=TOPICS) as running:
-        yield running
+server = module_server(TOPICS)
 
 
 def publish(peer: RawPeer, message: dict[str, Any], topic: str = "orders") -> None:

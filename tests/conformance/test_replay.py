@@ -5,13 +5,12 @@ from __future__ import annotations
 import json
 import threading
 import time
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
 from tests.support.raw import RawPeer, frame
-from tests.support.server import RunningServer, running_server
+from tests.support.server import RunningServer, module_server
 
 ELEMENTS = """
 <SOW>
@@ -28,11 +27,7 @@ ELEMENTS = """
 """
 
 
-@pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningServer]:
-    """One server for all tests; each has topics of its own."""
-    with running_server(tmp_path_factory.mktemp("server"), elements=ELEMENTS) as running:
-        yield running
+server = module_server(ELEMENTS)
 
 
 def publish(peer: RawPeer, topic: str, numbers: range) -> None:

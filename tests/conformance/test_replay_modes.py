@@ -6,12 +6,11 @@ import json
 import random
 import threading
 import time
-from collections.abc import Iterator
 
 import pytest
 
 from tests.support.raw import RawPeer, frame
-from tests.support.server import RunningServer, running_server
+from tests.support.server import RunningServer, module_server
 
 ELEMENTS = """
 <SOW>
@@ -28,11 +27,7 @@ ELEMENTS = """
 """
 
 
-@pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningServer]:
-    """One server for all tests; each has topics of its own."""
-    with running_server(tmp_path_factory.mktemp("server"), elements=ELEMENTS) as running:
-        yield running
+server = module_server(ELEMENTS)
 
 
 def publish(peer: RawPeer, topic: str, numbers: range, *, wait: bool = True) -> None:
@@ -57,15 +52,6 @@ def receive(peer: RawPeer, count: int) -> list[tuple[str, int]]:
 def numbers(got: list[tuple[str, int]]) -> list[int]:
     """The numbers of messages."""
     return [number for _, number in got]
-
-
-def is_silent(peer: RawPeer) -> bool:
-    """Whether nothing comes for a while."""
-    try:
-        peer.receive(0.2)
-    except TimeoutError:
-        return True
-    return False
 
 
 @pytest.mark.parametrize("options", ["", "live", "fully_durable"])

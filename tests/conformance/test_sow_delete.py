@@ -9,15 +9,10 @@ from typing import Any
 import pytest
 
 from tests.support.raw import RawPeer
-from tests.support.server import RunningServer, running_server
+from tests.support.server import RunningServer, module_server
 from tests.support.sow import TOPICS, query
 
-
-@pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningServer]:
-    """One server for all tests."""
-    with running_server(tmp_path_factory.mktemp("server"), elements=TOPICS) as running:
-        yield running
+server = module_server(TOPICS)
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.raw import RawPeer, frame
-from tests.support.server import RunningServer, running_configuration, running_server
+from tests.support.server import RunningServer, module_server, running_configuration, running_server
 from tests.support.sow import TOPICS, query
 
 STAGES = """
@@ -32,11 +32,7 @@ STAGES = """
 """
 
 
-@pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningServer]:
-    """One server for all tests."""
-    with running_server(tmp_path_factory.mktemp("server"), elements=TOPICS) as running:
-        yield running
+server = module_server(TOPICS)
 
 
 @pytest.fixture(scope="module")

@@ -3,24 +3,19 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
 from tests.support.raw import RawPeer
-from tests.support.server import RunningServer, running_server
+from tests.support.server import RunningServer, module_server
 from tests.support.sow import TOPICS, receive_group
 
 FOLLOWING = ("subscribe", "delta_subscribe", "sow_and_subscribe", "sow_and_delta_subscribe")
 QUERYING = FOLLOWING[2:]
 
 
-@pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningServer]:
-    """One server; each test has records of its own."""
-    with running_server(tmp_path_factory.mktemp("server"), elements=TOPICS) as running:
-        yield running
+server = module_server(TOPICS)
 
 
 def ask(peer: RawPeer, command: str, **keys: Any) -> dict[str, Any]:

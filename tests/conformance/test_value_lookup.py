@@ -4,13 +4,10 @@ from __future__ import annotations
 
 import json
 import signal
-from collections.abc import Iterator
 from pathlib import Path
 
-import pytest
-
 from tests.support.raw import RawPeer
-from tests.support.server import RunningServer, running_server
+from tests.support.server import RunningServer, module_server, running_server
 from tests.support.sow import query
 
 LOOKUPS = """
@@ -53,11 +50,7 @@ LOOKUPS = """
 """
 
 
-@pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningServer]:
-    """One server for all tests."""
-    with running_server(tmp_path_factory.mktemp("server"), elements=LOOKUPS) as running:
-        yield running
+server = module_server(LOOKUPS)
 
 
 def stored(peer: RawPeer, **order: object) -> dict[str, object]:

@@ -5,14 +5,13 @@ from __future__ import annotations
 import json
 import signal
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.support.raw import RawPeer
-from tests.support.server import RunningServer, running_server
+from tests.support.server import RunningServer, module_server, running_server
 from tests.support.sow import query, receive_group
 from tests.support.waiting import wait_until
 
@@ -115,11 +114,7 @@ VIEWS = (
 TOPICS = f"<SOW>{SOURCES}{''.join(VIEWS)}</SOW><SOWStatsInterval>1s</SOWStatsInterval>"
 
 
-@pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningServer]:
-    """One server; each test has symbols of its own."""
-    with running_server(tmp_path_factory.mktemp("server"), elements=TOPICS) as running:
-        yield running
+server = module_server(TOPICS)
 
 
 def publish(peer: RawPeer, topic: str, *messages: dict[str, Any], **keys: Any) -> None:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import gc
 import json
-import os
 import zlib
 from dataclasses import replace
 from functools import partial
@@ -18,7 +17,7 @@ from threading import Event
 
 import pytest
 
-from server.core.turns import LONG_READ, LONG_SECONDS, TURN_SECONDS
+from server.core.turns import LONG_READ, LONG_SECONDS, SHORT_TURN_SECONDS, TURN_SECONDS
 from server.expressions import BUILTINS
 from server.filters.base import IncomingCommand, Verdict
 from server.sow.topic import SowTopic
@@ -116,6 +115,97 @@ def test_a_long_read_is_followed_by_a_look_at_the_others(core: Core) -> None:
         assert reads < 20
     core.clock.advance(0)
     assert not peer.is_paused
+
+
+def test_what_long_reads_have_used_is_not_given_out_again(core: Core) -> None:
+    """Between two looks at the sockets there is one turn's time, whoever uses it."""
+    peer = log_on(core, "busy")
+    peer.send_bytes(heartbeats(2000))
+    assert numbers(peer)
+    assert peer.is_paused
+    core.clock.turn()
+    assert not numbers(peer)
+    core.clock.turn()
+    assert numbers(peer)
+
+
+def test_a_long_read_waits_behind_those_who_wait(core: Core) -> None:
+    """Nothing of it is obeyed before its turn comes."""
+    first, second = log_on(core, "first"), log_on(core, "second")
+    first.send_bytes(heartbeats(2000))
+    for _ in range(2):
+        core.clock.turn()
+    second.send_bytes(heartbeats(2000))
+    assert second.is_paused
+    assert not numbers(second)
+    for _ in range(5):
+        core.clock.turn()
+    assert numbers(second)
+
+
+def test_turns_are_short_while_others_are_heard(core: Core) -> None:
+    """Who sends alone gets more done in a turn than who keeps others waiting by that."""
+    busy, quiet = log_on(core, "busy"), log_on(core, "quiet")
+    core.clock.work_per_look = SHORT_TURN_SECONDS / 4
+    core.clock.worked += 10  # since anybody has been heard
+    busy.send_bytes(heartbeats(2000))
+
+    def done_in_turns() -> int:
+        for _ in range(30):
+            core.clock.turn()
+        core.engine.flush()
+        return len(numbers(busy))
+
+    alone = done_in_turns()
+    quiet.send_bytes(heartbeats(1))
+    beside = done_in_turns()
+    assert 0 < 2 * beside < alone
+
+
+def test_outboxes_leave_in_slices(core: Core) -> None:
+    """However many connections a message is for, those first that have waited longest."""
+    subscribers = [log_on(core, f"subscriber {number}") for number in range(200)]
+    publisher = log_on(core, "publisher")
+    for subscriber in subscribers:
+        subscriber.send({"c": "subscribe", "t": "orders"})
+        subscriber.take_frames()
+    core.clock.advance(0)
+    publisher.send({"c": "publish", "t": "orders"}, b"news")
+    left = [bool(subscriber.received) for subscriber in subscribers]
+    turns = 0
+    while not all(left):
+        before = sum(left)
+        assert left == sorted(left, reverse=True)
+        core.clock.turn()
+        left = [bool(subscriber.received) for subscriber in subscribers]
+        assert before < sum(left) <= before + 64
+        turns += 1
+    assert turns > 2
+    assert all(len(subscriber.take_frames()) == 1 for subscriber in subscribers)
+
+
+def test_nobody_is_served_while_outboxes_fill_faster_than_they_leave(core: Core) -> None:
+    """So what waits in them does not grow with what is sent."""
+    subscribers = [log_on(core, f"subscriber {number}") for number in range(100)]
+    for subscriber in subscribers:
+        subscriber.send({"c": "subscribe", "t": "orders"})
+    core.clock.advance(0)
+    for subscriber in subscribers:
+        subscriber.take_frames()
+    publisher = log_on(core, "publisher")
+    body = b"x" * 80_000
+    each = [{"c": "publish", "t": "orders", "cid": str(number)} for number in range(60)]
+    publisher.send_bytes(b"".join(frame(header, body) for header in each))
+    behind = 0
+    for _ in range(2000):
+        core.clock.turn()
+        got = [len(subscriber.received) // len(body) for subscriber in subscribers]
+        behind = max(behind, max(got) - min(got))
+        if min(got) == 60:
+            break
+    else:
+        raise AssertionError("not everything has left")
+    assert behind <= 10
 
 
 def test_publishes_keep_their_order_over_turns(core: Core) -> None:
@@ -321,11 +411,13 @@ def test_idle_topics_are_forgotten_in_slices(core: Core) -> None:
     """Whoever publishes to one of them, or subscribes, does so as ever."""
     core.clock.work_per_look = 0.0
     topics = core.engine.topics = TopicTable(
-        core.types, BUILTINS, core.engine.stores, core.engine.turns.queue, most_kept=5000
+        core.types, BUILTINS, core.engine.stores, core.engine.turns.queue, most_kept=43_822_240
     )
     publisher, subscriber = log_on(core, "publisher"), log_on(core, "subscriber")
     subscriber.send({"c": "subscribe", "sub_id": "any", "t": "^any/"})
-    names = [f"{kind}/{number}" for number in range(2500) for kind in ("any", "one")]
+    names = [
+        f"{kind}/{number}" for number in range(2500) for kind in ("any", "one")
+    ]  # take all of that
     publisher.send_bytes(b"".join(frame({"c": "p", "t": name}, b"first") for name in names))
     subscriber.take_frames()
     assert len(topics) == 5000
@@ -619,22 +711,3 @@ def test_records_that_expire_together_go_in_slices(core: Core) -> None:
     core.clock.advance(0)
     stats = [header for header, _ in watcher.take_frames() if header.get("a") == "stats"]
     assert stats[0]["matches"] == 1
-
-
-def test_records_that_cannot_be_removed_are_said_once(core: Core, tmp_path: Path) -> None:
-    """However often that is tried again."""
-    core.clock.work_per_look = 0.0
-    disk = Disk(tmp_path)
-    store, _ = disk.open()
-    spec = topic_spec("/id", name="kept", expiration_enabled=True, expiration=SECOND)
-    topic = SowTopic(spec, core.types["json"], store, BUILTINS)
-    core.engine.stores.add(topic, store.commit)
-    peer = log_on(core, "publisher")
-    for number in range(3):
-        peer.send({"c": "p", "t": "kept"}, b'{"id":%d}' % number)
-    disk.settle()
-    os.truncate(tmp_path / "t.sow", 4096)
-    core.clock.advance(10)
-    said = [fields["topic"] for entry_id, fields in core.log.entries if entry_id == "15-0011"]
-    assert said == ["kept"]
-    disk.close()

@@ -20,6 +20,8 @@ from server.message_types.paths import parse_path
 from server.message_types.selection import parse_selection
 from tests.message_types.bodies import damaged, message_type, survives
 
+pytestmark = pytest.mark.process  # the compiler is one
+
 ORDERS = """
 syntax = "proto2";
 package shop.v1;

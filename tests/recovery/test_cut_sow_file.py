@@ -180,3 +180,23 @@ def test_a_file_is_removed_while_it_is_in_use(tmp_path: Path) -> None:
             assert server.logs("15-0013")
             assert publish(peer, "plain", 3, 3)["status"] == "success"
         assert ids(server, "plain") == [1, 2, 3]
+
+
+def test_records_that_cannot_be_removed_are_said_once(tmp_path: Path) -> None:
+    """However often it is tried again; the records of another topic tell that it has been."""
+    topics = "".join(
+        f"<Topic><Name>{name}</Name><MessageType>json</MessageType><Key>/id</Key>"
+        f"<FileName>{name}.sow</FileName><Expiration>{seconds}s</Expiration></Topic>"
+        for name, seconds in (("cut", 1), ("kept", 4))
+    )
+    with running_server(tmp_path, elements=f"<SOW>{topics}</SOW>") as server:
+        with server.log_on() as peer:
+            for name in ("cut", "kept"):
+                peer.publish(name, b'{"id":1}')
+            assert peer.ask({"c": "flush", "cid": "f", "a": "processed"})
+            peer.subscribe("kept", "1", o="oof")
+            os.truncate(tmp_path / "cut.sow", 4096)
+            while peer.receive()[0]["c"] != "oof":
+                pass
+        server.stop()
+    assert server.log().count("15-0011") == 1

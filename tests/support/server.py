@@ -188,6 +188,21 @@ def running_server(
         yield server
 
 
+def module_server(elements: str = "") -> Callable[..., Iterator[RunningServer]]:
+    """A fixture `server`: one for all tests of a module, each with topics or records of its own.
+
+    Args:
+        elements: further elements of the configuration.
+    """
+
+    @pytest.fixture(scope="module")
+    def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningServer]:
+        with running_server(tmp_path_factory.mktemp("server"), elements=elements) as running:
+            yield running
+
+    return server
+
+
 @contextmanager
 def running_configuration(
     directory: Path,

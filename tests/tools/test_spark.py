@@ -8,14 +8,13 @@ import re
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from tests.client.scripted_peer import HANG_UP, Header, accept, refuse, scripted_peer
 from tests.support.raw import frame
-from tests.support.server import RunningServer, running_server
+from tests.support.server import RunningServer, module_server, running_server
 from tests.support.waiting import WAIT_SECONDS
 
 ROOT = Path(__file__).parents[2]
@@ -42,10 +41,7 @@ def start(*words: str) -> subprocess.Popen[bytes]:
     return subprocess.Popen([*SPARK, *words], cwd=ROOT, stdin=pipe, stdout=pipe, stderr=pipe)
 
 
-@pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningServer]:
-    with running_server(tmp_path_factory.mktemp("server")) as running:
-        yield running
+server = module_server()
 
 
 @pytest.fixture

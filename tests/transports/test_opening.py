@@ -18,7 +18,7 @@ from server.wire.compression import Compression
 from server.wire.framing import FrameError
 from server.wire.opening import Opening
 from tests.support.raw import SILENCE_SECONDS, RawPeer, frame
-from tests.support.server import RunningServer, running_server
+from tests.support.server import RunningServer, module_server
 from tests.support.waiting import WAIT_SECONDS
 from tests.transports.support import CompressedPeer
 
@@ -29,11 +29,7 @@ PREFLIGHT = (
 SWITCHING = b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: TCP\r\nConnection: Upgrade\r\n\r\n"
 
 
-@pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningServer]:
-    """One server for all tests of this module."""
-    with running_server(tmp_path_factory.mktemp("server")) as running:
-        yield running
+server = module_server()
 
 
 @contextmanager
