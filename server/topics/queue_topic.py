@@ -150,6 +150,7 @@ class QueueTopic(Topic):
         "_surroundings",
         "_timer_at",
         "_unrecorded",
+        "_unsent",
         "core",
         "source",
         "spec",
@@ -184,6 +185,7 @@ class QueueTopic(Topic):
         self._handle: TopicHandle | None = None
         self._outgoing: deque[Delivery] = deque()
         self._unrecorded: deque[Event] = deque()
+        self._unsent: list[Delivery] = []
         self._is_awake = False
         self._timer_at: int | None = None
         self._cancel_timer: Callable[[], None] = _nothing
@@ -278,10 +280,11 @@ class QueueTopic(Topic):
 
     def step(self) -> bool:
         """Deliver some messages. See `Sliced.step`."""
-        if not self._outgoing:
+        has_decided = not self._outgoing
+        if has_decided:
             self._decide()
         self._send_some()
-        if self._outgoing or self.core.is_behind:
+        if self._outgoing or self.core.is_behind or not has_decided:
             return True
         self._is_awake = False
         self._watch_time()
@@ -296,8 +299,11 @@ class QueueTopic(Topic):
         self._record()
         if not self.core.settings.at_most_once:
             self._outgoing += deliveries
-        elif deliveries:
-            self._surroundings.log.when_durable(lambda: self._send_recorded(deliveries))
+            return
+        self._unsent += deliveries
+        if self._unsent and not self._unrecorded:  # else the log takes nothing at the moment
+            unsent, self._unsent = self._unsent, []
+            self._surroundings.log.when_durable(lambda: self._send_recorded(unsent))
 
     def _send_recorded(self, deliveries: Sequence[Delivery]) -> None:
         """Send what has left the queue by being sent: now nobody else gets it."""
