@@ -304,11 +304,12 @@ class QueueTopic(Topic):
 
     def step(self) -> bool:
         """Deliver some messages. See `Sliced.step`."""
-        if not self._outgoing:
+        has_decided = not self._outgoing
+        if has_decided:
             self._decide()
         self._send_some()
         if not self._is_stalled:
-            if self._outgoing or self.core.is_behind:
+            if self._outgoing or self.core.is_behind or not has_decided:
                 return True
             self._watch_time()
         self._is_awake = False
