@@ -51,9 +51,14 @@ class Shelved(NamedTuple):
     sequence: int
 
     @property
+    def mark(self) -> tuple[int, int]:
+        """Its bookmark as numbers."""
+        return self.origin.client, self.sequence
+
+    @property
     def context(self) -> MessageContext:
         """What filters may ask about it besides its fields."""
-        return context_of(self.origin, self.body, (self.origin.client, self.sequence))
+        return context_of(self.origin, self.body, self.mark)
 
 
 class Shelf:
@@ -75,6 +80,15 @@ class Shelf:
         self._order: deque[int] = deque()  # as they came: the first of a dict takes a search
         self._size = 0
         self._cursor: Cursor | None = None
+
+    def sibling(self, room: int) -> Shelf:
+        """Another shelf of the same queue, for what others than consumers read."""
+        return Shelf(self._log, self._wanted, room)
+
+    def at_hand(self, txid: int) -> Shelved | None:
+        """A message, if it need not be read from the log."""
+        found = self._messages.get(txid)
+        return None if found is None else Shelved(*found)
 
     def put(self, recorded: Recorded) -> None:
         """Keep messages that have just been recorded."""

@@ -26,6 +26,7 @@ from server.queues.inspection import everything
 from server.subscriptions.delivery import Delivery as MessageDelivery
 from server.subscriptions.delivery import DirectDelivery
 from server.subscriptions.failures import give_up_on
+from server.topics.queue_browsing import Browsing
 from server.topics.queue_entrance import Entrance
 from server.topics.queue_matching import QueueMatching, Wanted
 from server.topics.queue_messages import QueueRun, lease_key
@@ -34,8 +35,6 @@ from server.topics.topic import Topic
 
 if TYPE_CHECKING:
     from config_schema.spec import QueueSpec
-    from server.base.clock import Clock
-    from server.base.log import Log
     from server.expressions import Functions
     from server.expressions.topic_names import TopicSelector
     from server.expressions.tree import Expr
@@ -48,7 +47,7 @@ if TYPE_CHECKING:
     from server.subscriptions.rejection import Rejection
     from server.subscriptions.subscription import Subscription
     from server.topics.feed import Recorded
-    from server.topics.transaction_log import TransactionLog
+    from server.topics.queue_surroundings import Surroundings
 
 _MICROSECONDS: Final = 1_000_000
 _SENT_AT_ONCE: Final = 256
@@ -112,32 +111,6 @@ class Target(Protocol):
         """See `Topic.publish`."""
 
 
-class Surroundings:
-    """What queues need of the server.
-
-    Attributes:
-        log: the transaction log.
-        clock: tells the time.
-        queue: has work done in slices.
-        flush: lets leave what has been written, when a timer has made it.
-        events: where is written what happens.
-    """
-
-    def __init__(
-        self,
-        log: TransactionLog,
-        clock: Clock,
-        queue: Callable[[QueueTopic], None],
-        flush: Callable[[], None],
-        events: Log,
-    ) -> None:
-        self.log: Final = log
-        self.clock: Final = clock
-        self.queue: Final = queue
-        self.flush: Final = flush
-        self.events: Final = events
-
-
 class QueueTopic(Topic):
     """One queue.
 
@@ -154,6 +127,7 @@ class QueueTopic(Topic):
         source: see above.
         target: takes what is published to it; set before anything is.
         core: who decides.
+        browsing: lets others look at the messages without taking them.
     """
 
     __slots__ = (
@@ -170,6 +144,7 @@ class QueueTopic(Topic):
         "_timer_at",
         "_unrecorded",
         "_unsent",
+        "browsing",
         "core",
         "source",
         "spec",
@@ -200,6 +175,9 @@ class QueueTopic(Topic):
             self._make_matching,
             instance,
             self.wake,
+        )
+        self.browsing: Final = Browsing(
+            self.core, spec.name, message_type, functions, self._shelf, surroundings
         )
         self._functions = functions
         self._handle: TopicHandle | None = None
@@ -258,7 +236,14 @@ class QueueTopic(Topic):
     # consumers come and go
 
     def attach(self, subscription: Subscription) -> None:
-        """Let a subscription consume, or go on in the place of the one that it replaces."""
+        """Let a subscription consume, or go on in the place of the one that it replaces.
+
+        One for a page or for groups of the messages looks at them only (AMPS User Guide,
+        Aggregated Subscriptions), and so does the server's own.
+        """
+        if not _consumes(subscription):
+            self.browsing.attach(subscription)
+            return
         consumer = subscription.consumer
         assert consumer is not None  # noqa: S101 - every subscription may meet a queue
         wanted = None
@@ -273,6 +258,8 @@ class QueueTopic(Topic):
 
         What it has comes back, unless another subscription takes its place: that one keeps it.
         """
+        if not _consumes(subscription):
+            self.browsing.detach(subscription)
         if subscription not in self._subscriptions:
             return
         del self._subscriptions[subscription]
@@ -311,11 +298,12 @@ class QueueTopic(Topic):
 
     def step(self) -> bool:
         """Deliver some messages. See `Sliced.step`."""
-        if not self._outgoing:
+        has_decided = not self._outgoing
+        if has_decided:
             self._decide()
         self._send_some()
         if not self._is_stalled:
-            if self._outgoing or self.core.is_behind:
+            if self._outgoing or self.core.is_behind or not has_decided:
                 return True
             self._watch_time()
         self._is_awake = False
@@ -434,7 +422,7 @@ class QueueTopic(Topic):
         """Record an acknowledgement, and look who can be given more."""
         self._record(said.publisher)
         self.wake()
-        self._shelf.clear_up(self.core.oldest_txid)
+        self._shelf.clear_up(self._first_needed())
         if self._unrecorded:
             raise JournalUnavailable("the transaction log takes nothing at the moment")
 
@@ -448,6 +436,7 @@ class QueueTopic(Topic):
         """Everything in the log has been taken in."""
         self.core.finish_recovery(self._now)
         self._settle()
+        self.browsing.begin()
 
     def _settle(self) -> None:
         self._record()
@@ -455,7 +444,9 @@ class QueueTopic(Topic):
 
     def _record(self, publisher: tuple[int, int] = (0, 0)) -> None:
         """Put what has happened into the log; what it does not take is tried again."""
-        self._unrecorded += self.core.take_events()
+        events = self.core.take_events()
+        self.browsing.take_events(events)
+        self._unrecorded += events
         if not self._unrecorded and not self._unsent and not publisher[1]:
             return
         journal = self._surroundings.log.journal
@@ -481,8 +472,13 @@ class QueueTopic(Topic):
             self._surroundings.log.when_durable(lambda: self._send_recorded(deliveries))
 
     def _needed_from(self) -> int:
-        first = self.core.oldest_txid
+        first = self._first_needed()
         return self._surroundings.log.last_txid + 1 if first is None else first
+
+    def _first_needed(self) -> int | None:
+        """The oldest message that somebody may ask for, None if there is none."""
+        first, looked_at = self.core.oldest_txid, self.browsing.needed_from
+        return min((txid for txid in (first, looked_at) if txid is not None), default=None)
 
     # time
 
@@ -529,6 +525,12 @@ class QueueTopic(Topic):
 
     def _expression_failed(self, error: Exception) -> None:
         self._surroundings.events.emit("1D-0016", queue=self.name, problem=error)
+
+
+def _consumes(subscription: Subscription) -> bool:
+    """Whether a subscription takes messages, instead of looking at them."""
+    looks = subscription.page or subscription.aggregation or subscription.sink
+    return looks is None
 
 
 def _part(delivery: Delivery, start: int, stop: int) -> Delivery:
