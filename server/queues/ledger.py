@@ -467,12 +467,17 @@ class Ledger:
             return None
         return oldest + self.settings.deferred_ack_expiration
 
-    def advance(self, now: int) -> None:
-        """Do what time does: end leases, offer again, expire, forget."""
+    def advance(self, now: int, most: int) -> None:
+        """Do what time does: end leases, offer again, expire, forget.
+
+        Args:
+            now: the moment.
+            most: about how many leased messages come back; the others do so with the next call.
+        """
         moment = self.next_moment
         if moment is None or moment > now:
             return
-        for place in self.leases.due(now):
+        for place in self.leases.due(now, most):
             lease = self.end_lease(place)
             if lease is not None:
                 self.counters.expired_leases += 1

@@ -16,15 +16,16 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import groupby, islice
-from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
+from operator import attrgetter
+from typing import TYPE_CHECKING, Final, NamedTuple, Protocol, cast
 
 from server.expressions import to_text
 from server.journal import JournalUnavailable, JournalUnreadable, Kind
 from server.queues import Delivery, Event, Mark, Queue, Way, encode, settings_of
 from server.queues.inspection import everything
+from server.subscriptions.delivery import Delivery as MessageDelivery
 from server.subscriptions.delivery import DirectDelivery
 from server.subscriptions.failures import give_up_on
-from server.subscriptions.subscription import Subscription
 from server.topics.queue_browsing import Browsing
 from server.topics.queue_entrance import Entrance
 from server.topics.queue_matching import QueueMatching, Wanted
@@ -44,8 +45,8 @@ if TYPE_CHECKING:
     from server.sow.store import Settled
     from server.subscriptions.envelope import Envelope
     from server.subscriptions.rejection import Rejection
+    from server.subscriptions.subscription import Subscription
     from server.topics.feed import Recorded
-    from server.topics.queue_shelf import Shelved
     from server.topics.queue_surroundings import Surroundings
 
 _MICROSECONDS: Final = 1_000_000
@@ -56,6 +57,8 @@ _MATCHED_AT_ONCE: Final = 512
 _RETRY_SECONDS: Final = 1.0
 """Until it is tried again to read from, or to write to, a log that refuses."""
 _LEAST_DELAY: Final = 0.001
+_ALIKE: Final = attrgetter("origin.client", "origin.envelope.keys")
+"""Messages with the same go together."""
 
 
 class Said(NamedTuple):
@@ -129,6 +132,7 @@ class QueueTopic(Topic):
 
     __slots__ = (
         "_cancel_timer",
+        "_deliveries",
         "_entrance",
         "_functions",
         "_handle",
@@ -177,6 +181,7 @@ class QueueTopic(Topic):
         )
         self._functions = functions
         self._handle: TopicHandle | None = None
+        self._deliveries: dict[Subscription, MessageDelivery] = {}
         self._outgoing: deque[Delivery] = deque()
         self._unsent: list[Delivery] = []  # their leaving has to be recorded first
         self._unrecorded: deque[Event] = deque()
@@ -258,6 +263,7 @@ class QueueTopic(Topic):
         if subscription not in self._subscriptions:
             return
         del self._subscriptions[subscription]
+        self._deliveries.pop(subscription, None)
         consumer = subscription.consumer
         assert consumer is not None  # noqa: S101 - see attach
         if consumer.subscription is subscription:
@@ -268,6 +274,7 @@ class QueueTopic(Topic):
     def dismiss(self, consumer: Consumer) -> None:
         """Have back what a consumer has, also if it consumes here no more."""
         if consumer in self.core.dispatch.seats:
+            self._deliveries.pop(cast("Subscription", consumer.subscription), None)
             self.core.detach(consumer, self._now)
             self._settle()
 
@@ -333,17 +340,18 @@ class QueueTopic(Topic):
     def _send(self, delivery: Delivery) -> None:
         if delivery.consumer not in self.core.dispatch.seats:
             return  # it has gone meanwhile, and so have its leases
-        subscription = delivery.consumer.subscription
-        assert isinstance(subscription, Subscription)  # noqa: S101 - as long as it has a seat
+        subscription = cast("Subscription", delivery.consumer.subscription)  # that of now
         messages = self._shelf.get(delivery.txids)
         lease = lease_key(delivery.lease_until)
         there = [message for message in messages if message is not None]
-        for _, run in groupby(there, _alike):
+        for _, run in groupby(there, _ALIKE):
             self._hand_over(subscription, QueueRun(list(run), lease))
 
     def _hand_over(self, subscription: Subscription, run: QueueRun) -> None:
         try:
-            delivery = self._delivery_for([subscription])
+            delivery = self._deliveries.get(subscription)
+            if delivery is None:
+                delivery = self._deliveries[subscription] = self._delivery_for([subscription])
             if isinstance(delivery, DirectDelivery):
                 delivery.deliver_run(run)
                 return
@@ -523,11 +531,6 @@ def _consumes(subscription: Subscription) -> bool:
     """Whether a subscription takes messages, instead of looking at them."""
     looks = subscription.page or subscription.aggregation or subscription.sink
     return looks is None
-
-
-def _alike(message: Shelved) -> tuple[int, bytes]:
-    """Messages with the same go together."""
-    return message.origin.client, message.origin.envelope.keys
 
 
 def _part(delivery: Delivery, start: int, stop: int) -> Delivery:
