@@ -472,6 +472,9 @@ class Queue:
     def take_events(self) -> list[Event]:
         """What has happened since the last call and is to be recorded, in this order."""
         ledger = self._ledger
+        if ledger.taken:
+            taken, ledger.taken = ledger.taken, {}
+            ledger.events.append(Acked(max(taken.values()), list(taken)))
         if not ledger.events:
             return []
         events, ledger.events = ledger.events, []
@@ -493,12 +496,16 @@ class Queue:
             is empty; and the acknowledgements whose messages have not come, with when they came,
             which have to be kept apart (see `restore_deferred`).
         """
+        return self.needed_from, list(self._ledger.deferred)
+
+    @property
+    def needed_from(self) -> int | None:
+        """The txid of the oldest message that has not left the queue; None if all have."""
         ledger = self._ledger
         head = ledger.entries.head
-        txid = None if head == ledger.entries.end else ledger.entries.txid(head)
-        if txid is None and ledger.inactive:
-            txid = ledger.resume_txid
-        return txid, list(ledger.deferred)
+        if head < ledger.entries.end:
+            return ledger.entries.txid(head)
+        return ledger.resume_txid if ledger.inactive else None
 
     def restore_deferred(self, acks: Iterable[tuple[Mark, int]]) -> None:
         """Take back what `checkpoint` gave, before anything is replayed."""

@@ -15,8 +15,7 @@ from itertools import repeat
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from server.journal import MESSAGES, Span
-from server.subscriptions.logged import LoggedEnvelope
-from server.topics.feed import Recorded
+from server.topics.feed import Recorded, recorded_of
 from server.topics.queue_entrance import context_of
 
 if TYPE_CHECKING:
@@ -144,18 +143,3 @@ class Shelf:
 
 def _origin(entry: Entry) -> Recorded:
     return recorded_of(entry)._replace(bodies=(), txids=(), sequences=())
-
-
-def recorded_of(entry: Entry) -> Recorded:
-    """What an entry of the log says, as it was said when it was recorded."""
-    return Recorded(
-        entry.topic.name,
-        (entry.body,),
-        LoggedEnvelope(entry),
-        (entry.txid,),
-        entry.timestamp,
-        entry.client,
-        (entry.sequence,),
-        (entry.sow_key,) if entry.sow_key else (),
-        entry.expiration,
-    )

@@ -19,7 +19,7 @@ from itertools import groupby
 from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
 from server.expressions import to_text
-from server.journal import JournalUnavailable, JournalUnreadable, Kind
+from server.journal import MESSAGES, JournalUnavailable, JournalUnreadable, Kind, Span
 from server.queues import Delivery, Event, Mark, Queue, Way, encode, settings_of
 from server.queues.inspection import by_sow_keys, everything
 from server.subscriptions.delivery import DirectDelivery
@@ -37,8 +37,8 @@ if TYPE_CHECKING:
     from server.expressions import Functions
     from server.expressions.topic_names import TopicSelector
     from server.expressions.tree import Expr
+    from server.journal import Cursor, Run, TopicHandle
     from server.journal import Topic as TopicName
-    from server.journal import TopicHandle
     from server.message_types.base import MessageType
     from server.queues import Consumer
     from server.sow.store import Settled
@@ -140,6 +140,7 @@ class QueueTopic(Topic):
     """
 
     __slots__ = (
+        "_ahead",
         "_cancel_timer",
         "_entrance",
         "_functions",
@@ -151,6 +152,7 @@ class QueueTopic(Topic):
         "_timer_at",
         "_unrecorded",
         "_unsent",
+        "_waits_for_log",
         "core",
         "source",
         "spec",
@@ -186,6 +188,8 @@ class QueueTopic(Topic):
         self._outgoing: deque[Delivery] = deque()
         self._unrecorded: deque[Event] = deque()
         self._unsent: list[Delivery] = []
+        self._ahead: Cursor | None = None  # of messages beyond TargetQueueDepth
+        self._waits_for_log = False
         self._is_awake = False
         self._timer_at: int | None = None
         self._cancel_timer: Callable[[], None] = _nothing
@@ -214,16 +218,11 @@ class QueueTopic(Topic):
         self._take(recorded)
         self.wake()
 
-    def recover(self, recorded: Recorded) -> None:
-        """Take in again what was in the log before the start."""
-        self._take(recorded, keep=False)
-
-    def _take(self, recorded: Recorded, *, keep: bool = True) -> None:
+    def _take(self, recorded: Recorded) -> None:
         recorded, details = self._entrance.admit(recorded)
         if not recorded.bodies:
             return
-        if keep:
-            self._shelf.put(recorded)
+        self._shelf.put(recorded)
         moments = [recorded.moment] * len(recorded.txids)
         self.core.enqueue(recorded.txids, moments, recorded.client, recorded.sequences, details)
 
@@ -280,15 +279,48 @@ class QueueTopic(Topic):
 
     def step(self) -> bool:
         """Deliver some messages. See `Sliced.step`."""
+        is_short = self._admit_more()
         has_decided = not self._outgoing
         if has_decided:
             self._decide()
         self._send_some()
-        if self._outgoing or self.core.is_behind or not has_decided:
+        if self._outgoing or self.core.is_behind or is_short or not has_decided:
             return True
         self._is_awake = False
         self._watch_time()
         return False
+
+    def _admit_more(self) -> bool:
+        """Let messages count that TargetQueueDepth has left out, as far as there is room.
+
+        Returns:
+            Whether there are more to be let in at once.
+        """
+        core, log = self.core, self._surroundings.log
+        if not core.inactive:
+            self._ahead = None
+        wanted = min(core.wanted, _SENT_AT_ONCE)
+        if not wanted or self._waits_for_log:
+            return False
+        cursor = self._ahead
+        if cursor is None:
+            cursor = log.journal.replay(Span(core.resume_txid - 1), self.is_fed_by, MESSAGES)
+            self._ahead = cursor
+        try:
+            for run in cursor.read_on(wanted).runs():
+                self._entrance.enter(run, core.admit)
+        except JournalUnreadable as problem:
+            self._cannot_read(problem)
+            return False
+        if core.wanted and cursor.is_caught_up:  # the rest is not on stable storage yet
+            self._waits_for_log = True
+            log.when_longer(self._log_is_longer)
+            return False
+        return core.wanted > 0
+
+    def _log_is_longer(self) -> None:
+        self._waits_for_log = False
+        self.wake()
 
     def _decide(self) -> None:
         try:
@@ -402,15 +434,25 @@ class QueueTopic(Topic):
         """Record an acknowledgement, and look who can be given more."""
         self._record(said.publisher)
         self.wake()
-        self._shelf.clear_up(self.core.checkpoint()[0])
+        self._shelf.clear_up(self.core.needed_from)
         if self._unrecorded:
             raise JournalUnavailable("the transaction log takes nothing at the moment")
 
     # the record
 
+    def recover(self, run: Run) -> None:
+        """Take in again messages that were in the log before the start."""
+        self._entrance.enter(run, self.core.enqueue)
+
     def replay(self, event: Event) -> None:
         """Let happen again what was in the log before the start."""
         self.core.replay(event)
+
+    @property
+    def is_recorded(self) -> bool:
+        """Whether the log has been given all that has happened; tries to make it so."""
+        self._record()
+        return not self._unrecorded
 
     def finish_recovery(self) -> None:
         """Everything in the log has been taken in."""
@@ -445,7 +487,7 @@ class QueueTopic(Topic):
             self._later(_RETRY_SECONDS)
 
     def _needed_from(self) -> int:
-        first = self.core.checkpoint()[0]
+        first = self.core.needed_from
         return self._surroundings.log.last_txid + 1 if first is None else first
 
     # time
