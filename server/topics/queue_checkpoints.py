@@ -101,7 +101,7 @@ class Checkpoints:
 
     def _start_of(self, queue: QueueTopic) -> int:
         """From where on a queue needs the log."""
-        needed_from = queue.core.needed_from
+        needed_from = queue.core.oldest_txid
         return self._log.last_txid + 1 if needed_from is None else needed_from
 
     def _needed_from(self) -> int:
