@@ -128,6 +128,8 @@ def test_a_query_shows_what_is_available_and_takes_nothing(server: RunningServer
         ):
             group = query(peer, "jobs", **keys)
             assert [record["n"] for record in group.messages] == expected, keys
+        key = query(peer, "jobs", filter="/n = 4").records[0][0]["k"]
+        assert query(peer, "jobs", sow_keys=f"{key},1,none").messages == [{"n": 4}]
         acknowledge(consumer, "jobs", first)
         consumer.receive()  # room for another one
         consumer.send({"c": "unsubscribe", "cid": "u", "sub_id": "1"})
