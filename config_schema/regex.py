@@ -15,6 +15,9 @@ _SPECIAL: Final = re.compile(r"[.*+?^$|()\[\]{}\\]")
 _OWN_LIMIT: Final = re.compile(r"(?:\(\*[A-Za-z0-9_=]*\))*\(\*(LIMIT_[A-Z]+)")
 """What may stand at the start of a pattern, up to an item that limits its searches."""
 
+_LONGEST_IN_MACHINE_CODE: Final = 4096
+"""Characters of a pattern. To make machine code of longer ones may take a tenth of a second."""
+
 _MOST_STEPS: Final = 100_000
 """For each position at which a match may begin."""
 
@@ -25,7 +28,7 @@ def has_regex_characters(name: str) -> bool:
 
 
 def compiled(pattern: str | bytes) -> pcre2.Pattern:
-    """Compile a pattern, to machine code if PCRE2 can; some, such as very long ones, it interprets.
+    """Compile a pattern, to machine code if PCRE2 can; some, and very long ones, it interprets.
 
     Args:
         pattern: the pattern, with what limits its searches.
@@ -34,7 +37,7 @@ def compiled(pattern: str | bytes) -> pcre2.Pattern:
         pcre2.PatternError: it is no regular expression.
     """
     try:
-        return pcre2.compile(pattern)
+        return pcre2.compile(pattern, jit=len(pattern) <= _LONGEST_IN_MACHINE_CODE)
     except pcre2.PatternError:
         raise
     except pcre2.LibraryError:

@@ -8,10 +8,14 @@ Source: AMPS User Guide, Slow Client Management and Capacity Limits.
 
 from __future__ import annotations
 
+import resource
 from typing import Final
 
 LOGON_SECONDS: Final = 10.0
 """How long a connection may be there before its logon, or its first command instead of one."""
+
+MOST_CONNECTIONS_BEFORE_LOGON: Final = 5_000
+"""Connections that have not logged on; they take half of the process's descriptors at most."""
 
 MOST_HEADER_BEFORE_LOGON: Final = 64 * 1024
 """Bytes of a header. That of a logon holds names and a password, which may be a token."""
@@ -31,6 +35,15 @@ MOST_QUERIES: Final = 100
 MOST_SUBSCRIPTIONS: Final = 10_000
 """Subscriptions of one connection."""
 
+MOST_PATTERNS: Final = 500
+"""Those of them that are to topics by regular expressions."""
+
+MOST_TOPIC_NAME: Final = 1_024
+"""Characters of the name of a topic, which regular expressions are matched against."""
+
+MOST_MEMORY: Final = 96 * 1024 * 1024
+"""Bytes that one connection's subscriptions and queries take, as server/commands/memory.py says."""
+
 MOST_KEYS: Final = 10_000
 """SOW keys that a command names."""
 
@@ -43,7 +56,7 @@ MOST_ACKS: Final = 100
 MOST_ORDER_TERMS: Final = 1_000
 """Fields that results are ordered by."""
 
-MOST_OPTIONS: Final = 64 * 1024
+MOST_OPTIONS: Final = 128 * 1024
 """Characters of a command's options, where select lists and projections are."""
 
 MOST_BOOKMARKS: Final = 10_000
@@ -52,5 +65,16 @@ MOST_BOOKMARKS: Final = 10_000
 MOST_FILTER: Final = 64 * 1024
 """Characters of a filter. A list of values for IN may be some thousand texts long."""
 
-MOST_FILTER_PARTS: Final = 3_000
-"""Operators, fields and functions of a filter, as in a thousand comparisons joined by OR."""
+MOST_FILTER_PARTS: Final = 1_000
+"""Operators, fields and functions of a filter, as in some hundred comparisons joined by OR."""
+
+MOST_FILTER_VALUES: Final = 5_000
+"""Numbers and texts of a filter."""
+
+
+def most_before_logon() -> int:
+    """How many connections there may be that have not logged on."""
+    allowed, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if allowed == resource.RLIM_INFINITY:
+        return MOST_CONNECTIONS_BEFORE_LOGON
+    return max(1, min(MOST_CONNECTIONS_BEFORE_LOGON, allowed // 2))

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final, cast
 from config_schema.units import UnitError, parse_interval
 from server.base.limits import MOST_BOOKMARKS
 from server.commands.acks import acknowledge, failure, success, wants
+from server.commands.memory import memory_of
 from server.commands.options import (
     QUERYING,
     check_replay_options,
@@ -137,6 +138,7 @@ def make_subscription(
         replay=Replay(
             session, log, terms, engine.settled_tail if is_durable else engine.tail, timeline
         ),
+        memory=memory_of(header),
     )
 
 

@@ -29,6 +29,7 @@ from server.commands import (
     unsubscribe,
 )
 from server.commands.acks import NOT_READABLE, acknowledge, acks_among
+from server.commands.memory import check_memory
 from server.commands.refusal import CommandRefused
 from server.commands.refuse import refuse
 from server.sow.store import StoreError
@@ -60,6 +61,10 @@ class Connection(
     @property
     def logged_on(self) -> bool:
         """Whether the client has said who it is."""
+
+    @property
+    def memory_of_commands(self) -> int:
+        """Bytes that its subscriptions and queries take."""
 
     @property
     def runs(self) -> PublishRuns:
@@ -161,6 +166,8 @@ def _execute_after_logon(
     acknowledge(session, header, "received")
     if handler in _SUBSCRIBING and len(session.subscriptions) >= MOST_SUBSCRIPTIONS:
         _refuse_more_subscriptions(session, header)
+    if handler in _FOR_THE_PEER_ALONE:
+        check_memory(session, header)
     if handler is not publish.handle:
         _refuse_long_lists(header)
     steps = handler(session, header, body)

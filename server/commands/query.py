@@ -7,6 +7,7 @@ from itertools import count
 from typing import TYPE_CHECKING
 
 from server.commands.acks import NOT_READABLE, acks_among, failure, success, wants
+from server.commands.memory import memory_of
 from server.expressions.effort import TooCostlyError
 from server.queries.run import Findings, Part, QueryRun, ResultForm, Totals
 from server.sow.query import QuerySpec
@@ -74,7 +75,8 @@ class QueryCommand:
         """
         if self._sub_id is None:
             self._tell()
-        form = ResultForm(self.query_id, self._terms.batch_size, self.presentation)
+        memory = memory_of(self._header)
+        form = ResultForm(self.query_id, self._terms.batch_size, self.presentation, memory)
         run = QueryRun(self._session, self._session.engine.turns, form, self._sub_id)
         chosen = self._chosen(len(queries))
 

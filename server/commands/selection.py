@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from config_schema.spec import TopicRef
-from server.base.limits import MOST_FILTER, MOST_FILTER_PARTS
+from server.base.limits import MOST_FILTER, MOST_TOPIC_NAME
 from server.base.unavailable import VIEWS
 from server.commands.refusal import CommandRefused
 from server.expressions import ExpressionError, Kind, conjuncts, parse
@@ -34,8 +34,24 @@ def read_topic(session: Sender, header: Header, options: Mapping[str, str]) -> T
     except TopicError as error:
         reason = "bad regex topic" if header.topic else "invalid topic"
         raise CommandRefused(reason, str(error)) from None
+    if not selector.is_regex:
+        check_name(selector.text)
     require_available(session, selector.text)
     return selector
+
+
+def check_name(topic: str) -> None:
+    """Refuse the command at hand if its topic's name is too long.
+
+    Raises:
+        CommandRefused: it is.
+    """
+    if len(topic) > MOST_TOPIC_NAME:
+        raise CommandRefused(
+            "invalid topic",
+            f"the name of the topic has {len(topic)} characters: expected no more than"
+            f" {MOST_TOPIC_NAME}",
+        )
 
 
 def require_available(session: Sender, topic: str) -> None:
@@ -62,7 +78,7 @@ def read_filter(session: Sender, header: Header, *, stable: bool = False) -> Exp
     Raises:
         CommandRefused: it is no valid filter.
     """
-    text = header.filter
+    text, filters = header.filter, session.engine.filters
     if text is None or not text.strip():
         return None
     if len(text) > MOST_FILTER:
@@ -72,8 +88,8 @@ def read_filter(session: Sender, header: Header, *, stable: bool = False) -> Exp
     try:
         if stable:
             functions = session.engine.settings.functions
-            return parse(text, Kind.STABLE_FILTER, functions, MOST_FILTER_PARTS)
-        return session.engine.filters.parse(text)
+            return parse(text, Kind.STABLE_FILTER, functions, filters.limits)
+        return filters.parse(text)
     except ExpressionError as error:
         raise CommandRefused("bad filter", str(error)) from None
 

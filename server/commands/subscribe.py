@@ -6,9 +6,11 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
+from server.base.limits import MOST_PATTERNS
 from server.commands.acks import acknowledge
 from server.commands.bookmark_subscribe import begin as begin_replay
 from server.commands.bookmark_subscribe import is_replayed, make_subscription, pause_or_resume
+from server.commands.memory import memory_of
 from server.commands.options import (
     SubscribeOptions,
     option_refusal,
@@ -19,6 +21,7 @@ from server.commands.options import (
 from server.commands.paging import check_replacement, check_same_groups, single_topic
 from server.commands.refusal import CommandRefused
 from server.commands.selection import read_filter, read_topic, require_topic, restricted_to
+from server.expressions.effort import TooCostlyError
 from server.queues import Consumer
 from server.security.entitlement import Permission
 from server.subscriptions.conflation import Conflater
@@ -140,11 +143,17 @@ def put_in_place(session: Subscribing, header: Header, subscription: Subscriptio
         session: the connection that sent the command.
         header: the command's header.
         subscription: what the command asks for.
+
+    Raises:
+        CommandRefused: it takes too many steps to tell which topics it is for.
     """
     before = session.subscriptions.get(subscription.sub_id)
     if before is not None and before.conflater is not None:
         before.conflater.release_all()
-    session.place(subscription)
+    try:
+        session.place(subscription)
+    except TooCostlyError as error:
+        raise CommandRefused("bad regex topic", str(error)) from None
     _take_over(before, subscription)
     session.engine.log.emit(
         "14-0001",
@@ -199,6 +208,8 @@ def prepare(
         selector = single_topic(session, selector)
     sub_id = read_sub_id(session, header, options)
     before = session.subscriptions.get(sub_id)
+    if selector.is_regex:
+        _check_patterns(session, sub_id)
     check_replacement(selector, page, aggregation, before)
     asks_for_replay = header.bookmark is not None and header.command == "subscribe"
     if asks_for_replay and is_replayed(session, selector):
@@ -234,6 +245,7 @@ def prepare(
         aggregation=aggregation,
         consumer=_consumer(session, before, max_backlog),
         max_backlog=max_backlog,
+        memory=memory_of(header),
     )
     check_same_groups(subscription, before)
     return subscription
@@ -271,6 +283,24 @@ def read_sub_id(session: Subscribing, header: Header, options: Mapping[str, str]
             f"this connection has a subscription {sub_id!r} already; option replace changes it",
         )
     return sub_id
+
+
+def _check_patterns(session: Subscribing, sub_id: str) -> None:
+    """Refuse another regular expression beyond the limit.
+
+    Raises:
+        CommandRefused: there are enough of them.
+    """
+    subscriptions = session.subscriptions
+    if len(subscriptions) < MOST_PATTERNS:
+        return
+    others = (one for one in subscriptions.values() if one.sub_id != sub_id)
+    if sum(one.selector.is_regex for one in others) >= MOST_PATTERNS:
+        raise CommandRefused(
+            "limit exceeded",
+            f"a connection may have {MOST_PATTERNS} subscriptions to regular expressions: join"
+            " them as alternatives, or use more connections",
+        )
 
 
 def has_records(session: Subscribing, selector: TopicSelector) -> bool:

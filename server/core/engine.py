@@ -12,13 +12,14 @@ from typing import TYPE_CHECKING
 
 from config_schema.spec import ConflatedTopicSpec, TopicRef
 from server.base.clock import Clock
-from server.base.limits import MOST_FILTER_PARTS
+from server.base.limits import MOST_FILTER_PARTS, MOST_FILTER_VALUES
 from server.base.log import Log
 from server.core.ending import Ending
 from server.core.hooks import Hooks
 from server.core.lobby import Lobby
 from server.core.session import Entrance, Link, Session
 from server.core.turns import Turns
+from server.expressions.parser import SizeLimits
 from server.expressions.prepared import FilterParser
 from server.replays.tail import Tail
 from server.security.switches import Switches
@@ -86,7 +87,9 @@ class Engine:
         self.topics = TopicTable(
             settings.message_types, settings.functions, self.stores, self.turns.queue
         )
-        self.filters = FilterParser(settings.functions, MOST_FILTER_PARTS)
+        self.filters = FilterParser(
+            settings.functions, SizeLimits(MOST_FILTER_PARTS, MOST_FILTER_VALUES)
+        )
         self.hooks = Hooks()
         self.switches = Switches()
         event_types = EventTypes(

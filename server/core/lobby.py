@@ -3,13 +3,21 @@
 They may take little memory, each of them and all together, and stay for a short time. What they
 have sent is read by a session as what anybody sends; a session whose client has not logged on has a
 `Visit`, which ends with the logon or the connection.
+
+Clients that mean well log on at once. So when there are too many visitors, it is the one who has
+been there for longest that has to go, and nobody can keep others from logging on.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Protocol
 
-from server.base.limits import LOGON_SECONDS, MOST_FRAME_BEFORE_LOGON, MOST_UNFINISHED_BEFORE_LOGON
+from server.base.limits import (
+    LOGON_SECONDS,
+    MOST_FRAME_BEFORE_LOGON,
+    MOST_UNFINISHED_BEFORE_LOGON,
+    most_before_logon,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -34,6 +42,20 @@ class Lobby:
         self.clock = clock
         self.flush = flush
         self.unfinished = 0
+        self._visits: dict[Visit, None] = {}  # in the order in which they came
+
+    def admit(self, visit: Visit) -> None:
+        """Let another connection wait for its logon; if there are too many, the first one goes."""
+        self._visits[visit] = None
+        most = most_before_logon()
+        if len(self._visits) > most:
+            next(iter(self._visits)).turn_away(
+                f"connections that have not logged on are over the limit of {most}"
+            )
+
+    def dismiss(self, visit: Visit) -> None:
+        """One of them has ended."""
+        self._visits.pop(visit, None)
 
 
 class Visitor(Protocol):
@@ -62,6 +84,7 @@ class Visit:
         self._visitor = visitor
         self._unfinished = 0
         self._cancel = lobby.clock.call_later(LOGON_SECONDS, self._took_too_long)
+        lobby.admit(self)
 
     def keep(self, size: int) -> None:
         """Take note of how much is kept of a frame; a connection that goes too far is closed.
@@ -84,9 +107,18 @@ class Visit:
     def end(self) -> None:
         """The client has logged on, or has gone."""
         self._cancel()
+        self._lobby.dismiss(self)
         self._lobby.unfinished -= self._unfinished
         self._unfinished = 0
 
-    def _took_too_long(self) -> None:
-        self._visitor.turn_away(f"no logon within {LOGON_SECONDS:.0f} seconds")
+    def turn_away(self, problem: str) -> None:
+        """Disconnect the peer, on behalf of the others.
+
+        Args:
+            problem: which limit has been reached.
+        """
+        self._visitor.turn_away(problem)
         self._lobby.flush()
+
+    def _took_too_long(self) -> None:
+        self.turn_away(f"no logon within {LOGON_SECONDS:.0f} seconds")

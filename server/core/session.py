@@ -161,6 +161,7 @@ class Session:
         user: the authenticated user's name.
         subscriptions: the connection's subscriptions by id.
         queries: the connection's queries that have not sent all their results yet.
+        memory_of_commands: bytes that its subscriptions and queries take.
         outbox: what is on its way to the peer.
         intake: what the peer sends.
         runs: the publishes among that which go by in runs.
@@ -201,6 +202,7 @@ class Session:
         self.user = ""
         self.subscriptions: dict[str, Subscription] = {}
         self.queries: list[QueryRun] = []
+        self.memory_of_commands = 0
         self.outbox = Outbox(engine.outboxes.waiting, with_transcript(self, self.log, link.send))
         self.pulse = Pulse(self, 0)
         self.last_heard = engine.clock.now()
@@ -345,6 +347,16 @@ class Session:
                 consumer.request(subscription.max_backlog)
         self.remove_subscription(subscription.sub_id)
         self.subscriptions[subscription.sub_id] = subscription
+        self.keep(subscription.memory)
+
+    def keep(self, size: int) -> None:
+        """Take note of memory that a subscription or a query takes from now on, or no more.
+
+        Args:
+            size: in bytes; below zero if it is taken no more.
+        """
+        self.memory_of_commands += size
+        self.hold(size)
 
     def end_subscription(self, sub_id: str) -> None:
         """End a subscription, if there is one with this id."""
@@ -381,6 +393,7 @@ class Session:
             if subscription.replay is None:
                 self.engine.topics.unsubscribe(subscription)
             subscription.close()
+            self.keep(-subscription.memory)
         return subscription
 
     def obey(self, header_bytes: bytes, body_bytes: bytes) -> None:

@@ -1,7 +1,7 @@
 """What regular expressions may take out of whoever evaluates an expression.
 
 Most searches end within some microseconds. One that does not is a *long search*: it is tried again
-with more steps, which may take some dozens of milliseconds (server/expressions/patterns.py). A
+with more steps, which may take some milliseconds (server/expressions/patterns.py). A
 filter may have a thousand patterns, a topic ten thousand filters, a query a million records; so
 long searches are counted where they are done for somebody, all terms of an evaluation together. Who
 does one asks before; beyond what there is, the evaluation fails, and whoever asked for it is told.
@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from typing import Final, Protocol
 
-LONG_SEARCHES: Final = 4
+LONG_SEARCHES: Final = 3
 """How many there may be in one evaluation, or for all filters that a message is tested for."""
 
 

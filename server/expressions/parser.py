@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from difflib import get_close_matches
 from typing import Literal as OneOf
+from typing import NamedTuple
 
 from server.expressions.cursor import Cursor
 from server.expressions.errors import ExpressionError
@@ -24,7 +25,7 @@ from server.expressions.grammar import (
 from server.expressions.kinds import Kind, check_tree
 from server.expressions.numerals import bounded
 from server.expressions.patterns import compile_pattern
-from server.expressions.tokens import Name, Quoted, Token
+from server.expressions.tokens import Name, PlainList, Quoted, Token
 from server.expressions.tree import (
     Affix,
     Aggregate,
@@ -52,11 +53,23 @@ from server.expressions.tree import (
 from server.message_types.paths import Path
 
 
+class SizeLimits(NamedTuple):
+    """How large an expression may be.
+
+    Attributes:
+        parts: operators, fields and functions.
+        values: numbers and texts.
+    """
+
+    parts: int
+    values: int
+
+
 def parse(
     text: str,
     kind: Kind = Kind.FILTER,
     functions: Functions = BUILTINS,
-    most_parts: int | None = None,
+    limits: SizeLimits | None = None,
 ) -> Expr:
     """Read an expression: a filter, a condition, a value.
 
@@ -64,16 +77,16 @@ def parse(
         text: the expression.
         kind: where it stands, which decides what it may contain.
         functions: the functions that may be called.
-        most_parts: how many operators, fields and functions it may have; None for any number.
+        limits: how large it may be; None for any size.
 
     Returns:
         The tree.
 
     Raises:
         ExpressionError: the text is no expression, contains what the kind does not allow, or has
-            too many parts.
+            is too large.
     """
-    parser = _Parser(text, kind, functions, most_parts)
+    parser = _Parser(text, kind, functions, limits)
     return parser.whole(parser.expression)
 
 
@@ -145,11 +158,11 @@ class _Parser(Cursor):
     """Reads one text. `expression` and its parts consume tokens from left to right."""
 
     def __init__(
-        self, text: str, kind: Kind, functions: Functions, most_parts: int | None = None
+        self, text: str, kind: Kind, functions: Functions, limits: SizeLimits | None = None
     ) -> None:
         super().__init__(text)
-        self._parts = 0
-        self._most_parts = most_parts
+        self._parts = self._values = 0
+        self._limits = limits
         self._kind = kind
         self._functions = functions
 
@@ -234,12 +247,17 @@ class _Parser(Cursor):
     def _count_part(self) -> None:
         """Count an operator, a field or a function."""
         self._parts += 1
-        if self._most_parts is not None and self._parts > self._most_parts:
-            raise ExpressionError(
-                f"more than {self._most_parts} operators, fields and functions",
-                self._token.position,
-                self._text,
-            )
+        if self._limits is not None and self._parts > self._limits.parts:
+            raise self._too_many(self._limits.parts, "operators, fields and functions")
+
+    def _count_values(self, count: int) -> None:
+        """Count numbers and texts."""
+        self._values += count
+        if self._limits is not None and self._values > self._limits.values:
+            raise self._too_many(self._limits.values, "numbers and texts")
+
+    def _too_many(self, most: int, things: str) -> ExpressionError:
+        return ExpressionError(f"more than {most} {things}", self._token.position, self._text)
 
     def _infix(self, left: Expr, binding: int) -> Expr:
         self._count_part()
@@ -329,9 +347,11 @@ class _Parser(Cursor):
         if token.kind == "identifier":
             return self._identifier(self._advance())
         if isinstance(token.value, int | float):
+            self._count_values(1)
             self._advance()
             return Literal(token.value, position=token.position)
         if isinstance(token.value, Quoted):
+            self._count_values(1)
             self._advance()
             return Literal(token.value.value, position=token.position)
         if self._accept_symbol("("):
@@ -369,6 +389,11 @@ class _Parser(Cursor):
         return beside and following.kind == "identifier" and following.text.startswith("/")
 
     def _list(self) -> tuple[Expr, ...]:
+        token = self._token
+        if isinstance(token.value, PlainList):
+            self._count_values(len(token.value.items))
+            self._advance()
+            return tuple([Literal(value, position=at) for value, at in token.value.items])
         self._expect_symbol("(", "a list in parentheses")
         items = self.separated(lambda: self._binary(0))
         self._expect_symbol(")", 'a comma or ")"')

@@ -38,12 +38,14 @@ _DEPTH: Final = b"(*LIMIT_DEPTH=100000)"
 
 _BRIEF_SEARCH: Final = 6
 _QUICK_SEARCH: Final = 7
+_BRIEF_DECISION: Final = 4
+_QUICK_DECISION: Final = 5
 """Decimal digits of the steps of a search in machine code, all positions together."""
 
-_THOROUGH_STEPS: Final = 2_000_000
+_THOROUGH_STEPS: Final = 500_000
 BRIEF_STEPS: Final = 100_000
 """Enough for texts as short as names; what takes more is given up within some milliseconds."""
-_THOROUGH_SEARCHES: Final = 10
+_THOROUGH_SEARCHES: Final = 4
 """How many searches of one REGEXP_REPLACE may need the thorough form."""
 
 _MOST_MATCHES: Final = 1_000_000
@@ -70,7 +72,7 @@ class Regex:
     The methods raise TooCostlyError if a search is long, and there have been enough of them.
     """
 
-    __slots__ = ("_effort", "_quick", "_source", "_steps", "_thorough")
+    __slots__ = ("__weakref__", "_effort", "_quick", "_source", "_steps", "_thorough")
 
     def __init__(self, source: bytes, steps: int, effort: Effort | None = None) -> None:
         self._effort = effort
@@ -89,11 +91,23 @@ class Regex:
         """Whether there is a match anywhere in a text."""
         return self._search(to_octets(text)) is not None
 
-    def decide(self, text: str) -> bool | None:
-        """Whether there is a match anywhere in a text; None if it takes too many steps to tell."""
+    def decide(self, text: str, effort: Effort) -> bool | None:
+        """Whether there is a match anywhere in a name; None if it takes too many steps to tell.
+
+        Args:
+            text: the name, which is short.
+            effort: counts long searches, instead of what the others do.
+
+        Raises:
+            TooCostlyError: it takes a long search, and there have been enough of them.
+        """
         octets = to_octets(text)
         try:
-            return self._quick_for(octets, _QUICK_SEARCH).search(octets) is not None
+            return self._quick_for(octets, _BRIEF_DECISION).search(octets) is not None
+        except pcre2.LibraryError:
+            effort.spend()
+        try:
+            return self._quick_for(octets, _QUICK_DECISION).search(octets) is not None
         except pcre2.LibraryError:
             pass
         thorough = self._thorough_form()
@@ -128,10 +142,7 @@ class Regex:
             return self._quick_for(octets, _BRIEF_SEARCH).search(octets)
         except pcre2.LibraryError:  # a limit was reached, or (*UTF) met bytes that are not UTF-8
             self._spend()
-        try:
-            return self._quick_for(octets, _QUICK_SEARCH).search(octets)
-        except pcre2.LibraryError:
-            return self._search_thoroughly(octets, 0)
+        return self._search_thoroughly(octets, 0)
 
     def _spend(self) -> None:
         if self._effort is not None:

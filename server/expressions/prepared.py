@@ -20,7 +20,7 @@ from typing import Final, TypeAlias
 
 from server.expressions.functions.registry import Functions
 from server.expressions.kinds import Kind
-from server.expressions.parser import parse
+from server.expressions.parser import SizeLimits, parse
 from server.expressions.tree import And, Comparison, Expr, Identifier, In, Literal, Or, walk
 
 _LONGEST: Final = 256
@@ -37,11 +37,14 @@ class FilterParser:
 
     Args:
         functions: the functions that filters may call.
-        most_parts: how many parts a filter may have. See `parse`.
+        limits: how large a filter may be. See `parse`.
+
+    Attributes:
+        limits: see above.
     """
 
-    def __init__(self, functions: Functions, most_parts: int | None = None) -> None:
-        self._most_parts: Final = most_parts
+    def __init__(self, functions: Functions, limits: SizeLimits | None = None) -> None:
+        self.limits: Final = limits
         self._functions: Final = functions
         self._forms: dict[_Form, Expr] = {}
         self._parse: Final = lru_cache(maxsize=_KEPT)(self._parse_anew)
@@ -69,7 +72,7 @@ class FilterParser:
         return expr
 
     def _parse_anew(self, text: str) -> Expr:
-        return parse(text, Kind.FILTER, self._functions, self._most_parts)
+        return parse(text, Kind.FILTER, self._functions, self.limits)
 
 
 def _quotes(pieces: list[str]) -> list[int]:

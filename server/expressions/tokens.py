@@ -31,19 +31,25 @@ class Quoted(NamedTuple):
     raw: bool
 
 
+class PlainList(NamedTuple):
+    """A list of numbers, and of texts without escapes, each with its position."""
+
+    items: tuple[tuple[int | float | str, int], ...]
+
+
 class Token(NamedTuple):
     """One lexical unit.
 
     Attributes:
-        kind: "number", "string", "identifier", "word", "symbol" or "end".
+        kind: "number", "string", "identifier", "word", "symbol", "list" or "end".
         text: the source text; words in upper case.
-        value: what a number, a string or an identifier stands for.
+        value: what a number, a string, a list or an identifier stands for.
         position: offset of its first character.
     """
 
     kind: str
     text: str
-    value: int | float | Quoted | Name | None
+    value: int | float | Quoted | Name | PlainList | None
     position: int
 
 
@@ -57,6 +63,11 @@ _PLAIN_FIELD: Final = re.compile(r"\[([^/\[\]]+)\](?!\.[\[/])")
 _SUBSCRIPT: Final = re.compile(r"\[([0-9]{1,9})\]")
 _QUALIFIER: Final = re.compile(r"\[([^\]\[]+)\]\.(?=\[|/)")
 _STRING_START: Final = re.compile(r"[rR]?(['\"])")
+_PLAIN: Final = r"(?:'[^'\\]*'|-?[0-9]{1,15}(?:\.[0-9]{1,15})?(?![\w.]))"
+_PLAIN_LIST: Final = re.compile(rf"\((?:\s*{_PLAIN}\s*,)+\s*{_PLAIN}\s*\)")
+_PLAIN_ITEM: Final = re.compile(_PLAIN)
+_LIST_WORDS: Final = ("IN", "WITH")
+"""What lists follow that are read in one go."""
 _NUMERIC_ESCAPE: Final = re.compile(r"x([0-9a-fA-F]{2})|([0-7]{3})")
 
 
@@ -69,10 +80,13 @@ def tokenize(text: str) -> list[Token]:
     """
     if len(text) > MAX_LENGTH:
         raise ExpressionError(f"longer than {MAX_LENGTH} characters", MAX_LENGTH, text)
-    tokens = []
+    tokens: list[Token] = []
     position = _skip_space(text, 0)
     while position < len(text):
-        token, end = _read(text, position)
+        if text[position] == "(" and tokens and tokens[-1].text in _LIST_WORDS:
+            token, end = _read_list(text, position)
+        else:
+            token, end = _read(text, position)
         tokens.append(token)
         position = _skip_space(text, end)
     tokens.append(Token("end", "", None, len(text)))
@@ -98,6 +112,26 @@ def _read(text: str, position: int) -> tuple[Token, int]:
         if text.startswith(symbol, position):
             return Token("symbol", symbol, None, position), position + len(symbol)
     raise ExpressionError(f"unexpected character {character!r}", position, text)
+
+
+def _read_list(text: str, position: int) -> tuple[Token, int]:
+    """A whole list, if there are numbers and plain texts only in it; its parenthesis if not."""
+    match = _PLAIN_LIST.match(text, position)
+    if match is None:
+        return _read(text, position)
+    items = tuple(
+        [
+            (_plain_value(item[0]), item.start())
+            for item in _PLAIN_ITEM.finditer(text, position, match.end())
+        ]
+    )
+    return Token("list", match[0], PlainList(items), position), match.end()
+
+
+def _plain_value(text: str) -> int | float | str:
+    if text[0] == "'":
+        return text[1:-1]
+    return float(text) if "." in text else int(text)
 
 
 def _read_number(text: str, match: re.Match[str]) -> tuple[Token, int]:

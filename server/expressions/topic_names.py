@@ -6,17 +6,23 @@ itself.
 
 The expression of one client is run inside the commands of others, whoever is the first to use a
 topic. So it is compiled and limited like the patterns of filters (server/expressions/patterns.py),
-and a name for which it takes too many steps is not meant.
+and a name for which it takes too many steps is not meant. Equal expressions are compiled once, as
+long as somebody has one.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import Final
+from weakref import WeakValueDictionary
 
+from server.expressions.effort import Allowance, Effort, TooCostlyError
+from server.expressions.needles import needle
 from server.expressions.patterns import BRIEF_STEPS, PatternRefused, Regex, compile_regex
 
 _REGEX_CHARACTERS: Final = frozenset(".*+?[](){}^$|\\")
+
+_compiled: Final = WeakValueDictionary[str, Regex]()
 
 
 class TopicError(ValueError):
@@ -30,10 +36,12 @@ class TopicSelector:
     Attributes:
         text: the name or regular expression, as sent.
         pattern: the compiled regular expression, None for a literal name.
+        needle: what all names contain that it matches.
     """
 
     text: str
     pattern: Regex | None
+    needle: str = ""
 
     @property
     def is_regex(self) -> bool:
@@ -42,11 +50,24 @@ class TopicSelector:
 
     def matches(self, topic: str) -> bool:
         """Whether the topic is one of those meant."""
-        return self.decide(topic) is True
+        try:
+            return self.decide(topic, Allowance()) is True
+        except TooCostlyError:
+            return False
 
-    def decide(self, topic: str) -> bool | None:
-        """The same; None if it takes too many steps to tell."""
-        return self.text == topic if self.pattern is None else self.pattern.decide(topic)
+    def decide(self, topic: str, effort: Effort) -> bool | None:
+        """The same; None if it takes too many steps to tell.
+
+        Args:
+            topic: a name.
+            effort: counts the long searches that are done for this name, or for this expression.
+
+        Raises:
+            TooCostlyError: there have been enough of them.
+        """
+        if self.pattern is None:
+            return self.text == topic
+        return self.needle in topic and self.pattern.decide(topic, effort)
 
 
 def has_regex_characters(name: str) -> bool:
@@ -69,7 +90,10 @@ def select_topics(text: str, *, literal: bool = False) -> TopicSelector:
         raise TopicError("the topic is empty, expected a name or a regular expression")
     if literal or not has_regex_characters(text):
         return TopicSelector(text, None)
-    try:
-        return TopicSelector(text, compile_regex(text, BRIEF_STEPS))
-    except PatternRefused as refusal:
-        raise TopicError(f"{text!r}: {refusal}") from None
+    pattern = _compiled.get(text)
+    if pattern is None:
+        try:
+            pattern = _compiled[text] = compile_regex(text, BRIEF_STEPS)
+        except PatternRefused as refusal:
+            raise TopicError(f"{text!r}: {refusal}") from None
+    return TopicSelector(text, pattern, needle(text))

@@ -72,11 +72,13 @@ class ResultForm(NamedTuple):
         query_id: the id that all frames carry.
         batch_size: how many records a frame holds at most.
         presentation: the form in which records are wanted.
+        memory: bytes that are kept for the query; see server/commands/memory.py.
     """
 
     query_id: str
     batch_size: int
     presentation: Presentation
+    memory: int
 
 
 class Asker(Protocol):
@@ -95,6 +97,9 @@ class Asker(Protocol):
     @property
     def outbox(self) -> Outbox:
         """What is on its way to it."""
+
+    def keep(self, size: int) -> None:
+        """Take note of memory that a query takes from now on, or no more."""
 
 
 class QueryRun:
@@ -121,6 +126,7 @@ class QueryRun:
             form.query_id, form.batch_size, form.presentation, self.place.write
         )
         self._asker = asker
+        self._memory = form.memory
         self._turns = turns
         self._results: Sequence[Part] = ()
         self._leavers: Sequence[Part] = ()
@@ -153,6 +159,7 @@ class QueryRun:
         self._then = then
         self._slices = self._run()
         self._asker.queries.append(self)
+        self._asker.keep(self._memory)
         self._turns.start(self)
 
     @property
@@ -181,6 +188,7 @@ class QueryRun:
             part.query.close()
         self.place.close()
         self._asker.queries.remove(self)
+        self._asker.keep(-self._memory)
 
     def _run(self) -> Iterator[None]:
         self.send(Header(command="group_begin", query_id=self.query_id))

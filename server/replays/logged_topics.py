@@ -5,10 +5,12 @@ Each reader of the log has some of its own, for the subscriptions that it reads 
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
 from server.expressions.context import NO_CONTEXT
+from server.expressions.effort import Allowance, TooCostlyError
 from server.journal import MESSAGES
 from server.security.entitlement import Permission
 from server.subscriptions.delivery import DirectDelivery, hand_over
@@ -17,13 +19,14 @@ from server.subscriptions.logged import LoggedEnvelope, LoggedRun
 from server.topics.topic import Topic
 
 if TYPE_CHECKING:
+    from server.expressions.effort import Effort
     from server.journal import Entry, Stretch
     from server.journal import Topic as TopicName
     from server.replays.listener import Surroundings
     from server.subscriptions.delivery import Delivery, Recipient
     from server.subscriptions.subscription import Subscription
 
-_MOST_KEPT: Final = 16_384
+_MOST_KEPT: Final = 8_192
 
 
 class LoggedTopic(Topic):
@@ -76,8 +79,9 @@ class LoggedTopics:
     def attach(self, subscription: Subscription) -> None:
         """Deliver to a subscription from now on."""
         self._subscriptions[subscription] = None
+        effort = Allowance()
         for name, topic in list(self._topics.items()):
-            if self._is_for(subscription, name):
+            if self._is_for(subscription, name, effort):
                 if topic is None:
                     self._topics[name] = self._make(name, [subscription])
                 else:
@@ -124,7 +128,12 @@ class LoggedTopics:
             pass
         if len(self._topics) >= _MOST_KEPT:
             self._topics.clear()
-        wanting = [one for one in self._subscriptions if self._is_for(one, name)]
+        efforts = defaultdict[int, Allowance](Allowance)  # by number of the session
+        wanting = [
+            one
+            for one in self._subscriptions
+            if self._is_for(one, name, efforts[one.subscriber.number])
+        ]
         topic = self._topics[name] = self._make(name, wanting) if wanting else None
         return topic
 
@@ -135,18 +144,23 @@ class LoggedTopics:
             topic.attach(subscription)
         return topic
 
-    def _is_for(self, subscription: Subscription, topic: TopicName) -> bool:
+    def _is_for(self, subscription: Subscription, topic: TopicName, effort: Effort) -> bool:
         """Whether a topic is one that a subscription is for, and its user may read.
 
-        What was recorded of topics that are no longer to be is not delivered.
+        What was recorded of topics that are no longer to be is not delivered. A subscription ends
+        for which it takes too many steps to tell.
         """
         subscriber = subscription.subscriber
-        return (
-            topic.message_type == subscriber.message_type
-            and subscription.is_for(topic.name)
-            and self._known.find(topic.message_type, topic.name).is_journaled
-            and subscriber.may(Permission.READ_TOPIC, topic.name)
-        )
+        try:
+            return (
+                topic.message_type == subscriber.message_type
+                and subscription.is_for(topic.name, effort)
+                and self._known.find(topic.message_type, topic.name).is_journaled
+                and subscriber.may(Permission.READ_TOPIC, topic.name)
+            )
+        except TooCostlyError as error:
+            give_up_on((subscription,), error)
+            return False
 
 
 def _send_some(run: LoggedRun, positions: Sequence[int], recipients: Sequence[Recipient]) -> None:

@@ -17,7 +17,7 @@ from collections.abc import Collection, Iterable
 from typing import TYPE_CHECKING
 
 from server.subscriptions.failures import give_up_on
-from server.subscriptions.matching import Filter, FilterSet
+from server.subscriptions.matching import NO_FILTERS, Filter, FilterSet
 from server.subscriptions.subscription import Subscription
 
 if TYPE_CHECKING:
@@ -38,6 +38,7 @@ class Audience:
         "_attached",
         "_filtering",
         "_filters",
+        "_functions",
         "_literal",
         "_subscriptions",
         "_unfiltered",
@@ -56,7 +57,8 @@ class Audience:
         self._users: dict[Filter, dict[Subscription, int]] = {}
         self._unfiltered: dict[Subscription, int] = {}
         self._filtering: Counter[int] = Counter()  # filters that connections have here
-        self._filters = FilterSet(message_type, functions, self._give_up_on)
+        self._functions = functions
+        self._filters = NO_FILTERS  # most topics never have any
 
     @property
     def has_subscriptions(self) -> bool:
@@ -73,10 +75,19 @@ class Audience:
         """Whether somebody subscribed to this very topic, and not to a pattern that it matches."""
         return self._literal > 0
 
+    @property
+    def size(self) -> int:
+        """How many subscriptions it has."""
+        return len(self._subscriptions)
+
     def attach(self, subscription: Subscription) -> None:
         """Deliver messages to a subscription from now on."""
         self._attached += 1
-        filter_ = None if subscription.filter is None else self._filters.add(subscription.filter)
+        filter_ = None
+        if subscription.filter is not None:
+            if self._filters is NO_FILTERS:
+                self._filters = FilterSet(self.message_type, self._functions, self._give_up_on)
+            filter_ = self._filters.add(subscription.filter)
         if filter_ is None:
             self._unfiltered[subscription] = self._attached
         else:

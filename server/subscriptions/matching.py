@@ -29,10 +29,10 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias, TypeVar, cast
 from weakref import WeakValueDictionary
 
-from server.expressions import Functions, conjuncts, references, to_text
+from server.expressions import BUILTINS, Functions, conjuncts, references, to_text
 from server.expressions.compile_message import Predicate, compile_filter
 from server.expressions.context import NO_CONTEXT, MessageContext
 from server.expressions.effort import LONG_SEARCHES, TooCostlyError
@@ -546,3 +546,11 @@ def _remove(
         del candidates[candidate]
         if not candidates:
             del by_value[value]
+
+
+def _nobody_is_told(_filter: Filter, _error: Exception) -> None:
+    """There is no filter that could fail."""
+
+
+NO_FILTERS: Final = FilterSet(cast("MessageType", None), BUILTINS, _nobody_is_told)
+"""The filters of a topic that has none: always false, and nothing is matched against it."""

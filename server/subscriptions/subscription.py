@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Protocol
 from server.subscriptions.presentation import AS_PUBLISHED, Presentation
 
 if TYPE_CHECKING:
+    from server.expressions.effort import Effort
     from server.expressions.topic_names import TopicSelector
     from server.expressions.tree import Expr, OrderTerm
     from server.queues import Consumer
@@ -60,6 +61,7 @@ class Subscription:
         options: the options of the command, as sent.
         consumer: its part in queues, None where there are none.
         max_backlog: messages of queues that it asks to have at one time; None if it does not say.
+        memory: bytes that are kept for it as long as it is there; see server/commands/memory.py.
         held_in: where its messages wait, None if they go to the connection at once.
         page: which records of the topic it is for, if it is paginated; None for all.
         aggregation: what is made of the topic's records; None if they are sent as they are.
@@ -82,6 +84,7 @@ class Subscription:
     replay: Source | None = None
     consumer: Consumer | None = None
     max_backlog: int | None = None
+    memory: int = 0
     held_in: Outbox | None = None
 
     @property
@@ -89,12 +92,19 @@ class Subscription:
         """Where its messages go."""
         return self.held_in or self.subscriber.outbox
 
-    def is_for(self, topic: str) -> bool:
+    def is_for(self, topic: str, effort: Effort) -> bool:
         """Whether it is for the messages of a topic, as far as the name goes.
 
         Where that takes too many steps to tell, it is not, and the log says so.
+
+        Args:
+            topic: the topic's name.
+            effort: counts long searches; see `TopicSelector.decide`.
+
+        Raises:
+            TooCostlyError: there have been enough of them.
         """
-        decided = self.selector.decide(topic)
+        decided = self.selector.decide(topic, effort)
         if decided is None:
             self.subscriber.log.emit(
                 "14-0003",

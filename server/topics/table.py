@@ -2,21 +2,25 @@
 
 A topic comes into being when it is first published or subscribed to, and is found again with one
 dictionary access. Subscriptions to a regular expression are matched against a topic's name once,
-when one of the two appears. Topics that nobody subscribes to cost memory only: when there are too
-many of them they are forgotten, some hundreds at a time, which `generation` tells those who hold on
-to topics.
+when one of the two appears (server/topics/name_patterns.py). Topics to which nobody subscribes by
+name cost memory, as do their subscriptions by regular expressions, and can be made again as they
+were: when there are too many they are forgotten, some hundreds at a time, which `generation` tells
+those who hold on to topics.
 """
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Final, TypeAlias
 
+from server.expressions.effort import Allowance
 from server.security.entitlement import Permission
 from server.sow.topic import SowTopic
 from server.subscriptions.failures import give_up_on
 from server.subscriptions.subscription import Subscription
 from server.topics.journaled import JournaledStoredTopic, JournaledTopic
+from server.topics.name_patterns import NamePatterns
 from server.topics.stored import DerivedTopic, StoredTopic, TopicWithRecords
 from server.topics.topic import FOR_NOBODY, Topic, TopicForNobody
 from server.topics.transaction_log import TopicJournal
@@ -33,7 +37,11 @@ if TYPE_CHECKING:
 
 AnyTopic: TypeAlias = Topic | StoredTopic | DerivedTopic
 
-_MOST_TOPICS_KEPT: Final = 100_000
+_MOST_KEPT: Final = 64 * 1024 * 1024
+_TOPIC_BYTES: Final = 8_192
+_CHARACTER_BYTES: Final = 8
+_ATTACHMENT_BYTES: Final = 1_024
+"""What is kept for a topic, a character of its name and a subscription to it, at most."""
 _LOOKED_AT_ONCE: Final = 500
 """Topics of which it is found out in a slice whether they may be forgotten."""
 
@@ -46,7 +54,7 @@ class TopicTable:
         functions: what filters may call.
         stores: the topics that have records.
         queue: has work wait for its slices; see `Turns.queue`.
-        most_kept: how many topics there may be before idle ones are forgotten.
+        most_kept: bytes that topics may take before idle ones are forgotten.
 
     Attributes:
         transaction_log: records what is published to some of them; None if there is none. It is
@@ -62,7 +70,7 @@ class TopicTable:
         functions: Functions,
         stores: Stores,
         queue: Callable[[Sliced], None],
-        most_kept: int = _MOST_TOPICS_KEPT,
+        most_kept: int = _MOST_KEPT,
     ) -> None:
         self.generation = 0
         self.transaction_log: TransactionLog | None = None
@@ -72,10 +80,12 @@ class TopicTable:
         self._stores = stores
         self._queue = queue
         self._most_kept = most_kept
+        self._kept = 0  # bytes that topics take, or took before subscriptions ended
         self._unlooked: list[tuple[str, str]] = []  # topics that may have to be forgotten
         self._topics: dict[tuple[str, str], AnyTopic] = {}
-        # those to regular expressions, by message type, each with the topics that it is for
-        self._regex_subscriptions: dict[str, dict[Subscription, set[AnyTopic]]] = {}
+        self._patterns = defaultdict[str, NamePatterns](NamePatterns)  # by message type
+        # the topics that those are for
+        self._attached: dict[Subscription, set[AnyTopic]] = {}
 
     def __len__(self) -> int:
         return len(self._topics)
@@ -95,6 +105,9 @@ class TopicTable:
         """Attach a subscription to all topics that it is for, present and future.
 
         Should that fail, it is attached to none.
+
+        Raises:
+            TooCostlyError: it takes too many steps to tell which topics it is for.
         """
         message_type = subscription.subscriber.message_type
         selector = subscription.selector
@@ -102,12 +115,16 @@ class TopicTable:
             if not selector.is_regex:
                 _attach_if_entitled(self.find(message_type, selector.text), subscription)
                 return
-            attached = self._regex_subscriptions.setdefault(message_type, {})[subscription] = set()
+            effort = Allowance()
+            attached = self._attached[subscription] = set()
             for topic in self._of_type(message_type):
-                if subscription.is_for(topic.name):
+                if subscription.is_for(topic.name, effort):
                     attached.add(topic)  # whatever happens, it is detached from this
-                    if not _attach_if_entitled(topic, subscription):
+                    if _attach_if_entitled(topic, subscription):
+                        self._kept += _ATTACHMENT_BYTES
+                    else:
                         attached.discard(topic)
+            self._patterns[message_type].add(subscription)
         except Exception:  # whatever it is, later topics must not meet half a subscription
             self.unsubscribe(subscription)
             raise
@@ -128,8 +145,8 @@ class TopicTable:
             if known is not None:
                 known.detach(subscription)
             return
-        attached = self._regex_subscriptions.get(message_type, {}).pop(subscription, ())
-        for topic in attached:
+        self._patterns[message_type].remove(subscription)
+        for topic in self._attached.pop(subscription, ()):
             topic.detach(subscription)
 
     def invalidate(self) -> None:
@@ -159,15 +176,17 @@ class TopicTable:
 
     def _add(self, message_type: str, name: str) -> AnyTopic:
         topic = self._make(message_type, name)
-        for subscription, attached in self._regex_subscriptions.get(message_type, {}).items():
+        for subscription in self._patterns[message_type].subscriptions_for(name):
             try:
-                if subscription.is_for(name) and _attach_if_entitled(topic, subscription):
-                    attached.add(topic)
+                if _attach_if_entitled(topic, subscription):
+                    self._attached[subscription].add(topic)
             except Exception as error:  # whatever it is, whoever uses the topic must not pay
                 give_up_on((subscription,), error)
         self._topics[message_type, name] = topic
-        if len(self._topics) > self._most_kept and not self._unlooked:
+        self._kept += _size_of(topic)
+        if self._kept > self._most_kept and not self._unlooked:
             self._unlooked = list(self._topics)
+            self._kept = 0  # of those that have been looked at
             self._queue(self)
         return topic
 
@@ -211,17 +230,24 @@ class TopicTable:
         some = self._unlooked[-_LOOKED_AT_ONCE:]
         del self._unlooked[-_LOOKED_AT_ONCE:]
         for key in some:
-            if not self._topics[key].has_literal_subscription:
+            topic = self._topics[key]
+            if topic.has_literal_subscription:
+                self._kept += _size_of(topic)
+            else:
                 self._forget(self._topics.pop(key))
         self.generation += 1
         if not self._unlooked:
-            self._most_kept = max(self._most_kept, 2 * len(self._topics))
+            self._most_kept = max(self._most_kept, 2 * self._kept)
         return bool(self._unlooked)
 
     def _forget(self, topic: AnyTopic) -> None:
-        subscriptions = self._regex_subscriptions.get(topic.message_type.name, {})
         for subscription in topic.subscriptions:
-            subscriptions[subscription].discard(topic)  # it is none of a literal name
+            self._attached[subscription].discard(topic)  # it is none of a literal name
+
+
+def _size_of(topic: AnyTopic) -> int:
+    """About how many bytes are kept of a topic."""
+    return _TOPIC_BYTES + _CHARACTER_BYTES * len(topic.name) + _ATTACHMENT_BYTES * topic.size
 
 
 def _attach_if_entitled(topic: AnyTopic, subscription: Subscription) -> bool:

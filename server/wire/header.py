@@ -189,10 +189,10 @@ def decode_frame(header: bytes, body: bytes) -> tuple[Header, bytes]:
 
 
 def glance_at(header: bytes) -> Header:
-    """What the beginning of a header says that is too long to be decoded: whom to answer, how."""
-    begin = header[:4096]
-    keys = {key.decode(): value.decode("latin-1") for key, value in _GLANCE.findall(begin)}
-    number = _GLANCE_SEQUENCE.search(begin)
+    """What both ends of a header say that is too long to be decoded: whom to answer, and how."""
+    ends = header[:4096] + header[-4096:]
+    keys = {key.decode(): value.decode("latin-1") for key, value in _GLANCE.findall(ends)}
+    number = _GLANCE_SEQUENCE.search(ends)
     return Header(
         command=keys.get("c", ""),
         command_id=keys.get("cid"),

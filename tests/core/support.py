@@ -178,6 +178,7 @@ class CorePeer:
         self.received = b""
         self.hung_up = False
         self.is_behind = False
+        self.held = 0
         self._core = core
         self.is_paused = False
         link = Link(
@@ -185,6 +186,7 @@ class CorePeer:
             self._take,
             self._hang_up,
             lambda: self.is_behind,
+            self._hold,
             pause=self._pause,
             resume=self._resume,
         )
@@ -225,6 +227,9 @@ class CorePeer:
 
     def _hang_up(self) -> None:
         self.hung_up = True
+
+    def _hold(self, size: int) -> None:
+        self.held += size
 
     def _pause(self) -> None:
         self.is_paused = True

@@ -143,6 +143,25 @@ def test_who_does_not_log_on_is_turned_away() -> None:
     assert only_ack(silent)["reason"] == "limit exceeded"
 
 
+def test_connections_before_the_logon_have_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The one that has waited for longest goes, so that nobody keeps others from logging on."""
+    monkeypatch.setattr(limits, "MOST_CONNECTIONS_BEFORE_LOGON", 3)
+    core = Core()
+    client = core.log_on("early")
+    visitors = [core.connect() for _ in range(5)]
+    late = core.log_on("late")
+    assert [visitor.hung_up for visitor in visitors] == [True, True, True, False, False]
+    assert only_ack(visitors[0])["reason"] == "limit exceeded"
+    assert "not logged on are over the limit of 3" in logged(core, "18-0002")[0]
+    visitors[3].leave()
+    visitors.append(core.connect())
+    assert not visitors[4].hung_up
+    for peer in client, late:
+        peer.take_frames()
+        peer.send({"c": "heartbeat", "cid": "1", "a": "processed"})
+        assert only_ack(peer)["status"] == "success"
+
+
 def test_the_first_command_counts_as_a_logon_where_that_is_allowed() -> None:
     """Its connection is not turned away later."""
     core = Core(require_logon=False, message_type="json")
@@ -153,14 +172,19 @@ def test_the_first_command_counts_as_a_logon_where_that_is_allowed() -> None:
 
 
 @pytest.mark.parametrize("brace", ["", "}"], ids=["plain", "with a brace in a string"])
-def test_a_header_has_a_limit(brace: str) -> None:
-    """The command is refused, the connection goes on."""
+@pytest.mark.parametrize("at_its_end", [False, True])
+def test_a_header_has_a_limit(brace: str, at_its_end: bool) -> None:
+    """The command is refused, wherever it says how to be answered, and the connection goes on."""
     core = Core()
     core.keep(topic_spec("/id", name="records"))
     peer = core.log_on()
     keys = brace + ",".join(map(str, range(200_000)))
     assert len(keys) > limits.MOST_HEADER
-    peer.send({"c": "sow_delete", "cid": "7", "a": "processed", "t": "records", "sow_keys": keys})
+    whom = {"cid": "7", "a": "processed"}
+    command = {"c": "sow_delete", "t": "records"}
+    peer.send(
+        command | {"sow_keys": keys} | whom if at_its_end else command | whom | {"sow_keys": keys}
+    )
     ack = only_ack(peer)
     assert (ack["cid"], ack["status"], ack["reason"]) == ("7", "failure", "limit exceeded")
     assert str(limits.MOST_HEADER) in logged(core, "02-0001")[0]
@@ -220,6 +244,58 @@ def test_subscriptions_of_a_connection_have_a_limit(monkeypatch: pytest.MonkeyPa
     assert only_ack(peer)["status"] == "success"
 
 
+def test_what_subscriptions_take_has_a_limit_and_an_owner() -> None:
+    """Each counts as its client's as long as it is there; one that is too much is refused."""
+    core = Core()
+    core.keep(topic_spec("/id", name="records"))
+    peer, other = core.log_on("greedy"), core.log_on("other")
+    texts = ", ".join(f"'some text {number}'" for number in range(3000))
+    subscribe = {"c": "subscribe", "t": "t", "a": "processed"}
+    refused: dict[str, Any] = {}
+    count = 0
+    while not refused:
+        peer.take_frames()
+        peer.send(subscribe | {"sub_id": str(count), "f": f"/a IN ({texts}, {count})"})
+        ack = only_ack(peer)
+        refused = ack if ack["status"] == "failure" else {}
+        count += 1
+        assert peer.held <= limits.MOST_MEMORY
+    assert refused["reason"] == "limit exceeded"
+    assert str(limits.MOST_MEMORY) in refused["detail"]
+    assert 5 < count < 100
+    peer.send({"c": "sow", "t": "records", "a": "processed", "f": f"/a IN ({texts})"})
+    assert only_ack(peer)["reason"] == "limit exceeded"
+    peer.send(subscribe | {"sub_id": "0", "o": "replace", "f": f"/b IN ({texts})"})
+    assert only_ack(peer)["status"] == "success"
+    other.take_frames()
+    other.send(subscribe | {"sub_id": "1", "f": f"/a IN ({texts})"})
+    assert only_ack(other)["status"] == "success"
+    for number in range(count):
+        peer.send({"c": "unsubscribe", "sub_id": str(number)})
+        core.clock.advance(0)
+    assert peer.held == 0
+
+
+@pytest.mark.parametrize("command", ["sow", "sow_and_subscribe"])
+def test_what_queries_take_is_their_clients(command: str) -> None:
+    """Until they have ended."""
+    core = Core()
+    core.keep(topic_spec("/id", name="records"))
+    peer = core.log_on()
+    for number in range(3000):
+        peer.send({"c": "p", "t": "records"}, json.dumps({"id": number}).encode())
+    keys = ",".join(map(str, range(5000)))
+    core.clock.work_per_look = 0.001  # a slice is over after a look
+    for condition in {"f": "/id >= 0 OR /id IN ('a', 'b')"}, {"sow_keys": keys}:
+        before = peer.held
+        peer.send({"c": command, "t": "records", "sub_id": "1", "query_id": "1", **condition})
+        assert peer.held - before > len(str(condition))
+        core.clock.advance(0)
+        peer.send({"c": "unsubscribe", "sub_id": "1"})
+        core.clock.advance(0)
+        assert peer.held == before
+
+
 @pytest.mark.parametrize(
     "filter_",
     [
@@ -228,6 +304,8 @@ def test_subscriptions_of_a_connection_have_a_limit(monkeypatch: pytest.MonkeyPa
         f"/a IN ({', '.join(f'/b{number}' for number in range(3000))})",
         f"GREATEST({', '.join(['SOW_KEY()'] * 3000)}) = 1",
         f"/a = '{'x' * limits.MOST_FILTER}'",
+        f"/a IN (1{',2' * limits.MOST_FILTER_VALUES})",
+        f"/a IN (1, -1.5{',2' * limits.MOST_FILTER_VALUES})",
     ],
 )
 @pytest.mark.parametrize("command", ["subscribe", "sow", "sow_and_subscribe", "sow_delete"])
@@ -241,7 +319,11 @@ def test_filters_have_a_limit(command: str, filter_: str) -> None:
     peer.send(header | {"f": filter_})
     ack = only_ack(peer)
     assert (ack["status"], ack["reason"]) == ("failure", "bad filter")
-    limit = limits.MOST_FILTER if len(filter_) > limits.MOST_FILTER else limits.MOST_FILTER_PARTS
+    limit = limits.MOST_FILTER_PARTS
+    if "'x" in filter_:
+        limit = limits.MOST_FILTER
+    elif " IN (1," in filter_:
+        limit = limits.MOST_FILTER_VALUES
     assert f"more than {limit}" in ack["detail"]
     values = ", ".join(f"'key {number}'" for number in range(4000))
     peer.send(header | {"f": f"/a IN ({values})"})
@@ -285,6 +367,10 @@ def test_options_have_a_limit() -> None:
     peer = core.log_on()
     peer.take_frames()
     select = ",".join(f"+/field{number}" for number in range(10_000))
+    assert len(select) > 100_000
+    peer.send({"c": "sow", "t": "records", "a": "processed", "o": f"select=[{select}]"})
+    assert [ack["status"] for ack, _ in peer.take_frames() if ack["c"] == "ack"] == ["success"]
+    select += "," + select
     peer.send({"c": "sow", "t": "records", "a": "processed", "o": f"select=[{select}]"})
     ack = only_ack(peer)
     assert (ack["status"], ack["reason"]) == ("failure", "limit exceeded")

@@ -10,8 +10,6 @@ import pytest
 
 from pipeline.java import JavaMissingError, java_home, launcher_home, version_of
 
-pytestmark = pytest.mark.process  # Java is asked for its version
-
 
 def fake_java(directory: Path, version: str) -> Path:
     """A program that says which version it is."""

@@ -75,7 +75,8 @@ class Watch:
 
         os.pwrite, os.close = write, forget  # type: ignore[assignment]
         os.fsync, os.fdatasync = synced(os.fsync), synced(os.fdatasync)  # type: ignore[assignment]
-        GroupCommit.__init__.__defaults__ = (os.fdatasync,)  # where it has been looked up already
+        _, *others = GroupCommit.__init__.__defaults__ or ()
+        GroupCommit.__init__.__defaults__ = (os.fdatasync, *others)  # it is looked up already
 
 
 def _die() -> None:

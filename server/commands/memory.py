@@ -1,0 +1,74 @@
+"""What a subscription or a query takes in memory, for which its client has to answer.
+
+What is kept follows what the command says: trees and programs of its filter, its SOW keys, its
+bookmarks, the fields of its options. It is estimated, and so that it is rather too much: equal
+filters are kept once, but count for each who has one. It counts against what the client may take
+(server/subscriptions/slow_clients.py) until the subscription or query has ended, and there is a
+limit to it.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, Protocol
+
+from server.base.limits import MOST_MEMORY
+from server.commands.refusal import CommandRefused
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from server.subscriptions.subscription import Subscription
+    from server.wire.header import Header
+
+_COMMAND: Final = 2048
+_FILTER: Final = 128
+_TOPIC: Final = 16
+_LISTS: Final = 16
+"""Bytes for a command, and for each character of its parts."""
+
+
+class Keeping(Protocol):
+    """A connection for which something is kept."""
+
+    @property
+    def subscriptions(self) -> Mapping[str, Subscription]:
+        """Its subscriptions by id."""
+
+    @property
+    def memory_of_commands(self) -> int:
+        """Bytes that its subscriptions and queries take."""
+
+
+def memory_of(header: Header) -> int:
+    """About how many bytes are kept while what a command has begun is under way.
+
+    Args:
+        header: the command's header.
+    """
+    lists = (header.options, header.sow_keys, header.bookmark, header.order_by)
+    return (
+        _COMMAND
+        + _FILTER * len(header.filter or "")
+        + _TOPIC * len(header.topic or "")
+        + _LISTS * sum(len(text) for text in lists if text)
+    )
+
+
+def check_memory(session: Keeping, header: Header) -> None:
+    """Refuse a command for which too much would be kept, with what is kept for its client already.
+
+    Args:
+        session: the connection that sent it.
+        header: its header.
+
+    Raises:
+        CommandRefused: it would be too much.
+    """
+    replaced = session.subscriptions.get(header.sub_id or header.command_id or "")
+    kept = session.memory_of_commands - (0 if replaced is None else replaced.memory)
+    if kept + memory_of(header) > MOST_MEMORY:
+        raise CommandRefused(
+            "limit exceeded",
+            f"the subscriptions and queries of a connection may take {MOST_MEMORY} bytes of memory:"
+            " expected shorter filters and lists, or fewer of them",
+        )

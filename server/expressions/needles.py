@@ -1,0 +1,54 @@
+"""What every text contains that a regular expression matches.
+
+It is far quicker to look for a text than to try an expression, and texts can be indexed. What is
+found is a run of characters that stands outside of all groups, and that no quantifier makes
+optional. An expression with options, verbs or alternatives outside of groups is taken for one that
+has no such text, and so is one with anything that is not understood here.
+
+Source: pcre2pattern(3).
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+_LONGEST: Final = 1024
+"""Characters of an expression that is worth looking at."""
+
+_PART: Final = re.compile(
+    r"""(?P<literal> [\w/:;,=@%&<>"'~`!#}\]\ -]+ )
+    | (?P<count> [?*] | \{[0-9, ]*\} )            # what stands before may be missing
+    | (?P<group> \( (?![?*]) ) | (?P<end> \) )
+    | \\ (?P<escaped> [!-/:-@\[-`{-~] )
+    | (?P<other> [.^$+{] | [^\x00-\x7f] | \\[dDwWsSbBAzZhHvVRX]
+        | \[ \^? \]? (?: \[:[^\]]*:\] | \\. | [^\]\\] )* \] )
+    | (?P<alternative> \| )""",
+    re.ASCII | re.DOTALL | re.VERBOSE,
+)
+
+
+def needle(pattern: str) -> str:
+    """The longest text that is found, in ASCII; an empty one if there is none.
+
+    Args:
+        pattern: an expression that PCRE2 accepts.
+    """
+    if len(pattern) > _LONGEST:
+        return ""
+    runs = [""]
+    depth = end = 0
+    for part in _PART.finditer(pattern):
+        kind, start, end = part.lastgroup, end, part.end()
+        if part.start() != start:
+            return ""
+        depth += (kind == "group") - (kind == "end")
+        if kind == "alternative" and not depth:
+            return ""
+        if kind in ("literal", "escaped") and not depth:
+            runs[-1] += part[kind]
+            continue
+        if kind == "count":
+            runs[-1] = runs[-1][:-1]
+        runs.append("")
+    return max(runs, key=len) if end == len(pattern) else ""
