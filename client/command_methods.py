@@ -293,7 +293,7 @@ class Commands(ABC):
             return
         rules = inbox.ack_rules
         collected = self._acks.add(message.topic, bookmark, now + rules.delay)
-        if collected >= rules.batch_for(inbox.backlog):
+        if collected >= rules.batch_for(inbox.backlog or 1):
             self.send_acks()
 
     @property

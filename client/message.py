@@ -80,19 +80,14 @@ class Message:
     @property
     def is_leased(self) -> bool:
         """Whether a queue waits to hear what became of the message."""
-        return self.header.lease_period is not None
-
-    @property
-    def is_settled(self) -> bool:
-        """Whether nothing is left to say to a queue: it has been said, or there is no lease."""
-        return self._settle is None
+        return self._settle is not None
 
     def ack(self) -> None:
         """Tell the queue that the message is done with. Nobody will get it again.
 
         That goes out with the next acknowledgements, soon; `flush` waits until the server has it.
-        This, `cancel` and `expire` have no effect on a message that has no lease, or of which one
-        of them has been said already.
+        This, `cancel` and `expire` have no effect on a message that does not come from a queue, or
+        of which one of them has been said already.
 
         Raises:
             NotConnectedError: the client is closed.

@@ -21,7 +21,7 @@ class Inbox:
         put: takes a message that arrives.
         on_done: takes the bookmark of a message that has been dealt with; None if nobody minds.
         ack_rules: how messages that come from queues are acknowledged.
-        backlog: how many messages of queues the server lets the subscription hold.
+        backlog: how many messages of queues may be held; None for a subscription to no queue.
         ended: nothing more will arrive.
         error: why it ended, if not as wished.
     """
@@ -45,7 +45,7 @@ class Inbox:
         self.put: Callable[[Message], None] = self.messages.append
         self.on_done: Callable[[str], None] | None = None
         self.ack_rules = AckRules()
-        self.backlog = 1
+        self.backlog: int | None = None
         self.ended = False
         self.error: ClientError | None = None
 
@@ -56,6 +56,17 @@ class Inbox:
             self.error = error
             self.drop_leased()
 
+    def leases(self, message: Message) -> bool:
+        """Whether a message comes from a queue that waits to hear what became of it.
+
+        A lease without an end is not in the header (AMPS User Guide, LeasePeriod), but then the
+        message has its bookmark, which others of a subscription without a replay do not have.
+        """
+        header = message.header
+        if header.lease_period is not None:
+            return True
+        return self.backlog is not None and header.bookmark is not None
+
     def drop_leased(self) -> None:
         """Let go of messages that the queue gives to others now, since our leases have ended."""
         for _ in range(len(self.messages)):
@@ -63,7 +74,7 @@ class Inbox:
                 message = self.messages.popleft()
             except IndexError:  # another thread has taken the rest
                 return
-            if not message.is_leased:
+            if not self.leases(message):
                 self.messages.append(message)
 
 

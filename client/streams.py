@@ -61,7 +61,7 @@ class Stream(ABC):
         except IndexError:  # nothing there, or another thread has just taken it
             return None
         inbox = self._inbox
-        if message.is_leased:
+        if inbox.leases(message):
             message.leased_by(self._settle)
             if inbox.ack_rules.is_automatic:
                 self._handed_out.append(message)

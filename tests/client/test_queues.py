@@ -27,10 +27,11 @@ LOG = """
   <Topic><Name>.*</Name><MessageType>json</MessageType></Topic>
 </TransactionLog>
 """
+ENDLESS = "<Queue><Name>endless</Name><MessageType>json</MessageType></Queue>"
 NAMES = ("worked_off", "automatic", "returned", "slow", "left", "failed", "closed")
 
 server = module_server(
-    elements=f"<SOW>{''.join(QUEUE.format(name=name) for name in NAMES)}</SOW>{LOG}"
+    elements=f"<SOW>{''.join(QUEUE.format(name=name) for name in NAMES)}{ENDLESS}</SOW>{LOG}"
 )
 
 
@@ -75,24 +76,25 @@ async def left(client: AsyncClient, queue: str) -> list[int]:
     return found[:-1]
 
 
+@pytest.mark.parametrize("queue", ["worked_off", "endless"])
 def test_a_backlog_is_worked_off_message_by_message(
-    new_client: NewClient, server: RunningServer
+    new_client: NewClient, server: RunningServer, queue: str
 ) -> None:
     async def scenario() -> None:
         async with session(new_client, server) as client, session(new_client, server) as other:
-            await fill(other, "worked_off", 25)
-            stream = await client.subscribe("worked_off", max_backlog=4)
+            await fill(other, queue, 25)
+            stream = await client.subscribe(queue, max_backlog=4)
             seen: list[int] = []
             while len(seen) < 25:
                 message = await anext(stream)
                 assert message.is_leased
                 seen.append(message.json()["n"])
                 message.ack()
-                assert message.is_settled
+                assert not message.is_leased
                 message.ack()  # has no effect
             assert seen == list(range(25))
             await stream.unsubscribe()
-            assert await left(other, "worked_off") == []
+            assert await left(other, queue) == []
 
     asyncio.run(scenario())
 
