@@ -69,8 +69,7 @@ UNBUILT: Final[Mapping[str, str]] = {
 }
 """Place in the configuration -> feature, for the located warning that it is not available yet.
 
-What is made from queues, and synchronous destinations, have warnings of their own:
-server/base/unavailable.py.
+Synchronous destinations have a warning of their own: server/base/unavailable.py.
 """
 
 _OPTION_HELP: Final = {

@@ -118,7 +118,7 @@ def handle(session: Publisher, header: Header, body: bytes) -> Steps:
     selector = read_topic(session, header, options)
     queue = queue_of(session, selector)
     if queue is not None:
-        acknowledge_messages(session, header, body, options, queue)
+        yield from acknowledge_messages(session, header, body, options, queue)
         return
     if header.bookmark is not None:
         raise CommandRefused(

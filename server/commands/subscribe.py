@@ -19,6 +19,7 @@ from server.commands.options import (
     read_subscribe_options,
 )
 from server.commands.paging import check_replacement, check_same_groups, single_topic
+from server.commands.queue_acks import queue_of
 from server.commands.refusal import CommandRefused
 from server.commands.selection import read_filter, read_topic, require_topic, restricted_to
 from server.expressions.effort import TooCostlyError
@@ -71,7 +72,7 @@ def handle(session: Subscribing, header: Header, _body: bytes) -> None:
         header,
         "processed",
         sub_id=subscription.sub_id,
-        long_options=_effective_backlog(subscription),
+        long_options=effective_backlog(subscription),
     )
     if header.command in _DELTA:
         acknowledge(session, header, "stats", sub_id=subscription.sub_id, **_NOTHING_FOUND)
@@ -79,7 +80,7 @@ def handle(session: Subscribing, header: Header, _body: bytes) -> None:
         acknowledge(session, header, "completed", sub_id=subscription.sub_id)
 
 
-def _effective_backlog(subscription: Subscription) -> str | None:
+def effective_backlog(subscription: Subscription) -> str | None:
     """What a consumer of queues is told of its backlog (AMPS User Guide, Subscription Backlog)."""
     consumer = subscription.consumer
     return None if consumer is None or not consumer.seats else f"max_backlog={consumer.limit}"
@@ -214,7 +215,11 @@ def prepare(
     asks_for_replay = header.bookmark is not None and header.command == "subscribe"
     if asks_for_replay and is_replayed(session, selector):
         return make_subscription(session, header, options, selector, sub_id)
-    with_records = selector.is_regex or has_records(session, selector)
+    with_records = (
+        selector.is_regex
+        or has_records(session, selector)
+        or queue_of(session, selector) is not None  # which, like records, makes options harmless
+    )
     max_backlog = read_max_backlog(options)
     wanted = read_subscribe_options(header, options, session, with_records=with_records)
     if page is not None or sub_id not in session.subscriptions:

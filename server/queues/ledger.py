@@ -11,7 +11,7 @@ Source: AMPS User Guide, Message Flow for Queues; Acknowledging Messages.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Hashable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from typing import Final, Protocol
 
 from server.queues.consumers import Consumer
@@ -357,6 +357,7 @@ class Ledger:
         attempts = self.attempt(place)
         attempts.deliveries += 1
         attempts.last_consumer = lease.seat.consumer.name
+        attempts.last_leased = lease.since
         reasons: list[str] = []
         expires = self.entries.expires(place)
         if expires and expires <= now:
@@ -394,6 +395,11 @@ class Ledger:
     def attempts(self, place: int) -> Attempts | None:
         """What has been tried in vain with a message, None if nothing has."""
         return self._attempts.get(place)
+
+    @property
+    def all_attempts(self) -> Mapping[int, Attempts]:
+        """The same for all messages that have been delivered in vain, by place."""
+        return self._attempts
 
     # leaving
 
@@ -532,6 +538,7 @@ class Ledger:
                     attempts = self.attempt(place)
                     attempts.deliveries += 1
                     attempts.last_consumer = event.consumer
+                    attempts.last_leased = event.at
             case Transferred():
                 owner = "" if event.owner == local_owner else event.owner
                 for _, place in self._known(event.marks):

@@ -35,6 +35,9 @@ from server.queues.states import BARRIER, GONE, LEASED, SENT
 EFFORT: Final = 1024
 """Messages that one call matches against filters, if it is not told otherwise."""
 
+MOST_DELIVERED: Final = 65_536
+"""Messages that one call delivers, if it is not told otherwise."""
+
 _NO_LIMIT: Final = 1 << 62
 
 
@@ -96,19 +99,25 @@ class Queue:
         settings: how it behaves.
         matching: makes what decides filters; only called when a consumer has one.
         owner: the name of this instance.
+        on_room: told when a consumer may have room, also by what it does at other queues: deliver.
 
     Attributes:
         settings: how it behaves.
     """
 
     def __init__(
-        self, settings: QueueSettings, matching: Callable[[], Matching], owner: str = ""
+        self,
+        settings: QueueSettings,
+        matching: Callable[[], Matching],
+        owner: str = "",
+        on_room: Callable[[], None] = lambda: None,
     ) -> None:
         self.settings = settings
         self._owner = owner
-        self._dispatch = Dispatch(settings, matching)
+        self._dispatch = Dispatch(settings, matching, on_room)
         self._ledger = Ledger(settings, self._dispatch.offered)
         self._dispatch.ledger = self._ledger
+        self._has_more = False
 
     # messages come
 
@@ -177,12 +186,13 @@ class Queue:
 
     # delivery
 
-    def deliver(self, now: int, effort: int = EFFORT) -> list[Delivery]:
+    def deliver(self, now: int, effort: int = EFFORT, most: int = MOST_DELIVERED) -> list[Delivery]:
         """Decide who gets what.
 
         Args:
             now: the moment; what time has brought about is done first.
             effort: messages that may be matched against filters.
+            most: messages to deliver, barriers not counted.
 
         Returns:
             Deliveries, in the order in which they are to be sent. Those of at-most-once may be
@@ -190,23 +200,28 @@ class Queue:
         """
         self._ledger.advance(now)
         deliveries: list[Delivery] = []
+        self._has_more = False
         while True:
-            deliveries += self._serve(now, effort)
+            most = self._serve(now, effort, most, deliveries)
             barriers = len(self._ledger.barriers)
             if barriers:
                 deliveries += self._release_barriers(now)
             if barriers == len(self._ledger.barriers):
                 return deliveries
 
-    def _serve(self, now: int, effort: int) -> list[Delivery]:
-        deliveries: list[Delivery] = []
+    def _serve(self, now: int, effort: int, most: int, deliveries: list[Delivery]) -> int:
+        """Have messages found and handed out; returns how many more may be."""
         dispatch = self._dispatch
         while True:
             left = dispatch.look(effort)
-            shares = dispatch.serve(self._capacity)
+            shares = dispatch.serve(min(self._capacity, most))
             deliveries += [self._hand_over(share, now) for share in shares]
-            if left == effort and not dispatch.is_to_look_again:
-                return deliveries
+            most -= sum(len(share.places) for share in shares)
+            if most <= 0:
+                self._has_more = True
+                return 0
+            if dispatch.is_stalled or (left == effort and not dispatch.is_to_look_again):
+                return most
             effort = left
 
     @property
@@ -250,8 +265,13 @@ class Queue:
 
     @property
     def is_behind(self) -> bool:
-        """Whether `deliver` has left messages unmatched that somebody may wait for: call again."""
-        return self._dispatch.is_behind
+        """Whether `deliver` has left messages that somebody may wait for: call again."""
+        return self._has_more or self._dispatch.is_behind
+
+    @property
+    def is_stalled(self) -> bool:
+        """Whether `deliver` could not look at messages: call again when that may be otherwise."""
+        return self._dispatch.is_stalled
 
     # acknowledgements
 
@@ -493,12 +513,16 @@ class Queue:
             is empty; and the acknowledgements whose messages have not come, with when they came,
             which have to be kept apart (see `restore_deferred`).
         """
+        return self.oldest_txid, list(self._ledger.deferred)
+
+    @property
+    def oldest_txid(self) -> int | None:
+        """The txid of the oldest message in the queue, None if it is empty. See `checkpoint`."""
         ledger = self._ledger
         head = ledger.entries.head
-        txid = None if head == ledger.entries.end else ledger.entries.txid(head)
-        if txid is None and ledger.inactive:
-            txid = ledger.resume_txid
-        return txid, list(ledger.deferred)
+        if head != ledger.entries.end:
+            return ledger.entries.txid(head)
+        return ledger.resume_txid if ledger.inactive else None
 
     def restore_deferred(self, acks: Iterable[tuple[Mark, int]]) -> None:
         """Take back what `checkpoint` gave, before anything is replayed."""

@@ -6,6 +6,8 @@ from collections.abc import Callable, Collection, Hashable, Sequence
 from typing import TYPE_CHECKING, NamedTuple, cast
 
 from server.expressions.context import NO_CONTEXT
+from server.journal import JournalUnreadable
+from server.queues import UnmatchedError
 from server.subscriptions.matching import FilterSet
 
 if TYPE_CHECKING:
@@ -42,6 +44,7 @@ class QueueMatching:
         message_type: how bodies are read.
         functions: what filters may call.
         on_failure: told of a filter that fails.
+        on_unreadable: told when messages cannot be read.
     """
 
     def __init__(
@@ -50,10 +53,12 @@ class QueueMatching:
         message_type: MessageType,
         functions: Functions,
         on_failure: Callable[[Wanted, Exception], None],
+        on_unreadable: Callable[[JournalUnreadable], None],
     ) -> None:
         self._shelf = shelf
         self._filters = FilterSet(message_type, functions, self._failed)
         self._on_failure = on_failure
+        self._on_unreadable = on_unreadable
         self._wanted: dict[Filter, Wanted] = {}
         self._known: dict[Wanted, Filter] = {}
 
@@ -73,11 +78,16 @@ class QueueMatching:
         """See `Matching.match`.
 
         Raises:
-            JournalUnreadable: the messages cannot be read at the moment.
+            UnmatchedError: the messages cannot be read at the moment.
         """
         filters, wanted = self._filters, self._wanted
         results: list[Collection[Hashable]] = []
-        for message in self._shelf.get(txids):
+        try:
+            messages = self._shelf.get(txids)
+        except JournalUnreadable as problem:
+            self._on_unreadable(problem)
+            raise UnmatchedError(str(problem)) from problem
+        for message in messages:
             if message is None:
                 results.append(())
                 continue

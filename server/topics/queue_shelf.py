@@ -10,6 +10,7 @@ What is not on stable storage yet cannot be read back, and so stays whatever the
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Sequence
 from itertools import repeat
 from typing import TYPE_CHECKING, Final, NamedTuple
@@ -50,9 +51,14 @@ class Shelved(NamedTuple):
     sequence: int
 
     @property
+    def mark(self) -> tuple[int, int]:
+        """Its bookmark as numbers."""
+        return self.origin.client, self.sequence
+
+    @property
     def context(self) -> MessageContext:
         """What filters may ask about it besides its fields."""
-        return context_of(self.origin, self.body, (self.origin.client, self.sequence))
+        return context_of(self.origin, self.body, self.mark)
 
 
 class Shelf:
@@ -71,8 +77,18 @@ class Shelf:
         self._wanted = wanted
         self._room = room
         self._messages: dict[int, tuple[bytes, Recorded, int]] = {}
+        self._order: deque[int] = deque()  # as they came: the first of a dict takes a search
         self._size = 0
         self._cursor: Cursor | None = None
+
+    def sibling(self, room: int) -> Shelf:
+        """Another shelf of the same queue, for what others than consumers read."""
+        return Shelf(self._log, self._wanted, room)
+
+    def at_hand(self, txid: int) -> Shelved | None:
+        """A message, if it need not be read from the log."""
+        found = self._messages.get(txid)
+        return None if found is None else Shelved(*found)
 
     def put(self, recorded: Recorded) -> None:
         """Keep messages that have just been recorded."""
@@ -81,6 +97,7 @@ class Shelf:
         self._messages.update(
             zip(recorded.txids, zip(bodies, repeat(origin), recorded.sequences), strict=False)
         )
+        self._order += recorded.txids
         self._size += sum(map(len, bodies))
         if self._size > self._room:
             self._make_room()
@@ -93,11 +110,12 @@ class Shelf:
         """
         if first is None:
             self._messages.clear()
+            self._order.clear()
             self._size = 0
             return
-        messages = self._messages
-        while messages and (txid := next(iter(messages))) < first:
-            self._size -= len(messages.pop(txid)[0])
+        messages, order = self._messages, self._order
+        while order and order[0] < first:
+            self._size -= len(messages.pop(order.popleft())[0])
 
     def get(self, txids: Sequence[int]) -> list[Shelved | None]:
         """Messages by their numbers in the log.
@@ -117,12 +135,9 @@ class Shelf:
 
     def _make_room(self) -> None:
         """Let go of the oldest that can be read back."""
-        messages, durable = self._messages, self._log.durable
-        while self._size > self._room and messages:
-            txid = next(iter(messages))
-            if txid > durable:
-                break
-            self._size -= len(messages.pop(txid)[0])
+        messages, order, durable = self._messages, self._order, self._log.durable
+        while self._size > self._room and order and order[0] <= durable:
+            self._size -= len(messages.pop(order.popleft())[0])
 
     def _read_back(self, txid: int) -> tuple[bytes, Recorded, int] | None:
         message = self._messages.get(txid)  # it may have come with another one
@@ -134,8 +149,10 @@ class Shelf:
             self._cursor = cursor
         while cursor.position < txid and not cursor.is_caught_up:
             for entry in cursor.read(_AT_ONCE):
-                self._messages[entry.txid] = entry.body, _origin(entry), entry.sequence
-                self._size += len(entry.body)
+                if entry.txid not in self._messages:
+                    self._messages[entry.txid] = entry.body, _origin(entry), entry.sequence
+                    self._order.append(entry.txid)
+                    self._size += len(entry.body)
         message = self._messages.get(txid)
         if self._size > self._room:
             self._make_room()

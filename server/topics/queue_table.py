@@ -6,12 +6,13 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from server.expressions.topic_names import select_topics
-from server.topics.queue_topic import QueueTopic, Surroundings
+from server.topics.queue_topic import QueueTopic
 
 if TYPE_CHECKING:
     from config_schema.spec import QueueSpec
     from server.expressions import Functions
     from server.message_types.base import MessageType
+    from server.topics.queue_surroundings import Surroundings
 
 
 class Queues:

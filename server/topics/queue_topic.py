@@ -14,16 +14,18 @@ Source: AMPS User Guide, Message Queues.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Sequence
-from itertools import groupby
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import groupby, islice
 from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
 from server.expressions import to_text
 from server.journal import JournalUnavailable, JournalUnreadable, Kind
 from server.queues import Delivery, Event, Mark, Queue, Way, encode, settings_of
-from server.queues.inspection import by_sow_keys, everything
+from server.queues.inspection import everything
 from server.subscriptions.delivery import DirectDelivery
 from server.subscriptions.failures import give_up_on
+from server.subscriptions.subscription import Subscription
+from server.topics.queue_browsing import Browsing
 from server.topics.queue_entrance import Entrance
 from server.topics.queue_matching import QueueMatching, Wanted
 from server.topics.queue_messages import QueueRun, lease_key
@@ -32,8 +34,6 @@ from server.topics.topic import Topic
 
 if TYPE_CHECKING:
     from config_schema.spec import QueueSpec
-    from server.base.clock import Clock
-    from server.base.log import Log
     from server.expressions import Functions
     from server.expressions.topic_names import TopicSelector
     from server.expressions.tree import Expr
@@ -44,14 +44,15 @@ if TYPE_CHECKING:
     from server.sow.store import Settled
     from server.subscriptions.envelope import Envelope
     from server.subscriptions.rejection import Rejection
-    from server.subscriptions.subscription import Subscription
     from server.topics.feed import Recorded
     from server.topics.queue_shelf import Shelved
-    from server.topics.transaction_log import TransactionLog
+    from server.topics.queue_surroundings import Surroundings
 
 _MICROSECONDS: Final = 1_000_000
 _SENT_AT_ONCE: Final = 256
-"""Messages of a slice."""
+"""Messages that a slice delivers."""
+_MATCHED_AT_ONCE: Final = 512
+"""Messages that a slice matches against the filters of consumers."""
 _RETRY_SECONDS: Final = 1.0
 """Until it is tried again to read from, or to write to, a log that refuses."""
 _LEAST_DELAY: Final = 0.001
@@ -72,6 +73,18 @@ class Said(NamedTuple):
     client: int
     publisher: tuple[int, int] = (0, 0)
     delay: int | None = None
+
+
+class Found(NamedTuple):
+    """Some of the messages that are looked for.
+
+    Attributes:
+        looked_at: messages that it might have been.
+        places: where in the queue those are that it is.
+    """
+
+    looked_at: int
+    places: Sequence[int]
 
 
 class Acknowledged(NamedTuple):
@@ -95,32 +108,6 @@ class Target(Protocol):
         """See `Topic.publish`."""
 
 
-class Surroundings:
-    """What queues need of the server.
-
-    Attributes:
-        log: the transaction log.
-        clock: tells the time.
-        queue: has work done in slices.
-        flush: lets leave what has been written, when a timer has made it.
-        events: where is written what happens.
-    """
-
-    def __init__(
-        self,
-        log: TransactionLog,
-        clock: Clock,
-        queue: Callable[[QueueTopic], None],
-        flush: Callable[[], None],
-        events: Log,
-    ) -> None:
-        self.log: Final = log
-        self.clock: Final = clock
-        self.queue: Final = queue
-        self.flush: Final = flush
-        self.events: Final = events
-
-
 class QueueTopic(Topic):
     """One queue.
 
@@ -137,6 +124,7 @@ class QueueTopic(Topic):
         source: see above.
         target: takes what is published to it; set before anything is.
         core: who decides.
+        browsing: lets others look at the messages without taking them.
     """
 
     __slots__ = (
@@ -145,11 +133,14 @@ class QueueTopic(Topic):
         "_functions",
         "_handle",
         "_is_awake",
+        "_is_stalled",
         "_outgoing",
         "_shelf",
         "_surroundings",
         "_timer_at",
         "_unrecorded",
+        "_unsent",
+        "browsing",
         "core",
         "source",
         "spec",
@@ -179,18 +170,30 @@ class QueueTopic(Topic):
             settings_of(spec),
             self._make_matching,
             instance,
+            self.wake,
+        )
+        self.browsing: Final = Browsing(
+            self.core, spec.name, message_type, functions, self._shelf, surroundings
         )
         self._functions = functions
         self._handle: TopicHandle | None = None
         self._outgoing: deque[Delivery] = deque()
+        self._unsent: list[Delivery] = []  # their leaving has to be recorded first
         self._unrecorded: deque[Event] = deque()
         self._is_awake = False
+        self._is_stalled = False
         self._timer_at: int | None = None
         self._cancel_timer: Callable[[], None] = _nothing
         surroundings.log.hold(self._needed_from)
 
     def _make_matching(self) -> QueueMatching:
-        return QueueMatching(self._shelf, self.message_type, self._functions, self._filter_failed)
+        return QueueMatching(
+            self._shelf,
+            self.message_type,
+            self._functions,
+            self._filter_failed,
+            self._cannot_read,
+        )
 
     def is_fed_by(self, topic: TopicName) -> bool:
         """Whether the messages of a topic are for this queue."""
@@ -228,7 +231,14 @@ class QueueTopic(Topic):
     # consumers come and go
 
     def attach(self, subscription: Subscription) -> None:
-        """Let a subscription consume, or go on in the place of the one that it replaces."""
+        """Let a subscription consume, or go on in the place of the one that it replaces.
+
+        One for a page or for groups of the messages looks at them only (AMPS User Guide,
+        Aggregated Subscriptions), and so does the server's own.
+        """
+        if not _consumes(subscription):
+            self.browsing.attach(subscription)
+            return
         consumer = subscription.consumer
         assert consumer is not None  # noqa: S101 - every subscription may meet a queue
         wanted = None
@@ -243,6 +253,8 @@ class QueueTopic(Topic):
 
         What it has comes back, unless another subscription takes its place: that one keeps it.
         """
+        if not _consumes(subscription):
+            self.browsing.detach(subscription)
         if subscription not in self._subscriptions:
             return
         del self._subscriptions[subscription]
@@ -255,8 +267,9 @@ class QueueTopic(Topic):
 
     def dismiss(self, consumer: Consumer) -> None:
         """Have back what a consumer has, also if it consumes here no more."""
-        self.core.detach(consumer, self._now)
-        self._settle()
+        if consumer in self.core.dispatch.seats:
+            self.core.detach(consumer, self._now)
+            self._settle()
 
     @property
     def has_literal_subscription(self) -> bool:
@@ -267,7 +280,7 @@ class QueueTopic(Topic):
 
     def wake(self) -> None:
         """Have it looked at who gets what, soon."""
-        if not self._is_awake:
+        if not self._is_awake and not self._is_stalled:
             self._is_awake = True
             self._surroundings.queue(self)
 
@@ -278,26 +291,24 @@ class QueueTopic(Topic):
 
     def step(self) -> bool:
         """Deliver some messages. See `Sliced.step`."""
-        if not self._outgoing:
+        has_decided = not self._outgoing
+        if has_decided:
             self._decide()
         self._send_some()
-        if self._outgoing or self.core.is_behind:
-            return True
+        if not self._is_stalled:
+            if self._outgoing or self.core.is_behind or not has_decided:
+                return True
+            self._watch_time()
         self._is_awake = False
-        self._watch_time()
         return False
 
     def _decide(self) -> None:
-        try:
-            deliveries = self.core.deliver(self._now)
-        except JournalUnreadable as problem:
-            self._cannot_read(problem)
-            return
-        self._record()
-        if not self.core.settings.at_most_once:
+        deliveries = self.core.deliver(self._now, _MATCHED_AT_ONCE, _SENT_AT_ONCE)
+        if self.core.settings.at_most_once:
+            self._unsent += deliveries
+        else:
             self._outgoing += deliveries
-        elif deliveries:
-            self._surroundings.log.when_durable(lambda: self._send_recorded(deliveries))
+        self._record()
 
     def _send_recorded(self, deliveries: Sequence[Delivery]) -> None:
         """Send what has left the queue by being sent: now nobody else gets it."""
@@ -312,18 +323,19 @@ class QueueTopic(Topic):
                 self._outgoing.appendleft(_part(delivery, left, len(delivery.txids)))
                 delivery = _part(delivery, 0, left)
             left -= len(delivery.txids)
-            self._send(delivery)
+            try:
+                self._send(delivery)
+            except JournalUnreadable as problem:
+                self._outgoing.appendleft(delivery)
+                self._cannot_read(problem)
+                return
 
     def _send(self, delivery: Delivery) -> None:
-        subscription = delivery.consumer.subscription
-        if subscription not in self._subscriptions:
+        if delivery.consumer not in self.core.dispatch.seats:
             return  # it has gone meanwhile, and so have its leases
-        try:
-            messages = self._shelf.get(delivery.txids)
-        except JournalUnreadable as problem:
-            self._cannot_read(problem)
-            self._outgoing.appendleft(delivery)
-            return
+        subscription = delivery.consumer.subscription
+        assert isinstance(subscription, Subscription)  # noqa: S101 - as long as it has a seat
+        messages = self._shelf.get(delivery.txids)
         lease = lease_key(delivery.lease_until)
         there = [message for message in messages if message is not None]
         for _, run in groupby(there, _alike):
@@ -353,50 +365,56 @@ class QueueTopic(Topic):
         self._keep(said)
         return Acknowledged(len(marks), len(marks) - len(result.refused), result.done)
 
-    def acknowledge_matching(self, expr: Expr, said: Said) -> Acknowledged:
-        """Acknowledge all messages that match a filter, whoever has them.
+    def find_matching(self, expr: Expr) -> Iterator[Found]:
+        """Find the messages that match a filter, whoever has them, little by little.
 
         Raises:
-            JournalUnavailable: as for `acknowledge`, or the messages cannot be read at the moment.
+            UnmatchedError: messages cannot be read at the moment.
+            Exception: whatever the filter fails with.
         """
-        matching = self._make_matching()
-        wanted = Wanted(to_text(expr), expr)
-        matching.add(wanted)
-        ledger = self.core.ledger
-        places = list(everything(self.core))
-        found: list[int] = []
-        try:
-            for start in range(0, len(places), _SENT_AT_ONCE):
-                part = places[start : start + _SENT_AT_ONCE]
-                matched = matching.match(ledger.entries.txids(part))
-                found += [at for at, filters in zip(part, matched, strict=True) if filters]
-        except JournalUnreadable as problem:
-            raise JournalUnavailable(str(problem)) from None
-        return self._acknowledge_places(found, len(places), said)
+        matching = QueueMatching(
+            self._shelf, self.message_type, self._functions, _fail, self._cannot_read
+        )
+        matching.add(Wanted(to_text(expr), expr))
+        txids = self.core.ledger.entries.txids
+        for places in _batches(everything(self.core)):
+            matched = matching.match(txids(places))
+            found = [place for place, filters in zip(places, matched, strict=True) if filters]
+            yield Found(len(places), found)
 
-    def acknowledge_keys(self, keys: Sequence[str], said: Said) -> Acknowledged:
-        """Acknowledge all messages with some SOW keys.
+    def find_keys(self, keys: Iterable[str]) -> Iterator[Found]:
+        """Find the messages with some SOW keys, little by little."""
+        numbers = {int(key) for key in keys if key.isascii() and key.isdigit()}
+        sow_key = self.core.ledger.entries.sow_key
+        for places in _batches(everything(self.core)):
+            found = [place for place in places if sow_key(place) in numbers]
+            yield Found(len(found), found)
+
+    def acknowledge_places(self, places: Sequence[int], said: Said) -> int:
+        """Acknowledge messages that have been found.
+
+        Returns:
+            How many it took effect on.
 
         Raises:
             JournalUnavailable: as for `acknowledge`.
         """
-        numbers = {int(key) for key in keys if key.isascii() and key.isdigit()}
-        places = list(by_sow_keys(self.core, numbers))
-        return self._acknowledge_places(places, len(places), said)
-
-    def _acknowledge_places(
-        self, places: Sequence[int], looked_at: int, said: Said
-    ) -> Acknowledged:
         now = self._now
         result = self.core.acknowledge_places(places, now, said.client, said.way, said.delay)
         self._keep(said)
-        return Acknowledged(looked_at, len(places), result.done)
+        return result.done
+
+    @property
+    def is_log_crowded(self) -> bool:
+        """Whether more than enough waits to be written to the log."""
+        journal = self._surroundings.log.journal
+        return journal.is_crowded and journal.refusal is None
 
     def _keep(self, said: Said) -> None:
         """Record an acknowledgement, and look who can be given more."""
         self._record(said.publisher)
         self.wake()
-        self._shelf.clear_up(self.core.checkpoint()[0])
+        self._shelf.clear_up(self._first_needed())
         if self._unrecorded:
             raise JournalUnavailable("the transaction log takes nothing at the moment")
 
@@ -410,6 +428,7 @@ class QueueTopic(Topic):
         """Everything in the log has been taken in."""
         self.core.finish_recovery(self._now)
         self._settle()
+        self.browsing.begin()
 
     def _settle(self) -> None:
         self._record()
@@ -417,8 +436,10 @@ class QueueTopic(Topic):
 
     def _record(self, publisher: tuple[int, int] = (0, 0)) -> None:
         """Put what has happened into the log; what it does not take is tried again."""
-        self._unrecorded += self.core.take_events()
-        if not self._unrecorded and not publisher[1]:
+        events = self.core.take_events()
+        self.browsing.take_events(events)
+        self._unrecorded += events
+        if not self._unrecorded and not self._unsent and not publisher[1]:
             return
         journal = self._surroundings.log.journal
         if self._handle is None:
@@ -437,10 +458,19 @@ class QueueTopic(Topic):
                 journal.append(self._handle, client, sequence, b"", Kind.NO_OP)
         except JournalUnavailable:
             self._later(_RETRY_SECONDS)
+            return
+        if self._unsent:
+            deliveries, self._unsent = self._unsent, []
+            self._surroundings.log.when_durable(lambda: self._send_recorded(deliveries))
 
     def _needed_from(self) -> int:
-        first = self.core.checkpoint()[0]
+        first = self._first_needed()
         return self._surroundings.log.last_txid + 1 if first is None else first
+
+    def _first_needed(self) -> int | None:
+        """The oldest message that somebody may ask for, None if there is none."""
+        first, looked_at = self.core.oldest_txid, self.browsing.needed_from
+        return min((txid for txid in (first, looked_at) if txid is not None), default=None)
 
     # time
 
@@ -450,6 +480,8 @@ class QueueTopic(Topic):
 
     def _watch_time(self) -> None:
         moment = self.core.next_moment
+        if self._unrecorded:
+            return  # there is a timer, and after that it is looked again
         if moment is None or (self._timer_at is not None and self._timer_at <= moment):
             return
         self._later(max((moment - self._now) / _MICROSECONDS, _LEAST_DELAY))
@@ -463,13 +495,16 @@ class QueueTopic(Topic):
     def _wake_by_timer(self) -> None:
         self._timer_at = None
         self._cancel_timer = _nothing
+        self._is_stalled = False
         self._record()
         self.wake()
 
     # what goes wrong
 
     def _cannot_read(self, problem: JournalUnreadable) -> None:
+        """Let everything wait for a while."""
         self._surroundings.events.emit("1D-0015", queue=self.name, problem=problem)
+        self._is_stalled = True
         self._later(_RETRY_SECONDS)
 
     def _filter_failed(self, wanted: Wanted, error: Exception) -> None:
@@ -484,6 +519,12 @@ class QueueTopic(Topic):
         self._surroundings.events.emit("1D-0016", queue=self.name, problem=error)
 
 
+def _consumes(subscription: Subscription) -> bool:
+    """Whether a subscription takes messages, instead of looking at them."""
+    looks = subscription.page or subscription.aggregation or subscription.sink
+    return looks is None
+
+
 def _alike(message: Shelved) -> tuple[int, bytes]:
     """Messages with the same go together."""
     return message.origin.client, message.origin.envelope.keys
@@ -495,6 +536,16 @@ def _part(delivery: Delivery, start: int, stop: int) -> Delivery:
         places=delivery.places[start:stop],
         marks=delivery.marks[start:stop],
     )
+
+
+def _batches(places: Iterator[int]) -> Iterator[Sequence[int]]:
+    """As many at a time as are looked at in a slice."""
+    while batch := list(islice(places, _MATCHED_AT_ONCE)):
+        yield batch
+
+
+def _fail(_: Wanted, error: Exception) -> None:
+    raise error
 
 
 def _nothing() -> None:

@@ -94,6 +94,9 @@ class TopicTable:
         """Let some names be those of queues. Called before any topic is used."""
         self.queues = queues
         for queue in queues:
+            messages = queue.browsing.records
+            audience = DerivedTopic(messages, queue.name, self._functions, self._stores)
+            queue.browsing.audience = audience
             self.find(queue.message_type.name, queue.name)
 
     def find(self, message_type: str, name: str) -> AnyTopic:
