@@ -1,29 +1,70 @@
-"""amps-action-on-sow-expire-message: a record has expired."""
+"""amps-action-on-sow-expire-message: a record has expired, or a message has left a queue so."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Final
 
+from actions.messages import message_variables
 from actions.records import OnRecords, leaving_variables
+from server.base.octets import to_octets
 from server.subscriptions.record_delivery import EXPIRED
 
 if TYPE_CHECKING:
+    from actions.services import Runnable, Services
+    from config_schema.spec import Options
     from server.subscriptions.record_delivery import RecordMessage
+    from server.topics.queue_browsing import Farewell
 
 _TIME_LIMIT: Final = "time_limit"
 """The reason for which records expire; the others are for messages of queues."""
 
 
 class OnSowExpireMessage(OnRecords):
-    """Runs for each record that expires from a topic."""
+    """Runs for each record that expires from a topic.
+
+    Of a queue it hears of all messages that leave without having been acknowledged, however often
+    they have been tried (AMPS User Guide, On SOW Message Expiration).
+    """
+
+    def __init__(self, options: Options) -> None:
+        super().__init__(options)
+        self._leave: Callable[[], None] | None = None
+
+    def provision(self, services: Services, action: Runnable) -> None:
+        """Subscribe to the topic, or listen to the queue."""
+        queues = services.engine.topics.queues
+        topic, message_type = self.options.get("Topic"), self.options.get("MessageType")
+        queue = None if queues is None else queues.find(message_type or "", topic or "")
+        if queue is None:
+            super().provision(services, action)
+            return
+        self.services, self.action = services, action
+        name = queue.name
+        self._leave = queue.browsing.mourn(lambda farewell: self._take_farewell(name, farewell))
+
+    def close(self) -> None:
+        """Hear of nothing any more."""
+        super().close()
+        if self._leave is not None:
+            self._leave()
+            self._leave = None
 
     def take_leaving(self, topic: str, body: bytes, message: RecordMessage) -> None:
         """Run, if the record expired, and for a reason that is asked for."""
-        reasons = self.options.get("Reason")
-        if message.reason != EXPIRED or (
-            reasons is not None
-            and _TIME_LIMIT not in (word.strip().lower() for word in reasons.split(","))
-        ):
-            return
-        values = leaving_variables(topic, body, message)
-        self.action.post(values | {"AMPS_REASON": _TIME_LIMIT.encode()})
+        if message.reason == EXPIRED:
+            self._run((_TIME_LIMIT,), leaving_variables(topic, body, message))
+
+    def _take_farewell(self, queue: str, farewell: Farewell) -> None:
+        values = message_variables(queue, farewell.body)
+        values["AMPS_CORRELATION_ID"] = to_octets(farewell.correlation_id)
+        self._run(farewell.departure.reasons, values)
+
+    def _run(self, reasons: Iterable[str], values: dict[str, bytes]) -> None:
+        """Run, if one of the reasons is asked for."""
+        wanted = self.options.get("Reason")
+        if wanted is not None:
+            words = {word.strip().lower() for word in wanted.split(",")}
+            if words.isdisjoint(reasons):
+                return
+        self.action.post(values | {"AMPS_REASON": to_octets(",".join(reasons))})

@@ -15,8 +15,7 @@ from collections.abc import Callable
 from typing import Final
 
 from benchmarks.harness import print_table
-from config_schema.problems import Location
-from config_schema.spec import TopicSpec
+from benchmarks.topics import topic_spec
 from server.core.engine import Engine
 from server.core.session import Entrance, Link, Session
 from server.expressions import BUILTINS
@@ -122,29 +121,7 @@ def _engine() -> Engine:
     return engine
 
 
-_KEPT: Final = TopicSpec(
-    name="kept",
-    message_type="json",
-    keys=("/id",),
-    key_domain="kept",
-    key_generator=None,
-    file_name=None,
-    durability="transient",
-    recovery_point="epoch",
-    expiration_enabled=False,
-    expiration=None,
-    slab_size=1 << 20,
-    initial_slab_count=1,
-    expected_key_count_hint=None,
-    hash_indexes=(),
-    indexes=(),
-    history=None,
-    preprocessing=(),
-    enrichment=(),
-    pattern=None,
-    name_has_regex_characters=False,
-    location=Location("config.xml", 1),
-)
+_KEPT: Final = topic_spec("kept")
 
 
 class _Silence:

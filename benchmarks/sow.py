@@ -32,8 +32,7 @@ import pyarrow as pa
 
 from benchmarks.harness import print_table
 from benchmarks.matching import FIVE_TERMS
-from config_schema.problems import Location
-from config_schema.spec.sow import TopicSpec
+from benchmarks.topics import topic_spec
 from server.expressions import BUILTINS, columns, parse
 from server.expressions.prepared import FilterParser
 from server.message_types.registry import create
@@ -67,29 +66,7 @@ TABLE = (
 )
 
 _FILTERS: Final = FilterParser(BUILTINS)
-_SPEC: Final = TopicSpec(
-    name="orders",
-    message_type="json",
-    keys=("/id",),
-    key_domain="orders",
-    key_generator=None,
-    file_name=None,
-    durability="persistent",
-    recovery_point="epoch",
-    expiration_enabled=False,
-    expiration=None,
-    slab_size=1 << 20,
-    initial_slab_count=1,
-    expected_key_count_hint=None,
-    hash_indexes=(("/symbol",),),
-    indexes=(),
-    history=None,
-    preprocessing=(),
-    enrichment=(),
-    pattern=None,
-    name_has_regex_characters=False,
-    location=Location("benchmark.xml", 1),
-)
+_SPEC: Final = topic_spec("orders", (("/symbol",),))
 
 _PADDING: Final = [
     f'"field_{n}":{json.dumps((n * 7, n * 1.5, f"some text value {n}")[n % 3])}' for n in range(36)

@@ -60,7 +60,7 @@ def _target(reader: Reader) -> LogTargetSpec:
     reader.required("Protocol")
     protocol = reader.choice("Protocol", PROTOCOLS, "stdout")
     _check_elements(reader, protocol)
-    levels = tuple(_level(reader, "Levels", word) for word in _words(reader, "Levels"))
+    levels = tuple(_level(reader, "Levels", word) for word in reader.words("Levels"))
     level = reader.text("Level") or ""
     target = LogTargetSpec(
         protocol=protocol,
@@ -101,11 +101,6 @@ def _check_elements(reader: Reader, protocol: LogProtocol) -> None:
         reader.no_effect(("Ident", "Options", "Facility"), f"the target is {protocol}, not syslog")
 
 
-def _words(reader: Reader, tag: str) -> list[str]:
-    text = reader.text(tag) or ""
-    return [word for word in (part.strip() for part in text.split(",")) if word]
-
-
 def _level(reader: Reader, tag: str, word: str) -> str:
     level = word.lower()
     if level in LEVEL_SYNONYMS:
@@ -122,7 +117,7 @@ def _level(reader: Reader, tag: str, word: str) -> str:
 
 
 def _message_ids(reader: Reader, tag: str) -> tuple[str, ...]:
-    ids = _words(reader, tag)
+    ids = reader.words(tag)
     for word in ids:
         error = regex_error(word)
         if error is not None:
@@ -137,13 +132,8 @@ def _message_ids(reader: Reader, tag: str) -> tuple[str, ...]:
 
 
 def _syslog_options(reader: Reader) -> tuple[str, ...]:
-    options = tuple(word.upper() for word in _words(reader, "Options"))
+    options = tuple(word.upper() for word in reader.words("Options"))
     for option in options:
         if option not in SYSLOG_OPTIONS:
-            reader.error(
-                f"{quoted(option)} is not an option of syslog: "
-                f"expected {', '.join(SYSLOG_OPTIONS)}",
-                did_you_mean(option, SYSLOG_OPTIONS),
-                tag="Options",
-            )
+            reader.refuse_word("Options", option, "an option of syslog", SYSLOG_OPTIONS)
     return options

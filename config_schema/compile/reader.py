@@ -230,6 +230,15 @@ class Reader:
         wrong = f"{quoted(text)} is not accepted: {expected}"
         return self._instead(tag, wrong, default, hint, used=default)
 
+    def words(self, tag: str) -> list[str]:
+        """Return the words that the child holds, with commas between them."""
+        return [word for part in (self.text(tag) or "").split(",") if (word := part.strip())]
+
+    def refuse_word(self, tag: str, word: str, what: str, words: Sequence[str]) -> None:
+        """Report a word that is none of `words`, which are `what`."""
+        wrong = f"{quoted(word)} is not {what}: expected {', '.join(words)}"
+        self.error(wrong, did_you_mean(word, words), tag=tag)
+
     def expression(self, tag: str, kind: ExpressionKind) -> str | None:
         """Return an expression, checked."""
         child = self.child(tag)

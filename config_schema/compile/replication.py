@@ -127,16 +127,10 @@ def _require_journal(reader: Reader, name: str, message_type: str, scope: Scope)
 
 
 def _excluded(reader: Reader) -> frozenset[str]:
-    text = reader.text("ExcludeValidation") or ""
-    checks = [word.strip().lower() for word in text.split(",") if word.strip()]
+    checks = [word.lower() for word in reader.words("ExcludeValidation")]
     for check in checks:
         if check not in VALIDATION_CHECKS:
-            reader.error(
-                f"{quoted(check)} is not a validation check: "
-                f"expected {', '.join(VALIDATION_CHECKS)}",
-                did_you_mean(check, VALIDATION_CHECKS),
-                tag="ExcludeValidation",
-            )
+            reader.refuse_word("ExcludeValidation", check, "a validation check", VALIDATION_CHECKS)
         elif check in MANDATORY_CHECKS:
             reader.error(
                 f"the check {quoted(check)} cannot be excluded: "

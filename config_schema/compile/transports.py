@@ -259,11 +259,7 @@ def _tls_protocols(reader: Reader) -> tuple[str, ...]:
     words = re.split(r"[\s,]+", text)
     for word in words:
         if word.lower() not in known:
-            reader.error(
-                f"{quoted(word)} is not accepted: expected {', '.join(TLS_PROTOCOLS)}",
-                did_you_mean(word, TLS_PROTOCOLS),
-                tag="SecureSocketProtocols",
-            )
+            reader.refuse_word("SecureSocketProtocols", word, "accepted", TLS_PROTOCOLS)
     return tuple(known[word.lower()] for word in words if word.lower() in known)
 
 

@@ -65,12 +65,11 @@ UNBUILT: Final[Mapping[str, str]] = {
     "Description": "the admin interface, which shows it",
     "Environment": "the admin interface, which shows it",
     "Tuning/Admin": "the statistics database",
-    "Tuning/Queue": "queues",
     "Tuning/Replication": "replication",
 }
 """Place in the configuration -> feature, for the located warning that it is not available yet.
 
-Queues and synchronous destinations have warnings of their own: server/base/unavailable.py.
+Synchronous destinations have a warning of their own: server/base/unavailable.py.
 """
 
 _OPTION_HELP: Final = {

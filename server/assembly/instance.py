@@ -20,6 +20,7 @@ from actions.services import Services, StopRequested
 from config_schema.spec import (
     ConflatedTopicSpec,
     InstanceSpec,
+    QueueSpec,
     TopicSpec,
     TransactionLogSpec,
     ViewSpec,
@@ -34,7 +35,6 @@ from server.assembly.provision import (
 from server.assembly.provision_journal import open_journal, recover
 from server.assembly.provision_sow import TopicOpener
 from server.assembly.source_files import source_files
-from server.base.unavailable import unavailable_topics
 from server.core.engine import Engine
 from server.core.internal_client import InternalClient
 from server.events.log import EventLog
@@ -44,6 +44,9 @@ from server.message_types.base import BodyError
 from server.sow.commit import GroupCommit
 from server.sow.lookups import Lookups
 from server.sow.records import NANOSECONDS
+from server.topics.queue_recovery import recover_queues
+from server.topics.queue_surroundings import Surroundings
+from server.topics.queue_table import Queues
 from server.topics.settings import Settings
 from server.topics.transaction_log import TransactionLog
 from server.transports.listener import TransportError
@@ -97,7 +100,6 @@ class Instance:
                 unified_fix_tags=with_unified_fix_tags(spec),
                 functions=provision_functions(spec, log, self._lookups.find),
                 regex_topics=spec.regex_topic_support,
-                unavailable=unavailable_topics(spec),
             ),
             log,
             LoopClock(),
@@ -147,9 +149,14 @@ class Instance:
         self._watch_files(opened)
         journal = self._open_journal(opened)
         check()
-        committer = self._open_topics(opened, check)
+        queues = None if journal is None else self._make_queues(journal[1])
+        committer = self._open_topics(opened, check, queues)
+        if queues is not None:
+            self._engine.topics.use_queues(queues)
         if journal is not None:
             recover(*journal, self._engine, committer.settle, check)
+            if queues is not None:
+                recover_queues(queues, journal[1].journal, check)
             self._keep_journals(journal[1], opened)
         self._engine.stores.begin_derived()
         check()
@@ -188,6 +195,17 @@ class Instance:
         log = open_journal(self._spec, spec, self._engine, post)
         opened.callback(log.close)
         return spec, log
+
+    def _make_queues(self, log: TransactionLog) -> Queues | None:
+        """Make the queues; they are empty until the log has been read."""
+        specs = [spec for spec in self._spec.sow if isinstance(spec, QueueSpec)]
+        if not specs:
+            return None
+        engine, settings = self._engine, self._engine.settings
+        surroundings = Surroundings(log, engine.clock, engine.turns.queue, engine.flush, self._log)
+        return Queues(
+            specs, settings.message_types, settings.functions, self._spec.name, surroundings
+        )
 
     def _keep_journals(self, log: TransactionLog, opened: contextlib.AsyncExitStack) -> None:
         self._services.journals = JournalKeeping(
@@ -228,13 +246,17 @@ class Instance:
             raise StartError(str(error)) from None
 
     def _open_topics(
-        self, opened: contextlib.AsyncExitStack, check: Callable[[], None]
+        self,
+        opened: contextlib.AsyncExitStack,
+        check: Callable[[], None],
+        queues: Queues | None,
     ) -> GroupCommit:
         """Recover the topics with records; they take part from now on.
 
         Args:
             opened: takes what is to be closed in the end.
             check: called between topics; what it raises ends the start.
+            queues: the queues, which can be queried from now on; None if there are none.
 
         Returns:
             What puts their files on stable storage.
@@ -261,6 +283,8 @@ class Instance:
                 self._engine.stores.add(topic.sow, topic.commit)
             elif isinstance(spec, ConflatedTopicSpec | ViewSpec):
                 self._derive(spec)
+            elif queues is not None and (queue := queues.find(spec.message_type, spec.name)):
+                self._engine.stores.add_queue(queue.browsing.records)
         self._lookups.open(declared_lookups(self._spec.modules), self._engine.stores.find)
         return committer
 

@@ -24,7 +24,6 @@ from config_schema.spec import (
     TransportSpec,
     ViewSpec,
 )
-from server.base.unavailable import unavailable_topics
 
 
 class Kind(Enum):
@@ -156,10 +155,8 @@ def _nodes(spec: InstanceSpec) -> Iterator[Node]:
     if spec.transaction_log is not None:
         journal = spec.transaction_log
         yield Node(Kind.JOURNAL, journal.journal_directory, "", journal.location)
-    unavailable = unavailable_topics(spec)
     for store in spec.sow:
-        missing = store.ref in unavailable
-        yield Node(_kind_of(store), str(store.ref), _detail_of(store), store.location, missing)
+        yield Node(_kind_of(store), str(store.ref), _detail_of(store), store.location)
     for one in spec.replication:
         yield Node(Kind.DESTINATION, one.name, one.sync_type, one.location, is_missing=True)
     for action in spec.actions:

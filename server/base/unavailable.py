@@ -1,57 +1,21 @@
 """What a configuration asks for, is not built yet, and must not be mistaken for something else.
 
 Most of what is not built is ignored, with a warning (server/assembly/catalogue.py has the list).
-But a queue that is a plain topic gives every message to everybody, and a synchronous destination
-that is not there lets publishers be told that their messages are safe. So queues, and what is made
-from them, refuse all commands; and what follows is said where it is configured, in those terms.
+But a synchronous destination that is not there lets publishers be told that their messages are
+safe. So that is said where it is configured, in those terms.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Final
-
-from config_schema.spec import ConflatedTopicSpec, QueueSpec, TopicRef, ViewSpec
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from config_schema.problems import Problems
     from config_schema.spec import InstanceSpec
 
-QUEUES: Final = "queues are not available"
-"""Why a command is refused."""
-
-
-def unavailable_topics(spec: InstanceSpec) -> Mapping[TopicRef, str]:
-    """The topics that refuse all commands, and what there is to say about each."""
-    found: dict[TopicRef, str] = {}
-    for store in spec.sow:
-        match store:
-            case QueueSpec():
-                found[store.ref] = (
-                    f"{store.name!r} is a queue, which would give each message to one consumer"
-                )
-            case ViewSpec(underlying=sources) | ConflatedTopicSpec(underlying=sources):
-                refs = sources if isinstance(sources, tuple) else (sources,)
-                if missing := [ref for ref in refs if ref in found]:
-                    found[store.ref] = f"{store.name!r} is made from {missing[0].name!r}"
-    return found
-
 
 def warn_of_unavailable(spec: InstanceSpec, problems: Problems) -> None:
     """Say what follows from what is not available, where it is configured."""
-    topics = unavailable_topics(spec)
-    for store in spec.sow:
-        about = topics.get(store.ref)
-        if about is None:
-            continue
-        then = "all commands for it are refused"
-        if isinstance(store, QueueSpec):
-            if store.underlying_topic != store.name:
-                then += f"; topic {store.underlying_topic!r} is an ordinary topic"
-            problems.warning(store, f"SOW/{store.kind}", f"{QUEUES} yet: {then}")
-        else:
-            element = "View" if isinstance(store, ViewSpec) else "ConflatedTopic"
-            problems.warning(store, f"SOW/{element}", f"{QUEUES} yet, and {about}: {then}")
     for destination in spec.replication:
         if destination.sync_type == "sync":
             problems.warning(

@@ -24,7 +24,7 @@ from server.commands.options import (
     read_presentation,
     unbracketed,
 )
-from server.commands.paging import page_of, read_page
+from server.commands.paging import page_of, read_page, records_topic
 from server.commands.past_point import with_point
 from server.commands.query import QueryCommand
 from server.commands.query_terms import read_query_terms
@@ -36,7 +36,6 @@ from server.message_types.base import BodyError
 from server.queries.aggregate import AggregateQuery, Followed, Gathering, KnownGroups, Ranked
 from server.queries.page import PageQuery
 from server.security.entitlement import Permission
-from server.topics.stored import TopicWithRecords
 from server.views.aggregation import check_fields
 from server.views.projection import Projection
 from server.views.terms import AggregationTerms
@@ -48,7 +47,7 @@ if TYPE_CHECKING:
     from server.queries.page import Scan
     from server.queries.run import Findings
     from server.sow.history import PastPoint
-    from server.sow.query import Query
+    from server.sow.query import OpenQuery
     from server.subscriptions.aggregate import Aggregate
     from server.subscriptions.subscription import Subscription
     from server.topics.stores import Selected
@@ -238,7 +237,7 @@ def _check_references(
         check("grouping", identifier.reference)
 
 
-def _scan(command: QueryCommand, topic: Selected, terms: QueryTerms) -> Query:
+def _scan(command: QueryCommand, topic: Selected, terms: QueryTerms) -> OpenQuery:
     return command.matching(topic, restricted_to(terms.filter, terms.keys))
 
 
@@ -249,6 +248,6 @@ def _ranked(terms: QueryTerms, aggregation: AggregationTerms) -> Ranked:
 
 
 def _follower(session: Querying, subscription: Subscription) -> Aggregate:
-    topic = session.find_topic(subscription.selector.text)
-    assert isinstance(topic, TopicWithRecords)  # noqa: S101 - see _topic
+    topic = records_topic(session, subscription.selector.text)
+    assert topic is not None  # noqa: S101 - see _topic
     return topic.aggregate(subscription)

@@ -128,7 +128,7 @@ def make_subscription(
     return Subscription(
         session,
         sub_id,
-        selector,
+        _replayed_topics(session, selector),
         restricted_to(read_filter(session, header, stable=page is not None), keys),
         replace(read_presentation(header, options, session), bookmark=True),
         conflater,
@@ -140,6 +140,18 @@ def make_subscription(
         ),
         memory=memory_of(header),
     )
+
+
+def _replayed_topics(session: Subscribing, selector: TopicSelector) -> TopicSelector:
+    """The topics that are replayed: those that feed it, of a queue.
+
+    Source: AMPS User Guide, Bookmark Subscriptions to Queues.
+    """
+    queues = session.engine.topics.queues
+    if queues is None or selector.is_regex:
+        return selector
+    queue = queues.find(session.message_type, selector.text)
+    return selector if queue is None else queue.source
 
 
 def begin(

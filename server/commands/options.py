@@ -78,6 +78,7 @@ HONOURED_BY_REPLAYS: Final = frozenset(
         "timestamp",
     }
 )
+_MOST_DIGITS: Final = 9
 AGGREGATING: Final = ("projection", "grouping")
 QUERYING: Final = frozenset({"sow_and_subscribe", "sow_and_delta_subscribe"})
 
@@ -281,6 +282,24 @@ def read_presentation(header: Header, options: Mapping[str, str], session: Sende
         sub_ids=header.send_matching_ids is not False,
         pretty=pretty_printer(message_type) if session.options.pretty else None,
     )
+
+
+def read_max_backlog(options: Mapping[str, str]) -> int | None:
+    """Read how many messages of queues a subscription asks to have at one time.
+
+    Returns:
+        The number, 0 for none at the moment; None if nothing is said.
+
+    Raises:
+        CommandRefused: it is no number.
+    """
+    text = options.get("max_backlog")
+    if text is None:
+        return None
+    text = text.strip()
+    if not (text.isascii() and text.isdigit() and len(text) <= _MOST_DIGITS):
+        raise option_refusal("max_backlog", "expected a number of messages, 0 or more")
+    return int(text)
 
 
 def read_options(header: Header) -> Mapping[str, str]:

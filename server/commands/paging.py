@@ -11,6 +11,7 @@ from server.commands.options import option_refusal
 from server.commands.refusal import CommandRefused
 from server.expressions.topic_names import select_topics
 from server.subscriptions.subscription import PageTerms
+from server.topics.queue_topic import QueueTopic
 from server.topics.stored import TopicWithRecords
 
 if TYPE_CHECKING:
@@ -114,9 +115,17 @@ def _not_another_page() -> CommandRefused:
     )
 
 
+def records_topic(session: Sender, name: str) -> TopicWithRecords | None:
+    """What tells of the records of a topic, or of the messages of a queue; None if nothing does."""
+    topic = session.find_topic(name)
+    if isinstance(topic, QueueTopic):
+        return topic.browsing.audience
+    return topic if isinstance(topic, TopicWithRecords) else None
+
+
 def page_of(session: Sender, subscription: Subscription | None) -> Page | None:
     """The page of a subscription that is placed; None if it is not paginated."""
     if subscription is None or subscription.page is None:
         return None
-    topic = session.find_topic(subscription.selector.text)
-    return topic.page(subscription) if isinstance(topic, TopicWithRecords) else None
+    topic = records_topic(session, subscription.selector.text)
+    return None if topic is None else topic.page(subscription)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 from server.commands.acks import acknowledge, acknowledge_late, wants
 from server.commands.refusal import CommandRefused
-from server.commands.selection import check_name, require_available
+from server.commands.selection import check_name
 from server.security.entitlement import Permission
 from server.subscriptions.envelope import Envelope
 from server.topics.topic import FOR_NOBODY
@@ -45,7 +45,6 @@ def handle(session: Publisher, header: Header, body: bytes) -> None:
         )
     check_name(topic)
     session.require(Permission.WRITE_TOPIC, topic)
-    require_available(session, topic)
     envelope = Envelope(
         session,
         session.last_heard,

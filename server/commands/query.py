@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from server.commands.query_terms import QueryTerms
     from server.commands.subscribing import Querying
     from server.expressions.tree import Expr
-    from server.sow.query import Query
+    from server.sow.query import OpenQuery
     from server.sow.records import Record
     from server.subscriptions.presentation import Presentation
     from server.topics.stores import Selected
@@ -107,7 +107,7 @@ class QueryCommand:
             correlation_id=header.correlation_id,
         )
 
-    def queries(self, topics: Sequence[Selected]) -> list[Query]:
+    def queries(self, topics: Sequence[Selected]) -> list[OpenQuery]:
         """Queries of this moment for what the command asks for.
 
         Args:
@@ -117,12 +117,12 @@ class QueryCommand:
 
     def matching(
         self, selected: Selected, filter_: Expr | None, keys: tuple[str, ...] | None = None
-    ) -> Query:
+    ) -> OpenQuery:
         """A query for all records that match a filter, of some SOW keys, in no order."""
         spec = QuerySpec(filter=filter_, keys=keys, topics=selected.names, as_of=self._terms.as_of)
         return selected.keeper.query(spec, self._now)
 
-    def _query(self, selected: Selected, topics: int) -> Query:
+    def _query(self, selected: Selected, topics: int) -> OpenQuery:
         terms = self._terms
         top_n, skip_n = terms.top_n, terms.skip_n or 0
         if topics > 1 and top_n is not None:

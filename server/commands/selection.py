@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from config_schema.spec import TopicRef
 from server.base.limits import MOST_FILTER, MOST_TOPIC_NAME
-from server.base.unavailable import QUEUES
 from server.commands.refusal import CommandRefused
 from server.expressions import ExpressionError, Kind, conjuncts, parse
 from server.expressions.topic_names import TopicError, TopicSelector, select_topics
@@ -26,7 +24,7 @@ def read_topic(session: Sender, header: Header, options: Mapping[str, str]) -> T
     """Read which topics a command is about.
 
     Raises:
-        CommandRefused: the topic is missing, is no valid regular expression, or refuses commands.
+        CommandRefused: the topic is missing, or no valid regular expression.
     """
     literal = "non_regex_topic" in options or not session.engine.settings.regex_topics
     try:
@@ -36,7 +34,6 @@ def read_topic(session: Sender, header: Header, options: Mapping[str, str]) -> T
         raise CommandRefused(reason, str(error)) from None
     if not selector.is_regex:
         check_name(selector.text)
-    require_available(session, selector.text)
     return selector
 
 
@@ -52,19 +49,6 @@ def check_name(topic: str) -> None:
             f"the name of the topic has {len(topic)} characters: expected no more than"
             f" {MOST_TOPIC_NAME}",
         )
-
-
-def require_available(session: Sender, topic: str) -> None:
-    """Refuse the command at hand if its topic is of a kind that is not built yet.
-
-    Raises:
-        CommandRefused: it is.
-    """
-    unavailable = session.engine.settings.unavailable
-    if unavailable:
-        detail = unavailable.get(TopicRef(topic, session.message_type))
-        if detail is not None:
-            raise CommandRefused(QUEUES, detail)
 
 
 def read_filter(session: Sender, header: Header, *, stable: bool = False) -> Expr | None:

@@ -67,7 +67,14 @@ def handle(session: Subscribing, header: Header, _body: bytes) -> None:
         session, header, options, keys=terms.keys, page=page, began_with_query=terms.top_n is None
     )
     command = QueryCommand(session, header, terms, subscription.presentation, subscription.sub_id)
-    acknowledge(session, header, "processed", sub_id=subscription.sub_id, query_id=command.query_id)
+    acknowledge(
+        session,
+        header,
+        "processed",
+        sub_id=subscription.sub_id,
+        query_id=command.query_id,
+        long_options=subscribe.effective_backlog(subscription),
+    )
     topics = records_of(session, Permission.READ_TOPIC, subscription.selector)
     remember = subscribe.remember(subscription)
     queries: list[Findings]

@@ -17,6 +17,7 @@ from server.commands.acks import acknowledge, wants
 from server.commands.options import check_delete_options, split_options
 from server.commands.publish import acknowledge_stored
 from server.commands.query_terms import read_keys
+from server.commands.queue_acks import acknowledge_messages, queue_of
 from server.commands.refusal import CommandRefused
 from server.commands.selection import read_filter, read_topic, records_of, require_topic
 from server.expressions.effort import TooCostlyError
@@ -115,6 +116,10 @@ def handle(session: Publisher, header: Header, body: bytes) -> Steps:
     """
     options = split_options(header.options or "")
     selector = read_topic(session, header, options)
+    queue = queue_of(session, selector)
+    if queue is not None:
+        yield from acknowledge_messages(session, header, body, options, queue)
+        return
     if header.bookmark is not None:
         raise CommandRefused(
             "invalid topic", "messages are acknowledged by bookmark on queues only"

@@ -14,13 +14,16 @@ from server.commands.memory import memory_of
 from server.commands.options import (
     SubscribeOptions,
     option_refusal,
+    read_max_backlog,
     read_options,
     read_subscribe_options,
 )
 from server.commands.paging import check_replacement, check_same_groups, single_topic
+from server.commands.queue_acks import queue_of
 from server.commands.refusal import CommandRefused
 from server.commands.selection import read_filter, read_topic, require_topic, restricted_to
 from server.expressions.effort import TooCostlyError
+from server.queues import Consumer
 from server.security.entitlement import Permission
 from server.subscriptions.conflation import Conflater
 from server.subscriptions.subscription import Subscription
@@ -64,11 +67,35 @@ def handle(session: Subscribing, header: Header, _body: bytes) -> None:
     if subscription.replay is not None:
         begin_replay(session, header, options, subscription)
         return
-    acknowledge(session, header, "processed", sub_id=subscription.sub_id)
+    acknowledge(
+        session,
+        header,
+        "processed",
+        sub_id=subscription.sub_id,
+        long_options=effective_backlog(subscription),
+    )
     if header.command in _DELTA:
         acknowledge(session, header, "stats", sub_id=subscription.sub_id, **_NOTHING_FOUND)
     if header.bookmark is not None:
         acknowledge(session, header, "completed", sub_id=subscription.sub_id)
+
+
+def effective_backlog(subscription: Subscription) -> str | None:
+    """What a consumer of queues is told of its backlog (AMPS User Guide, Subscription Backlog)."""
+    consumer = subscription.consumer
+    return None if consumer is None or not consumer.seats else f"max_backlog={consumer.limit}"
+
+
+def _consumer(
+    session: Subscribing, before: Subscription | None, max_backlog: int | None
+) -> Consumer | None:
+    """The part that a subscription has in queues, which a replacement goes on with."""
+    if session.engine.topics.queues is None:
+        return None
+    if before is not None and before.consumer is not None:
+        return before.consumer
+    requested = 1 if max_backlog is None else max_backlog
+    return Consumer(session.client_name, session.number, requested)
 
 
 def place(
@@ -188,7 +215,12 @@ def prepare(
     asks_for_replay = header.bookmark is not None and header.command == "subscribe"
     if asks_for_replay and is_replayed(session, selector):
         return make_subscription(session, header, options, selector, sub_id)
-    with_records = selector.is_regex or has_records(session, selector)
+    with_records = (
+        selector.is_regex
+        or has_records(session, selector)
+        or queue_of(session, selector) is not None  # which, like records, makes options harmless
+    )
+    max_backlog = read_max_backlog(options)
     wanted = read_subscribe_options(header, options, session, with_records=with_records)
     if page is not None or sub_id not in session.subscriptions:
         require_topic(session, Permission.READ_TOPIC, selector)
@@ -216,6 +248,8 @@ def prepare(
         options=header.options,
         page=page,
         aggregation=aggregation,
+        consumer=_consumer(session, before, max_backlog),
+        max_backlog=max_backlog,
         memory=memory_of(header),
     )
     check_same_groups(subscription, before)

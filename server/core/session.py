@@ -339,7 +339,12 @@ class Session:
     def place(self, subscription: Subscription) -> None:
         """Begin a subscription, in place of one with the same id if there is any."""
         if subscription.replay is None:  # before the other one ends: a page may go on from there
+            consumer = subscription.consumer
+            if consumer is not None:
+                consumer.subscription = subscription
             self.engine.topics.subscribe(subscription)
+            if consumer is not None and subscription.max_backlog is not None:
+                consumer.request(subscription.max_backlog)
         self.remove_subscription(subscription.sub_id)
         self.subscriptions[subscription.sub_id] = subscription
         self.keep(subscription.memory)

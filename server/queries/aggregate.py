@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from server.expressions.tree import OrderTerm
     from server.message_types.base import MessageType
     from server.queries.run import Findings
-    from server.sow.query import Query
+    from server.sow.query import OpenQuery
     from server.sow.records import Record
     from server.subscriptions.aggregate import Aggregate
     from server.views.group_records import GroupRecords
@@ -73,7 +73,7 @@ class Gathering:
         groups: takes them.
     """
 
-    def __init__(self, scan: Query, groups: GroupRecords) -> None:
+    def __init__(self, scan: OpenQuery, groups: GroupRecords) -> None:
         self._scan: Final = scan
         self._groups: Final = groups
 

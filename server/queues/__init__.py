@@ -30,7 +30,8 @@ by user (entitlement) must not be equal. `Matching` is made per scan: a `FilterS
 
 Delivery. After anything that could change something, and at `queue.next_moment`, call
 `queue.deliver(now)`, once per turn of the engine rather than once per message. What it returns has
-many messages in each delivery. While `queue.is_behind`, call again soon, between other work.
+many messages in each delivery. While `queue.is_behind`, call again soon, between other work. When
+`Matching` raises `UnmatchedError`, nothing is lost and `queue.is_stalled`: call again later.
 
 Acknowledgements. `parse_marks` reads a list of bookmarks, `queue.acknowledge(marks, now, client,
 way, delay)` applies it; by key or filter: find the places (`inspection`) and `acknowledge_places`.
@@ -73,7 +74,7 @@ from server.queues.ledger import Watcher
 from server.queues.marks import parse_marks
 from server.queues.queue import AckResult, Delivery, Queue, Way
 from server.queues.settings import QueueSettings, settings_of
-from server.queues.sources import Matching
+from server.queues.sources import Matching, UnmatchedError
 
 __all__ = [
     "AckResult",
@@ -95,6 +96,7 @@ __all__ = [
     "Released",
     "Sent",
     "Transferred",
+    "UnmatchedError",
     "Watcher",
     "Way",
     "decode",

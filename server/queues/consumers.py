@@ -23,10 +23,11 @@ class Consumer:
     Attributes:
         limit: the backlog that it has: the least of what it asked for and what the queues allow.
         outstanding: messages that it has and has not acknowledged.
+        subscription: what it stands for now, for whoever integrates this.
         seats: one for each queue that it takes messages from, or still holds messages of.
     """
 
-    __slots__ = ("client", "limit", "name", "outstanding", "requested", "seats")
+    __slots__ = ("client", "limit", "name", "outstanding", "requested", "seats", "subscription")
 
     def __init__(self, name: str, client: Hashable, requested: int = 1) -> None:
         self.name = name
@@ -34,6 +35,7 @@ class Consumer:
         self.requested = requested
         self.limit = requested
         self.outstanding = 0
+        self.subscription: object = None
         self.seats: list[Seat] = []
 
     def request(self, backlog: int) -> None:

@@ -12,14 +12,16 @@ class Attempts:
         deliveries: how often it was delivered, a lease of now not included.
         cancels: how often it was cancelled.
         last_consumer: who had it last.
+        last_leased: when they got it, in microseconds since 1970.
     """
 
-    __slots__ = ("cancels", "deliveries", "last_consumer")
+    __slots__ = ("cancels", "deliveries", "last_consumer", "last_leased")
 
     def __init__(self) -> None:
         self.deliveries = 0
         self.cancels = 0
         self.last_consumer = ""
+        self.last_leased = 0
 
 
 @dataclass(slots=True)

@@ -5,6 +5,7 @@ Source: AMPS User Guide, DeferredAckExpiration.
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Iterable, Iterator
 
 from server.queues.events import Mark
@@ -19,7 +20,7 @@ class DeferredAcks:
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
-        self._acks: dict[Mark, int] = {}  # when they came, oldest first
+        self._acks = OrderedDict[Mark, int]()  # when they came, oldest first
 
     def __len__(self) -> int:
         return len(self._acks)
@@ -33,7 +34,7 @@ class DeferredAcks:
             self._acks.pop(mark, None)
             self._acks[mark] = now
         while len(self._acks) > self._limit:
-            del self._acks[next(iter(self._acks))]
+            self._acks.popitem(last=False)
 
     def take(self, mark: Mark, since: int) -> bool:
         """Whether a message that has come was acknowledged before.
@@ -52,7 +53,6 @@ class DeferredAcks:
     def drop_before(self, moment: int) -> None:
         """Keep those no longer that came before a moment."""
         while self._acks:
-            mark, came = next(iter(self._acks.items()))
-            if came >= moment:
+            if next(iter(self._acks.values())) >= moment:
                 return
-            del self._acks[mark]
+            self._acks.popitem(last=False)

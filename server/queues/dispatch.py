@@ -26,7 +26,7 @@ from server.queues.fairness import MODELS, Rota
 from server.queues.ledger import Ledger
 from server.queues.order import LAST, PLACE, START
 from server.queues.settings import QueueSettings
-from server.queues.sources import Matching, Scan, Source
+from server.queues.sources import Matching, Scan, Source, UnmatchedError
 from server.queues.states import AVAILABLE, LEASED, SENT
 
 _CHUNK: Final = 64
@@ -59,17 +59,25 @@ class Dispatch:
         seats: of consumers that get messages here, or have some.
         scans: what looks for messages, the one without a filter among them.
         is_behind: whether messages remain to be matched for somebody who waits.
+        is_stalled: whether messages could not be looked at the last time.
         is_to_look_again: whether `serve` has left consumers with room for whom nothing was known.
     """
 
     ledger: Ledger
 
-    def __init__(self, settings: QueueSettings, matching: Callable[[], Matching]) -> None:
+    def __init__(
+        self,
+        settings: QueueSettings,
+        matching: Callable[[], Matching],
+        on_room: Callable[[], None],
+    ) -> None:
         self._settings = settings
         self._matching = matching
+        self._on_room = on_room
         self.seats: dict[Consumer, Seat] = {}
         self.scans: list[Scan] = []
         self.is_behind = False
+        self.is_stalled = False
         self.is_to_look_again = False
         self._sources: dict[Hashable | None, Source] = {}
         self._source_of: dict[Seat, Source] = {}
@@ -150,6 +158,8 @@ class Dispatch:
         if source is not None:
             source.rota.look_again(seat)
             self._may_serve(source)
+            if seat.room > 0:
+                self._on_room()
         elif not seat.held and seat.consumer in self.seats:
             self.dismiss(seat)  # it was retired, and has nothing left
 
@@ -199,10 +209,10 @@ class Dispatch:
         Returns:
             What is left of the effort.
         """
-        self.is_behind = False
+        self.is_behind = self.is_stalled = False
         if self._has_shorter_way:
             return effort
-        while True:
+        while not self.is_stalled:
             has_moved = False
             for scan in tuple(self.scans):
                 if scan not in self.scans:
@@ -219,16 +229,25 @@ class Dispatch:
             if not has_moved:
                 return effort
             self.scans.append(self.scans.pop(0))  # whose turn it is to be the first
+        return effort
 
     def everybody_for(self, place: int) -> list[Consumer] | None:
-        """The consumers that a message matches, whatever their room; None if nobody is there."""
+        """The consumers that a message matches, whatever their room.
+
+        Returns:
+            None if nobody is there, or it cannot be told at the moment.
+        """
         if not self._sources:
             return None
         matched: set[Hashable | None] = {None}
         txid = self.ledger.entries.txid(place)
-        for scan in self.scans:
-            if scan.matching is not None:
-                matched.update(scan.matching.match([txid])[0])
+        try:
+            for scan in self.scans:
+                if scan.matching is not None:
+                    matched.update(scan.matching.match([txid])[0])
+        except UnmatchedError:
+            self.is_stalled = True
+            return None
         return [
             seat.consumer
             for seat in self.seats.values()
@@ -247,12 +266,14 @@ class Dispatch:
             end = self.last if ahead is None else min(self.last, ahead.position)
             ranks = scan.step(self.ledger.order, end, limit)
             if ahead is not None and scan.position == ahead.position:
-                self._match(scan, ranks)
+                if not self._match(scan, ranks):
+                    return 0
                 ahead.absorb(scan)
                 self.scans.remove(scan)
                 return len(ranks)
-        self._match(scan, ranks)
-        return 0 if scan.matching is None else len(ranks)
+        if not self._match(scan, ranks) or scan.matching is None:
+            return 0
+        return len(ranks)
 
     def _next_ahead(self, scan: Scan) -> Scan | None:
         """The scan for filters that stands next before this one."""
@@ -265,22 +286,29 @@ class Dispatch:
             return None
         return min(ahead, key=lambda other: other.position)
 
-    def _match(self, scan: Scan, ranks: list[int]) -> None:
-        """Find out whom messages are for."""
+    def _match(self, scan: Scan, ranks: list[int]) -> bool:
+        """Find out whom messages are for; whether that could be told."""
         if scan.matching is None:
             for source in scan.sources.values():
                 for rank in ranks:
                     self._found(source, rank)
-            return
+            return True
         if not ranks:
-            return
-        scan.matched += len(ranks)
+            return True
         txid = self.ledger.entries.txid
-        matches = scan.matching.match([txid(rank & PLACE) for rank in ranks])
+        try:
+            matches = scan.matching.match([txid(rank & PLACE) for rank in ranks])
+        except UnmatchedError:
+            for rank in ranks:
+                scan.again(rank)
+            self.is_stalled = True
+            return False
+        scan.matched += len(ranks)
         for rank, filters in zip(ranks, matches, strict=True):
             for content_filter in filters:
                 if content_filter in scan.sources:
                     self._found(scan.sources[content_filter], rank)
+        return True
 
     # turns
 
@@ -335,6 +363,8 @@ class Dispatch:
         state = SENT if self._settings.at_most_once else LEASED
         while heads and capacity > 0:
             rank = heads[0][0]
+            if self._has_passed_over(rank):
+                break
             rivals = self._rivals(rank)
             if not rivals:
                 continue
@@ -352,6 +382,18 @@ class Dispatch:
                 self._may_serve(rival)
         txids = ledger.entries.txids
         return [Share(seat, places, txids(places)) for seat, places in served.items()]
+
+    def _has_passed_over(self, rank: int) -> bool:
+        """Whether consumers without a filter have room, and have not been looked for so far.
+
+        They may have the first turn, and looking for them costs nothing.
+        """
+        source = self._sources.get(None)
+        if source is None or source.scan.position >= rank or source.rota.best() is None:
+            return False
+        source.scan.hungry[source] = None
+        self.is_to_look_again = True
+        return True
 
     def _rivals(self, rank: int) -> list[tuple[Entry, Source]]:
         """Sources whose first message has a rank, with who would get it; taken from the heap."""

@@ -275,9 +275,9 @@ class Entries:
             place += 1
 
     def places(self) -> Iterator[int]:
-        """The places of all messages in the queue, as they came."""
-        place = self.head
-        while place < self.end:
+        """The places of all messages in the queue, as they came; not of those that come now."""
+        place, end = self.head, self.end
+        while place < end:
             if self.state(place) not in (GONE, SENT):
                 yield place
             place += 1

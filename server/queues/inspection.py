@@ -10,10 +10,12 @@ from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
 
+import numpy as np
+from numpy.typing import NDArray
+
 from server.queues.consumers import Seat
 from server.queues.events import Mark
 from server.queues.ledger import VISIBLE
-from server.queues.order import PLACE
 from server.queues.queue import Queue
 from server.queues.states import (
     AVAILABLE,
@@ -30,21 +32,41 @@ from server.queues.states import (
 _SECOND = 1_000_000
 
 
-def visible(queue: Queue) -> Iterator[int]:
-    """The places that a query of the queue sees, in the order of delivery.
+_AVAILABLE = np.isin(np.arange(256), sorted(VISIBLE))
+"""For each state, whether a query of the queue sees a message in it."""
+
+
+def available(queue: Queue) -> NDArray[np.uint64]:
+    """The messages that a query of the queue sees, in the order of delivery.
 
     They are unleased, owned by this instance, and not waiting for a time. The order is that of the
     messages; filters, backlogs and barriers decide who gets them when.
+
+    Returns:
+        Their numbers in the log.
     """
+    found: list[NDArray[np.uint64]] = []
+    ranked: list[NDArray[np.uint64]] = []
+    for _, block in sorted(queue.ledger.entries.blocks.items()):
+        chosen = _AVAILABLE[np.frombuffer(bytes(block.states), np.uint8)]
+        found.append(np.array(block.txids, np.uint64)[chosen])
+        if queue.settings.prioritized:
+            priorities = np.zeros(len(chosen), np.uint64)
+            priorities[: len(block.priorities)] = block.priorities
+            ranked.append(priorities[chosen])
+    if not found:
+        return np.zeros(0, np.uint64)
+    txids = np.concatenate(found)
+    if ranked:
+        return txids[np.argsort(~np.concatenate(ranked), kind="stable")]
+    return txids
+
+
+def is_available(queue: Queue, mark: Mark) -> bool:
+    """Whether a query of the queue sees a message."""
     entries = queue.ledger.entries
-    places: Iterator[int] = entries.places()
-    if queue.settings.prioritized:
-        rank = queue.ledger.order.rank
-        ranks = sorted(rank(place) for place in places if entries.state(place) in VISIBLE)
-        places = (rank & PLACE for rank in ranks)
-    for place in places:
-        if entries.state(place) in VISIBLE:
-            yield place
+    place = entries.find(mark)
+    return place is not None and entries.state(place) in VISIBLE
 
 
 def everything(queue: Queue) -> Iterator[int]:

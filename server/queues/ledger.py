@@ -11,7 +11,7 @@ Source: AMPS User Guide, Message Flow for Queues; Acknowledging Messages.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Hashable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from typing import Final, Protocol
 
 from server.queues.consumers import Consumer
@@ -357,6 +357,7 @@ class Ledger:
         attempts = self.attempt(place)
         attempts.deliveries += 1
         attempts.last_consumer = lease.seat.consumer.name
+        attempts.last_leased = lease.since
         reasons: list[str] = []
         expires = self.entries.expires(place)
         if expires and expires <= now:
@@ -394,6 +395,11 @@ class Ledger:
     def attempts(self, place: int) -> Attempts | None:
         """What has been tried in vain with a message, None if nothing has."""
         return self._attempts.get(place)
+
+    @property
+    def all_attempts(self) -> Mapping[int, Attempts]:
+        """The same for all messages that have been delivered in vain, by place."""
+        return self._attempts
 
     # leaving
 
@@ -461,12 +467,17 @@ class Ledger:
             return None
         return oldest + self.settings.deferred_ack_expiration
 
-    def advance(self, now: int) -> None:
-        """Do what time does: end leases, offer again, expire, forget."""
+    def advance(self, now: int, most: int) -> None:
+        """Do what time does: end leases, offer again, expire, forget.
+
+        Args:
+            now: the moment.
+            most: about how many leased messages come back; the others do so with the next call.
+        """
         moment = self.next_moment
         if moment is None or moment > now:
             return
-        for place in self.leases.due(now):
+        for place in self.leases.due(now, most):
             lease = self.end_lease(place)
             if lease is not None:
                 self.counters.expired_leases += 1
@@ -532,6 +543,7 @@ class Ledger:
                     attempts = self.attempt(place)
                     attempts.deliveries += 1
                     attempts.last_consumer = event.consumer
+                    attempts.last_leased = event.at
             case Transferred():
                 owner = "" if event.owner == local_owner else event.owner
                 for _, place in self._known(event.marks):

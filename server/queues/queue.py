@@ -35,6 +35,9 @@ from server.queues.states import BARRIER, GONE, LEASED, SENT
 EFFORT: Final = 1024
 """Messages that one call matches against filters, if it is not told otherwise."""
 
+MOST_DELIVERED: Final = 65_536
+"""Messages that one call delivers, if it is not told otherwise."""
+
 _NO_LIMIT: Final = 1 << 62
 
 
@@ -53,6 +56,7 @@ class Delivery(NamedTuple):
         consumer: who gets them.
         txids: their numbers in the log.
         places: their places in the queue, for questions about them.
+        marks: their bookmarks.
         lease_until: when they come back unless they are acknowledged, in microseconds since 1970;
             None for never.
         is_barrier: whether it is a barrier, which everybody gets and nobody acknowledges.
@@ -61,6 +65,7 @@ class Delivery(NamedTuple):
     consumer: Consumer
     txids: Sequence[int]
     places: Sequence[int]
+    marks: Sequence[Mark]
     lease_until: int | None
     is_barrier: bool = False
 
@@ -94,19 +99,25 @@ class Queue:
         settings: how it behaves.
         matching: makes what decides filters; only called when a consumer has one.
         owner: the name of this instance.
+        on_room: told when a consumer may have room, also by what it does at other queues: deliver.
 
     Attributes:
         settings: how it behaves.
     """
 
     def __init__(
-        self, settings: QueueSettings, matching: Callable[[], Matching], owner: str = ""
+        self,
+        settings: QueueSettings,
+        matching: Callable[[], Matching],
+        owner: str = "",
+        on_room: Callable[[], None] = lambda: None,
     ) -> None:
         self.settings = settings
         self._owner = owner
-        self._dispatch = Dispatch(settings, matching)
+        self._dispatch = Dispatch(settings, matching, on_room)
         self._ledger = Ledger(settings, self._dispatch.offered)
         self._dispatch.ledger = self._ledger
+        self._has_more = False
 
     # messages come
 
@@ -175,36 +186,43 @@ class Queue:
 
     # delivery
 
-    def deliver(self, now: int, effort: int = EFFORT) -> list[Delivery]:
+    def deliver(self, now: int, effort: int = EFFORT, most: int = MOST_DELIVERED) -> list[Delivery]:
         """Decide who gets what.
 
         Args:
             now: the moment; what time has brought about is done first.
             effort: messages that may be matched against filters.
+            most: messages to deliver, barriers not counted; and to have back because their leases
+                have ended.
 
         Returns:
             Deliveries, in the order in which they are to be sent. Those of at-most-once may be
             sent when the event that they have caused is stored.
         """
-        self._ledger.advance(now)
+        self._ledger.advance(now, most)
         deliveries: list[Delivery] = []
+        self._has_more = (self._ledger.leases.next or now + 1) <= now
         while True:
-            deliveries += self._serve(now, effort)
+            most = self._serve(now, effort, most, deliveries)
             barriers = len(self._ledger.barriers)
             if barriers:
                 deliveries += self._release_barriers(now)
             if barriers == len(self._ledger.barriers):
                 return deliveries
 
-    def _serve(self, now: int, effort: int) -> list[Delivery]:
-        deliveries: list[Delivery] = []
+    def _serve(self, now: int, effort: int, most: int, deliveries: list[Delivery]) -> int:
+        """Have messages found and handed out; returns how many more may be."""
         dispatch = self._dispatch
         while True:
             left = dispatch.look(effort)
-            shares = dispatch.serve(self._capacity)
+            shares = dispatch.serve(min(self._capacity, most))
             deliveries += [self._hand_over(share, now) for share in shares]
-            if left == effort and not dispatch.is_to_look_again:
-                return deliveries
+            most -= sum(len(share.places) for share in shares)
+            if most <= 0:
+                self._has_more = True
+                return 0
+            if dispatch.is_stalled or (left == effort and not dispatch.is_to_look_again):
+                return most
             effort = left
 
     @property
@@ -219,14 +237,14 @@ class Queue:
         period = settings.lease_period
         until = None if period is None or settings.at_most_once else now + period
         ledger.lease(Lease(seat, now, until, places))
+        marks = [ledger.entries.mark(place) for place in places]
         if settings.at_most_once:
-            ledger.events.append(Sent(now, [ledger.entries.mark(place) for place in places]))
+            ledger.events.append(Sent(now, marks))
         elif settings.max_deliveries:
-            marks = [ledger.entries.mark(place) for place in places]
             ledger.events.append(Leased(now, marks, seat.consumer.name))
         if ledger.watcher is not None:
             ledger.watcher.went(places)
-        return Delivery(seat.consumer, txids, places, until)
+        return Delivery(seat.consumer, txids, places, marks, until)
 
     def _release_barriers(self, now: int) -> list[Delivery]:
         """Send barriers that nothing is before, to all consumers that they match."""
@@ -239,7 +257,7 @@ class Queue:
             place = ledger.barriers[0]
             txid, mark = ledger.entries.txid(place), ledger.entries.mark(place)
             deliveries += [
-                Delivery(consumer, (txid,), (place,), None, is_barrier=True)
+                Delivery(consumer, (txid,), (place,), (mark,), None, is_barrier=True)
                 for consumer in consumers
             ]
             ledger.remove(place, now)
@@ -248,8 +266,13 @@ class Queue:
 
     @property
     def is_behind(self) -> bool:
-        """Whether `deliver` has left messages unmatched that somebody may wait for: call again."""
-        return self._dispatch.is_behind
+        """Whether `deliver` has left messages that somebody may wait for: call again."""
+        return self._has_more or self._dispatch.is_behind
+
+    @property
+    def is_stalled(self) -> bool:
+        """Whether `deliver` could not look at messages: call again when that may be otherwise."""
+        return self._dispatch.is_stalled
 
     # acknowledgements
 
@@ -462,7 +485,7 @@ class Queue:
         if moved:
             ledger.events.append(Transferred(now, moved, owner))
         ledger.flush(now)
-        ledger.advance(now)
+        ledger.advance(now, MOST_DELIVERED)
         return moved
 
     # the record
@@ -491,12 +514,16 @@ class Queue:
             is empty; and the acknowledgements whose messages have not come, with when they came,
             which have to be kept apart (see `restore_deferred`).
         """
+        return self.oldest_txid, list(self._ledger.deferred)
+
+    @property
+    def oldest_txid(self) -> int | None:
+        """The txid of the oldest message in the queue, None if it is empty. See `checkpoint`."""
         ledger = self._ledger
         head = ledger.entries.head
-        txid = None if head == ledger.entries.end else ledger.entries.txid(head)
-        if txid is None and ledger.inactive:
-            txid = ledger.resume_txid
-        return txid, list(ledger.deferred)
+        if head != ledger.entries.end:
+            return ledger.entries.txid(head)
+        return ledger.resume_txid if ledger.inactive else None
 
     def restore_deferred(self, acks: Iterable[tuple[Mark, int]]) -> None:
         """Take back what `checkpoint` gave, before anything is replayed."""

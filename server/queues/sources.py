@@ -27,6 +27,10 @@ from server.queues.fairness import Rota
 from server.queues.order import PLACE, START, Order
 
 
+class UnmatchedError(Exception):
+    """Messages cannot be looked at for the moment. Nothing is known of them yet."""
+
+
 class Matching(Protocol):
     """Decides which filters a message matches. What a filter is, is the caller's affair."""
 
@@ -37,7 +41,11 @@ class Matching(Protocol):
         """Decide a filter no more."""
 
     def match(self, txids: Sequence[int]) -> Sequence[Collection[Hashable]]:
-        """For each message the filters that it matches; none for a body that cannot be read."""
+        """For each message the filters that it matches; none for a body that is none.
+
+        Raises:
+            UnmatchedError: it cannot be told now. It is asked again with the next `deliver`.
+        """
 
 
 class Source:

@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Final
 from server.expressions.context import NO_CONTEXT
 from server.expressions.effort import Allowance, TooCostlyError
 from server.journal import MESSAGES
-from server.replays.logged import LoggedEnvelope, LoggedRun
 from server.security.entitlement import Permission
 from server.subscriptions.delivery import DirectDelivery, hand_over
 from server.subscriptions.failures import give_up_on
+from server.subscriptions.logged import LoggedEnvelope, LoggedRun
 from server.topics.topic import Topic
 
 if TYPE_CHECKING:

@@ -17,9 +17,9 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 import msgspec
 
 from server.journal import MESSAGES, Kind
-from server.replays.logged import LoggedEnvelope
 from server.sow.records import Change
 from server.sow.recovery import record_of
+from server.subscriptions.logged import LoggedEnvelope
 from server.subscriptions.record_audience import RecordAudience
 from server.subscriptions.record_delivery import DELETED, MATCH
 

@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Iterator, Sequence
 from functools import partial
 from itertools import groupby, islice
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -64,6 +64,24 @@ class QuerySpec(NamedTuple):
     skip_n: int = 0
     topics: Callable[[str], bool] | None = None
     as_of: PastPoint | None = None
+
+
+class OpenQuery(Protocol):
+    """A query under way: each step does a slice of the work and gives the records found in it."""
+
+    @property
+    def topic_matches(self) -> int:
+        """The records that were there to be tested."""
+
+    @property
+    def matches(self) -> int:
+        """The records that match so far; all of them when the query has ended."""
+
+    def __iter__(self) -> Iterator[list[Record]]:
+        """The steps that are left."""
+
+    def close(self) -> None:
+        """End the query; harmless if it has ended."""
 
 
 class _Piece(NamedTuple):

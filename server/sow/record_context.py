@@ -13,7 +13,9 @@ from server.sow.records import Record, to_seconds
 
 
 def context_of(record: Record) -> MessageContext:
-    """The context of a stored record."""
+    """The context of a record."""
+    if record.context is not None:
+        return record.context
     context = MessageContext()
     context.message_size = len(record.body)
     context.correlation_id = record.correlation_id or None

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from server.expressions.context import MessageContext
 
 NANOSECONDS = 1_000_000_000
 NANOSECONDS_IN_MICROSECOND = 1_000
@@ -20,6 +23,7 @@ class Record(NamedTuple):
         sequence: the place of the update in the instance's order of changes.
         correlation_id: the publisher's correlation id, "" for none.
         bookmark: the update's bookmark (publisher and its sequence), "" for none.
+        context: what expressions may ask about it, if that is more than a record says.
     """
 
     key: str
@@ -30,6 +34,7 @@ class Record(NamedTuple):
     sequence: int = 0
     correlation_id: str = ""
     bookmark: str = ""
+    context: MessageContext | None = None
 
 
 class Change(NamedTuple):

@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from server.expressions.effort import Effort
     from server.expressions.topic_names import TopicSelector
     from server.expressions.tree import Expr, OrderTerm
+    from server.queues import Consumer
     from server.subscriptions.conflation import Conflater
     from server.subscriptions.outbox import Outbox
     from server.subscriptions.sink import Sink
@@ -58,6 +59,8 @@ class Subscription:
         began_with_query: its client got all records that matched when it was placed.
         sink: takes the messages of a client inside the server; None for a client's connection.
         options: the options of the command, as sent.
+        consumer: its part in queues, None where there are none.
+        max_backlog: messages of queues that it asks to have at one time; None if it does not say.
         memory: bytes that are kept for it as long as it is there; see server/commands/memory.py.
         held_in: where its messages wait, None if they go to the connection at once.
         page: which records of the topic it is for, if it is paginated; None for all.
@@ -79,6 +82,8 @@ class Subscription:
     page: PageTerms | None = None
     aggregation: AggregationTerms | None = None
     replay: Source | None = None
+    consumer: Consumer | None = None
+    max_backlog: int | None = None
     memory: int = 0
     held_in: Outbox | None = None
 

@@ -218,7 +218,7 @@ class JournaledStoredTopic(StoredTopic):
 
     def _apply(self, record: Record, txid: int, moment: int, bookmark: str) -> Change:
         """Store a draft as what was recorded: a message and its record have one time."""
-        key, body, topic, timestamp, expires, _, correlation_id, _ = record
+        key, body, topic, timestamp, expires, _, correlation_id, _, _ = record
         if expires:
             expires += moment - timestamp
         return self._sow.apply(

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
     from server.message_types.paths import Path
-    from server.sow.query import Query, QuerySpec
+    from server.sow.query import OpenQuery, QuerySpec
     from server.sow.records import Change
     from server.sow.table import RecordTable
     from server.subscriptions.envelope import Envelope
@@ -39,7 +39,7 @@ class Keeper(Protocol):
     def keeps(self, name: str) -> bool:
         """Whether it has the records of a topic."""
 
-    def query(self, spec: QuerySpec, now: int) -> Query:
+    def query(self, spec: QuerySpec, now: int) -> OpenQuery:
         """Begin a query of the state at this moment.
 
         Args:

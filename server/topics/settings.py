@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from config_schema.spec import TopicRef
     from server.expressions import Functions
     from server.message_types.base import MessageType
 
@@ -24,7 +23,6 @@ class Settings:
             topics share.
         functions: what expressions may call.
         regex_topics: whether topics with regular expression characters are expressions.
-        unavailable: the topics that refuse all commands, and what there is to say about each.
     """
 
     instance_name: str
@@ -33,4 +31,3 @@ class Settings:
     unified_fix_tags: frozenset[str]
     functions: Functions
     regex_topics: bool
-    unavailable: Mapping[TopicRef, str] = field(default_factory=dict)

@@ -66,6 +66,11 @@ class TopicWithRecords(RecordAudience):
         self._followers = stores.followers(keeper)
         self._cascade = stores.cascade
 
+    @property
+    def has_followers(self) -> bool:
+        """Whether other topics are made from this one."""
+        return bool(self._followers)
+
     def announce(self, change: Change, envelope: Envelope, reason: str) -> None:
         """Tell subscribers, and the topics that follow this one. See `RecordAudience.announce`."""
         super().announce(change, envelope, reason)

@@ -129,6 +129,10 @@ class Stores:
         for source, follower in topic.inputs:
             self.followers(source).append(follower)
 
+    def add_queue(self, messages: Keeper) -> None:
+        """Add the messages of a queue, which are queried, and nothing else."""
+        self._add(messages)
+
     def begin_derived(self) -> None:
         """Let those topics make their records. Called once all others have been recovered."""
         for topic in self._derived:

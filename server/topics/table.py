@@ -31,6 +31,8 @@ if TYPE_CHECKING:
     from server.message_types.base import MessageType
     from server.sow.records import Change
     from server.subscriptions.envelope import Envelope
+    from server.topics.keeper import Keeper
+    from server.topics.queue_table import Queues
     from server.topics.stores import Stores
     from server.topics.transaction_log import TransactionLog
 
@@ -58,6 +60,7 @@ class TopicTable:
     Attributes:
         transaction_log: records what is published to some of them; None if there is none. It is
             set before the first topic that it records is used.
+        queues: the queues, None if there are none. They are set before any topic is used.
         generation: grows when topics have been forgotten, or may have to be asked for again; a
             topic found before may then be stale.
     """
@@ -72,6 +75,7 @@ class TopicTable:
     ) -> None:
         self.generation = 0
         self.transaction_log: TransactionLog | None = None
+        self.queues: Queues | None = None
         self._message_types = message_types
         self._functions = functions
         self._stores = stores
@@ -86,6 +90,15 @@ class TopicTable:
 
     def __len__(self) -> int:
         return len(self._topics)
+
+    def use_queues(self, queues: Queues) -> None:
+        """Let some names be those of queues. Called before any topic is used."""
+        self.queues = queues
+        for queue in queues:
+            messages = queue.browsing.records
+            audience = DerivedTopic(messages, queue.name, self._functions, self._stores)
+            queue.browsing.audience = audience
+            self.find(queue.message_type.name, queue.name)
 
     def find(self, message_type: str, name: str) -> AnyTopic:
         """Find a topic, making it if need be."""
@@ -121,7 +134,14 @@ class TopicTable:
             raise
 
     def unsubscribe(self, subscription: Subscription) -> None:
-        """Detach a subscription from all its topics."""
+        """Detach a subscription from all its topics; of queues it has nothing left after that.
+
+        One that has been replaced leaves what it has of queues to the one in its place.
+        """
+        consumer = subscription.consumer
+        if consumer is not None and consumer.subscription is subscription:
+            for queue in self.queues or ():
+                queue.dismiss(consumer)
         message_type = subscription.subscriber.message_type
         selector = subscription.selector
         if not selector.is_regex:
@@ -175,17 +195,35 @@ class TopicTable:
         return topic
 
     def _make(self, message_type: str, name: str) -> AnyTopic:
+        queue = None if self.queues is None else self.queues.find(message_type, name)
+        if queue is None:
+            return self._make_plain(message_type, name, self._stores.find(message_type, name))
+        target = queue.spec.default_publish_target
+        if target == name:  # what has records under this name is what can be seen of the queue
+            queue.target = self._make_plain(message_type, name, None)
+        else:
+            queue.target = self.find(message_type, target)
+        return queue
+
+    def _make_plain(self, message_type: str, name: str, keeper: Keeper | None) -> AnyTopic:
+        """Make a topic that is no queue.
+
+        Args:
+            message_type: the type that it is scoped to.
+            name: its name.
+            keeper: has its records, None if it has none.
+        """
         functions, log = self._functions, self.transaction_log
         if name == FOR_NOBODY:
             return TopicForNobody(self._message_types[message_type], name, functions)
-        keeper = self._stores.find(message_type, name)
         if keeper is not None and not isinstance(keeper, SowTopic):
             return DerivedTopic(keeper, name, functions, self._stores)
         if log is None or not log.records(message_type, name if keeper is None else keeper.name):
             if keeper is not None:
                 return StoredTopic(keeper, name, functions, self._stores)
             return Topic(self._message_types[message_type], name, functions)
-        journal = TopicJournal(log, message_type, name)
+        feeds = () if self.queues is None else self.queues.fed_by(message_type, name)
+        journal = TopicJournal(log, message_type, name, feeds)
         if keeper is not None:
             return JournaledStoredTopic(keeper, name, functions, self._stores, journal)
         return JournaledTopic(self._message_types[message_type], name, functions, journal)

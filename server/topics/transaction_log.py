@@ -15,11 +15,20 @@ from itertools import islice
 from operator import lt
 from typing import TYPE_CHECKING, Final, TypeAlias
 
-from server.journal import EVENTS, BookmarkError, JournalUnavailable, JournalUnreadable, Kind, Span
+from server.journal import (
+    EVENTS,
+    MESSAGES,
+    BookmarkError,
+    JournalUnavailable,
+    JournalUnreadable,
+    Kind,
+    Span,
+)
 from server.journal.clients import server_made_identity
 from server.journal.errors import reason
 from server.journal.layout import encode_text
 from server.sow.records import NANOSECONDS_IN_MICROSECOND
+from server.topics.feed import Recorded
 from server.wire.bookmarks import client_hash
 
 if TYPE_CHECKING:
@@ -28,6 +37,7 @@ if TYPE_CHECKING:
     from server.base.slices import Sliced
     from server.journal import AppendedRun, BookmarkRequest, Journal, NotFound, TopicHandle
     from server.subscriptions.envelope import Envelope
+    from server.topics.feed import Feed
 
 Place: TypeAlias = Span | BookmarkError
 """A part of the log, or why there is none."""
@@ -283,15 +293,19 @@ class TopicJournal:
         log: the transaction log.
         message_type: the topic's message type.
         name: its name.
+        feeds: who is told of what has been recorded, in the order of the log.
 
     Attributes:
         log: see above.
     """
 
-    __slots__ = ("_handle", "_message_type", "_name", "log")
+    __slots__ = ("_feeds", "_handle", "_message_type", "_name", "log")
 
-    def __init__(self, log: TransactionLog, message_type: str, name: str) -> None:
+    def __init__(
+        self, log: TransactionLog, message_type: str, name: str, feeds: Sequence[Feed] = ()
+    ) -> None:
         self.log = log
+        self._feeds = feeds
         self._message_type = message_type
         self._name = name
         self._handle: TopicHandle | None = None
@@ -341,7 +355,32 @@ class TopicJournal:
             min(max(expiration, 0), _MOST_SECONDS),
         )
         envelope.received = run.timestamp / _MICROSECONDS
+        if self._feeds and run.txids:
+            self._feed(
+                Recorded(
+                    self._name,
+                    bodies[start : run.end],
+                    envelope,
+                    run.txids,
+                    run.timestamp,
+                    self._identity(envelope),
+                    envelope.sequences[start : run.end] or run.txids,
+                    sow_keys[start : run.end],
+                    expiration,
+                )
+            )
         return run
+
+    def _feed(self, recorded: Recorded) -> None:
+        for feed in self._feeds:
+            feed.take(recorded)
+
+    def _identity(self, envelope: Envelope) -> int:
+        """What stands for the publisher in bookmarks."""
+        client = 0 if envelope.publisher is None else envelope.publisher.client_hash
+        if envelope.sequences or envelope.sequence:
+            return client
+        return server_made_identity(client, self.log.instance)
 
     def bookmark(self, envelope: Envelope, txid: int) -> str:
         """The bookmark of a message that has been recorded, with the envelope's number if any."""
@@ -405,6 +444,20 @@ class TopicJournal:
         moment = journal.last_timestamp
         envelope.received = moment / _MICROSECONDS
         envelope.bookmark = self.bookmark(envelope, txid)
+        if self._feeds and kind in MESSAGES:
+            self._feed(
+                Recorded(
+                    self._name,
+                    (body,),
+                    envelope,
+                    (txid,),
+                    moment,
+                    self._identity(envelope),
+                    (envelope.sequence or txid,),
+                    (number,) if number else (),
+                    expiration,
+                )
+            )
         return txid, moment * NANOSECONDS_IN_MICROSECOND
 
 

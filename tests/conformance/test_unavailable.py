@@ -1,4 +1,4 @@
-"""What is not built yet is refused where it could be mistaken for something else."""
+"""What is not built yet is said where it could be mistaken for something else."""
 
 from __future__ import annotations
 
@@ -15,24 +15,7 @@ ELEMENTS = """
   <PreallocatedJournalFiles>1</PreallocatedJournalFiles>
   <MinJournalSize>10MB</MinJournalSize>
   <Topic><Name>orders</Name><MessageType>json</MessageType></Topic>
-  <Topic><Name>own</Name><MessageType>json</MessageType></Topic>
 </TransactionLog>
-<SOW>
-  <Queue>
-    <Name>jobs</Name><MessageType>json</MessageType><UnderlyingTopic>orders</UnderlyingTopic>
-  </Queue>
-  <LocalQueue><Name>own</Name><MessageType>json</MessageType></LocalQueue>
-  <View>
-    <Name>waiting</Name><MessageType>json</MessageType>
-    <UnderlyingTopic>jobs</UnderlyingTopic>
-    <Projection><Field>/id</Field></Projection><Grouping><Field>/id</Field></Grouping>
-  </View>
-  <View>
-    <Name>of-that</Name><MessageType>json</MessageType>
-    <UnderlyingTopic>waiting</UnderlyingTopic>
-    <Projection><Field>/id</Field></Projection><Grouping><Field>/id</Field></Grouping>
-  </View>
-</SOW>
 <Replication>
   <Destination>
     <Name>elsewhere</Name><SyncType>sync</SyncType>
@@ -52,81 +35,19 @@ ELEMENTS = """
 <Admin><InetAddr>localhost:0</InetAddr></Admin>
 """
 
-REFUSED = "queues are not available"
-
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningServer]:
-    """A server with queues, what is made from them, and destinations."""
-    with running_server(tmp_path_factory.mktemp("queues"), elements=ELEMENTS) as running:
+    """A server with destinations."""
+    with running_server(tmp_path_factory.mktemp("destinations"), elements=ELEMENTS) as running:
         yield running
-
-
-@pytest.mark.parametrize("topic", ["jobs", "own", "waiting", "of-that"])
-@pytest.mark.parametrize(
-    "command",
-    [
-        {"c": "subscribe"},
-        {"c": "subscribe", "bm": "0"},
-        {"c": "subscribe", "o": "max_backlog=10"},
-        {"c": "delta_subscribe"},
-        {"c": "sow"},
-        {"c": "sow", "o": "projection=[/id],grouping=[/id]"},
-        {"c": "sow_and_subscribe"},
-        {"c": "sow_and_subscribe", "top_n": 1, "orderby": "/id", "o": "skip_n=0"},
-        {"c": "sow_and_delta_subscribe"},
-        {"c": "sow_delete", "bm": "1|1|"},
-        {"c": "sow_delete", "filter": "1=1"},
-        {"c": "publish"},
-        {"c": "delta_publish"},
-    ],
-    ids=str,
-)
-def test_commands_for_a_queue_are_refused(
-    server: RunningServer, topic: str, command: dict[str, object]
-) -> None:
-    """With a reason that nobody takes for success; so are those for what is made from one."""
-    with server.log_on() as peer:
-        peer.send({"cid": "1", "t": topic, "a": "processed"} | command, b"{}")
-        ack = peer.receive_header()
-        assert (ack["c"], ack["status"], ack["reason"]) == ("ack", "failure", REFUSED)
-        assert topic in str(ack)
-        peer.flush()
-
-
-def test_publishes_without_acks_do_not_get_through(server: RunningServer) -> None:
-    """Also when many come in a row; a regular expression finds nothing of them."""
-    with server.log_on("one") as peer, server.log_on("other") as other:
-        assert other.subscribe("^(jobs|own|orders)$", "1")["status"] == "success"
-        for _ in range(10):
-            peer.publish("jobs", b'{"id":1}')
-        peer.publish("orders", b'{"id":2}')
-        peer.flush()
-        header, body = other.receive()
-        assert (header["t"], body) == ("orders", b'{"id":2}')
-        assert server.logs(REFUSED)
-
-
-def test_the_underlying_topic_is_what_it_was(server: RunningServer) -> None:
-    """It is recorded, and can be subscribed to."""
-    with server.log_on() as peer:
-        assert peer.subscribe("orders", "1", bm="0|1|")["status"] == "success"
-        peer.publish("orders", b'{"id":3}')
-        assert peer.receive()[1] == b'{"id":3}'
 
 
 def test_the_start_says_what_follows(server: RunningServer) -> None:
     """At each place of the configuration, in terms of the consequences."""
     log = server.log()
     told = "publishers are told persisted although elsewhere does not have the message"
-    for line in (
-        f"SOW/Queue: {REFUSED} yet: all commands for it are refused; topic 'orders' is an ordinary",
-        f"SOW/LocalQueue: {REFUSED} yet: all commands for it are refused",
-        f"SOW/View: {REFUSED} yet, and 'waiting' is made from 'jobs': all commands",
-        f"SOW/View: {REFUSED} yet, and 'of-that' is made from 'waiting': all commands",
-        f"Replication/Destination: replication is not available yet: {told}",
-    ):
-        assert line in log
+    assert f"Replication/Destination: replication is not available yet: {told}" in log
     assert "although further" not in log
 
 
@@ -141,8 +62,8 @@ def test_the_graph_tells_what_starts(tmp_path: Path) -> None:
     text = drawn("--graph")
     started, _, missing = text.partition("not available yet, and not started:\n")
     assert "transport any-tcp" in started
-    for part in ("queue ", "view ", "replication destination ", "admin interface "):
+    for part in ("replication destination ", "admin interface "):
         assert part in missing
         assert not any(line.split(". ")[-1].startswith(part) for line in started.splitlines())
     assert missing.count("replication destination") == 2
-    assert drawn("--graphviz").count('not available yet", style=dashed];') == 7
+    assert drawn("--graphviz").count('not available yet", style=dashed];') == 3

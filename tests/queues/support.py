@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Hashable, Sequence
+from math import inf
 from typing import Any, Final
 
-from server.queues import Consumer, Delivery, Details, Mark, Queue, QueueSettings
+from server.queues import Consumer, Delivery, Details, Mark, Queue, QueueSettings, UnmatchedError
 
 PUBLISHER: Final = 77
 SECOND: Final = 1_000_000
@@ -19,9 +20,13 @@ FILTERS: Final[dict[str, Callable[[int], bool]]] = {
 
 
 class CountingMatching:
-    """Decides the filters above, and counts how often it is asked."""
+    """Decides the filters above, and counts how often it is asked.
+
+    Messages from `unreadable` on cannot be looked at.
+    """
 
     asked = 0
+    unreadable: float = inf
 
     def __init__(self) -> None:
         self.filters: dict[Hashable, int] = {}
@@ -35,6 +40,8 @@ class CountingMatching:
 
     def match(self, txids: Sequence[int]) -> Sequence[Collection[Hashable]]:
         CountingMatching.asked += len(txids)
+        if max(txids) >= CountingMatching.unreadable:
+            raise UnmatchedError
         return [[name for name in self.filters if FILTERS[str(name)](txid)] for txid in txids]
 
 

@@ -3,8 +3,11 @@ twice."""
 
 from __future__ import annotations
 
+from itertools import chain
+
 import pytest
 
+from server.queues import Queue, QueueSettings
 from tests.queues.support import Bench, CountingMatching, marks
 
 
@@ -120,3 +123,62 @@ def test_a_message_that_others_took_is_not_what_a_new_consumer_waits_for() -> No
     bench.consumer("c")
     bench.publish(1)
     assert bench.deliver() == {"c": [3]}
+
+
+@pytest.mark.parametrize("unreadable", [1, 3, 64, 65, 200])
+def test_what_cannot_be_looked_at_stays(unreadable: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Consumers without filters get everything meanwhile, and those with some get it later."""
+    bench = Bench()
+    bench.consumer("a", 100, "even")
+    bench.consumer("b", 100, "thirds")
+    bench.publish(100)
+    monkeypatch.setattr(CountingMatching, "unreadable", unreadable)
+    got = bench.deliver()
+    assert bench.queue.is_stalled == (unreadable <= 100)
+    bench.consumer("c", 1)
+    taken = [*chain(*got.values()), *chain(*bench.deliver().values())]
+    assert len(bench.consumers["c"].seats[0].held) == 1
+    monkeypatch.undo()
+    taken += chain(*bench.deliver().values())
+    assert not bench.queue.is_stalled
+    assert len(taken) == len(set(taken))
+    assert set(taken) >= {txid for txid in range(1, 101) if txid % 2 == 0 or txid % 3 == 0}
+
+
+def test_a_barrier_that_cannot_be_looked_at_waits(monkeypatch: pytest.MonkeyPatch) -> None:
+    bench = Bench()
+    bench.consumer("a", 1, "even")
+    bench.publish(2, barriers=[False, True])
+    bench.queue.acknowledge(marks(1), bench.now)
+    monkeypatch.setattr(CountingMatching, "unreadable", 2)
+    assert bench.deliver() == {}
+    assert bench.queue.is_stalled
+    monkeypatch.undo()
+    assert bench.deliver() == {"a": [2]}
+
+
+@pytest.mark.parametrize("content_filter", [None, "even"])
+def test_a_call_delivers_no_more_than_it_is_told(content_filter: str | None) -> None:
+    bench = Bench(max_per_subscription_backlog=1000)
+    bench.consumer("a", 1000, content_filter)
+    bench.publish(1000)
+    for _ in range(5):
+        deliveries = bench.queue.deliver(bench.now, most=50)
+        assert sum(len(delivery.txids) for delivery in deliveries) == 50
+        assert bench.queue.is_behind
+
+
+def test_room_at_one_queue_is_said_at_the_other() -> None:
+    """A consumer's backlog is one for all its queues."""
+    told: list[int] = []
+    first = Bench()
+    second = Queue(
+        QueueSettings(max_per_subscription_backlog=10), CountingMatching, "", lambda: told.append(1)
+    )
+    consumer = first.consumer("a", 1)
+    second.attach(consumer)
+    first.publish(1)
+    first.deliver()
+    told.clear()
+    first.queue.acknowledge(marks(1), first.now)
+    assert told

@@ -5,12 +5,13 @@ from __future__ import annotations
 import pytest
 
 from server.queues import Way
-from server.queues.inspection import message, obstacles, status, visible
+from server.queues.inspection import available, message, obstacles, status
 from tests.queues.support import SECOND, Bench, marks
 
 
 def seen(bench: Bench) -> list[int]:
-    return [bench.queue.ledger.entries.txid(place) for place in visible(bench.queue)]
+    seen: list[int] = available(bench.queue).tolist()
+    return seen
 
 
 def test_a_query_sees_what_is_unleased_in_the_order_of_delivery() -> None:

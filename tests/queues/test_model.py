@@ -13,7 +13,7 @@ from hypothesis import settings as run_with
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from server.queues import Details, Event, Queue, QueueSettings, Way, decode, encode
-from server.queues.inspection import everything, message, visible
+from server.queues.inspection import available, everything, message
 from tests.queues.model import NEVER, Message, Model
 from tests.queues.support import PUBLISHER, SECOND, Bench, CountingMatching, marks
 
@@ -187,7 +187,7 @@ class RandomWork(RuleBasedStateMachine):
             assert (status.deliveries, status.cancels) == (known.deliveries, known.cancels)
         for name, consumer in self.bench.consumers.items():
             assert consumer.outstanding == len(self.model.workers[name].has)
-        assert set(visible(queue)) <= set(everything(queue))
+        assert set(available(queue).tolist()) <= set(self.model.messages)
 
 
 RandomWork.TestCase.settings = run_with(max_examples=150, stateful_step_count=40, deadline=None)

@@ -39,11 +39,13 @@ class SmallDisk:
         if self.holder is None:
             self._stand_in()
             return
+        directory = Path.cwd()
         for name in _NAMESPACES:
             descriptor = os.open(f"/proc/{self.holder}/ns/{name}", os.O_RDONLY)
             if _LIBC.setns(descriptor, 0):
                 raise OSError(ctypes.get_errno(), f"cannot enter the {name} name space")
             os.close(descriptor)
+        os.chdir(directory)  # the same path; who enters a name space finds himself in its root
 
     def _stand_in(self) -> None:
         allocate = os.posix_fallocate

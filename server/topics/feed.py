@@ -1,0 +1,42 @@
+"""Who is told of what the log has recorded: queues take their messages from there."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, NamedTuple, Protocol
+
+if TYPE_CHECKING:
+    from server.subscriptions.envelope import Envelope
+
+
+class Recorded(NamedTuple):
+    """Messages of one publisher that the log has just recorded, in its order.
+
+    Attributes:
+        topic: where they were published.
+        bodies: what was recorded.
+        envelope: what their publisher said about them.
+        txids: their numbers in the log.
+        moment: when they were recorded, in microseconds since 1970.
+        client: what stands for the publisher in their bookmarks.
+        sequences: the numbers in their bookmarks.
+        sow_keys: the SOW keys of their records as numbers; empty if they have none.
+        lifetime: seconds that they live, 0 for ever.
+    """
+
+    topic: str
+    bodies: Sequence[bytes]
+    envelope: Envelope
+    txids: Sequence[int]
+    moment: int
+    client: int
+    sequences: Sequence[int]
+    sow_keys: Sequence[int]
+    lifetime: int
+
+
+class Feed(Protocol):
+    """Takes what has been recorded of a topic."""
+
+    def take(self, recorded: Recorded) -> None:
+        """Take messages. They have not been applied or delivered yet."""

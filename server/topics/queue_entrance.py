@@ -1,0 +1,151 @@
+"""What of the log enters a queue, and what the queue has to know about it.
+
+A queue without expressions never has a body parsed: some are no messages of their type at all.
+
+Source: AMPS User Guide, Configuring Queues in a SOW (Filter, Priority, BarrierExpression).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Final
+
+from server.expressions import Kind, parse, references
+from server.expressions.compile_message import compile_value
+from server.expressions.numerals import numeral
+from server.message_types.base import BodyError
+from server.queues import Details
+from server.queues.details import NO_DETAILS
+from server.subscriptions.matching import FilterSet
+
+if TYPE_CHECKING:
+    from config_schema.spec import QueueSpec
+    from server.expressions import Functions
+    from server.expressions.context import MessageContext
+    from server.message_types.base import MessageType
+    from server.subscriptions.matching import Filter
+    from server.topics.feed import Recorded
+
+_MICROSECONDS: Final = 1_000_000
+_LARGEST: Final = 1 << 64
+
+Failed = Callable[[Exception], None]
+"""Told of an expression of the configuration that failed instead of giving an answer."""
+
+
+class Entrance:
+    """Decides which messages enter a queue.
+
+    Args:
+        spec: the queue.
+        message_type: how bodies are read.
+        functions: what expressions may call.
+        on_failure: told when an expression fails.
+    """
+
+    def __init__(
+        self,
+        spec: QueueSpec,
+        message_type: MessageType,
+        functions: Functions,
+        on_failure: Failed,
+    ) -> None:
+        self._filters = FilterSet(message_type, functions, lambda _, error: on_failure(error))
+        self._filter = self._add(spec.filter, functions)
+        self._barrier = self._add(spec.barrier_expression, functions)
+        self._priority = (
+            None if spec.priority is None else _Value(spec.priority, message_type, functions)
+        )
+
+    def _add(self, text: str | None, functions: Functions) -> Filter | None:
+        if text is None:
+            return None
+        return self._filters.add(parse(text, Kind.STABLE_FILTER, functions))
+
+    def admit(self, recorded: Recorded) -> tuple[Recorded, Details]:
+        """Choose the messages that enter the queue.
+
+        Returns:
+            These, and what is to be known of them.
+        """
+        barriers = None
+        if self._filters:
+            recorded, barriers = self._chosen(recorded)
+        count = len(recorded.bodies)
+        lifetime = recorded.lifetime
+        if not (lifetime or recorded.sow_keys or self._priority or barriers):
+            return recorded, NO_DETAILS
+        return recorded, Details(
+            barriers=barriers,
+            lifetimes=[lifetime * _MICROSECONDS] * count if lifetime else None,
+            priorities=None if self._priority is None else self._priorities(recorded),
+            sow_keys=recorded.sow_keys or None,
+        )
+
+    def _chosen(self, recorded: Recorded) -> tuple[Recorded, Sequence[bool] | None]:
+        matched = [
+            self._filters.match(body, context)
+            for body, context in zip(recorded.bodies, _contexts(recorded), strict=True)
+        ]
+        if self._filter is not None:
+            chosen = [at for at, filters in enumerate(matched) if self._filter in filters]
+            if len(chosen) < len(matched):
+                recorded = pick(recorded, chosen)
+                matched = [matched[at] for at in chosen]
+        if self._barrier is None:
+            return recorded, None
+        return recorded, [self._barrier in filters for filters in matched]
+
+    def _priorities(self, recorded: Recorded) -> list[float | None]:
+        assert self._priority is not None  # noqa: S101 - see admit
+        return [
+            self._priority.of(body, context)
+            for body, context in zip(recorded.bodies, _contexts(recorded), strict=True)
+        ]
+
+
+class _Value:
+    """The number that an expression gives for a message."""
+
+    def __init__(self, text: str, message_type: MessageType, functions: Functions) -> None:
+        expr = parse(text, Kind.VALUE, functions)
+        layout = tuple(references(expr))
+        self._extract = message_type.extractor([reference.path for reference in layout])
+        self._evaluate = compile_value(expr, functions, layout)
+
+    def of(self, body: bytes, context: MessageContext) -> float | None:
+        """The number, None for what is none (AMPS User Guide, Priority Queues)."""
+        try:
+            value = self._evaluate(self._extract(body), context)
+        except (BodyError, ArithmeticError):
+            return None
+        number = numeral(value) if isinstance(value, str) else value
+        if isinstance(number, int | float) and 0 <= number < _LARGEST:
+            return number
+        return None
+
+
+def _contexts(recorded: Recorded) -> list[MessageContext]:
+    """What expressions may ask about each of some messages."""
+    return [
+        context_of(recorded, body, (recorded.client, sequence))
+        for body, sequence in zip(recorded.bodies, recorded.sequences, strict=True)
+    ]
+
+
+def context_of(recorded: Recorded, body: bytes, mark: tuple[int, int]) -> MessageContext:
+    """What expressions may ask about a message; its topic is the one that it was published to."""
+    context = recorded.envelope.context(recorded.topic, body)
+    client, sequence = mark
+    context.bookmark = f"{client}|{sequence}|"
+    return context
+
+
+def pick(recorded: Recorded, positions: Sequence[int]) -> Recorded:
+    """Some of the messages."""
+    return recorded._replace(
+        bodies=[recorded.bodies[at] for at in positions],
+        txids=[recorded.txids[at] for at in positions],
+        sequences=[recorded.sequences[at] for at in positions],
+        sow_keys=[recorded.sow_keys[at] for at in positions] if recorded.sow_keys else (),
+    )

@@ -1,0 +1,99 @@
+"""Which messages of a queue match the filters of its consumers. See `server.queues.Matching`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Hashable, Sequence
+from typing import TYPE_CHECKING, NamedTuple, cast
+
+from server.expressions.context import NO_CONTEXT
+from server.journal import JournalUnreadable
+from server.queues import UnmatchedError
+from server.subscriptions.matching import FilterSet
+
+if TYPE_CHECKING:
+    from server.expressions import Functions
+    from server.expressions.tree import Expr
+    from server.message_types.base import MessageType
+    from server.subscriptions.matching import Filter
+    from server.topics.queue_shelf import Shelf
+
+
+class Wanted(NamedTuple):
+    """A consumer's filter; equal ones are decided once.
+
+    Attributes:
+        text: its normal form.
+        expr: its tree.
+    """
+
+    text: str
+    expr: Expr
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Wanted) and self.text == other.text
+
+    def __hash__(self) -> int:
+        return hash(self.text)
+
+
+class QueueMatching:
+    """Decides filters of messages that are known by their numbers in the log.
+
+    Args:
+        shelf: has the messages.
+        message_type: how bodies are read.
+        functions: what filters may call.
+        on_failure: told of a filter that fails.
+        on_unreadable: told when messages cannot be read.
+    """
+
+    def __init__(
+        self,
+        shelf: Shelf,
+        message_type: MessageType,
+        functions: Functions,
+        on_failure: Callable[[Wanted, Exception], None],
+        on_unreadable: Callable[[JournalUnreadable], None],
+    ) -> None:
+        self._shelf = shelf
+        self._filters = FilterSet(message_type, functions, self._failed)
+        self._on_failure = on_failure
+        self._on_unreadable = on_unreadable
+        self._wanted: dict[Filter, Wanted] = {}
+        self._known: dict[Wanted, Filter] = {}
+
+    def add(self, content_filter: Hashable) -> None:
+        """See `Matching.add`."""
+        wanted = cast(Wanted, content_filter)
+        filter_ = self._filters.add(wanted.expr)
+        self._known[wanted], self._wanted[filter_] = filter_, wanted
+
+    def discard(self, content_filter: Hashable) -> None:
+        """See `Matching.discard`."""
+        filter_ = self._known.pop(cast(Wanted, content_filter))
+        del self._wanted[filter_]
+        self._filters.remove(filter_)
+
+    def match(self, txids: Sequence[int]) -> Sequence[Collection[Hashable]]:
+        """See `Matching.match`.
+
+        Raises:
+            UnmatchedError: the messages cannot be read at the moment.
+        """
+        filters, wanted = self._filters, self._wanted
+        results: list[Collection[Hashable]] = []
+        try:
+            messages = self._shelf.get(txids)
+        except JournalUnreadable as problem:
+            self._on_unreadable(problem)
+            raise UnmatchedError(str(problem)) from problem
+        for message in messages:
+            if message is None:
+                results.append(())
+                continue
+            context = message.context if filters.asks_for_context else NO_CONTEXT
+            results.append([wanted[one] for one in filters.match(message.body, context)])
+        return results
+
+    def _failed(self, filter_: Filter, error: Exception) -> None:
+        self._on_failure(self._wanted[filter_], error)

@@ -1,0 +1,62 @@
+"""The queues of an instance, and which topics feed them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import TYPE_CHECKING
+
+from server.expressions.topic_names import select_topics
+from server.topics.queue_topic import QueueTopic
+
+if TYPE_CHECKING:
+    from config_schema.spec import QueueSpec
+    from server.expressions import Functions
+    from server.message_types.base import MessageType
+    from server.topics.queue_surroundings import Surroundings
+
+
+class Queues:
+    """All queues.
+
+    Args:
+        specs: their descriptions.
+        message_types: how bodies are read, by name.
+        functions: what expressions may call.
+        instance: the name of this instance.
+        surroundings: what queues need of the server.
+    """
+
+    def __init__(
+        self,
+        specs: Iterable[QueueSpec],
+        message_types: Mapping[str, MessageType],
+        functions: Functions,
+        instance: str,
+        surroundings: Surroundings,
+    ) -> None:
+        self._topics = {
+            (spec.message_type, spec.name): QueueTopic(
+                spec,
+                message_types[spec.message_type],
+                functions,
+                instance,
+                select_topics(spec.underlying_topic, literal=not spec.underlying_is_regex),
+                surroundings,
+            )
+            for spec in specs
+        }
+
+    def __iter__(self) -> Iterator[QueueTopic]:
+        return iter(self._topics.values())
+
+    def find(self, message_type: str, name: str) -> QueueTopic | None:
+        """The queue with a name, if there is one."""
+        return self._topics.get((message_type, name))
+
+    def fed_by(self, message_type: str, name: str) -> list[QueueTopic]:
+        """The queues that take the messages of a topic."""
+        return [
+            queue
+            for queue in self._topics.values()
+            if queue.message_type.name == message_type and queue.source.matches(name)
+        ]

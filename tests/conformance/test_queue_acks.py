@@ -1,0 +1,338 @@
+"""Acknowledging messages of queues (AMPS User Guide, Acknowledging Messages)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from tests.support.queues import (
+    Header,
+    Options,
+    bookmarks,
+    consume,
+    done,
+    elements,
+    numbers,
+    put,
+    take,
+)
+from tests.support.raw import RawPeer
+from tests.support.server import RunningServer, running_server
+from tests.support.sow import receive_group
+
+QUEUES: dict[str, Options] = {
+    "any": {},
+    "batches": {},
+    "filter": {},
+    "keys": {"UnderlyingTopic": "in-records"},
+    "command": {},
+    "early": {},
+    "foreign": {"Leasing": "strict"},
+    "lent": {"Leasing": "sublet"},
+    "cancel": {},
+    "later": {},
+    "cancels": {"MaxCancels": 2},
+    "deliveries": {"MaxDeliveries": 2},
+    "expire": {},
+    "expiring": {"Expiration": "300ms"},
+    "model-queue": {"Expiration": "1h", "ExpirationModel": "queue"},
+    "model-latest": {"Expiration": "1h", "ExpirationModel": "latest"},
+    "model-earliest": {"Expiration": "1h", "ExpirationModel": "earliest"},
+    "model-default": {"Expiration": "1h", "ExpirationModel": "default"},
+    "stored": {},
+    "repeated": {},
+    "many": {"MaxPerSubscriptionBacklog": 10_000},
+}
+
+RECORDS = """
+<Topic>
+  <Name>in-records</Name><MessageType>json</MessageType><Key>/n</Key>
+  <FileName>./sow/%n.sow</FileName>
+</Topic>
+"""
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningServer]:
+    """One server; each test has queues of its own."""
+    with running_server(
+        tmp_path_factory.mktemp("server"), elements=elements(QUEUES, RECORDS)
+    ) as running:
+        yield running
+
+
+@pytest.fixture
+def peer(server: RunningServer) -> Iterator[RawPeer]:
+    """A client."""
+    with server.log_on() as peer:
+        yield peer
+
+
+@pytest.fixture
+def other(server: RunningServer) -> Iterator[RawPeer]:
+    """Another one."""
+    with server.log_on("other") as peer:
+        yield peer
+
+
+def delete(peer: RawPeer, name: str, **keys: Any) -> Header:
+    """Acknowledge, and give the ack."""
+    return peer.ask({"c": "sow_delete", "cid": "d", "t": name, "a": "stats"} | keys)
+
+
+REFUSALS = [
+    ({}, "invalid command"),
+    ({"bm": "1|1|", "filter": "1=1"}, "invalid command"),
+    ({"filter": "1=1", "sow_keys": "1"}, "invalid command"),
+    ({"bm": "nonsense"}, "invalid bookmark"),
+    ({"bm": "1|1|,2|x|"}, "invalid bookmark"),
+    ({"bm": "99999999999999999999999|1|"}, "invalid bookmark"),
+    ({"bm": ",".join(["1|1|"] * 10_001)}, "invalid bookmark"),
+    ({"bm": "1|1|", "o": "forget"}, "invalid option"),
+    ({"bm": "1|1|", "o": "cancel,expire"}, "invalid option"),
+    ({"bm": "1|1|", "o": "delay=1s"}, "invalid option"),
+    ({"bm": "1|1|", "o": "cancel,delay=soon"}, "invalid option"),
+    ({"filter": "/n = "}, "bad filter"),
+]
+
+
+@pytest.mark.parametrize(("keys", "reason"), REFUSALS)
+def test_what_is_refused(peer: RawPeer, keys: dict[str, Any], reason: str) -> None:
+    """With a reason; the connection stays."""
+    ack = delete(peer, "any", **keys)
+    assert (ack["status"], ack["reason"]) == ("failure", reason)
+    peer.flush()
+
+
+def test_bookmarks_are_for_queues(peer: RawPeer) -> None:
+    """Other topics have nothing that could be acknowledged."""
+    ack = delete(peer, "in-records", bm="1|1|")
+    assert (ack["status"], ack["reason"]) == ("failure", "invalid topic")
+
+
+def test_batches(server: RunningServer, peer: RawPeer) -> None:
+    """As many bookmarks as one likes, with spaces or an empty end; others have no effect."""
+    put(server, "in-batches", range(85))
+    consume(peer, "batches")
+    messages = take(peer, 85)
+    with server.log_on("acker") as acker:
+        assert done(acker, "batches", bm=bookmarks(messages[:80])) == 80
+        assert done(acker, "batches", bm=bookmarks(messages[70:82])) == 2
+        assert done(acker, "batches", bm=bookmarks(messages[82:]) + ",77|77|") == 3
+        assert done(acker, "batches", filter="1=1") == 0
+
+
+def test_a_filter_acknowledges_whoever_has_them(
+    server: RunningServer, peer: RawPeer, other: RawPeer
+) -> None:
+    """The ack says how many there were, how many matched, and how many left."""
+    put(server, "in-filter", range(6))
+    consume(peer, "filter", 2)
+    take(peer, 2)
+    ack = delete(other, "filter", filter="/n > 0 AND /n < 5")
+    counts = ack["topic_matches"], ack["matches"], ack["records_deleted"]
+    assert tuple(map(int, counts)) == (6, 4, 4)
+    assert numbers(take(peer, 1)) == [5]
+
+
+def test_a_filter_over_many(server: RunningServer, peer: RawPeer) -> None:
+    """It is done little by little, and all of it before the ack; what comes after it, waits."""
+    put(server, "in-many", range(3000))
+    ack = delete(peer, "many", filter="/n < 2990")
+    assert (int(ack["topic_matches"]), int(ack["records_deleted"])) == (3000, 2990)
+    consume(peer, "many")
+    assert numbers(take(peer, 10)) == list(range(2990, 3000))
+
+
+def test_sow_keys(server: RunningServer, peer: RawPeer) -> None:
+    """Each message of a record has its key."""
+    put(server, "in-records", [1, 2, 1, 3])
+    peer.send({"c": "sow", "cid": "q", "t": "in-records", "f": "/n = 1"})
+    ((header, _),) = receive_group(peer).records
+    assert done(peer, "keys", sow_keys=header["k"]) == 2
+    assert done(peer, "keys", filter="1=1") == 2
+
+
+def test_the_command_ack(server: RunningServer, peer: RawPeer) -> None:
+    """It is taken as a sow_delete with bookmarks, options included."""
+    put(server, "in-command", range(2))
+    consume(peer, "command", 1)
+    (header, _), *_ = take(peer, 1)
+    command = {"c": "ack", "cid": "d", "t": "command", "bm": header["bm"], "a": "stats"}
+    assert peer.ask(command | {"o": "cancel"})["records_deleted"] == 1
+    assert peer.receive()[0]["bm"] == header["bm"]
+    assert peer.ask(command)["records_deleted"] == 1
+    assert numbers(take(peer, 1)) == [1]
+
+
+@pytest.mark.parametrize("keys", [{}, {"t": "command"}, {"t": "in-command", "bm": "1|1|"}])
+def test_other_acks_are_no_command(server: RunningServer, keys: dict[str, str]) -> None:
+    """They are what servers say."""
+    with server.log_on("server") as peer:
+        ack = peer.ask({"c": "ack", "cid": "1", "a": "processed"} | keys)
+        assert (ack["status"], ack["reason"]) == ("failure", "unknown command")
+        assert peer.is_disconnected()
+
+
+def test_an_ack_before_its_message(server: RunningServer, peer: RawPeer) -> None:
+    """The message is not delivered when it comes."""
+    consume(peer, "early")
+    put(server, "in-early", [1])
+    (header, _), *_ = take(peer, 1)
+    client, number, _ = header["bm"].split("|")
+    with server.log_on("numbered") as numbered:
+        numbered.publish("in-early", b'{"n":2}', s="1")
+        numbered.flush()
+        (header, _), *_ = take(peer, 1)
+        client, number, _ = header["bm"].split("|")
+        assert done(peer, "early", bm=f"{client}|{int(number) + 1}|") == 0
+        for number in (2, 3):
+            numbered.publish("in-early", b'{"n":%d}' % (number + 1), s=str(number))
+        assert numbers(take(peer, 1)) == [4]
+
+
+STRICTNESS = [("foreign", 0), ("lent", 1)]
+
+
+@pytest.mark.parametrize(("name", "count"), STRICTNESS)
+def test_leasing(
+    server: RunningServer, peer: RawPeer, other: RawPeer, name: str, count: int
+) -> None:
+    """Who does not have a message may acknowledge it, unless Leasing is strict."""
+    put(server, f"in-{name}", range(2))
+    consume(peer, name, 1)
+    messages = take(peer, 1)
+    assert done(other, name, bm=bookmarks(messages)) == count
+    if not count:
+        assert peer.hears_nothing()
+        assert done(peer, name, bm=bookmarks(messages)) == 1
+    assert numbers(take(peer, 1)) == [1]
+    assert done(other, name, filter="1=1") == count
+
+
+def test_unleased_messages_may_be_acknowledged(server: RunningServer, peer: RawPeer) -> None:
+    """Also where Leasing is strict."""
+    put(server, "in-foreign", [7])
+    assert done(peer, "foreign", filter="/n = 7") == 1
+
+
+def test_cancel(server: RunningServer, peer: RawPeer, other: RawPeer) -> None:
+    """The message is the next for whoever has room."""
+    put(server, "in-cancel", range(3))
+    consume(peer, "cancel", 1)
+    messages = take(peer, 1)
+    consume(other, "cancel", 1)
+    assert numbers(take(other, 1)) == [1]
+    consume(peer, "cancel", 0, o="replace")
+    assert done(peer, "cancel", bm=bookmarks(messages), o="cancel") == 1
+    assert done(peer, "cancel", bm=bookmarks(messages), o="cancel") == 0  # it has come back
+    assert done(peer, "cancel", bm="77|77|", o="cancel") == 0
+    assert done(peer, "cancel", filter="/n = 1") == 1
+    assert numbers(take(other, 1)) == [0]
+
+
+def test_cancel_with_a_delay(server: RunningServer, peer: RawPeer) -> None:
+    """Others go before it meanwhile."""
+    put(server, "in-later", range(2))
+    consume(peer, "later", 1)
+    messages = take(peer, 1)
+    assert done(peer, "later", bm=bookmarks(messages), o="cancel,delay=1ms") == 1
+    got = take(peer, 1)
+    assert done(peer, "later", bm=bookmarks(got)) == 1
+    got += take(peer, 1)
+    assert sorted(numbers(got)) == [0, 1]
+
+
+def test_the_last_cancel(server: RunningServer, peer: RawPeer) -> None:
+    """A message expires when it has been cancelled as often as it may be."""
+    put(server, "in-cancels", range(2))
+    consume(peer, "cancels", 1)
+    for _ in range(2):
+        messages = take(peer, 1)
+        assert numbers(messages) == [0]
+        assert done(peer, "cancels", bm=bookmarks(messages), o="cancel") == 1
+    assert numbers(take(peer, 1)) == [1]
+
+
+def test_the_last_delivery(server: RunningServer, peer: RawPeer) -> None:
+    """A message expires when it comes back and has been delivered as often as it may be."""
+    put(server, "in-deliveries", range(2))
+    for _ in range(2):
+        consume(peer, "deliveries", 1)
+        assert numbers(take(peer, 1)) == [0]
+        peer.ask({"c": "unsubscribe", "cid": "u", "sub_id": "s", "a": "processed"})
+    consume(peer, "deliveries", 1)
+    assert numbers(take(peer, 1)) == [1]
+
+
+def test_expire(server: RunningServer, peer: RawPeer) -> None:
+    """The message leaves at once."""
+    put(server, "in-expire", range(2))
+    consume(peer, "expire", 1)
+    assert done(peer, "expire", bm=bookmarks(take(peer, 1)), o="expire") == 1
+    assert numbers(take(peer, 1)) == [1]
+
+
+def test_messages_expire(server: RunningServer, peer: RawPeer) -> None:
+    """Those that nobody has had in time."""
+    put(server, "in-expiring", [1])
+    while int(delete(peer, "expiring", filter="/n = 0")["topic_matches"]):
+        pass
+    consume(peer, "expiring")
+    put(server, "in-expiring", [2])
+    assert numbers(take(peer, 1)) == [2]
+
+
+# Whether a message that wants to expire at once in a queue of an hour stays, by model.
+MODELS = [("queue", True), ("latest", True), ("earliest", False), ("default", False)]
+
+
+@pytest.mark.parametrize(("model", "stays"), MODELS)
+def test_expiration_models(
+    server: RunningServer, peer: RawPeer, model: str, *, stays: bool
+) -> None:
+    """Which of two expirations counts, the queue's or the message's."""
+    name = f"model-{model}"
+    peer.publish(f"in-{name}", b'{"n":1}', e="1")
+    peer.flush()
+    if stays:
+        header = {"c": "sow_delete", "cid": "d", "t": name, "a": "stats", "filter": "/n = 0"}
+        assert int(peer.ask(header)["topic_matches"]) == 1
+        return
+    while int(delete(peer, name, filter="/n = 0")["topic_matches"]):
+        pass
+
+
+def test_all_acks(server: RunningServer, peer: RawPeer) -> None:
+    """Received and processed, completed and stats, persisted when it is recorded."""
+    put(server, "in-stored", [1])
+    peer.send(
+        {
+            "c": "sow_delete",
+            "cid": "d",
+            "t": "stored",
+            "filter": "1=1",
+            "a": "received,processed,completed,stats,persisted",
+        }
+    )
+    acks = [peer.receive_header() for _ in range(5)]
+    assert {ack["a"] for ack in acks} == {
+        "received",
+        "processed",
+        "completed",
+        "stats",
+        "persisted",
+    }
+    assert {ack["status"] for ack in acks} == {"success"}
+
+
+def test_numbered_acknowledgements_count_once(server: RunningServer) -> None:
+    """A client that repeats one after a reconnect is told that it is known."""
+    put(server, "in-repeated", range(2))
+    with server.log_on("acker") as peer:
+        assert done(peer, "repeated", filter="/n = 0", s="1") == 1
+        ack = delete(peer, "repeated", filter="/n = 1", s="1")
+        assert (ack["status"], ack["reason"]) == ("failure", "duplicate")
+        assert done(peer, "repeated", filter="/n = 1", s="2") == 1
