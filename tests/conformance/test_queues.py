@@ -14,6 +14,7 @@ import pytest
 from tests.support.queues import bookmarks, consume, done, elements, numbers, put, take
 from tests.support.raw import RawPeer
 from tests.support.server import RunningServer, running_server
+from tests.support.sow import receive_group
 
 _MODELS = ("fast", "round-robin", "proportional")
 
@@ -43,6 +44,7 @@ QUEUES: dict[str, dict[str, str | int]] = {
     "in-own": {"UnderlyingTopic": "in-own"},
     "records": {"UnderlyingTopic": "in-records"},
     "replay": {},
+    "queried": {},
     "long": {},
     "verbatim": {},
     "local": {"element": "LocalQueue"},
@@ -428,6 +430,20 @@ def test_how_messages_are_presented(
     header, received = peer.receive()
     assert received == body
     assert done(other, "verbatim", bm=header["bm"]) == 1
+
+
+def test_a_query_and_consuming(server: RunningServer, peer: RawPeer) -> None:
+    """First what can be seen, which leases nothing; then messages, of which each is leased."""
+    put(server, "in-queried", range(3))
+    command = {"c": "sow_and_subscribe", "cid": "s", "sub_id": "s", "t": "queried"}
+    ack = peer.ask(command | {"o": "max_backlog=2", "a": "processed"})
+    assert (ack["status"], ack["opts"]) == ("success", "max_backlog=2")
+    group = receive_group(peer)
+    assert [body for _, body in group.records] == [b'{"n":0}', b'{"n":1}', b'{"n":2}']
+    messages = take(peer, 2)
+    assert numbers(messages) == [0, 1]
+    assert done(peer, "queried", bm=bookmarks(messages)) == 2
+    assert numbers(take(peer, 1)) == [2]
 
 
 def test_bodies_are_bytes(server: RunningServer, peer: RawPeer) -> None:
