@@ -1,4 +1,4 @@
-"""The Python of docs/client.md does what it says, with a real server."""
+"""The Python of docs/client.md and docs/queues.md does what it says, with a real server."""
 
 from __future__ import annotations
 
@@ -13,8 +13,12 @@ from client import Client
 from tests.support.server import running_server
 from tests.support.sow import TOPICS
 
-PAGE = Path(__file__).parents[2] / "docs" / "client.md"
-BLOCKS = re.findall(r"```python\n(.*?)```", PAGE.read_text(), re.DOTALL)
+DOCS = Path(__file__).parents[2] / "docs"
+BLOCKS = [
+    (page, block)
+    for page in ("client.md", "queues.md")
+    for block in re.findall(r"```python\n(.*?)```", (DOCS / page).read_text(), re.DOTALL)
+]
 QUEUE = "<Queue><Name>jobs</Name><MessageType>json</MessageType></Queue></SOW>"
 LOG = """
 <TransactionLog>
@@ -43,17 +47,18 @@ def test_every_block_runs(
     namespace: dict[str, Any] = {"price": price}
     with running_server(tmp_path, elements=TOPICS.replace("</SOW>", QUEUE) + LOG) as server:
         address = f"127.0.0.1:{server.port}"
-        for block in BLOCKS:
+        for page, block in BLOCKS:
             text = re.sub(r"\b(localhost|one|two):9007", address, block)
             with Client() as client, contextlib.suppress(EnoughSeenError):
                 client.connect(f"tcp://{address}/amps/json")
                 client.logon()
                 namespace["client"] = client
-                exec(compile(text, str(PAGE), "exec"), namespace)
+                exec(compile(text, page, "exec"), namespace)
     said = capsys.readouterr().out.splitlines()
     assert said[0] == "orders {'id': 1, 'qty': 5}"
     assert said[1].endswith(" 5"), "the record, with its key"
     assert "job 4" in said
+    assert "working on 1" in said
     assert priced == [{"id": 1, "qty": 5}]
     assert (tmp_path / "pricing.messages").exists()
     assert (tmp_path / "pricing.bookmarks").exists()
