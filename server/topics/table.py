@@ -21,6 +21,7 @@ from server.subscriptions.failures import give_up_on
 from server.subscriptions.subscription import Subscription
 from server.topics.journaled import JournaledStoredTopic, JournaledTopic
 from server.topics.name_patterns import NamePatterns
+from server.topics.queue_browsing import QueueRecords
 from server.topics.stored import DerivedTopic, StoredTopic, TopicWithRecords
 from server.topics.topic import FOR_NOBODY, Topic, TopicForNobody
 from server.topics.transaction_log import TopicJournal
@@ -208,6 +209,8 @@ class TopicTable:
         if name == FOR_NOBODY:
             return TopicForNobody(self._message_types[message_type], name, functions)
         keeper = self._stores.find(message_type, name)
+        if isinstance(keeper, QueueRecords):
+            keeper = None  # what a queue takes from under its own name has no records
         if keeper is not None and not isinstance(keeper, SowTopic):
             return DerivedTopic(keeper, name, functions, self._stores)
         if log is None or not log.records(message_type, name if keeper is None else keeper.name):
