@@ -60,6 +60,8 @@ def compile_queue(reader: Reader, scope: Scope) -> QueueSpec:
         leasing=reader.choice("Leasing", LEASING, "sublet"),
         max_deliveries=reader.quantity("MaxDeliveries", COUNT, "0"),
         max_cancels=reader.quantity("MaxCancels", COUNT, "0"),
+        retry_delay=reader.quantity("RetryDelay", INTERVAL),
+        max_retry_delay=reader.quantity("MaxRetryDelay", INTERVAL, "1h"),
         priority=reader.expression("Priority", ExpressionKind.VALUE),
         barrier_expression=reader.expression("BarrierExpression", ExpressionKind.STABLE_FILTER),
         file_backed_metadata=reader.flag("FileBackedMetadata", default=False),

@@ -151,6 +151,8 @@ class QueueSpec:
     leasing: Literal["strict", "sublet"]
     max_deliveries: int
     max_cancels: int
+    retry_delay: int | None
+    max_retry_delay: int
     priority: str | None
     barrier_expression: str | None
     file_backed_metadata: bool

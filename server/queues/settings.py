@@ -86,13 +86,12 @@ class QueueSettings:
         return min(self.retry_delay << min(cancels - 1, 40), self.max_retry_delay)
 
 
-def settings_of(spec: QueueSpec, *, keyed: bool = False, retry_delay: int = 0) -> QueueSettings:
+def settings_of(spec: QueueSpec, *, keyed: bool = False) -> QueueSettings:
     """The settings that a configuration asks for.
 
     Args:
         spec: the queue's description; its intervals are nanoseconds.
         keyed: whether messages are delivered in order per key.
-        retry_delay: microseconds for which a cancelled message stays away at first.
     """
     return QueueSettings(
         at_most_once=spec.semantics == "at-most-once",
@@ -109,7 +108,8 @@ def settings_of(spec: QueueSpec, *, keyed: bool = False, retry_delay: int = 0) -
         keyed=keyed,
         target_depth=spec.target_queue_depth,
         deferred_ack_expiration=_micros(spec.deferred_ack_expiration) or 1,
-        retry_delay=retry_delay,
+        retry_delay=_micros(spec.retry_delay) or 0,
+        max_retry_delay=_micros(spec.max_retry_delay) or 0,
     )
 
 
