@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 from actions.module import Step
 from server.base.octets import to_octets
+from server.topics.queue_report import report
 
 if TYPE_CHECKING:
     from actions.context import Context
@@ -13,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class DoMinidump(Step):
-    """Writes a minidump, and lets the actions run that wait for one."""
+    """Writes a minidump, and how the queues are to the log; actions run that wait for one."""
 
     time_limit: ClassVar[float] = 60.0
 
@@ -28,6 +29,10 @@ class DoMinidump(Step):
             OSError: the file cannot be written.
         """
         services = self._services
+        queues = services.engine.topics.queues
+        if queues is not None:
+            now = services.engine.clock.now()
+            services.engine.log.emit("31-0010", text=report(queues, now))
         path = await services.helpers.call(services.write_minidump)
         if path is None:
             services.engine.log.emit("30-0011")

@@ -16,10 +16,14 @@ class DeferredAcks:
 
     Args:
         limit: how many are kept; beyond, the oldest is dropped.
+
+    Attributes:
+        changes: rises with every change.
     """
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
+        self.changes = 0
         self._acks = OrderedDict[Mark, int]()  # when they came, oldest first
 
     def __len__(self) -> int:
@@ -30,6 +34,7 @@ class DeferredAcks:
 
     def add(self, marks: Iterable[Mark], now: int) -> None:
         """Keep acknowledgements."""
+        self.changes += 1
         for mark in marks:
             self._acks.pop(mark, None)
             self._acks[mark] = now
@@ -43,7 +48,11 @@ class DeferredAcks:
             mark: its bookmark.
             since: acknowledgements of that moment and before are too old to count.
         """
-        return self._acks.pop(mark, since) > since
+        came = self._acks.pop(mark, None)
+        if came is None:
+            return False
+        self.changes += 1
+        return came > since
 
     @property
     def oldest(self) -> int | None:
@@ -52,6 +61,7 @@ class DeferredAcks:
 
     def drop_before(self, moment: int) -> None:
         """Keep those no longer that came before a moment."""
+        self.changes += 1
         while self._acks:
             if next(iter(self._acks.values())) >= moment:
                 return

@@ -69,6 +69,12 @@ def is_available(queue: Queue, mark: Mark) -> bool:
     return place is not None and entries.state(place) in VISIBLE
 
 
+def first_available(queue: Queue) -> int | None:
+    """The place of the message that came first of those that `available` gives; None for none."""
+    entries = queue.ledger.entries
+    return next((place for place in entries.places() if entries.state(place) in VISIBLE), None)
+
+
 def everything(queue: Queue) -> Iterator[int]:
     """The places of all messages, in the order in which they came: for `sow_delete` by filter."""
     return queue.ledger.entries.places()

@@ -493,6 +493,9 @@ class Queue:
     def take_events(self) -> list[Event]:
         """What has happened since the last call and is to be recorded, in this order."""
         ledger = self._ledger
+        if ledger.taken:
+            taken, ledger.taken = ledger.taken, {}
+            ledger.events.append(Acked(max(taken.values()), list(taken)))
         if not ledger.events:
             return []
         events, ledger.events = ledger.events, []

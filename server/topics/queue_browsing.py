@@ -51,6 +51,9 @@ _AT_ONCE: Final = 128
 _RETRY_SECONDS: Final = 1.0
 """Until it is tried again to read from a log that cannot be read."""
 _MICROSECONDS: Final = 1_000_000
+_LAST_TXID: Final = (1 << 63) - 1
+_LONGEST_NUMBER: Final = 19
+"""Digits that a number in the log may have."""
 _ROOM: Final = 1024 * 1024
 """Bytes of bodies that have been read back for onlookers, and are kept for the next slice."""
 
@@ -114,6 +117,7 @@ class Browsing:
         self._follows = False
         self._has_begun = False
         self._pending: dict[int, _Known] = {}
+        self._oldest_pending = _LAST_TXID  # or one before that
         self._told: dict[int, _Leases] = {}  # what followers know of leases, if there were any
         self._mourners: list[Callable[[Farewell], None]] = []
         self._departed: deque[Departure] = deque()
@@ -184,6 +188,7 @@ class Browsing:
             earlier = pending.get(txid)
             was_seen = not is_seen if earlier is None else earlier.was_seen
             pending[txid] = _Known(was_seen, is_seen)
+            self._oldest_pending = min(self._oldest_pending, txid)
         self._wake()
 
     def take_events(self, events: Sequence[Event]) -> None:
@@ -236,6 +241,8 @@ class Browsing:
                 assert self.audience is not None  # noqa: S101 - it is what is followed
                 change = Change(str(txid), self.records.name, previous, record)
                 self.audience.announce(change, envelope, MATCH)
+        if not self._pending:
+            self._oldest_pending = _LAST_TXID
 
     def _bury_some(self) -> None:
         some = list(islice(self._departed, _AT_ONCE))
@@ -255,7 +262,7 @@ class Browsing:
         """The first message that has to be read yet, though it may have left; None for none."""
         needed = [query.needed_from for query in self._queries]
         if self._pending:
-            needed.append(min(self._pending))
+            needed.append(self._oldest_pending)
         needed += [departure.txid for departure in islice(self._departed, 1)]
         return min(needed, default=None)
 
@@ -384,7 +391,6 @@ class QueueRecords:
 
     def query(self, spec: QuerySpec, now: int) -> QueueQuery:  # noqa: ARG002 - there is no past
         """See `Keeper.query`."""
-        self.table.counters.queries += 1
         return self._browsing.query(spec)
 
 
@@ -403,8 +409,8 @@ class _Seen(MemoryStore):
 
     def row(self, identity: str) -> int | None:
         """See `RecordStore.row`."""
-        is_number = identity.isascii() and identity.isdigit()
-        return int(identity) if is_number and self._browsing.find(int(identity)) else None
+        found = self._browsing.find(int(identity)) if _is_number(identity) else None
+        return None if found is None else found.sequence
 
     def record(self, row: int) -> Record:
         """See `RecordStore.record`."""
@@ -414,6 +420,10 @@ class _Seen(MemoryStore):
     def identities(self) -> Iterator[tuple[str, int]]:
         """See `RecordStore.identities`."""
         return ((str(txid), txid) for txid in self._browsing.seen().tolist())
+
+
+def _is_number(key: str) -> bool:
+    return key.isascii() and key.isdigit() and len(key) <= _LONGEST_NUMBER
 
 
 class QueueQuery(Iterator[list[Record]]):
@@ -428,6 +438,7 @@ class QueueQuery(Iterator[list[Record]]):
     Attributes:
         topic_matches: the messages that could be seen when it began.
         matches: those that match so far.
+        needed_from: the oldest message that it may read.
     """
 
     def __init__(
@@ -440,19 +451,21 @@ class QueueQuery(Iterator[list[Record]]):
         self._browsing: Final = browsing
         self._spec: Final = spec
         self._ended: Final = ended
-        self._txids: Sequence[int] = browsing.seen().tolist()
-        self._oldest: Final = min(self._txids, default=0)
-        self.topic_matches: Final = len(self._txids)
+        txids = browsing.seen()
+        self.topic_matches: Final = len(txids)
         self.matches = 0
         if spec.keys is not None:
-            keys = frozenset(spec.keys)
-            self._txids = [txid for txid in self._txids if str(txid) in keys]
+            keys = [int(key) for key in spec.keys if _is_number(key)]
+            txids = txids[np.isin(txids, np.array(keys, np.uint64))]
+        self._txids: Final = txids
+        self.needed_from: Final = int(txids.min(initial=_LAST_TXID))
         self._portions: Final = Portions(spec.filter, _AT_ONCE)
         self._test: Final = RecordTest(table, spec.filter, effort=self._portions.effort)
         self._ordering: Final = Ordering(spec.order_by)
         self._extract: Final = table.extractor(self._ordering.fields)
         self._last: Final = None if spec.top_n is None else spec.skip_n + spec.top_n
-        self._steps: Iterator[list[Record]] = self._run()
+        steps = self._ordered if spec.order_by else self._chosen if spec.filter else self._all
+        self._steps: Iterator[list[Record]] = steps()
 
     def __next__(self) -> list[Record]:
         """Do a slice of the work. See `Query.__next__`.
@@ -472,19 +485,10 @@ class QueueQuery(Iterator[list[Record]]):
         self._steps = iter(())
         self._ended(self, None)
 
-    @property
-    def needed_from(self) -> int:
-        """The oldest message that it may read."""
-        return self._oldest
-
-    def _run(self) -> Iterator[list[Record]]:
-        found = self._plain() if not self._spec.order_by else self._ordered()
-        yield from found
-
     def _matching(self) -> Iterator[list[Record]]:
         start = 0
         while start < len(self._txids):
-            some = self._txids[start : start + self._portions.size]
+            some = self._txids[start : start + self._portions.size].tolist()
             found = self._portions.test(partial(self._look_at, some))
             if found is not None:
                 start += len(some)
@@ -494,7 +498,14 @@ class QueueQuery(Iterator[list[Record]]):
     def _look_at(self, txids: Sequence[int]) -> list[Record]:
         return list(filter(self._test, self._browsing.records_of(txids)))
 
-    def _plain(self) -> Iterator[list[Record]]:
+    def _all(self) -> Iterator[list[Record]]:
+        """Messages as they are delivered: only those that are wanted have to be read."""
+        self.matches = len(self._txids)
+        wanted = self._txids[self._spec.skip_n : self._last]
+        for start in range(0, len(wanted), _AT_ONCE):
+            yield self._browsing.records_of(wanted[start : start + _AT_ONCE].tolist())
+
+    def _chosen(self) -> Iterator[list[Record]]:
         for found in self._matching():
             before = self.matches - len(found)
             start = max(0, self._spec.skip_n - before)
@@ -502,15 +513,11 @@ class QueueQuery(Iterator[list[Record]]):
 
     def _ordered(self) -> Iterator[list[Record]]:
         ranking, order = Ranking(self._last), self._ordering
-        places = {txid: place for place, txid in enumerate(self._txids)}
         for found in self._matching():
             ranking.add(
-                [
-                    Placed(order.key(self._extract(record.body)), places[record.sequence])
-                    for record in found
-                ]
+                [Placed(order.key(self._extract(record.body)), record.sequence) for record in found]
             )
             yield []
         wanted = islice(ranking.rows(), self._spec.skip_n, None)
         while some := list(islice(wanted, _AT_ONCE)):
-            yield self._browsing.records_of([self._txids[place] for place in some])
+            yield self._browsing.records_of(some)

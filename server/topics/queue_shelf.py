@@ -16,13 +16,11 @@ from itertools import repeat
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from server.journal import MESSAGES, Span
-from server.subscriptions.logged import LoggedEnvelope
-from server.topics.feed import Recorded
+from server.topics.feed import Recorded, recorded_of
 from server.topics.queue_entrance import context_of
 
 if TYPE_CHECKING:
     from server.expressions.context import MessageContext
-    from server.journal import Entry
     from server.journal import Topic as TopicName
     from server.journal.cursor import Cursor
     from server.topics.transaction_log import TransactionLog
@@ -161,18 +159,3 @@ class Shelf:
 def _without_bodies(recorded: Recorded) -> Recorded:
     topic, _, envelope, _, moment, client, _, sow_keys, lifetime = recorded
     return Recorded(topic, (), envelope, (), moment, client, (), sow_keys, lifetime)
-
-
-def recorded_of(entry: Entry) -> Recorded:
-    """What an entry of the log says, as it was said when it was recorded."""
-    return Recorded(
-        entry.topic.name,
-        (entry.body,),
-        LoggedEnvelope(entry),
-        (entry.txid,),
-        entry.timestamp,
-        entry.client,
-        (entry.sequence,),
-        (entry.sow_key,) if entry.sow_key else (),
-        entry.expiration,
-    )

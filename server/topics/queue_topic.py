@@ -20,7 +20,7 @@ from operator import attrgetter
 from typing import TYPE_CHECKING, Final, NamedTuple, Protocol, cast
 
 from server.expressions import to_text
-from server.journal import JournalUnavailable, JournalUnreadable, Kind
+from server.journal import MESSAGES, JournalUnavailable, JournalUnreadable, Kind, Span
 from server.queues import Delivery, Event, Mark, Queue, Way, encode, settings_of
 from server.queues.inspection import everything
 from server.subscriptions.delivery import Delivery as MessageDelivery
@@ -38,8 +38,8 @@ if TYPE_CHECKING:
     from server.expressions import Functions
     from server.expressions.topic_names import TopicSelector
     from server.expressions.tree import Expr
+    from server.journal import Cursor, Run, TopicHandle
     from server.journal import Topic as TopicName
-    from server.journal import TopicHandle
     from server.message_types.base import MessageType
     from server.queues import Consumer
     from server.sow.store import Settled
@@ -131,6 +131,7 @@ class QueueTopic(Topic):
     """
 
     __slots__ = (
+        "_ahead",
         "_cancel_timer",
         "_deliveries",
         "_entrance",
@@ -144,6 +145,7 @@ class QueueTopic(Topic):
         "_timer_at",
         "_unrecorded",
         "_unsent",
+        "_waits_for_log",
         "browsing",
         "core",
         "source",
@@ -185,6 +187,8 @@ class QueueTopic(Topic):
         self._outgoing: deque[Delivery] = deque()
         self._unsent: list[Delivery] = []  # their leaving has to be recorded first
         self._unrecorded: deque[Event] = deque()
+        self._ahead: Cursor | None = None  # of messages beyond TargetQueueDepth
+        self._waits_for_log = False
         self._is_awake = False
         self._is_stalled = False
         self._timer_at: int | None = None
@@ -220,16 +224,11 @@ class QueueTopic(Topic):
         self._take(recorded)
         self.wake()
 
-    def recover(self, recorded: Recorded) -> None:
-        """Take in again what was in the log before the start."""
-        self._take(recorded, keep=False)
-
-    def _take(self, recorded: Recorded, *, keep: bool = True) -> None:
+    def _take(self, recorded: Recorded) -> None:
         recorded, details = self._entrance.admit(recorded)
         if not recorded.bodies:
             return
-        if keep:
-            self._shelf.put(recorded)
+        self._shelf.put(recorded)
         moments = [recorded.moment] * len(recorded.txids)
         self.core.enqueue(recorded.txids, moments, recorded.client, recorded.sequences, details)
 
@@ -298,16 +297,49 @@ class QueueTopic(Topic):
 
     def step(self) -> bool:
         """Deliver some messages. See `Sliced.step`."""
+        is_short = self._admit_more()
         has_decided = not self._outgoing
         if has_decided:
             self._decide()
         self._send_some()
         if not self._is_stalled:
-            if self._outgoing or self.core.is_behind or not has_decided:
+            if self._outgoing or self.core.is_behind or is_short or not has_decided:
                 return True
             self._watch_time()
         self._is_awake = False
         return False
+
+    def _admit_more(self) -> bool:
+        """Let messages count that TargetQueueDepth has left out, as far as there is room.
+
+        Returns:
+            Whether there are more to be let in at once.
+        """
+        core, log = self.core, self._surroundings.log
+        if not core.inactive:
+            self._ahead = None
+        wanted = min(core.wanted, _SENT_AT_ONCE)
+        if not wanted or self._waits_for_log:
+            return False
+        cursor = self._ahead
+        if cursor is None:
+            cursor = log.journal.replay(Span(core.resume_txid - 1), self.is_fed_by, MESSAGES)
+            self._ahead = cursor
+        try:
+            for run in cursor.read_on(wanted).runs():
+                self._entrance.enter(run, core.admit)
+        except JournalUnreadable as problem:
+            self._cannot_read(problem)
+            return False
+        if core.wanted and cursor.is_caught_up:  # the rest is not on stable storage yet
+            self._waits_for_log = True
+            log.when_longer(self._log_is_longer)
+            return False
+        return core.wanted > 0
+
+    def _log_is_longer(self) -> None:
+        self._waits_for_log = False
+        self.wake()
 
     def _decide(self) -> None:
         deliveries = self.core.deliver(self._now, _MATCHED_AT_ONCE, _SENT_AT_ONCE)
@@ -428,9 +460,19 @@ class QueueTopic(Topic):
 
     # the record
 
+    def recover(self, run: Run) -> None:
+        """Take in again messages that were in the log before the start."""
+        self._entrance.enter(run, self.core.enqueue)
+
     def replay(self, event: Event) -> None:
         """Let happen again what was in the log before the start."""
         self.core.replay(event)
+
+    @property
+    def is_recorded(self) -> bool:
+        """Whether the log has been given all that has happened; tries to make it so."""
+        self._record()
+        return not self._unrecorded
 
     def finish_recovery(self) -> None:
         """Everything in the log has been taken in."""

@@ -23,7 +23,7 @@ from server.topics.journaled import JournaledStoredTopic, JournaledTopic
 from server.topics.name_patterns import NamePatterns
 from server.topics.stored import DerivedTopic, StoredTopic, TopicWithRecords
 from server.topics.topic import FOR_NOBODY, Topic, TopicForNobody
-from server.topics.transaction_log import TopicJournal
+from server.topics.topic_journal import TopicJournal
 
 if TYPE_CHECKING:
     from server.base.slices import Sliced

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import json
+import signal
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.support.raw import RawPeer
-from tests.support.server import RunningServer, module_server
+from tests.support.server import RunningServer, module_server, running_server
 from tests.support.sow import query, receive_group
 from tests.support.waiting import wait_until
 
-NAMES = ("jobs", "ranked", "summed", "joined", "followed", "paged", "tried", "aged")
+NAMES = ("jobs", "ranked", "summed", "joined", "followed", "paged", "tried", "aged", "told")
 
 TWO = "<MaxPerSubscriptionBacklog>2</MaxPerSubscriptionBacklog>"
 
@@ -45,6 +47,7 @@ def _elements() -> str:
         for name in ("tried", "aged")
     )
     return f"""
+    <MiniDumpDirectory>./dumps</MiniDumpDirectory>
     <TransactionLog>
       <JournalDirectory>./journal</JournalDirectory>
       <PreallocatedJournalFiles>1</PreallocatedJournalFiles>
@@ -128,6 +131,8 @@ def test_a_query_shows_what_is_available_and_takes_nothing(server: RunningServer
         ):
             group = query(peer, "jobs", **keys)
             assert [record["n"] for record in group.messages] == expected, keys
+        key = query(peer, "jobs", filter="/n = 4").records[0][0]["k"]
+        assert query(peer, "jobs", sow_keys=f"{key},1,none").messages == [{"n": 4}]
         acknowledge(consumer, "jobs", first)
         consumer.receive()  # room for another one
         consumer.send({"c": "unsubscribe", "cid": "u", "sub_id": "1"})
@@ -167,6 +172,26 @@ def test_a_view_follows_what_is_available(server: RunningServer) -> None:
         consumer.send({"c": "unsubscribe", "cid": "u", "sub_id": "1"})
         consumer.flush()
         assert shown(server, "sums", "who", {"a": a | {"n": 4, "count": 1}, "b": b})
+
+
+def test_a_view_of_a_queue_is_there_after_a_restart(tmp_path: Path) -> None:
+    """Of what has not been acknowledged: leases have ended."""
+    with running_server(tmp_path, elements=_elements()) as server, server.log_on("p") as peer:
+        put(peer, "summed", *({"who": "a", "n": n} for n in (1, 2, 4)))
+        first, _ = consume(peer, "summed", "1", 2)
+        acknowledge(peer, "summed", first)
+        peer.receive()
+        peer.flush()
+    with running_server(tmp_path, elements=_elements()) as server:
+        a = {"who": "a", "n": 6, "count": 2}
+        assert shown(server, "sums", "who", {"a": a})
+        with server.log_on("p") as peer:
+            assert query(peer, "summed", orderby="/n DESC").messages == [
+                {"who": "a", "n": 4},
+                {"who": "a", "n": 2},
+            ]
+            put(peer, "summed", {"who": "a", "n": 8})
+            assert shown(server, "sums", "who", {"a": a | {"n": 14, "count": 3}})
 
 
 def test_a_view_joins_messages_with_records(server: RunningServer) -> None:
@@ -255,3 +280,21 @@ def test_a_message_that_is_given_back_too_often_runs_actions(server: RunningServ
                 if number == 1:
                     break
         assert json.loads(reader.receive()[1])["reason"] == "max_deliveries"
+
+
+def test_the_log_says_why_messages_are_not_delivered(server: RunningServer) -> None:
+    """Together with a minidump: of the oldest message, and of the first that nobody has."""
+    with server.log_on("p") as peer, server.log_on("busy") as busy, server.log_on("picky") as picky:
+        put(peer, "told", *({"n": n} for n in range(3)))
+        (mark,) = consume(busy, "told", "1", 1)
+        picky.subscribe("told", "1", filter="/n > 7")
+        server.process.send_signal(signal.SIGQUIT)
+        for text in (
+            "queue told (json): 3 messages: 2 available, 1 leased",
+            "  consumer busy: has 1 of 1, 1 of this queue; was sent 1",
+            "  consumer picky: has 0 of 1, 0 of this queue; was sent 0, filter /n > 7",
+            f"  the oldest message, {mark}, of ",
+            "has been leased to busy for ",
+            "busy has a full backlog: 1 of 1; does not match the filter of picky",
+        ):
+            assert server.logs(text), text

@@ -304,6 +304,7 @@ def test_what_queries_take_is_their_clients(command: str) -> None:
         f"/a IN ({', '.join(f'/b{number}' for number in range(3000))})",
         f"GREATEST({', '.join(['SOW_KEY()'] * 3000)}) = 1",
         f"/a = '{'x' * limits.MOST_FILTER}'",
+        f"/a = '{'x' * 900_000}'",
         f"/a IN (1{',2' * limits.MOST_FILTER_VALUES})",
         f"/a IN (1, -1.5{',2' * limits.MOST_FILTER_VALUES})",
     ],
@@ -329,6 +330,26 @@ def test_filters_have_a_limit(command: str, filter_: str) -> None:
     peer.send(header | {"f": f"/a IN ({values})"})
     core.clock.advance(0)
     assert {ack["status"] for ack, _ in peer.take_frames() if ack["c"] == "ack"} == {"success"}
+
+
+@pytest.mark.parametrize(
+    ("filter_", "problem"),
+    [
+        ("(" * 32_000, "nested deeper than"),
+        ("/a = " + "-" * 60_000, "nested deeper than"),
+        (" OR ".join(["/a = 1"] * 5_000), f"more than {limits.MOST_FILTER_PARTS}"),
+        ("/a " * 20_000, "expected an operator"),
+    ],
+)
+def test_what_follows_the_fault_of_a_filter_is_not_read(filter_: str, problem: str) -> None:
+    """A filter of the greatest length that is refused early costs no more than its beginning."""
+    core = Core()
+    peer = core.log_on()
+    peer.take_frames()
+    peer.send({"c": "subscribe", "t": "t", "a": "processed", "f": f"{filter_} 'no closing quote"})
+    ack = only_ack(peer)
+    assert ack["reason"] == "bad filter"
+    assert ack["detail"].startswith(problem)
 
 
 @pytest.mark.parametrize(

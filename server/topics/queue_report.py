@@ -1,0 +1,78 @@
+"""How the queues of an instance are, in words: for whoever asks why a message is not delivered."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING, Final
+
+from server.journal import JournalUnreadable
+from server.queues.inspection import first_available, obstacles, status
+from server.topics.queue_matching import Wanted
+
+if TYPE_CHECKING:
+    from server.queues import Queue
+    from server.queues.inspection import ConsumerStatus
+    from server.topics.queue_topic import QueueTopic
+
+_SECOND: Final = 1_000_000
+_MOST_CONSUMERS: Final = 100
+
+
+def report(queues: Iterable[QueueTopic], now: float) -> str:
+    """Describe queues.
+
+    Args:
+        queues: which ones.
+        now: the time, in seconds since 1970.
+
+    Returns:
+        Lines: of each queue what is in it, its consumers, and what keeps the oldest message and the
+        first one that nobody has from being delivered.
+    """
+    return "\n".join(line for queue in queues for line in _lines(queue, int(now * _SECOND)))
+
+
+def _lines(topic: QueueTopic, now: int) -> Iterator[str]:
+    queue = topic.core
+    found = status(queue, now)
+    states = ", ".join(f"{count} {state}" for state, count in found.states.items())
+    yield f"queue {topic.name} ({topic.message_type.name}): {found.depth} messages: {states or '-'}"
+    if found.inactive:
+        yield f"  {found.inactive} more are in the log, beyond TargetQueueDepth"
+    if found.deferred_acks:
+        yield f"  {found.deferred_acks} acknowledgements came before their messages"
+    for consumer in found.consumers[:_MOST_CONSUMERS]:
+        yield f"  consumer {_consumer(consumer)}"
+    if len(found.consumers) > _MOST_CONSUMERS:
+        yield f"  and {len(found.consumers) - _MOST_CONSUMERS} more consumers"
+    if found.oldest_txid is None:
+        return
+    head = queue.ledger.entries.head
+    oldest = f"{_name(queue, head)}, of {found.oldest_age / _SECOND:.1f} s ago"
+    yield f"  the oldest message, {oldest}: {_why(queue, head, now)}"
+    first = first_available(queue)
+    if first not in (None, head):
+        yield f"  the first that nobody has, {_name(queue, first)}: {_why(queue, first, now)}"
+
+
+def _consumer(consumer: ConsumerStatus) -> str:
+    wanted = consumer.content_filter
+    filter_ = f", filter {wanted.text}" if isinstance(wanted, Wanted) else ""
+    retired = ", gets no more" if consumer.is_retired else ""
+    return (
+        f"{consumer.name}: has {consumer.outstanding} of {consumer.limit}, {consumer.held} of this"
+        f" queue; was sent {consumer.delivered}{filter_}{retired}"
+    )
+
+
+def _name(queue: Queue, place: int) -> str:
+    client, sequence = queue.ledger.entries.mark(place)
+    return f"{client}|{sequence}|"
+
+
+def _why(queue: Queue, place: int, now: int) -> str:
+    try:
+        found = obstacles(queue, place, now)
+    except JournalUnreadable as problem:
+        return f"the transaction log cannot be read: {problem}"
+    return "; ".join(obstacle.text for obstacle in found) or "is about to be delivered"
