@@ -38,6 +38,9 @@ MOST_SUBSCRIPTIONS: Final = 10_000
 MOST_PATTERNS: Final = 500
 """Those of them that are to topics by regular expressions."""
 
+MOST_CONFLATED: Final = 1_000
+"""Those of them that are conflated, each of which has a timer, and keeps what it lets wait."""
+
 MOST_TOPIC_NAME: Final = 1_024
 """Characters of the name of a topic, which regular expressions are matched against."""
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
-from server.base.limits import MOST_PATTERNS
+from server.base.limits import MOST_CONFLATED, MOST_PATTERNS
 from server.commands.acks import acknowledge
 from server.commands.bookmark_subscribe import begin as begin_replay
 from server.commands.bookmark_subscribe import is_replayed, make_subscription, pause_or_resume
@@ -224,6 +224,8 @@ def prepare(
     wanted = read_subscribe_options(header, options, session, with_records=with_records)
     if page is not None or sub_id not in session.subscriptions:
         require_topic(session, Permission.READ_TOPIC, selector)
+    if wanted.conflation is not None:
+        _check_conflated(session, sub_id)
     by_record = wanted.tracks_focus or page is not None
     stable = by_record or aggregation is not None
     subscription = Subscription(
@@ -305,6 +307,24 @@ def _check_patterns(session: Subscribing, sub_id: str) -> None:
             "limit exceeded",
             f"a connection may have {MOST_PATTERNS} subscriptions to regular expressions: join"
             " them as alternatives, or use more connections",
+        )
+
+
+def _check_conflated(session: Subscribing, sub_id: str) -> None:
+    """Refuse another conflated subscription beyond the limit.
+
+    Raises:
+        CommandRefused: there are enough of them.
+    """
+    subscriptions = session.subscriptions
+    if len(subscriptions) < MOST_CONFLATED:
+        return
+    others = (one for one in subscriptions.values() if one.sub_id != sub_id)
+    if sum(one.conflater is not None for one in others) >= MOST_CONFLATED:
+        raise CommandRefused(
+            "limit exceeded",
+            f"a connection may have {MOST_CONFLATED} conflated subscriptions: join them, or use"
+            " more connections",
         )
 
 

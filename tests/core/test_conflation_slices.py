@@ -1,4 +1,4 @@
-"""Conflated messages that fall due together leave in slices; work is counted in turns."""
+"""What conflated subscriptions cost others: slices, counted in turns, and a limit."""
 
 from __future__ import annotations
 
@@ -54,3 +54,24 @@ def test_a_message_takes_the_place_of_one_that_is_about_to_leave() -> None:
     assert not busy.take_frames()
     core.clock.advance(0.1)
     assert [body for _, body in busy.take_frames()] == [b'{"id": 1, "n": 3}']
+
+
+def test_a_connection_may_have_so_many_conflated_subscriptions(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """One more is refused; others, and replacements, are not."""
+    monkeypatch.setattr("server.commands.subscribe.MOST_CONFLATED", 3)
+    core = Core()
+    peer = core.log_on()
+    peer.take_frames()
+
+    def status(sub_id: int, options: str) -> object:
+        header = {"c": "subscribe", "t": "t", "sub_id": str(sub_id), "a": "processed"}
+        peer.send(header | {"o": options})
+        ((ack, _),) = peer.take_frames()
+        return ack["status"]
+
+    conflated = "conflation=1s,conflation_key=[/id]"
+    assert [status(number, conflated) for number in range(4)] == ["success"] * 3 + ["failure"]
+    assert status(4, "") == "success"
+    assert status(1, f"replace,{conflated}") == "success"
