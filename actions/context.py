@@ -98,11 +98,6 @@ class Template:
         self.parts = tuple(zip(pieces[:-1:2], pieces[1::2], strict=True))
         self.tail = pieces[-1]
 
-    @property
-    def is_constant(self) -> bool:
-        """Whether no variable is in it."""
-        return not self.parts
-
     def expand(self, context: Context) -> bytes:
         """Replace variables by their values."""
         pieces = [piece for text, name in self.parts for piece in (to_octets(text), context[name])]

@@ -17,8 +17,9 @@ from pathlib import Path
 from typing import Final
 
 from benchmarks.journal_server import report
-from server.journal import EPOCH, Journal, JournalSettings, Notice, parse_bookmark
+from server.journal import Journal, JournalSettings, Notice, parse_bookmark
 from server.journal.committer import PACE
+from server.wire.bookmarks import EPOCH
 
 ENTRIES: Final = 200_000
 _RECORD: Final = 96

@@ -14,7 +14,7 @@ from client.authentication import Authenticator, Credentials, PasswordAuthentica
 from client.backoff import Backoff
 from client.blocking import Client
 from client.blocking_commands import MessageStream
-from client.bookmarks import EPOCH, MOST_RECENT, NOW, BookmarkStorage, BookmarkStore, BookmarkTrail
+from client.bookmarks import MOST_RECENT, BookmarkStorage, BookmarkStore, BookmarkTrail
 from client.errors import (
     AuthenticationError,
     BadFilterError,
@@ -47,6 +47,7 @@ from client.publish_store import PublishStorage, PublishStore, StoredMessage
 from client.servers import Server, ServerChooser
 from client.states import ConnectionEvent, ConnectionState
 from client.uri import ServerUri, parse_uri
+from server.wire.bookmarks import EPOCH, NOW
 
 __all__ = [
     "EPOCH",

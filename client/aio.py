@@ -67,6 +67,7 @@ class AsyncClient(AsyncCommands):
     def close(self) -> None:
         """Close the connection; streams end. A closed client can connect again."""
         if self._connected is not None:
+            self.send_acks()
             self._connection.end(None)
             self._connected = None
 
@@ -118,6 +119,9 @@ class AsyncClient(AsyncCommands):
 
     async def _write(self) -> None:
         await self._connection.write(self._timeout)
+
+    def _write_soon(self) -> None:
+        self._connection.write_output()
 
     def _notice_silence(self, allowed: float) -> None:
         self._connection.notice_silence(allowed)

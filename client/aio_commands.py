@@ -22,6 +22,7 @@ from client.commands import AckType, chunks
 from client.errors import (
     ClientError,
     ConnectionLostError,
+    NotConnectedError,
     PublishStoreFullError,
     TimedOutError,
     again,
@@ -31,6 +32,7 @@ from client.message import Message
 from client.numbering import Numbering
 from client.pending import Inbox, Request
 from client.protocol import ClientProtocol
+from client.queue_acks import DEFAULT_DELAY
 from client.streams import Stream
 from server.wire.header import Header
 
@@ -77,6 +79,7 @@ class AsyncMessageStream(Stream):
         loop = asyncio.get_running_loop()
         deadline = None if timeout is None else loop.time() + seconds("timeout", timeout)
         while (message := self._take()) is None and not self._is_over():
+            self._client.send_acks()
             left = None if deadline is None else max(0.0, deadline - loop.time())
             await self._client.wait_until(self._has_news, left, "the next message", is_urgent=False)
         return message
@@ -94,12 +97,16 @@ class AsyncMessageStream(Stream):
         if not self._inbox.ended:
             await self._client.unsubscribe(self._inbox.id, timeout=timeout)
 
+    def _settle(self, message: Message, options: str | None) -> None:
+        self._client.settle(self._inbox, message, options)
+
 
 class AsyncCommands(ABC):
     """What every asyncio client can do once it has logged on; see `BlockingCommands`."""
 
     def __init__(self, timeout: float) -> None:
         self._timeout = seconds("timeout", timeout)
+        self._ack_timer: asyncio.TimerHandle | None = None
 
     async def __aenter__(self) -> Self:
         return self
@@ -145,6 +152,10 @@ class AsyncCommands(ABC):
     @abstractmethod
     async def _write(self) -> None:
         """Write what there is to write; wait if there is no room for more."""
+
+    @abstractmethod
+    def _write_soon(self) -> None:
+        """Write what there is to write, whether or not there is room for it."""
 
     @abstractmethod
     def _notice_silence(self, allowed: float) -> None:
@@ -271,6 +282,10 @@ class AsyncCommands(ABC):
         top_n: int | None = None,
         sub_id: str | None = None,
         acks: Iterable[AckType] | None = None,
+        max_backlog: int | None = None,
+        auto_ack: bool = False,
+        ack_batch: int | None = None,
+        ack_delay: float = DEFAULT_DELAY,
     ) -> AsyncMessageStream:
         """Subscribe to a topic, or to every topic that a regular expression matches."""
         request = await self._ask(
@@ -283,6 +298,10 @@ class AsyncCommands(ABC):
                 top_n=top_n,
                 sub_id=sub_id,
                 acks=acks,
+                max_backlog=max_backlog,
+                auto_ack=auto_ack,
+                ack_batch=ack_batch,
+                ack_delay=ack_delay,
             ),
             timeout,
         )
@@ -391,6 +410,25 @@ class AsyncCommands(ABC):
         """Tell a queue that messages are done with."""
         self._protocol.acknowledge(topic, bookmarks, options)
         await self._write()
+
+    def settle(self, inbox: Inbox, message: Message, options: str | None) -> None:
+        """Tell a queue what became of a message; for `AsyncMessageStream`."""
+        loop = asyncio.get_running_loop()
+        self._protocol.settle(inbox, message, options, loop.time())
+        self._write_soon()
+        due = self._protocol.acks_due
+        if due is not None and self._ack_timer is None:
+            self._ack_timer = loop.call_at(due, self.send_acks)
+
+    def send_acks(self) -> None:
+        """Send the acknowledgements of queue messages that have collected, without waiting."""
+        if self._ack_timer is not None:
+            self._ack_timer.cancel()
+            self._ack_timer = None
+        with suppress(NotConnectedError):
+            if self._protocol.acks_due is not None:
+                self._protocol.send_acks()
+                self._write_soon()
 
     async def heartbeat(self, interval: int, *, timeout: float | None = None) -> None:
         """Exchange signs of life, so that either side notices when the other is gone."""

@@ -120,6 +120,18 @@ def seconds(name: str, value: float) -> float:
     return value
 
 
+def milliseconds(name: str, value: float) -> int:
+    """A time in seconds that a header gives in milliseconds.
+
+    Raises:
+        TypeError: it is no number.
+        ValueError: it is negative, endless or "not a number".
+    """
+    if not 0 <= seconds(name, value) < math.inf:
+        raise ValueError(f"{name}: expected seconds from 0 up, not {value}")
+    return round(value * 1000)
+
+
 def handler(name: str, value: object) -> None:
     """Check what is to be called later, or None.
 

@@ -101,6 +101,7 @@ class Client(BlockingCommands):
         """Close the connection; streams end. A closed client can connect again."""
         if self._connected is None:
             return
+        self._send_acks()
         (connection, _), self._connected = self._connected, None
         if self._forgetting is not None:
             self._forgetting.detach()

@@ -19,6 +19,7 @@ from client.commands import AckType, chunks
 from client.errors import (
     ClientError,
     ConnectionLostError,
+    NotConnectedError,
     PublishStoreFullError,
     TimedOutError,
     again,
@@ -29,6 +30,7 @@ from client.message import Message
 from client.numbering import Numbering
 from client.pending import Inbox, Request
 from client.protocol import ClientProtocol
+from client.queue_acks import DEFAULT_DELAY
 from client.streams import Stream
 from server.wire.header import Header
 
@@ -116,6 +118,9 @@ class MessageStream(Stream):
         """End the subscription or query; what has arrived can still be taken."""
         if not self._inbox.ended:
             self._client.unsubscribe(self._inbox.id, timeout=timeout)
+
+    def _settle(self, message: Message, options: str | None) -> None:
+        self._client.settle(self._inbox, message, options)
 
 
 class BlockingCommands(ABC):
@@ -328,6 +333,10 @@ class BlockingCommands(ABC):
         top_n: int | None = None,
         sub_id: str | None = None,
         acks: Iterable[AckType] | None = None,
+        max_backlog: int | None = None,
+        auto_ack: bool = False,
+        ack_batch: int | None = None,
+        ack_delay: float = DEFAULT_DELAY,
     ) -> MessageStream:
         """Subscribe to a topic, or to every topic that a regular expression matches.
 
@@ -336,12 +345,22 @@ class BlockingCommands(ABC):
             delta: whether to be told changes only.
             timeout: seconds to wait for the answer.
             filter: the content filter.
-            options: the options field, such as "oof,conflation=1s" or "max_backlog=10".
+            options: the options field, such as "oof,conflation=1s".
             bookmark: where in the transaction log to start.
             top_n: how many messages to replay at most.
             sub_id: the subscription's id. One is made up where none is given; with the options
                 `replace`, `pause` or `resume` it names the subscription to change.
             acks: acknowledgements to hand out between the messages, such as ("completed",).
+            max_backlog: how many messages of queues to hold at a time; None for what the server
+                takes, which is one. The queue may allow less.
+            auto_ack: whether to acknowledge messages of queues once they have been dealt with: when
+                the stream is asked for the next one, at the end of a `with` block around it that
+                raises nothing, and by `stream.done()`. Otherwise, `message.ack()` does it. For a
+                stream that several threads or tasks iterate, use the latter: what one is handed is
+                not dealt with because another asks for more.
+            ack_batch: how many acknowledgements to send together, if the backlog is at least twice
+                as large; None for up to 80.
+            ack_delay: seconds that an acknowledgement waits for others while messages come.
         """
         request = self._ask(
             lambda protocol: protocol.subscribe(
@@ -353,6 +372,10 @@ class BlockingCommands(ABC):
                 top_n=top_n,
                 sub_id=sub_id,
                 acks=acks,
+                max_backlog=max_backlog,
+                auto_ack=auto_ack,
+                ack_batch=ack_batch,
+                ack_delay=ack_delay,
             ),
             timeout,
         )
@@ -499,6 +522,21 @@ class BlockingCommands(ABC):
         if mark:
             self._wait_to_write(mark)
 
+    def settle(self, inbox: Inbox, message: Message, options: str | None) -> None:
+        """Tell a queue what became of a message; for `MessageStream`."""
+        with self._guard.turn():
+            self._protocol.settle(inbox, message, options, time.monotonic())
+            mark = self._write()
+        if mark:
+            self._wait_to_write(mark)
+
+    def _send_acks(self) -> None:
+        """Nobody will add to the acknowledgements that have collected, for the time being."""
+        with suppress(NotConnectedError), self._guard.turn():
+            if self._protocol.acks_due is not None:
+                self._protocol.send_acks()
+                self._write()  # what has no room, the thread that reads writes
+
     def heartbeat(self, interval: int, *, timeout: float | None = None) -> None:
         """Exchange signs of life, so that either side notices when the other is gone.
 
@@ -518,6 +556,7 @@ class BlockingCommands(ABC):
         Raises:
             TimedOutError: neither came in time.
         """
+        self._send_acks()
         self._wait_until(has_news, timeout, "the next message", is_urgent=False)
 
     def _wait_until(

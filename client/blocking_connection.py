@@ -89,6 +89,7 @@ class BlockingConnection:
         self._starved: float | None = None  # since when a stream waits while others are full
         self._is_forgotten = False
         self._is_dozing = False
+        self._asleep_until = float("inf")  # unless something happens
         self._ended = False
         self._failure: ClientError | None = None
         if self._channel is not None:
@@ -120,6 +121,7 @@ class BlockingConnection:
                     self._end(None)
                 if self._ended:
                     raise self._end_reason()
+                self._send_acks()
                 self._send_some()
                 self._receive_some()
                 has_untold = numbering is not None and numbering.has_untold
@@ -153,6 +155,9 @@ class BlockingConnection:
             What `wait_for_room` is to wait for; 0 if everything has been written.
         """
         self._send_some()
+        due = self._protocol.acks_due
+        if due is not None and due < self._asleep_until:
+            self._wake_up()
         pending = self._pending()
         return self._sent + len(pending) if pending else 0
 
@@ -289,6 +294,12 @@ class BlockingConnection:
 
     # Writing
 
+    def _send_acks(self) -> None:
+        """Send acknowledgements of queue messages that have waited long enough for others."""
+        due = self._protocol.acks_due
+        if due is not None and time.monotonic() >= due:
+            self._protocol.send_acks()
+
     def _send_some(self) -> None:
         pending = self._pending()
         while pending and not self._ended:
@@ -332,7 +343,11 @@ class BlockingConnection:
             if now >= silent_until:
                 self._lose(f"the server was silent for {self._silence_allowed:g} seconds")
             ends.append(silent_until - now)
-        return max(0.0, min(ends))
+        if self._protocol.acks_due is not None:
+            ends.append(self._protocol.acks_due - now)
+        pause = max(0.0, min(ends))
+        self._asleep_until = now + pause
+        return pause
 
     def _has_unread(self) -> bool:
         """Whether TLS has decrypted more than was read, which no poll tells of."""

@@ -18,10 +18,8 @@ import re
 from collections.abc import Callable, Iterator
 from typing import Final, Protocol
 
-EPOCH: Final = "0"
-"""The beginning of the transaction log."""
-NOW: Final = "0|1|"
-"""The end of the transaction log."""
+from server.wire.bookmarks import EPOCH, NOW
+
 MOST_RECENT: Final = "recent"
 """Where the subscription of the same id stood last, or `EPOCH`; this is never sent to a server."""
 

@@ -10,7 +10,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable
 from typing import Final
 
-from client.arguments import Body, all_bodies, body_bytes, number, required_text, text
+from client.arguments import Body, all_bodies, body_bytes, number, required_text, seconds, text
 from client.commands import (
     AckType,
     acknowledge_header,
@@ -21,8 +21,10 @@ from client.commands import (
     subscribe_header,
 )
 from client.limits import LARGEST_BODY
+from client.message import Message
 from client.numbering import Numbering
-from client.pending import Request
+from client.pending import Inbox, Request
+from client.queue_acks import DEFAULT_DELAY, AckBatches, AckRules
 from server.wire.header import Header
 
 _VERSION: Final = "amperage:python"
@@ -37,6 +39,7 @@ class Commands(ABC):
 
     def __init__(self, numbering: Numbering | None) -> None:
         self.numbering = numbering
+        self._acks = AckBatches()
 
     @abstractmethod
     def _check_open(self) -> None:
@@ -173,6 +176,10 @@ class Commands(ABC):
         top_n: int | None = None,
         sub_id: str | None = None,
         acks: Iterable[AckType] | None = None,
+        max_backlog: int | None = None,
+        auto_ack: bool = False,
+        ack_batch: int | None = None,
+        ack_delay: float = DEFAULT_DELAY,
     ) -> Request:
         """Place a subscription, or change the one that has the same id."""
         header = subscribe_header(
@@ -183,8 +190,15 @@ class Commands(ABC):
             bookmark=bookmark,
             top_n=top_n,
             sub_id=sub_id,
+            max_backlog=max_backlog,
         )
-        return self._open(header, acks)
+        if number("ack_batch", ack_batch) == 0:
+            raise ValueError("ack_batch: expected 1 or more, not 0")
+        rules = AckRules(bool(auto_ack), ack_batch, seconds("ack_delay", ack_delay))
+        request = self._open(header, acks)
+        if request.inbox is not None:
+            request.inbox.ack_rules = rules
+        return request
 
     def sow(
         self,
@@ -270,9 +284,32 @@ class Commands(ABC):
         self._check_open()
         self._emit(acknowledge_header(topic, bookmarks, options))
 
+    def settle(self, inbox: Inbox, message: Message, options: str | None, now: float) -> None:
+        """Tell a queue what became of a message: at once, or that it is done with, before long."""
+        self._check_open()
+        bookmark = message.bookmark or ""
+        if options is not None:
+            self._emit(acknowledge_header(message.topic, [bookmark], options))
+            return
+        rules = inbox.ack_rules
+        collected = self._acks.add(message.topic, bookmark, now + rules.delay)
+        if collected >= rules.batch_for(inbox.backlog or 1):
+            self.send_acks()
+
+    @property
+    def acks_due(self) -> float | None:
+        """When `send_acks` is to be called at the latest; None if there is nothing to send."""
+        return self._acks.due
+
+    def send_acks(self) -> None:
+        """Send the acknowledgements that have collected."""
+        for topic, bookmarks in self._acks.take():
+            self._emit(acknowledge_header(topic, bookmarks, None))
+
     def unsubscribe(self, inbox_id: str) -> Request:
         """End a subscription or query, or "all" of them. Their inboxes end at once."""
         required_text("stream_id", inbox_id)
+        self.send_acks()
         request = self._send(
             Header(command="unsubscribe", sub_id=inbox_id, query_id=inbox_id),
             awaited=("processed",),
@@ -282,6 +319,7 @@ class Commands(ABC):
 
     def flush(self) -> Request:
         """Ask for an answer when every earlier command has been processed."""
+        self.send_acks()
         return self._send(Header(command="flush"), awaited=("completed",))
 
     def heartbeat(self, interval: int) -> Request:

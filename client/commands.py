@@ -124,8 +124,13 @@ def subscribe_header(
     bookmark: str | None,
     top_n: int | None,
     sub_id: str | None,
+    max_backlog: int | None,
 ) -> Header:
     """The header of a subscription."""
+    text("options", options)
+    if number("max_backlog", max_backlog) is not None:
+        backlog = f"max_backlog={max_backlog}"
+        options = f"{options},{backlog}" if options else backlog
     return Header(
         command="delta_subscribe" if delta else "subscribe",
         topic=required_text("topic", topic),

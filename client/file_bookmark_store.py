@@ -18,9 +18,10 @@ from functools import partial
 from struct import Struct
 from typing import Final, Self
 
-from client.bookmarks import EPOCH, MOST_RECENT, BookmarkTrail
+from client.bookmarks import MOST_RECENT, BookmarkTrail
 from client.errors import StoreError
 from client.record_log import RecordLog, Sync
+from server.wire.bookmarks import EPOCH
 
 _MAGIC: Final = b"AMPRBMK1"
 _ID: Final = Struct("<H")  # length of the subscription's id; the id and the bookmark follow

@@ -143,6 +143,7 @@ class HAClient(BlockingCommands):
         """
         if self._session is None:
             return
+        self._send_acks()
         (keeper, _), self._session = self._session, None
         self._server = keeper.server
         if self._forgetting is not None:

@@ -97,6 +97,7 @@ class AsyncHAClient(AsyncCommands):
         """Close the connection; streams end. What is in the publish store stays there."""
         if self._recovering is None:
             return
+        self.send_acks()
         protocol, self._recovering = self._recovering, None
         if self._reconnecting is not None:
             self._reconnecting.cancel()
@@ -153,6 +154,10 @@ class AsyncHAClient(AsyncCommands):
     async def _write(self) -> None:
         if self._connection is not None:
             await self._connection.write(self._timeout)
+
+    def _write_soon(self) -> None:
+        if self._connection is not None:
+            self._connection.write_output()
 
     def _notice_silence(self, allowed: float) -> None:
         self._silence_allowed = allowed

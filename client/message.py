@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
+from client.arguments import milliseconds
 from client.errors import ProtocolError
 from server.wire.framing import FrameError
 from server.wire.header import Header, HeaderError, decode_frame
@@ -19,11 +20,12 @@ class Message:
         body: the message's data, verbatim.
     """
 
-    __slots__ = ("body", "header")
+    __slots__ = ("_settle", "body", "header")
 
     def __init__(self, header: Header, body: bytes) -> None:
         self.header = header
         self.body = body
+        self._settle: Callable[[Message, str | None], None] | None = None
 
     @property
     def command(self) -> str:
@@ -72,6 +74,54 @@ class Message:
     def sub_id(self) -> str | None:
         """The subscription that it came for; several of the client's with commas between."""
         return self.header.sids or self.header.sub_id
+
+    # Messages of queues
+
+    @property
+    def is_leased(self) -> bool:
+        """Whether a queue waits to hear what became of the message."""
+        return self._settle is not None
+
+    def ack(self) -> None:
+        """Tell the queue that the message is done with. Nobody will get it again.
+
+        That goes out with the next acknowledgements, soon; `flush` waits until the server has it.
+        This, `cancel` and `expire` have no effect on a message that does not come from a queue, or
+        of which one of them has been said already.
+
+        Raises:
+            NotConnectedError: the client is closed.
+            ConnectionLostError: the connection has ended, and the lease with it.
+        """
+        self._settle_as(None)
+
+    def cancel(self, delay: float | None = None) -> None:
+        """Give the message back to the queue, which delivers it again.
+
+        Args:
+            delay: seconds that it is to stay away; None for what the queue does.
+
+        Raises:
+            TypeError, ValueError: the delay is no time.
+            ClientError: as `ack`.
+        """
+        if delay is None:
+            self._settle_as("cancel")
+        else:
+            self._settle_as(f"cancel,delay={milliseconds('delay', delay)}ms")
+
+    def expire(self) -> None:
+        """Have the queue treat the message as expired; raises as `ack` does."""
+        self._settle_as("expire")
+
+    def _settle_as(self, options: str | None) -> None:
+        settle, self._settle = self._settle, None
+        if settle is not None:
+            settle(self, options)
+
+    def leased_by(self, settle: Callable[[Message, str | None], None]) -> None:
+        """Say who tells the queue what became of the message; for streams."""
+        self._settle = settle
 
     def __repr__(self) -> str:
         return f"<Message {self.command} {self.topic} {self.body[:64]!r}>"

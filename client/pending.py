@@ -7,6 +7,7 @@ from collections.abc import Callable
 
 from client.errors import ClientError
 from client.message import Message
+from client.queue_acks import AckRules
 from server.wire.header import Header
 
 
@@ -19,11 +20,23 @@ class Inbox:
         messages: what arrived, oldest first.
         put: takes a message that arrives.
         on_done: takes the bookmark of a message that has been dealt with; None if nobody minds.
+        ack_rules: how messages that come from queues are acknowledged.
+        backlog: how many messages of queues may be held; None for a subscription to no queue.
         ended: nothing more will arrive.
         error: why it ended, if not as wished.
     """
 
-    __slots__ = ("ended", "error", "id", "messages", "on_done", "opened_by", "put")
+    __slots__ = (
+        "ack_rules",
+        "backlog",
+        "ended",
+        "error",
+        "id",
+        "messages",
+        "on_done",
+        "opened_by",
+        "put",
+    )
 
     def __init__(self, inbox_id: str) -> None:
         self.id = inbox_id
@@ -31,6 +44,8 @@ class Inbox:
         self.messages: deque[Message] = deque()
         self.put: Callable[[Message], None] = self.messages.append
         self.on_done: Callable[[str], None] | None = None
+        self.ack_rules = AckRules()
+        self.backlog: int | None = None
         self.ended = False
         self.error: ClientError | None = None
 
@@ -39,6 +54,28 @@ class Inbox:
         if not self.ended:
             self.ended = True
             self.error = error
+            self.drop_leased()
+
+    def leases(self, message: Message) -> bool:
+        """Whether a message comes from a queue that waits to hear what became of it.
+
+        A lease without an end is not in the header (AMPS User Guide, LeasePeriod), but then the
+        message has its bookmark, which others of a subscription without a replay do not have.
+        """
+        header = message.header
+        if header.lease_period is not None:
+            return True
+        return self.backlog is not None and header.bookmark is not None
+
+    def drop_leased(self) -> None:
+        """Let go of messages that the queue gives to others now, since our leases have ended."""
+        for _ in range(len(self.messages)):
+            try:
+                message = self.messages.popleft()
+            except IndexError:  # another thread has taken the rest
+                return
+            if not self.leases(message):
+                self.messages.append(message)
 
 
 class Request:

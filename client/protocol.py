@@ -38,6 +38,7 @@ from client.errors import (
 from client.message import Message, split_batch
 from client.numbering import TEMPLATES_KEPT, Numbering
 from client.pending import Inbox, Request
+from client.queue_acks import effective_backlog
 from server.wire.framing import Frame, FrameError, FrameReader, frame, frame_head
 from server.wire.header import Header, HeaderError, decode_frame, encode_header
 from server.wire.numbered import NumberedRun
@@ -162,6 +163,7 @@ class ClientProtocol(Commands):
         self._requests.clear()
         self._numbered.clear()
         self._inboxes.clear()
+        self._acks.take()
 
     # How a command goes out
 
@@ -384,6 +386,8 @@ class ClientProtocol(Commands):
             self._fail(request, header)
             return
         request.acks[ack_type] = header
+        if ack_type == "processed" and request.inbox is not None:
+            request.inbox.backlog = effective_backlog(header.options) or request.inbox.backlog
         if request.command == "logon" and header.status != "retry":
             self._take_logon(header)
         if request.inbox is not None and request.handed_out(ack_type):

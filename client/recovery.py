@@ -8,14 +8,16 @@
 Between the two, commands are taken and nothing is sent. With the next session comes, in this order:
 
 1. the heartbeat, if it was asked for;
-2. every subscription, with the same id, as it was last changed; those with a bookmark resume;
-3. acknowledgements of queue messages that were given meanwhile;
+2. acknowledgements of queue messages that were given meanwhile, before the queue could deliver the
+   messages again; what was given back meanwhile has gone back already, with the lease;
+3. every subscription, with the same id, as it was last changed; those with a bookmark resume;
 4. every message that is not known to be persisted;
 5. every command that has not been answered, so that whoever waits for it goes on waiting.
 
 Two things cannot be repeated without harm and fail instead: a query that has handed out records,
-and a deletion that was sent and not answered. Whatever arrives twice because of 2 or 4 has an
-identity, publisher and sequence, by which the receiving side drops it.
+and a deletion that was sent and not answered. Whatever arrives twice because of 3 or 4 has an
+identity, publisher and sequence, by which the receiving side drops it. Messages of queues that have
+come and were not taken are dropped with the connection: the queue delivers them again.
 """
 
 from __future__ import annotations
@@ -30,7 +32,7 @@ from client.numbering import Numbering, RefusalListener
 from client.pending import Inbox, Request
 from client.protocol import ClientProtocol
 from client.publish_store import PublishStorage
-from client.resubscription import again, changed, is_change, places_none, replaces
+from client.resubscription import again, changed, gives_back, is_change, places_none, replaces
 from server.wire.framing import frame, frame_head
 from server.wire.header import Header
 
@@ -103,10 +105,11 @@ class RecoveringProtocol(ClientProtocol):
         unanswered = [it for it in self._requests.values() if not it.done and not _is_covered(it)]
         if self._heartbeat is not None and not self._awaits("heartbeat"):
             self.heartbeat(self._heartbeat)
-        for inbox in self._inboxes.values():
-            self._resubscribe(inbox)
         self.output += b"".join(self._unsent)
         self._unsent.clear()
+        self.send_acks()
+        for inbox in self._inboxes.values():
+            self._resubscribe(inbox)
         for message in self._store:
             self.output += frame_head(message.header, len(message.body))
             self.output += message.body
@@ -117,6 +120,8 @@ class RecoveringProtocol(ClientProtocol):
         self.is_online = False
         self.output.clear()
         self._reader = self._new_reader()
+        for inbox in self._inboxes.values():
+            inbox.drop_leased()
         for request in list(self._requests.values()):
             if self._is_unrepeatable(request):
                 self._abandon(request, error)
@@ -207,7 +212,7 @@ class RecoveringProtocol(ClientProtocol):
 
     def _emit(self, header: Header, body: bytes = b"") -> None:
         if not self.is_online and header.command != "logon":
-            if header.command_id is None:  # no request remembers it
+            if header.command_id is None and not gives_back(header):  # no request remembers it
                 self._unsent.append(frame(encoded(header), body))
             return
         if header.command == "sow_delete" and header.command_id is not None:

@@ -34,6 +34,11 @@ def places_none(command: Header) -> bool:
     return "resume" in _names(command) or "," in (command.sub_id or "")
 
 
+def gives_back(command: Header) -> bool:
+    """Whether a command gives messages back to a queue."""
+    return "cancel" in _names(command)
+
+
 def changed(definition: Header, change: Header) -> Header:
     """Apply a command to the subscription that it names.
 

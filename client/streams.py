@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from client.errors import again
+from abc import ABC, abstractmethod
+from contextlib import suppress
+
+from client.errors import ClientError, again
 from client.message import Message
 from client.pending import Inbox
 
 
-class Stream:
+class Stream(ABC):
     """The messages of one subscription or query.
 
     Args:
@@ -16,7 +19,7 @@ class Stream:
 
     def __init__(self, inbox: Inbox) -> None:
         self._inbox = inbox
-        self._handed_out: list[str] = []  # bookmarks of messages that are not done
+        self._handed_out: list[Message] = []  # that are not done
 
     @property
     def id(self) -> str:
@@ -37,13 +40,19 @@ class Stream:
         """Say that all messages handed out so far have been dealt with.
 
         That goes into the bookmark store, if that keeps it: a subscription that resumes in another
-        run begins behind them. Asking for the next message says the same.
+        run begins behind them. It acknowledges messages of queues, if the subscription does that by
+        itself (`auto_ack`). Asking for the next message says the same.
         """
         done, self._handed_out = self._handed_out, []
         note = self._inbox.on_done
         if note is not None:
-            for bookmark in done:
-                note(bookmark)
+            for message in done:
+                if message.bookmark is not None:
+                    note(message.bookmark)
+        if self._inbox.ack_rules.is_automatic:
+            with suppress(ClientError):  # the stream ends with it
+                for message in done:
+                    message.ack()
 
     def _take(self) -> Message | None:
         """The next message, if there is one."""
@@ -51,9 +60,18 @@ class Stream:
             message = self._inbox.messages.popleft()
         except IndexError:  # nothing there, or another thread has just taken it
             return None
-        if self._inbox.on_done is not None and message.bookmark is not None:
-            self._handed_out.append(message.bookmark)
+        inbox = self._inbox
+        if inbox.leases(message):
+            message.leased_by(self._settle)
+            if inbox.ack_rules.is_automatic:
+                self._handed_out.append(message)
+        elif inbox.on_done is not None and message.bookmark is not None:
+            self._handed_out.append(message)
         return message
+
+    @abstractmethod
+    def _settle(self, message: Message, options: str | None) -> None:
+        """Tell a queue what became of a message."""
 
     def _is_over(self) -> bool:
         """Whether the stream has ended, and everything has been taken.

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from datetime import datetime
-from typing import Any, Final, TypeAlias
+from typing import Any, Final
 
 import pyarrow as pa
 from pyspark.sql.pandas.types import to_arrow_schema
@@ -51,8 +51,6 @@ _ADVICE: Final = (
     ", or end the option server with a message type:"
     f" {', '.join(f'/amps/{name}' for name in READABLE)}"
 )
-
-_Column: TypeAlias = tuple[pa.Field, Callable[[Message], Any]]
 
 
 def default_schema(message_type: str | None) -> StructType:

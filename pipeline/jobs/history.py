@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from pipeline.jobs.run import Run
 
 HELP: Final = "tell which records a topic had at a time or bookmark"
-_SHOWN: Final = 1000
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -40,10 +40,12 @@ from server.core.internal_client import InternalClient
 from server.events.log import EventLog
 from server.expressions import columns
 from server.expressions.functions.lookups import declared_lookups
+from server.journal import JournalError, JournalUnreadable
 from server.message_types.base import BodyError
 from server.sow.commit import GroupCommit
 from server.sow.lookups import Lookups
 from server.sow.records import NANOSECONDS
+from server.topics.queue_checkpoints import Checkpoints
 from server.topics.queue_recovery import recover_queues
 from server.topics.queue_surroundings import Surroundings
 from server.topics.queue_table import Queues
@@ -156,7 +158,7 @@ class Instance:
         if journal is not None:
             recover(*journal, self._engine, committer.settle, check)
             if queues is not None:
-                recover_queues(queues, journal[1].journal, check)
+                self._recover_queues(queues, journal, opened, check)
             self._keep_journals(journal[1], opened)
         self._engine.stores.begin_derived()
         check()
@@ -206,6 +208,26 @@ class Instance:
         return Queues(
             specs, settings.message_types, settings.functions, self._spec.name, surroundings
         )
+
+    def _recover_queues(
+        self,
+        queues: Queues,
+        journal: tuple[TransactionLogSpec, TransactionLog],
+        opened: contextlib.AsyncExitStack,
+        check: Callable[[], None],
+    ) -> None:
+        """Bring queues up to date with the log, and store how far that is from now on.
+
+        Raises:
+            ProvisionError: the log cannot be read, or that not be stored.
+        """
+        spec, log = journal
+        try:
+            begins = recover_queues(queues, log.journal, check, self._log)
+            checkpoints = Checkpoints(queues, begins, log, self._engine.clock)
+        except (JournalUnreadable, JournalError) as error:
+            raise ProvisionError(spec, f"TransactionLog: queues not recovered: {error}") from None
+        opened.callback(checkpoints.close)
 
     def _keep_journals(self, log: TransactionLog, opened: contextlib.AsyncExitStack) -> None:
         self._services.journals = JournalKeeping(

@@ -47,6 +47,9 @@ MOST_MEMORY: Final = 96 * 1024 * 1024
 MOST_KEYS: Final = 10_000
 """SOW keys that a command names."""
 
+MOST_KEYS_OF_SUBSCRIPTION: Final = 1_000
+"""The same, of one that subscribes: its keys become a part of its filter."""
+
 MOST_IDS: Final = 10_000
 """Ids of subscriptions or queries that a command names."""
 
@@ -55,6 +58,15 @@ MOST_ACKS: Final = 100
 
 MOST_ORDER_TERMS: Final = 1_000
 """Fields that results are ordered by."""
+
+MOST_COMPUTED_FIELDS: Final = 300
+"""Fields of a projection, and of a grouping."""
+
+MOST_SELECTED_FIELDS: Final = 5_000
+"""Entries of a select list."""
+
+MOST_CONFLATION_KEYS: Final = 100
+"""Fields that messages are conflated by."""
 
 MOST_OPTIONS: Final = 128 * 1024
 """Characters of a command's options, where select lists and projections are."""

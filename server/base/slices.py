@@ -21,3 +21,6 @@ class Slices(Protocol):
 
     def start(self, work: Sliced) -> None:
         """Do the first few slices of some work now, and the others in turns with other work."""
+
+    def queue(self, work: Sliced) -> None:
+        """Do some work in turns with other work."""

@@ -13,10 +13,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
+from server.base.limits import MOST_COMPUTED_FIELDS
 from server.commands import subscribe
 from server.commands.acks import acknowledge
 from server.commands.options import (
     AGGREGATING,
+    check_entries,
     check_query_options,
     option_refusal,
     read_presentation,
@@ -173,6 +175,8 @@ def _read(
     text = options["projection"]
     if len(text.encode(errors="surrogateescape")) > _LONGEST_PROJECTION:
         raise option_refusal("projection", f"it is longer than {_LONGEST_PROJECTION} bytes")
+    for name in AGGREGATING:
+        check_entries(name, options[name], MOST_COMPUTED_FIELDS)
     try:
         fields = parse_fields(unbracketed("projection", text), Kind.PROJECTION, functions)
     except ExpressionError as error:

@@ -11,6 +11,7 @@ from server.base.limits import (
     MOST_ACKS,
     MOST_IDS,
     MOST_KEYS,
+    MOST_KEYS_OF_SUBSCRIPTION,
     MOST_OPTIONS,
     MOST_ORDER_TERMS,
     MOST_SUBSCRIPTIONS,
@@ -187,8 +188,9 @@ def _refuse_long_lists(header: Header) -> None:
     Raises:
         CommandRefused: it does.
     """
+    most_keys = MOST_KEYS_OF_SUBSCRIPTION if "subscribe" in header.command else MOST_KEYS
     for name, text, most in (
-        ("sow_keys", header.sow_keys, MOST_KEYS),
+        ("sow_keys", header.sow_keys, most_keys),
         ("sub_id", header.sub_id, MOST_IDS),
         ("query_id", header.query_id, MOST_IDS),
         ("orderby", header.order_by, MOST_ORDER_TERMS),

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, Protocol
 
-from server.base.limits import MOST_MEMORY
+from server.base.limits import MOST_FILTER, MOST_MEMORY
 from server.commands.refusal import CommandRefused
 
 if TYPE_CHECKING:
@@ -43,12 +43,13 @@ def memory_of(header: Header) -> int:
     """About how many bytes are kept while what a command has begun is under way.
 
     Args:
-        header: the command's header.
+        header: the command's header. A filter that is too long counts as the longest that is
+            accepted: it is refused for its length, and not kept.
     """
     lists = (header.options, header.sow_keys, header.bookmark, header.order_by)
     return (
         _COMMAND
-        + _FILTER * len(header.filter or "")
+        + _FILTER * min(len(header.filter or ""), MOST_FILTER)
         + _TOPIC * len(header.topic or "")
         + _LISTS * sum(len(text) for text in lists if text)
     )

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Literal
 
 from config_schema.units import UnitError, parse_interval
+from server.base.limits import MOST_CONFLATION_KEYS, MOST_SELECTED_FIELDS
 from server.commands.refusal import CommandRefused
 from server.commands.sender import LogonOptions
 from server.message_types.paths import PathError, parse_path
@@ -344,12 +345,31 @@ def split_options(text: str) -> Mapping[str, str]:
     return options
 
 
+def check_entries(name: str, text: str, most: int) -> None:
+    """Refuse an option that lists more than can be dealt with in one go.
+
+    Args:
+        name: the option.
+        text: its value.
+        most: how many entries it may have.
+
+    Raises:
+        CommandRefused: it has more.
+    """
+    entries = text.count(",") + 1
+    if entries > most:
+        raise CommandRefused(
+            "limit exceeded", f"option {name} has {entries} entries: expected no more than {most}"
+        )
+
+
 def _select_list(options: Mapping[str, str], message_type: MessageType) -> SelectList | None:
     text = options.get("select")
     if text is None:
         return None
     if not message_type.capabilities.select:
         raise option_refusal("select", f"messages of type {message_type.name} have no select lists")
+    check_entries("select", text, MOST_SELECTED_FIELDS)
     try:
         return SelectList(text, parse_selection(unbracketed("select", text)), message_type)
     except SelectionError as error:
@@ -372,6 +392,7 @@ def read_conflation(options: Mapping[str, str], *, keys_needed: bool) -> Conflat
             raise option_refusal("conflation_key", "it goes with the option conflation only")
         return None
     keys = unbracketed("conflation_key", options.get("conflation_key", "[]"))
+    check_entries("conflation_key", keys, MOST_CONFLATION_KEYS)
     if not keys and keys_needed:
         raise option_refusal(
             "conflation", "a topic that keeps no records needs conflation_key=[...] with it"

@@ -15,14 +15,13 @@ from server.commands.options import option_refusal, split_options
 from server.commands.publish import acknowledge_stored
 from server.commands.query_terms import read_keys
 from server.commands.refusal import CommandRefused
+from server.commands.refuse import refuse_duplicate
 from server.commands.selection import read_filter, read_topic
 from server.expressions.effort import TooCostlyError
 from server.journal import JournalUnavailable
 from server.queues import UnmatchedError, Way, parse_marks
 from server.security.entitlement import Permission
 from server.topics.queue_topic import Acknowledged, Said
-from server.topics.stored import REASONS
-from server.topics.transaction_log import DuplicateError
 
 if TYPE_CHECKING:
     from server.commands.persisted_acks import Publisher
@@ -87,7 +86,7 @@ def acknowledge_messages(
             " bookmarks, a filter (1=1 for all messages), or sow_keys",
         )
     marks = None if header.bookmark is None else _read_marks(header.bookmark)
-    _refuse_duplicate(session, header)
+    refuse_duplicate(session, header)
     said = Said(way, session.number, (session.client_hash, header.sequence or 0), delay)
     try:
         if marks is not None:
@@ -150,15 +149,6 @@ def _read_marks(text: str) -> list[Mark]:
             "invalid bookmark", f"{malformed[0]!r} is no bookmark: expected PUBLISHER|NUMBER|"
         )
     return marks
-
-
-def _refuse_duplicate(session: Publisher, header: Header) -> None:
-    log = session.engine.transaction_log
-    if log is not None and header.sequence:
-        try:
-            log.refuse_duplicate(session.client_hash, header.sequence)
-        except (DuplicateError, JournalUnavailable) as error:
-            raise CommandRefused(REASONS[type(error)], str(error)) from None
 
 
 def _answer(session: Publisher, header: Header, queue: QueueTopic, done: Acknowledged) -> None:

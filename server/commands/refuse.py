@@ -6,7 +6,10 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from server.commands.acks import fail, failure, wants
-from server.topics.transaction_log import DUPLICATE
+from server.commands.refusal import CommandRefused
+from server.journal import JournalUnavailable
+from server.topics.stored import REASONS
+from server.topics.transaction_log import DUPLICATE, DuplicateError
 from server.wire.header import Header, command_name
 
 if TYPE_CHECKING:
@@ -46,3 +49,17 @@ def refuse(session: Publisher, header: Header, reason: str, detail: str) -> None
         reason=reason,
         detail=detail,
     )
+
+
+def refuse_duplicate(session: Publisher, header: Header) -> None:
+    """Refuse a command that is recorded, if its publisher has sent it before.
+
+    Raises:
+        CommandRefused: its sequence number is too low, or none.
+    """
+    log = session.engine.transaction_log
+    if log is not None and header.sequence:
+        try:
+            log.refuse_duplicate(session.client_hash, header.sequence)
+        except (DuplicateError, JournalUnavailable) as error:
+            raise CommandRefused(REASONS[type(error)], str(error)) from None

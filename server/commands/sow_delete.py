@@ -19,6 +19,7 @@ from server.commands.publish import acknowledge_stored
 from server.commands.query_terms import read_keys
 from server.commands.queue_acks import acknowledge_messages, queue_of
 from server.commands.refusal import CommandRefused
+from server.commands.refuse import refuse_duplicate
 from server.commands.selection import read_filter, read_topic, records_of, require_topic
 from server.expressions.effort import TooCostlyError
 from server.journal import JournalUnavailable
@@ -30,9 +31,8 @@ from server.sow.records import to_nanoseconds
 from server.sow.store import StoreError
 from server.sow.topic import SowTopic
 from server.subscriptions.envelope import Envelope
-from server.topics.stored import REASONS, StoredTopic
+from server.topics.stored import StoredTopic
 from server.topics.stores import all_settled
-from server.topics.transaction_log import DuplicateError
 from server.wire.header import Header
 
 if TYPE_CHECKING:
@@ -143,7 +143,7 @@ def handle(session: Publisher, header: Header, body: bytes) -> Steps:
             f"topic {selector.text!r} of message type {session.message_type} keeps no records that"
             " could be deleted",
         )
-    _refuse_duplicate(session, header)
+    refuse_duplicate(session, header)
     found = _Found()
     yield from _find(session, topics, which, selector, found)
     deletion = _Deletion(session, header)
@@ -162,15 +162,6 @@ def handle(session: Publisher, header: Header, body: bytes) -> Steps:
     if wants(header, "persisted"):
         waits = [topic.when_stored for topic in deletion.changed]
         acknowledge_stored(session, header, partial(all_settled, waits))
-
-
-def _refuse_duplicate(session: Publisher, header: Header) -> None:
-    log = session.engine.transaction_log
-    if log is not None and header.sequence:
-        try:
-            log.refuse_duplicate(session.client_hash, header.sequence)
-        except (DuplicateError, JournalUnavailable) as error:
-            raise CommandRefused(REASONS[type(error)], str(error)) from None
 
 
 def _find(

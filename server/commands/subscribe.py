@@ -374,4 +374,5 @@ def _conflater(
         engine.flush,
         session.hold,
         has_all_that_matches=has_all_that_matches,
+        slices=(engine.turns.queue, session.client_name),
     )

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TypeVar
+from itertools import islice
+from typing import Final, TypeVar
 
 from server.expressions.errors import ExpressionError
 from server.expressions.grammar import MAX_DEPTH
@@ -11,13 +12,17 @@ from server.expressions.tokens import Token, tokenize
 
 Item = TypeVar("Item")
 
+_AHEAD: Final = 2
+"""How many tokens behind the one at hand the rules look at."""
+
 
 class Cursor:
     """A place in the tokens of one text, with the ways to move on and to complain."""
 
     def __init__(self, text: str) -> None:
         self._text = text
-        self._tokens = tokenize(text)
+        self._unread = tokenize(text)
+        self._tokens = list(islice(self._unread, 1 + _AHEAD))
         self._next = 0
         self._depth = 0
 
@@ -48,8 +53,12 @@ class Cursor:
     def _advance(self) -> Token:
         token = self._tokens[self._next]
         if token.kind != "end":
-            self._next += 1
+            self._move_on()
         return token
+
+    def _move_on(self) -> None:
+        self._next += 1
+        self._tokens.extend(islice(self._unread, 1))
 
     def _accept_word(self, word: str) -> bool:
         return self._accept("word", word)
@@ -61,7 +70,7 @@ class Cursor:
         token = self._tokens[self._next]
         if token.kind != kind or token.text != text:
             return False
-        self._next += 1
+        self._move_on()
         return True
 
     def _expect_word(self, word: str, wanted: str) -> None:

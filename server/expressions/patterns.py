@@ -11,6 +11,10 @@ that begins with "skip what is needed", which makes all positions one, with one 
 form goes without the compiler to machine code, whose stack is small. What reaches its limit, too,
 counts as no match.
 
+A step may be long: `a*+`, `.*` and back references go through as much of the text as there is, and
+PCRE2 counts that once. So what is limited is the product, steps times the length of the text; and
+long texts are searched piece by piece (server/expressions/long_texts.py).
+
 Most searches need far less. So the first attempt is a brief one; if that is not enough, the search
 is a long one, which costs some of the effort that is allowed (server/expressions/effort.py).
 
@@ -30,10 +34,19 @@ from server.base.octets import from_octets, to_octets
 from server.expressions.effort import Effort
 from server.expressions.errors import ExpressionError
 from server.expressions.joining import LONGEST_TEXT
+from server.expressions.long_texts import (
+    LONG,
+    OF_THE_WHOLE,
+    Attempt,
+    GivenUpError,
+    LongTexts,
+    is_bounded,
+)
 from server.expressions.tree import Expr, Pattern, walk
 
 Matcher: TypeAlias = Callable[[str], bool]
 
+_GIVEN_UP: Final = (pcre2.LibraryError, GivenUpError)
 _DEPTH: Final = b"(*LIMIT_DEPTH=100000)"
 
 _BRIEF_SEARCH: Final = 6
@@ -41,6 +54,10 @@ _QUICK_SEARCH: Final = 7
 _BRIEF_DECISION: Final = 4
 _QUICK_DECISION: Final = 5
 """Decimal digits of the steps of a search in machine code, all positions together."""
+
+_SCANNED: Final = 10_000_000
+_SCANNED_THOROUGHLY: Final = 10_000_000
+"""Bytes of the text that a search may go through, if each of its steps goes through all of it."""
 
 _THOROUGH_STEPS: Final = 500_000
 BRIEF_STEPS: Final = 100_000
@@ -50,9 +67,6 @@ _THOROUGH_SEARCHES: Final = 4
 
 _MOST_MATCHES: Final = 1_000_000
 """How many matches REGEXP_REPLACE replaces."""
-
-_OF_THE_WHOLE: Final = re.compile(rb"\(\*|\(\?[R0]|\\g[<'{]?0|\\G")
-"""What means something else when something stands before a pattern: verbs, recursion, `\\G`."""
 
 _LITERAL: Final = re.compile(r"(\^?)([^\\^$.\[\]|()?*+{}\ud800-\udfff]+)(\$?)")
 
@@ -72,14 +86,25 @@ class Regex:
     The methods raise TooCostlyError if a search is long, and there have been enough of them.
     """
 
-    __slots__ = ("__weakref__", "_effort", "_quick", "_source", "_steps", "_thorough")
+    __slots__ = (
+        "__weakref__",
+        "_effort",
+        "_is_bounded",
+        "_long_texts",
+        "_quick",
+        "_source",
+        "_steps",
+        "_thorough",
+    )
 
     def __init__(self, source: bytes, steps: int, effort: Effort | None = None) -> None:
         self._effort = effort
         self._source = source
         self._steps = steps
         self._quick: dict[int, pcre2.Pattern] = {}
-        self._thorough: pcre2.Pattern | None = None
+        self._thorough: dict[int, pcre2.Pattern] = {}
+        self._long_texts: LongTexts | None = None
+        self._is_bounded = is_bounded(source)
         self._quick_for(b"", _BRIEF_SEARCH)
 
     def first(self, text: str) -> str | None:
@@ -102,15 +127,13 @@ class Regex:
             TooCostlyError: it takes a long search, and there have been enough of them.
         """
         octets = to_octets(text)
-        try:
-            return self._quick_for(octets, _BRIEF_DECISION).search(octets) is not None
-        except pcre2.LibraryError:
-            effort.spend()
-        try:
-            return self._quick_for(octets, _QUICK_DECISION).search(octets) is not None
-        except pcre2.LibraryError:
-            pass
-        thorough = self._thorough_form()
+        for size in (_BRIEF_DECISION, _QUICK_DECISION):
+            try:
+                return self._quick_for(octets, size).search(octets) is not None
+            except pcre2.LibraryError:
+                if size == _BRIEF_DECISION:
+                    effort.spend()
+        thorough = self._thorough_for(octets)
         try:
             return None if thorough is None else thorough.match(octets) is not None
         except pcre2.LibraryError:
@@ -132,15 +155,17 @@ class Regex:
                 matches -= 1
                 if room < 0 or not matches:
                     return None
-        except pcre2.LibraryError:
+        except _GIVEN_UP:
             return text
         parts.append(octets[end:])
         return from_octets(b"".join(parts))
 
     def _search(self, octets: bytes) -> pcre2.Match | None:
         try:
-            return self._quick_for(octets, _BRIEF_SEARCH).search(octets)
-        except pcre2.LibraryError:  # a limit was reached, or (*UTF) met bytes that are not UTF-8
+            if self._is_at_once(octets):
+                return self._quick_for(octets, _BRIEF_SEARCH).search(octets)
+            return self._search_long(Attempt(octets), 0)
+        except _GIVEN_UP:  # a limit was reached, or (*UTF) met bytes that are not UTF-8
             self._spend()
         return self._search_thoroughly(octets, 0)
 
@@ -148,19 +173,49 @@ class Regex:
         if self._effort is not None:
             self._effort.spend()
 
+    def _is_at_once(self, octets: bytes) -> bool:
+        return len(octets) < LONG or self._is_bounded
+
     def _search_thoroughly(self, octets: bytes, start: int) -> pcre2.Match | None:
-        thorough = self._thorough_form()
         try:
+            if not self._is_at_once(octets):
+                return self._search_long(Attempt(octets, thorough=True), start)
+            thorough = self._thorough_for(octets)
             return None if thorough is None else thorough.match(octets, start)
-        except pcre2.LibraryError:
+        except _GIVEN_UP:
             return None
+
+    def _search_long(self, attempt: Attempt, start: int) -> pcre2.Match | None:
+        if self._long_texts is None:
+            self._long_texts = LongTexts(self._source, _DEPTH)
+        return self._long_texts.search(attempt, start)
 
     def _matches(self, octets: bytes) -> Iterator[pcre2.Match]:
         """All matches, one after the other.
 
         Raises:
-            pcre2.LibraryError: too many searches took too many steps.
+            pcre2.LibraryError, GivenUpError: too many searches took too many steps.
         """
+        at_once = self._is_at_once(octets)
+        return self._matches_at_once(octets) if at_once else self._matches_in_long(octets)
+
+    def _matches_in_long(self, octets: bytes) -> Iterator[pcre2.Match]:
+        end, searches, attempt = 0, _THOROUGH_SEARCHES, Attempt(octets, matches=True)
+        while end <= len(octets):
+            try:
+                found = self._search_long(attempt, end)
+            except _GIVEN_UP:
+                self._spend()
+                searches -= 1
+                if not searches:
+                    raise
+                found = self._search_long(Attempt(octets, thorough=True), end)
+            if found is None:
+                return
+            yield found
+            end = found.end() + (found.end() == found.start())
+
+    def _matches_at_once(self, octets: bytes) -> Iterator[pcre2.Match]:
         end, searches, size = 0, _THOROUGH_SEARCHES, _BRIEF_SEARCH
         while True:
             try:
@@ -182,22 +237,29 @@ class Regex:
                 return
 
     def _quick_for(self, octets: bytes, size: int) -> pcre2.Pattern:
-        digits = max(1, size - len(str(len(octets))))
+        length = max(len(octets), 1)
+        digits = size - len(str(length))
+        if not self._is_bounded:
+            digits = min(digits, len(str(_SCANNED // length**2)) - 1)
+        digits = max(1, digits)
         quick = self._quick.get(digits)
         if quick is None:
             limit = b"(*LIMIT_MATCH=%d)" % 10**digits
             quick = self._quick[digits] = compiled(limit + _DEPTH + self._source)
         return quick
 
-    def _thorough_form(self) -> pcre2.Pattern | None:
-        if self._thorough is None and not _OF_THE_WHOLE.search(self._source):
-            limit = b"(*LIMIT_MATCH=%d)" % self._steps
+    def _thorough_for(self, octets: bytes) -> pcre2.Pattern | None:
+        most = self._steps
+        if not self._is_bounded:
+            most = min(most, 10 ** len(str(_SCANNED_THOROUGHLY // max(len(octets), 1))))
+        if most not in self._thorough and not OF_THE_WHOLE.search(self._source):
+            limit = b"(*LIMIT_MATCH=%d)" % most
             source = limit + _DEPTH + b"(?s:.*?)\\K(?:" + self._source + b")"
             try:
-                self._thorough = pcre2.compile(source, jit=False)
+                self._thorough[most] = pcre2.compile(source, jit=False)
             except pcre2.PatternError:  # a comment at its end hides the parenthesis
                 return None
-        return self._thorough
+        return self._thorough.get(most)
 
 
 def compile_pattern(pattern: Pattern, text: str = "", effort: Effort | None = None) -> Regex:

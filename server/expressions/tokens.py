@@ -6,6 +6,7 @@ Every token knows where it starts; paths and qualified paths are one token each.
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from typing import Final, NamedTuple
 
 from server.base.octets import from_octets, to_octets
@@ -71,8 +72,11 @@ _LIST_WORDS: Final = ("IN", "WITH")
 _NUMERIC_ESCAPE: Final = re.compile(r"x([0-9a-fA-F]{2})|([0-7]{3})")
 
 
-def tokenize(text: str) -> list[Token]:
+def tokenize(text: str) -> Iterator[Token]:
     """Split a text into tokens, the last of which is an "end".
+
+    Each is read when it is asked for: a text that is refused for what stands at its beginning, such
+    as a client's filter that is too deep, costs no more than that.
 
     Raises:
         ExpressionError: a character, string, number or path that cannot be read, or a text that is
@@ -80,17 +84,17 @@ def tokenize(text: str) -> list[Token]:
     """
     if len(text) > MAX_LENGTH:
         raise ExpressionError(f"longer than {MAX_LENGTH} characters", MAX_LENGTH, text)
-    tokens: list[Token] = []
+    before = ""
     position = _skip_space(text, 0)
     while position < len(text):
-        if text[position] == "(" and tokens and tokens[-1].text in _LIST_WORDS:
+        if text[position] == "(" and before in _LIST_WORDS:
             token, end = _read_list(text, position)
         else:
             token, end = _read(text, position)
-        tokens.append(token)
+        yield token
+        before = token.text
         position = _skip_space(text, end)
-    tokens.append(Token("end", "", None, len(text)))
-    return tokens
+    yield Token("end", "", None, len(text))
 
 
 def _skip_space(text: str, position: int) -> int:

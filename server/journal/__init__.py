@@ -35,8 +35,6 @@ inspection and times (single files, for tools).
 The format is described in docs/formats/journal.md.
 """
 
-from typing import Final
-
 from server.journal.blocks import AppendedRun
 from server.journal.bookmarks import (
     BookmarkError,
@@ -60,17 +58,9 @@ from server.journal.journal import Journal, JournalSettings
 from server.journal.storage import Disk
 from server.journal.stretch import Run, Stretch
 
-EPOCH: Final = "0"
-"""The bookmark of the beginning of the log."""
-
-NOW: Final = "0|1|"
-"""The bookmark of the end of the log."""
-
 __all__ = [
-    "EPOCH",
     "EVENTS",
     "MESSAGES",
-    "NOW",
     "AppendedRun",
     "BookmarkError",
     "BookmarkRequest",

@@ -18,7 +18,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from server.journal import clients, index, layout
+from server.journal import clients, index, layout, queue_points
 from server.journal.files import inflate, open_source, read_page, salvage_header
 from server.journal.layout import (
     FileHeader,
@@ -33,6 +33,7 @@ from server.journal.naming import (
     clients_name,
     kind_of,
     numbered_files,
+    queues_name,
 )
 
 SMALLEST: Final = 1 << 20
@@ -93,14 +94,17 @@ def strangers(instance: str, directory: Path, archive: Path | None) -> Iterator[
     for number, path in files:
         if kind_of(path) in INDEXES and number not in ours and _no_file(path) is None:
             yield from _side_file(path, "index of a journal", _MAGICS[kind_of(path)])
-    table = directory / clients_name(instance)
-    if not table.exists():
-        return
-    stranger = _no_file(table)
-    if stranger is not None:
-        yield stranger
-    elif not ours:
-        yield from _side_file(table, "clients.ack file", clients.MAGIC)
+    for table, name, magic in (
+        (directory / clients_name(instance), "clients.ack file", clients.MAGIC),
+        (directory / queues_name(instance), "queues.ack file", queue_points.MAGIC),
+    ):
+        if not table.exists():
+            continue
+        stranger = _no_file(table)
+        if stranger is not None:
+            yield stranger
+        elif not ours:
+            yield from _side_file(table, name, magic)
 
 
 def _side_file(path: Path, name: str, magic: bytes) -> Iterator[Stranger]:

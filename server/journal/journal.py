@@ -21,6 +21,8 @@ from server.journal.files import FileTable, JournalFile, SourceCache
 from server.journal.handles import OriginHandle, TopicHandle
 from server.journal.layout import FileHeader, FormatError, pack_header
 from server.journal.lookup import Lookup
+from server.journal.naming import queues_name
+from server.journal.queue_points import QueuesCache, unpack_queues
 from server.journal.recovery import Found, Recovery
 from server.journal.storage import Disk
 from server.journal.upkeep import Place, Upkeep
@@ -87,6 +89,7 @@ class Journal:
         self._settings = settings
         self._notice = notice
         self._told = set[tuple[str, int]]()
+        self._last_queues: QueuesCache | None = None
         disk = disk or Disk()
         possession = _take_possession(settings)
         try:
@@ -232,11 +235,49 @@ class Journal:
         if self.durable_txid == self.last_txid:
             cache = ClientsCache(self.durable_txid, self._writer.sequences)
             self._upkeep.later(partial(self._upkeep.store_clients, cache))
+            if self._last_queues is not None:
+                self._upkeep.later(partial(self._upkeep.store_queues, self._last_queues))
         self._upkeep.stop()
         os.close(self._writer.file.descriptor)
         os.close(self._possession)
 
     # Writing.
+
+    def read_queues(self) -> QueuesCache | None:
+        """How far queues have been worked off, None if that is not known."""
+        path = self._settings.directory / queues_name(self._settings.instance)
+        try:
+            return unpack_queues(path.read_bytes())
+        except FileNotFoundError:
+            return None
+        except (OSError, FormatError) as problem:
+            why = reason(problem) if isinstance(problem, OSError) else str(problem)
+            text = f"{path}: {why}; queues are recovered from their RecoveryPoint"
+            self._notice(Notice(Event.DAMAGED, text, str(path)))
+            return None
+
+    def store_queues(self, cache: QueuesCache, *, aside: bool = True) -> None:
+        """Store how far queues have been worked off; what it takes into account has been stored.
+
+        Args:
+            cache: what to store.
+            aside: do it on another thread, some time; else it has been done on return.
+
+        Raises:
+            JournalError: it has not.
+        """
+        if aside:
+            self._upkeep.later(partial(self._upkeep.store_queues, cache))
+            return
+        try:
+            self._upkeep.store_queues(cache)
+        except OSError as problem:
+            text = f"how far queues have been worked off cannot be stored: {reason(problem)}"
+            raise JournalError(text) from problem
+
+    def leave_queues(self, cache: QueuesCache) -> None:
+        """Store at the close how far queues have been worked off, if all of it is stored then."""
+        self._last_queues = cache
 
     def topic(self, message_type: str, name: str) -> TopicHandle:
         """What `append` wants to be given for a topic. Keep it: it is the same every time."""

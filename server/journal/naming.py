@@ -22,7 +22,9 @@ CUT: Final = ".cut-"
 """What follows, before a number, on the name of a journal for what recovery has cut off."""
 
 _KINDS: Final = "|".join(map(re.escape, (JOURNAL, COMPRESSED, *INDEXES)))
-_UNFINISHED: Final = rf"(\d{{10}}({_KINDS})|(next|now){re.escape(JOURNAL)}|clients\.ack(\.[a-z]+)?)"
+_UNFINISHED: Final = (
+    rf"(\d{{10}}({_KINDS})|(next|now){re.escape(JOURNAL)}|(clients|queues)\.ack(\.[a-z]+)?)"
+)
 _NUMBERED: Final = re.compile(rf"(?P<name>.+)\.(?P<number>\d{{10}})(?P<kind>{_KINDS})")
 
 
@@ -34,6 +36,11 @@ def journal_name(instance: str, number: int, kind: str = JOURNAL) -> str:
 def clients_name(instance: str) -> str:
     """The name of the cache of client sequences."""
     return f"{_as_file_name(instance)}.clients.ack"
+
+
+def queues_name(instance: str) -> str:
+    """The name of the cache that says how far queues have been worked off."""
+    return f"{_as_file_name(instance)}.queues.ack"
 
 
 def preparing_name(instance: str, what: str) -> str:

@@ -27,8 +27,10 @@ from server.journal.naming import (
     clients_name,
     journal_name,
     preparing_name,
+    queues_name,
     sibling,
 )
+from server.journal.queue_points import QueuesCache, pack_queues
 from server.journal.storage import Disk
 
 Task = Callable[[], None]
@@ -247,6 +249,11 @@ class Upkeep:
         path = self._place.directory / clients_name(self._place.instance)
         self._disk.store(path, pack_clients(cache, self._clock()))
         self.stored_to = cache.txid
+
+    def store_queues(self, cache: QueuesCache) -> None:
+        """Store how far queues have been worked off."""
+        path = self._place.directory / queues_name(self._place.instance)
+        self._disk.store(path, pack_queues(cache, self._clock()))
 
     def _run(self) -> None:
         while (task := self._tasks.get()) is not None:

@@ -5,6 +5,7 @@ Source: AMPS User Guide, DeferredAckExpiration.
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Iterable, Iterator
 
 from server.queues.events import Mark
@@ -15,11 +16,15 @@ class DeferredAcks:
 
     Args:
         limit: how many are kept; beyond, the oldest is dropped.
+
+    Attributes:
+        changes: rises with every change.
     """
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
-        self._acks: dict[Mark, int] = {}  # when they came, oldest first
+        self.changes = 0
+        self._acks = OrderedDict[Mark, int]()  # when they came, oldest first
 
     def __len__(self) -> int:
         return len(self._acks)
@@ -29,11 +34,12 @@ class DeferredAcks:
 
     def add(self, marks: Iterable[Mark], now: int) -> None:
         """Keep acknowledgements."""
+        self.changes += 1
         for mark in marks:
             self._acks.pop(mark, None)
             self._acks[mark] = now
         while len(self._acks) > self._limit:
-            del self._acks[next(iter(self._acks))]
+            self._acks.popitem(last=False)
 
     def take(self, mark: Mark, since: int) -> bool:
         """Whether a message that has come was acknowledged before.
@@ -42,7 +48,11 @@ class DeferredAcks:
             mark: its bookmark.
             since: acknowledgements of that moment and before are too old to count.
         """
-        return self._acks.pop(mark, since) > since
+        came = self._acks.pop(mark, None)
+        if came is None:
+            return False
+        self.changes += 1
+        return came > since
 
     @property
     def oldest(self) -> int | None:
@@ -51,8 +61,8 @@ class DeferredAcks:
 
     def drop_before(self, moment: int) -> None:
         """Keep those no longer that came before a moment."""
+        self.changes += 1
         while self._acks:
-            mark, came = next(iter(self._acks.items()))
-            if came >= moment:
+            if next(iter(self._acks.values())) >= moment:
                 return
-            del self._acks[mark]
+            self._acks.popitem(last=False)

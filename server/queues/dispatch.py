@@ -363,6 +363,8 @@ class Dispatch:
         state = SENT if self._settings.at_most_once else LEASED
         while heads and capacity > 0:
             rank = heads[0][0]
+            if self._has_passed_over(rank):
+                break
             rivals = self._rivals(rank)
             if not rivals:
                 continue
@@ -380,6 +382,18 @@ class Dispatch:
                 self._may_serve(rival)
         txids = ledger.entries.txids
         return [Share(seat, places, txids(places)) for seat, places in served.items()]
+
+    def _has_passed_over(self, rank: int) -> bool:
+        """Whether consumers without a filter have room, and have not been looked for so far.
+
+        They may have the first turn, and looking for them costs nothing.
+        """
+        source = self._sources.get(None)
+        if source is None or source.scan.position >= rank or source.rota.best() is None:
+            return False
+        source.scan.hungry[source] = None
+        self.is_to_look_again = True
+        return True
 
     def _rivals(self, rank: int) -> list[tuple[Entry, Source]]:
         """Sources whose first message has a rank, with who would get it; taken from the heap."""

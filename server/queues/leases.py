@@ -101,10 +101,16 @@ class Leases:
             self._void -= 1
         return heap[0][0] if heap else None
 
-    def due(self, now: int) -> Iterator[int]:
-        """Places whose lease has ended; the caller ends them."""
-        while (moment := self.next) is not None and moment <= now:
+    def due(self, now: int, most: int) -> Iterator[int]:
+        """Places whose lease has ended; the caller ends them.
+
+        Args:
+            now: the moment.
+            most: after how many places no other lease is begun with.
+        """
+        while most > 0 and (moment := self.next) is not None and moment <= now:
             lease = heappop(self._heap)[2]
+            most -= len(lease.places)
             for place in list(lease.places):
                 if self.by_place.get(place) is lease:
                     yield place

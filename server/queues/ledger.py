@@ -83,6 +83,8 @@ class Ledger:
         counters: what has happened.
         barriers: places of the barriers that have not been passed, in order.
         deferred: acknowledgements that came before their messages.
+        taken: messages that such acknowledgements were for, of which no event says so yet, with
+            when they came. One has to: the record may be read from behind the acknowledgement on.
         freed: consumers that have got rid of messages.
         inactive: messages that are in the log and do not count yet (TargetQueueDepth).
         resume_txid: the first of these.
@@ -100,6 +102,7 @@ class Ledger:
         self.counters = Counters()
         self.barriers: deque[int] = deque()
         self.deferred = DeferredAcks(DEFERRED_ACKS)
+        self.taken: dict[Mark, int] = {}
         self.freed: set[Consumer] = set()
         self.inactive = 0
         self.resume_txid = 0
@@ -225,6 +228,7 @@ class Ledger:
         if self.deferred and self.deferred.take(
             entries.mark(place), entries.time(place) - expiration
         ):
+            self.taken[entries.mark(place)] = entries.time(place)
             entries.remove(place)
             self.counters.acknowledged += 1
             return
@@ -467,12 +471,17 @@ class Ledger:
             return None
         return oldest + self.settings.deferred_ack_expiration
 
-    def advance(self, now: int) -> None:
-        """Do what time does: end leases, offer again, expire, forget."""
+    def advance(self, now: int, most: int) -> None:
+        """Do what time does: end leases, offer again, expire, forget.
+
+        Args:
+            now: the moment.
+            most: about how many leased messages come back; the others do so with the next call.
+        """
         moment = self.next_moment
         if moment is None or moment > now:
             return
-        for place in self.leases.due(now):
+        for place in self.leases.due(now, most):
             lease = self.end_lease(place)
             if lease is not None:
                 self.counters.expired_leases += 1
@@ -557,6 +566,7 @@ class Ledger:
         is_to_come = isinstance(event, Deferred) or self.inactive > 0
         count = 0
         for mark in event.marks:
+            self.taken.pop(mark, None)
             place = self.entries.find(mark)
             if place is not None and self.entries.state(place) != GONE:
                 self.remove(place, _LONG_AGO)

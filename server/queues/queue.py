@@ -192,15 +192,16 @@ class Queue:
         Args:
             now: the moment; what time has brought about is done first.
             effort: messages that may be matched against filters.
-            most: messages to deliver, barriers not counted.
+            most: messages to deliver, barriers not counted; and to have back because their leases
+                have ended.
 
         Returns:
             Deliveries, in the order in which they are to be sent. Those of at-most-once may be
             sent when the event that they have caused is stored.
         """
-        self._ledger.advance(now)
+        self._ledger.advance(now, most)
         deliveries: list[Delivery] = []
-        self._has_more = False
+        self._has_more = (self._ledger.leases.next or now + 1) <= now
         while True:
             most = self._serve(now, effort, most, deliveries)
             barriers = len(self._ledger.barriers)
@@ -484,7 +485,7 @@ class Queue:
         if moved:
             ledger.events.append(Transferred(now, moved, owner))
         ledger.flush(now)
-        ledger.advance(now)
+        ledger.advance(now, MOST_DELIVERED)
         return moved
 
     # the record
@@ -492,6 +493,9 @@ class Queue:
     def take_events(self) -> list[Event]:
         """What has happened since the last call and is to be recorded, in this order."""
         ledger = self._ledger
+        if ledger.taken:
+            taken, ledger.taken = ledger.taken, {}
+            ledger.events.append(Acked(max(taken.values()), list(taken)))
         if not ledger.events:
             return []
         events, ledger.events = ledger.events, []

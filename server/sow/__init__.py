@@ -15,10 +15,10 @@ comes as nanoseconds since 1970 (`records.to_nanoseconds`). What other parts use
     table.RecordTable(store, message_type, options)
         the same records without a `<Topic>`: what views and conflated topics are built on
         .put(record) -> Change, .remove(identity, sequence, now) -> Change | None
-        .get(identity), .counters, .build_indexes() -> Iterator[None]
+        .get(identity), .build_indexes() -> Iterator[None]
     query.Query(table, query.QuerySpec(filter, keys, order_by, top_n, skip_n, topics, as_of), now)
-        an iterator of lists of records, each step a short slice; .matches, .topic_matches,
-        .returned; .close()
+        an iterator of lists of records, each step a short slice; .matches, .topic_matches;
+        .close()
     records.Record, records.Change(key, topic, previous, record)
     memory_store.MemoryStore()                      transient topics, views, conflated topics
     file_store.open_store(path, committer, tell, topic=, pattern=, slab_size=, initial_slabs=)

@@ -109,11 +109,9 @@ class Query(Iterator[list[Record]]):
     Attributes:
         topic_matches: the records that were there to be tested.
         matches: the records that match so far; all of them when the query has ended.
-        returned: the records given so far.
     """
 
     def __init__(self, table: RecordTable, spec: QuerySpec, now: int) -> None:
-        table.counters.queries += 1
         self._table: Final = table
         self._spec: Final = spec
         self._expr: Final = spec.filter
@@ -137,7 +135,6 @@ class Query(Iterator[list[Record]]):
             len(table) if self._mask is None else int(np.count_nonzero(self._mask))
         )
         self.matches = 0
-        self.returned = 0
         self._snapshot = _NO_SNAPSHOT
         self._steps: Iterator[list[Record]]
         few = self._candidates
@@ -175,9 +172,7 @@ class Query(Iterator[list[Record]]):
             record for row in rows if (mask is None or mask[row]) and test(record := read(row))
         ]
         self.matches = len(found)
-        wanted = found[self._spec.skip_n : self._last]
-        self.returned = len(wanted)
-        return wanted
+        return found[self._spec.skip_n : self._last]
 
     def _run(self) -> Generator[list[Record], None, None]:
         ranking = Ranking(self._last)
@@ -301,9 +296,7 @@ class Query(Iterator[list[Record]]):
         saved_start = max(0, start - len(piece.rows))
         saved_end = None if end is None else max(0, end - len(piece.rows))
         records = [read(row) for row in piece.rows[start:end]]
-        records += [record for _, record in piece.saved[saved_start:saved_end]]
-        self.returned += len(records)
-        return records
+        return records + [record for _, record in piece.saved[saved_start:saved_end]]
 
     def _placed(self, piece: _Piece, ordering: Ordering) -> list[Placed]:
         """Matching rows with what they are sorted by."""
@@ -320,5 +313,4 @@ class Query(Iterator[list[Record]]):
     def _ordered(self, ranking: Ranking) -> Iterator[list[Record]]:
         rows = islice(ranking.rows(), self._spec.skip_n, None)
         while some := list(islice(rows, _READ_AT_ONCE)):
-            self.returned += len(some)
             yield [self._at(row) for row in some]

@@ -62,16 +62,6 @@ class TableOptions:
     functions: Functions = BUILTINS
 
 
-@dataclass(slots=True)
-class Counters:
-    """What has been done since the start."""
-
-    inserts: int = 0
-    updates: int = 0
-    deletes: int = 0
-    queries: int = 0
-
-
 class RecordTable:
     """A store, and everything that has to follow its changes.
 
@@ -79,9 +69,6 @@ class RecordTable:
         store: the records.
         message_type: the type of their bodies.
         options: see `TableOptions`.
-
-    Attributes:
-        counters: for the statistics.
     """
 
     def __init__(
@@ -90,7 +77,6 @@ class RecordTable:
         self.store: Final = store
         self.message_type: Final = message_type
         self.options: Final = options
-        self.counters = Counters()
         self.key_hash: Final = KeyHash(options.key_domain) if options.key_fields else None
         self.states = bytearray(store.rows)
         self.memo: Final = MemoIndexes(store, self.states, message_type)
@@ -197,12 +183,9 @@ class RecordTable:
         previous = None if row is None else store.record(row)
         row = store.put(identity, record)
         if previous is None:
-            self.counters.inserts += 1
             self._occupy(row, CURRENT)
             if self.options.pattern:
                 self._topic_of_row[row] = self._topic_number(record.topic)
-        else:
-            self.counters.updates += 1
         self._changed(row, previous)
         for index in self.hash_indexes:
             index.put(row, record.body)
@@ -233,7 +216,6 @@ class RecordTable:
         if previous is None:
             return None
         row = self.store.delete(identity, sequence)
-        self.counters.deletes += 1
         self.states[row] = FREE
         self._changed(row, previous)
         for index in self.hash_indexes:

@@ -3,8 +3,10 @@
 The timer of a key starts with its first message, which therefore waits for the whole interval as
 well; messages that follow take its place in the queue, not its time. All intervals of a
 subscription are equal, so that messages fall due in the order in which their keys appeared: one
-queue and one timer serve any number of keys. With an automatic interval, a client that has not read
-what it was sent is given another interval.
+queue and one timer serve any number of keys. What has fallen due leaves in slices, since a client
+may have very many subscriptions, or keys, that do so at the same moment; messages that come for a
+key before its turn still take the place of the one that waits. With an automatic interval, a client
+that has not read what it was sent is given another interval.
 
 What waits counts as memory of the client. The reckoning is by rule of thumb: bodies are counted,
 the rest is an estimate.
@@ -22,11 +24,15 @@ from server.subscriptions.received import Key, Received
 
 if TYPE_CHECKING:
     from server.base.clock import Clock
+    from server.base.slices import Sliced
     from server.message_types.base import Extractor, MessageType
     from server.message_types.paths import Path
 
 AUTOMATIC_INTERVAL: Final = 0.1
 """Seconds between two looks at whether a client keeps up, where the interval is `auto`."""
+
+_AT_ONCE: Final = 16
+"""Messages that leave before the clock is looked at."""
 
 _MESSAGE: Final = 600
 """Bytes that a message takes while it waits, apart from its body."""
@@ -73,10 +79,13 @@ class Conflater:
         hold: takes note of bytes that are kept for the client from now on, or no more.
         has_all_that_matches: the subscription is for records, and its client had all that matched
             when it began.
+        slices: has what is due leave in turns with other work, for a client; None to let all of it
+            leave at once, which the time of a replay needs.
 
     Attributes:
         received: what the client has of records that it is to be told about when they go out of
             focus; None if that follows from the records (server/subscriptions/record_conflation.py)
+        doing: see `Sliced.doing`.
     """
 
     def __init__(
@@ -89,6 +98,7 @@ class Conflater:
         hold: Callable[[int], None],
         *,
         has_all_that_matches: bool = False,
+        slices: tuple[Callable[[Sliced], None], str] | None = None,
     ) -> None:
         self.received: Received | None = None if has_all_that_matches else Received(hold)
         self._terms = terms
@@ -99,6 +109,12 @@ class Conflater:
         self._hold = hold
         self._pending: dict[Key, tuple[float, Pending]] = {}
         self._cancel: Callable[[], None] | None = None
+        self._is_leaving = False
+        self._queue: Callable[[Sliced], None] | None = None
+        client = ""
+        if slices is not None:
+            self._queue, client = slices
+        self.doing: Final = client, "conflation"
 
     def key(self, topic: str, body: bytes, sow_key: str | None) -> Key | None:
         """What a message is conflated by; None if there is nothing that could tell it apart."""
@@ -117,7 +133,7 @@ class Conflater:
             return
         self._hold(_MESSAGE + message.size)
         self._pending[key] = self._clock.now() + self._terms.interval, message
-        if self._cancel is None:
+        if self._cancel is None and not self._is_leaving:
             self._cancel = self._clock.call_later(self._terms.interval, self._deliver_due)
 
     def release_all(self) -> None:
@@ -137,17 +153,31 @@ class Conflater:
 
     def _deliver_due(self) -> None:
         self._cancel = None
-        now = self._clock.now()
         if self._terms.automatic and self._is_behind():
             self._cancel = self._clock.call_later(self._terms.interval, self._deliver_due)
-            return
-        while self._pending:
+        elif self._queue is not None:
+            self._is_leaving = True
+            self._queue(self)
+        else:
+            self._release_due(self._clock.now(), len(self._pending))
+            self._flush()
+
+    def step(self) -> bool:
+        """Let some of what is due leave. See `Sliced.step`."""
+        self._is_leaving = self._release_due(self._clock.now(), _AT_ONCE)
+        return self._is_leaving
+
+    def _release_due(self, now: float, most: int) -> bool:
+        """Let messages leave that are due; whether there may be more of them."""
+        for _ in range(most):
+            if not self._pending:
+                return False
             key, (due, _) = next(iter(self._pending.items()))
             if due > now:
                 self._cancel = self._clock.call_later(due - now, self._deliver_due)
-                break
+                return False
             self._release(key)
-        self._flush()
+        return bool(self._pending)
 
     def _release(self, key: Key) -> None:
         _, message = self._pending.pop(key)

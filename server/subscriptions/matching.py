@@ -11,14 +11,8 @@ for the terms that the index did not decide. A filter without such a term is tes
 message. Among several terms that could be indexed, the one is taken whose value has the fewest
 filters so far: a value that all filters demand tells nothing.
 
-What a value is looked up under follows the rules by which `=` compares texts and numbers, which
-`server.expressions.semantics.Membership` puts into sets: a text finds equal texts and, if it is a
-numeral, equal numbers; a number finds equal numbers and texts that are equal numerals. Literals so
-large that integers and doubles lose their exact relation stay out of the index.
-
-Regular expressions that search for long hold up whoever publishes. So there is an allowance for all
-filters that a message is tested for, and one for each test over many messages, which grows with
-them. A filter that wants more has failed (`_Searches`).
+The index and its terms are in `field_index.py`. What filters may take out of whoever publishes is
+limited (`searches.py`); one that wants more has failed.
 
 Positions in the tuple never change while filters that use them live. When most fields have fallen
 out of use, everything is laid out anew: a little with each message, and with each filter that goes,
@@ -28,29 +22,19 @@ until the new layout has all filters that there are.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias, TypeVar, cast
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias, cast
 from weakref import WeakValueDictionary
 
-from server.expressions import BUILTINS, Functions, conjuncts, references, to_text
+from server.expressions import BUILTINS, Functions, references, to_text
 from server.expressions.compile_message import Predicate, compile_filter
 from server.expressions.context import NO_CONTEXT, MessageContext
-from server.expressions.effort import LONG_SEARCHES, TooCostlyError
-from server.expressions.numerals import numeral
-from server.expressions.semantics import Membership
-from server.expressions.tree import (
-    And,
-    Call,
-    Comparison,
-    Expr,
-    Identifier,
-    In,
-    Literal,
-    Reference,
-    walk,
-)
+from server.expressions.effort import LONG_SEARCHES
+from server.expressions.tree import Call, Expr, Reference, walk
 from server.message_types.base import Extractor, MessageType, Value
 from server.sow.record_context import context_of
+from server.subscriptions.field_index import FieldIndex, QuickFind, Term, indexable_terms
+from server.subscriptions.searches import Searches, TestEffort
 
 if TYPE_CHECKING:
     from server.sow.records import Record
@@ -59,10 +43,6 @@ if TYPE_CHECKING:
 _FEW_FIELDS: Final = 16
 _MOVED_AT_ONCE: Final = 4
 """Filters that the next layout is given while one goes."""
-_MESSAGES_PER_LONG_SEARCH: Final = 100
-"""After so many messages a test may do another one, beyond those that it may do at any time."""
-
-_Key = TypeVar("_Key")
 
 
 class Filter:
@@ -86,13 +66,8 @@ class Filter:
         self.asks_for_context = any(isinstance(node, Call) for node in walk(expr))
 
 
-QuickFind: TypeAlias = Callable[[Any, "_Candidates"], Iterable["Candidate"]]
-
 Candidate: TypeAlias = tuple[Filter, Predicate | None]
 """A filter that may match, and the test of the terms that are not decided yet; None if all are."""
-
-_Candidates: TypeAlias = dict[Candidate, None]
-"""An ordered set, from which any is taken away at once."""
 
 OnFailure: TypeAlias = Callable[[Filter, Exception], None]
 """Told of a filter that failed instead of matching or not, and why."""
@@ -115,7 +90,7 @@ class FilterSet:
         self._on_failure = on_failure
         self._filters: dict[str, Filter] = {}
         self._asking = 0  # filters that ask for context
-        self._searches = _Searches()
+        self._searches = Searches()
         self._layout = _Layout(message_type, functions, self._searches)
         self._next: _Layout | None = None  # takes the place of that when it is complete
         self._unmoved: list[Filter] = []  # filters that it has not got yet
@@ -239,9 +214,7 @@ class _Layout:
         plan: how a message is matched; None when filters have changed.
     """
 
-    def __init__(
-        self, message_type: MessageType, functions: Functions, searches: _Searches
-    ) -> None:
+    def __init__(self, message_type: MessageType, functions: Functions, searches: Searches) -> None:
         self.plan: _Plan | None = None
         self._message_type = message_type
         self._functions = functions
@@ -249,9 +222,9 @@ class _Layout:
         self._extract: Extractor | None = None  # None when fields have been added
         self._fields: dict[Reference, int] = {}  # with their positions
         self._uses: Counter[Reference] = Counter()
-        self._indexes: dict[int, _FieldIndex] = {}  # by position
+        self._indexes: dict[int, FieldIndex[Candidate]] = {}  # by position
         self._scanned: dict[str, tuple[Filter, Predicate]] = {}
-        self._indexed: dict[str, tuple[_Term, Candidate | None]] = {}  # None if the term is void
+        self._indexed: dict[str, tuple[Term, Candidate | None]] = {}  # None if the term is void
         self._tests: WeakValueDictionary[str, Predicate] = WeakValueDictionary()
 
     @property
@@ -293,7 +266,7 @@ class _Layout:
                 self._fields[reference] = len(self._fields)
                 self._extract = None
             self._uses[reference] += 1
-        term = min(_indexable_terms(filter_.expr), key=self._crowd, default=None)
+        term = min(indexable_terms(filter_.expr), key=self._crowd, default=None)
         if term is None:
             self._scanned[filter_.text] = filter_, self._test(filter_.expr)
             return
@@ -302,9 +275,7 @@ class _Layout:
             return
         candidate = filter_, None if term.rest is None else self._test(term.rest)
         self._indexed[filter_.text] = term, candidate
-        self._indexes.setdefault(self._fields[term.field], _FieldIndex()).add(
-            term.values, candidate
-        )
+        self._indexes.setdefault(self._fields[term.field], FieldIndex()).add(term.values, candidate)
 
     def displace(self, filter_: Filter) -> None:
         """Take a filter away."""
@@ -324,7 +295,7 @@ class _Layout:
         if not self._indexes[position]:
             del self._indexes[position]
 
-    def _crowd(self, term: _Term) -> int:
+    def _crowd(self, term: Term) -> int:
         """How many filters share the values that a term demands."""
         position = self._fields.get(term.field)
         index = None if position is None else self._indexes.get(position)
@@ -335,7 +306,7 @@ class _Layout:
         text = to_text(expr)
         test = self._tests.get(text)
         if test is None:
-            effort = _TestEffort(self._searches)
+            effort = TestEffort(self._searches)
             test = compile_filter(expr, self._functions, self._fields, effort)
             self._tests[text] = test
         return test
@@ -353,63 +324,6 @@ def match_record(
     return filters.match(record.body, context)
 
 
-class _Searches:
-    """The long searches that the filters of a set have done.
-
-    Attributes:
-        messages: how many messages have been matched.
-        left: long searches that there may be for the message at hand.
-        left_in_all: the same, however `left` is renewed meanwhile.
-    """
-
-    __slots__ = ("_message", "left", "left_in_all", "messages")
-
-    def __init__(self) -> None:
-        self.messages = 0
-        self._message = 0
-        self.begin_anew()
-
-    def begin_anew(self) -> None:
-        """The message at hand is matched filter by filter, to find those that take too long."""
-        self.left = LONG_SEARCHES
-        self.left_in_all = 2 * LONG_SEARCHES
-
-    def spend(self) -> None:
-        """See `Effort.spend`."""
-        if self._message != self.messages:
-            self._message = self.messages
-            self.begin_anew()
-        if not (self.left and self.left_in_all):
-            raise TooCostlyError
-        self.left -= 1
-        self.left_in_all -= 1
-
-
-class _TestEffort:
-    """Counts the long searches of one test: few at once, and one in many messages.
-
-    Args:
-        searches: those of all tests.
-    """
-
-    __slots__ = ("_counted", "_done", "_searches")
-
-    def __init__(self, searches: _Searches) -> None:
-        self._searches = searches
-        self._done = 0.0  # of which some are forgotten with each message
-        self._counted = searches.messages
-
-    def spend(self) -> None:
-        """See `Effort.spend`."""
-        messages = self._searches.messages
-        forgotten = (messages - self._counted) / _MESSAGES_PER_LONG_SEARCH
-        self._done = max(0.0, self._done - forgotten) + 1
-        self._counted = messages
-        if self._done > LONG_SEARCHES:
-            raise TooCostlyError
-        self._searches.spend()
-
-
 class _Plan(NamedTuple):
     """How a message is matched, in the form that takes the least time per message.
 
@@ -422,130 +336,10 @@ class _Plan(NamedTuple):
 
     extract: Extractor
     scanned: list[tuple[Filter, Predicate]]
-    lookups: list[tuple[int, QuickFind, Callable[[Value], Iterable[Candidate]]]]
+    lookups: list[tuple[int, QuickFind[Candidate], Callable[[Value], Iterable[Candidate]]]]
 
 
-class _Term(NamedTuple):
-    """A term that demands that a field equals one of some values.
-
-    Attributes:
-        field: the field.
-        values: the values.
-        rest: the filter's other terms, None if there are none.
-    """
-
-    field: Reference
-    values: Membership
-    rest: Expr | None
-
-    @property
-    def is_void(self) -> bool:
-        """Whether no message can have what it demands, as with `/a = ''`."""
-        return not (self.values.texts or self.values.numbers)
-
-
-def _indexable_terms(expr: Expr) -> Iterator[_Term]:
-    terms = conjuncts(expr)
-    for position, term in enumerate(terms):
-        match term:
-            case Comparison("=", Identifier() as field, Literal() as literal):
-                literals: Sequence[Expr] = (literal,)
-            case Comparison("=", Literal() as literal, Identifier() as field):
-                literals = (literal,)
-            case In(Identifier() as field, literals):
-                pass
-            case _:
-                continue
-        given = [item.value for item in literals if isinstance(item, Literal)]
-        values = Membership(given)
-        if len(given) == len(literals) and not values.large:
-            rest = terms[:position] + terms[position + 1 :]
-            yield _Term(field.reference, values, _joined(rest))
-
-
-def _joined(terms: tuple[Expr, ...]) -> Expr | None:
-    if not terms:
-        return None
-    return terms[0] if len(terms) == 1 else And(terms)
-
-
-class _FieldIndex:
-    """The filters that demand values of one field, by value."""
-
-    __slots__ = ("_numbers", "_text_numbers", "_texts")
-
-    def __init__(self) -> None:
-        self._texts: dict[str, _Candidates] = {}
-        self._numbers: dict[float, _Candidates] = {}
-        self._text_numbers: dict[float, _Candidates] = {}
-
-    def __bool__(self) -> bool:
-        return bool(self._texts or self._numbers or self._text_numbers)
-
-    def add(self, values: Membership, candidate: Candidate) -> None:
-        """Find a candidate by any of some values."""
-        for word in values.texts:
-            self._texts.setdefault(word, {})[candidate] = None
-        for number in values.numbers:
-            self._numbers.setdefault(number, {})[candidate] = None
-        for number in values.text_numbers:
-            self._text_numbers.setdefault(number, {})[candidate] = None
-
-    def remove(self, values: Membership, candidate: Candidate) -> None:
-        """Find a candidate no more."""
-        _remove(self._texts, values.texts, candidate)
-        _remove(self._numbers, values.numbers, candidate)
-        _remove(self._text_numbers, values.text_numbers, candidate)
-
-    def crowd(self, values: Membership) -> int:
-        """How many filters are found by the busiest of some values."""
-        lists = [self._texts.get(word, ()) for word in values.texts]
-        lists += [self._numbers.get(number, ()) for number in values.numbers]
-        return max(map(len, lists), default=0)
-
-    @property
-    def quick_find(self) -> QuickFind:
-        """Finds candidates for a value that is no array.
-
-        A dictionary's own `get` where all literals are texts that no number equals.
-        """
-        if self._numbers or self._text_numbers:
-            return self._find_scalar
-        return self._texts.get
-
-    def find(self, value: Value) -> Iterable[Candidate]:
-        """Find the candidates for a message's value: for an array, those of any element."""
-        if isinstance(value, list):
-            return dict.fromkeys(candidate for item in value for candidate in self.find(item))
-        return self._find_scalar(value, _NOBODY)
-
-    def _find_scalar(self, value: str | float | None, nobody: _Candidates) -> Iterable[Candidate]:
-        if isinstance(value, str):
-            found = self._texts.get(value, nobody)
-            if self._numbers and (number := numeral(value)) is not None:
-                return [*found, *self._numbers.get(number, nobody)]
-            return found
-        if isinstance(value, list):
-            raise TypeError
-        if value is None:
-            return nobody
-        found = self._numbers.get(value, nobody)
-        if self._text_numbers:
-            return [*found, *self._text_numbers.get(value, nobody)]
-        return found
-
-
-_NOBODY: Final[_Candidates] = {}
-
-
-def _remove(
-    by_value: dict[_Key, _Candidates], values: Iterable[_Key], candidate: Candidate
-) -> None:
-    for value in values:
-        candidates = by_value[value]
-        del candidates[candidate]
-        if not candidates:
-            del by_value[value]
+_NOBODY: Final[dict[Candidate, None]] = {}
 
 
 def _nobody_is_told(_filter: Filter, _error: Exception) -> None:

@@ -7,7 +7,9 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Final
 
-from server.journal.entry import Kind
+import msgspec
+
+from server.journal.entry import Entry, Kind
 from server.journal.inspection import JournalReader, Slot
 from server.journal.layout import (
     BODY_LENGTH,
@@ -23,6 +25,7 @@ from server.journal.layout import (
     encode_text,
 )
 from server.journal.times import iso_timestamp, raw_timestamp
+from server.queues import decode
 from server.wire.bookmarks import client_hash
 
 RULE: Final = b"_" * 62 + b"\n"
@@ -120,7 +123,7 @@ def entry_text(slot: Slot, *, local: bool = False, with_data: bool = True) -> by
     text = encode_text(_line("entry", slot.number) + "".join(_line(*one) for one in numbers))
     text += _bracketed("topic", topic)
     if with_data:
-        text += _bracketed("data", entry.body)
+        text += _bracketed("data", _data(entry))
     for name, value in (
         ("correlation id", entry.correlation_id),
         ("auth id", auth_id),
@@ -130,6 +133,21 @@ def entry_text(slot: Slot, *, local: bool = False, with_data: bool = True) -> by
     if entry.given_key:
         text += _bracketed("given sow key", entry.given_key)
     return text + RULE
+
+
+def _data(entry: Entry) -> bytes:
+    """What an entry says; for what happened to a queue, in words."""
+    if entry.kind != Kind.QUEUE_EVENT:
+        return entry.body
+    try:
+        event = decode(entry.body)
+    except msgspec.MsgspecError:
+        return entry.body
+    fields = msgspec.structs.asdict(event) | {"at": iso_timestamp(event.at)}
+    del fields["marks"]
+    words = [type(event).__name__.lower(), *(f"{name}={value}" for name, value in fields.items())]
+    words += [f"{client}|{sequence}|" for client, sequence in event.marks]
+    return encode_text(" ".join(words))
 
 
 def write_out(pieces: Iterable[bytes]) -> None:

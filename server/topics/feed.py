@@ -5,7 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
+from server.subscriptions.logged import LoggedEnvelope
+
 if TYPE_CHECKING:
+    from server.journal import Entry
     from server.subscriptions.envelope import Envelope
 
 
@@ -40,3 +43,18 @@ class Feed(Protocol):
 
     def take(self, recorded: Recorded) -> None:
         """Take messages. They have not been applied or delivered yet."""
+
+
+def recorded_of(entry: Entry) -> Recorded:
+    """What an entry of the log says, as it was said when it was recorded."""
+    return Recorded(
+        entry.topic.name,
+        (entry.body,),
+        LoggedEnvelope(entry),
+        (entry.txid,),
+        entry.timestamp,
+        entry.client,
+        (entry.sequence,),
+        (entry.sow_key,) if entry.sow_key else (),
+        entry.expiration,
+    )

@@ -19,7 +19,8 @@ from server.subscriptions.record_delivery import MATCH
 from server.subscriptions.rejection import Rejection
 from server.topics.stored import REASONS, StoredTopic
 from server.topics.topic import Topic
-from server.topics.transaction_log import DuplicateError, TopicJournal
+from server.topics.topic_journal import TopicJournal
+from server.topics.transaction_log import DuplicateError
 from server.wire.header import json_text
 
 if TYPE_CHECKING:

@@ -8,20 +8,25 @@ Source: AMPS User Guide, Configuring Queues in a SOW (Filter, Priority, BarrierE
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Final
+from itertools import groupby
+from typing import TYPE_CHECKING, Final, Protocol
 
 from server.expressions import Kind, parse, references
 from server.expressions.compile_message import compile_value
 from server.expressions.numerals import numeral
+from server.journal.layout import CLIENT, EXPIRATION, SEQUENCE, SOW_KEY, TIMESTAMP, TXID
 from server.message_types.base import BodyError
 from server.queues import Details
 from server.queues.details import NO_DETAILS
 from server.subscriptions.matching import FilterSet
+from server.topics.feed import recorded_of
 
 if TYPE_CHECKING:
     from config_schema.spec import QueueSpec
     from server.expressions import Functions
     from server.expressions.context import MessageContext
+    from server.journal import Run
+    from server.journal.layout import Row
     from server.message_types.base import MessageType
     from server.subscriptions.matching import Filter
     from server.topics.feed import Recorded
@@ -31,6 +36,20 @@ _LARGEST: Final = 1 << 64
 
 Failed = Callable[[Exception], None]
 """Told of an expression of the configuration that failed instead of giving an answer."""
+
+
+class Enter(Protocol):
+    """Takes messages of one publisher; see `Queue.enqueue`."""
+
+    def __call__(
+        self,
+        txids: Sequence[int],
+        times: Sequence[int],
+        client: int,
+        sequences: Sequence[int],
+        details: Details,
+    ) -> None:
+        """Take them."""
 
 
 class Entrance:
@@ -61,6 +80,36 @@ class Entrance:
         if text is None:
             return None
         return self._filters.add(parse(text, Kind.STABLE_FILTER, functions))
+
+    def enter(self, run: Run, into: Enter) -> None:
+        """Have those entries of a run enter that may, in the order of the log.
+
+        Args:
+            run: messages of the log.
+            into: takes them, those of one publisher at a time.
+        """
+        if self._filters or self._priority:
+            for position in range(len(run.rows)):
+                recorded, details = self.admit(recorded_of(run.entry(position)))
+                if recorded.bodies:
+                    moments = (recorded.moment,)
+                    into(recorded.txids, moments, recorded.client, recorded.sequences, details)
+            return
+        for (client, lifetime, has_key), alike in groupby(run.rows, _alike):
+            rows = list(alike)
+            details = NO_DETAILS
+            if lifetime or has_key:
+                details = Details(
+                    lifetimes=[lifetime * _MICROSECONDS] * len(rows) if lifetime else None,
+                    sow_keys=[row[SOW_KEY] for row in rows] if has_key else None,
+                )
+            into(
+                [row[TXID] for row in rows],
+                [row[TIMESTAMP] for row in rows],
+                client,
+                [row[SEQUENCE] for row in rows],
+                details,
+            )
 
     def admit(self, recorded: Recorded) -> tuple[Recorded, Details]:
         """Choose the messages that enter the queue.
@@ -102,6 +151,11 @@ class Entrance:
             self._priority.of(body, context)
             for body, context in zip(recorded.bodies, _contexts(recorded), strict=True)
         ]
+
+
+def _alike(row: Row) -> tuple[int, int, bool]:
+    """Messages with the same can enter together: publisher, lifetime, whether they have a key."""
+    return row[CLIENT], row[EXPIRATION], row[SOW_KEY] > 0
 
 
 class _Value:

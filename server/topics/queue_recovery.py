@@ -3,58 +3,181 @@
 The state of a queue is the fold of the log: the messages of the topics that feed it, and its own
 events, in one order. It is taken in by the same calls as when it was recorded.
 
-Source: AMPS User Guide, Startup and Recovery for Queues.
+The fold begins where the cache (queue_checkpoints.py) says that everything before has left the
+queue. Where nothing is known about the queue, or its RecoveryPoint is not what it was, it begins
+there. A cache that speaks of entries which the log does not have says of a queue no more than where
+its messages begin.
+
+Source: AMPS User Guide, Startup and Recovery for Queues; RecoveryPoint.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from dataclasses import replace
+from itertools import groupby
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 import msgspec
 
-from server.journal import MESSAGES, Kind
+from server.journal import EVENTS, MESSAGES, Kind, Span, parse_bookmark
+from server.journal.layout import KIND, TXID
 from server.queues import decode
-from server.topics.queue_shelf import recorded_of
 
 if TYPE_CHECKING:
-    from server.journal import Entry, Journal
+    from server.base.log import Log
+    from server.journal import Journal, Run
     from server.journal import Topic as TopicName
+    from server.journal.queue_points import QueuePoint
     from server.topics.queue_table import Queues
     from server.topics.queue_topic import QueueTopic
 
+_AT_ONCE: Final = 4096
+"""Entries that are read together."""
 
-def recover_queues(queues: Queues, journal: Journal, check: Callable[[], None]) -> None:
+_AT_THE_END: Final = frozenset({"now", "creation"})
+
+
+class _Start(NamedTuple):
+    """Where the fold begins for a queue.
+
+    Attributes:
+        messages: the txid of the first that may be for it.
+        events: the txid of the first event that is taken in.
+    """
+
+    messages: int
+    events: int
+
+
+def recover_queues(
+    queues: Queues, journal: Journal, check: Callable[[], None], events: Log
+) -> dict[QueueTopic, int]:
     """Take in what the log has.
 
     Args:
         queues: the queues, which are empty.
         journal: the log.
         check: called between entries; what it raises ends the recovery.
+        events: told of what cannot be read.
+
+    Returns:
+        For each queue the txid before which there are no messages for it.
+
+    Raises:
+        JournalUnreadable: the log cannot be read.
     """
-    fed: dict[TopicName, list[QueueTopic]] = {}
-    for entry in journal.entries():
-        check()
-        if entry.kind in MESSAGES:
-            concerned = fed.get(entry.topic)
-            if concerned is None:
-                concerned = queues.fed_by(entry.topic.message_type, entry.topic.name)
-                fed[entry.topic] = concerned
-            if concerned:
-                recorded = recorded_of(entry)
-                for queue in concerned:
-                    queue.recover(recorded)
-        elif entry.kind == Kind.QUEUE_EVENT:
-            _replay(queues, entry)
+    begins: dict[QueueTopic, int] = {}
+    starts = _find_starts(queues, journal, begins)
+    first = min((min(start) for start in starts.values()), default=journal.last_txid + 1)
+    fold = _Fold(queues, starts, events)
+    cursor = journal.replay(Span(first - 1), kinds=EVENTS)
+    while not cursor.is_caught_up:
+        for run in cursor.read_on(_AT_ONCE, 4 << 20).runs():
+            check()
+            fold.take_in(run)
     for queue in queues:
         queue.finish_recovery()
+    return begins
 
 
-def _replay(queues: Queues, entry: Entry) -> None:
-    queue = queues.find(entry.topic.message_type, entry.topic.name)
-    if queue is None:
-        return  # it has been taken out of the configuration
-    try:
-        queue.replay(decode(entry.body))
-    except msgspec.MsgspecError:
-        return
+def _find_starts(
+    queues: Queues, journal: Journal, begins: dict[QueueTopic, int]
+) -> dict[QueueTopic, _Start]:
+    cache = journal.read_queues()
+    points = {} if cache is None else {(one.message_type, one.name): one for one in cache.points}
+    is_ahead = cache is not None and cache.txid > journal.last_txid
+    starts: dict[QueueTopic, _Start] = {}
+    for queue in queues:
+        point = points.get((queue.message_type.name, queue.name))
+        if point is not None:
+            queue.core.restore_deferred(point.early_acks)
+        begins[queue], starts[queue] = _start_of(queue, point, journal, is_ahead=is_ahead)
+    return starts
+
+
+def _start_of(
+    queue: QueueTopic, point: QueuePoint | None, journal: Journal, *, is_ahead: bool
+) -> tuple[int, _Start]:
+    """The txid before which there are no messages for a queue, and where to begin."""
+    recovery_point = queue.spec.recovery_point
+    if point is None or point.recovery_point != recovery_point:
+        begin = _configured_start(recovery_point, journal)
+        # Acknowledgements of messages that have not come may be older than where it begins.
+        return begin, _Start(begin, begin if point is None else min(begin, point.needed_from))
+    if is_ahead:
+        return point.begin, _Start(point.begin, 1)
+    return point.begin, _Start(max(point.begin, point.needed_from), point.needed_from)
+
+
+def _configured_start(recovery_point: str, journal: Journal) -> int:
+    """The txid that a RecoveryPoint stands for; a bookmark's message is part of the queue."""
+    if recovery_point in _AT_THE_END:
+        return journal.last_txid + 1
+    if recovery_point == "epoch":
+        return 1
+    request = replace(parse_bookmark(recovery_point), includes_start=True)
+    return journal.resolve(request, "epoch").after + 1
+
+
+class _Fold:
+    """Takes in the log, run by run.
+
+    Args:
+        queues: the queues.
+        starts: where to begin with each.
+        events: told of what cannot be read.
+    """
+
+    def __init__(self, queues: Queues, starts: dict[QueueTopic, _Start], events: Log) -> None:
+        self._queues = queues
+        self._starts = starts
+        self._events = events
+        self._fed: dict[TopicName, list[QueueTopic]] = {}
+
+    def take_in(self, run: Run) -> None:
+        """Take in entries of one topic."""
+        start = 0
+        for kind, rows in groupby(run.rows, _kind):
+            end = start + sum(1 for _ in rows)
+            part = run.pick(range(start, end)) if end - start < len(run.rows) else run
+            if kind in MESSAGES:
+                self._take_messages(part)
+            elif kind == Kind.QUEUE_EVENT:
+                self._replay(part)
+            start = end
+
+    def _take_messages(self, run: Run) -> None:
+        concerned = self._fed.get(run.topic)
+        if concerned is None:
+            concerned = self._queues.fed_by(run.topic.message_type, run.topic.name)
+            self._fed[run.topic] = concerned
+        for queue in concerned:
+            part = _from(run, self._starts[queue].messages)
+            if part.rows:
+                queue.recover(part)
+
+    def _replay(self, run: Run) -> None:
+        queue = self._queues.find(run.topic.message_type, run.topic.name)
+        if queue is None:
+            return  # it has been taken out of the configuration
+        run = _from(run, self._starts[queue].events)
+        for row, body in zip(run.rows, run.data, strict=True):
+            try:
+                event = decode(body)
+            except msgspec.MsgspecError as problem:
+                self._events.emit("1D-0017", queue=queue.name, txid=row[TXID], problem=problem)
+            else:
+                queue.replay(event)
+
+
+def _kind(row: tuple[int, ...]) -> int:
+    return row[KIND]
+
+
+def _from(run: Run, txid: int) -> Run:
+    """The entries of a run from a txid on."""
+    rows = run.rows
+    if rows[0][TXID] >= txid:
+        return run
+    return run.pick([position for position, row in enumerate(rows) if row[TXID] >= txid])

@@ -16,13 +16,11 @@ from itertools import repeat
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from server.journal import MESSAGES, Span
-from server.subscriptions.logged import LoggedEnvelope
-from server.topics.feed import Recorded
+from server.topics.feed import Recorded, recorded_of
 from server.topics.queue_entrance import context_of
 
 if TYPE_CHECKING:
     from server.expressions.context import MessageContext
-    from server.journal import Entry
     from server.journal import Topic as TopicName
     from server.journal.cursor import Cursor
     from server.topics.transaction_log import TransactionLog
@@ -76,7 +74,7 @@ class Shelf:
         self._log = log
         self._wanted = wanted
         self._room = room
-        self._messages: dict[int, tuple[bytes, Recorded, int]] = {}
+        self._messages: dict[int, Shelved] = {}
         self._order: deque[int] = deque()  # as they came: the first of a dict takes a search
         self._size = 0
         self._cursor: Cursor | None = None
@@ -93,10 +91,8 @@ class Shelf:
     def put(self, recorded: Recorded) -> None:
         """Keep messages that have just been recorded."""
         bodies = recorded.bodies
-        origin = recorded._replace(bodies=(), txids=(), sequences=())
-        self._messages.update(
-            zip(recorded.txids, zip(bodies, repeat(origin), recorded.sequences), strict=False)
-        )
+        messages = map(Shelved, bodies, repeat(_without_bodies(recorded)), recorded.sequences)
+        self._messages.update(zip(recorded.txids, messages, strict=False))
         self._order += recorded.txids
         self._size += sum(map(len, bodies))
         if self._size > self._room:
@@ -126,12 +122,12 @@ class Shelf:
         Raises:
             JournalUnreadable: the log cannot be read at the moment.
         """
-        found = list(map(self._messages.get, txids))
+        found = [*map(self._messages.get, txids)]
         if None in found:
             for position, message in enumerate(found):
                 if message is None:
                     found[position] = self._read_back(txids[position])
-        return [None if one is None else Shelved(*one) for one in found]
+        return found
 
     def _make_room(self) -> None:
         """Let go of the oldest that can be read back."""
@@ -139,7 +135,7 @@ class Shelf:
         while self._size > self._room and order and order[0] <= durable:
             self._size -= len(messages.pop(order.popleft())[0])
 
-    def _read_back(self, txid: int) -> tuple[bytes, Recorded, int] | None:
+    def _read_back(self, txid: int) -> Shelved | None:
         message = self._messages.get(txid)  # it may have come with another one
         if message is not None:
             return message
@@ -150,7 +146,8 @@ class Shelf:
         while cursor.position < txid and not cursor.is_caught_up:
             for entry in cursor.read(_AT_ONCE):
                 if entry.txid not in self._messages:
-                    self._messages[entry.txid] = entry.body, _origin(entry), entry.sequence
+                    origin = _without_bodies(recorded_of(entry))
+                    self._messages[entry.txid] = Shelved(entry.body, origin, entry.sequence)
                     self._order.append(entry.txid)
                     self._size += len(entry.body)
         message = self._messages.get(txid)
@@ -159,20 +156,6 @@ class Shelf:
         return message
 
 
-def _origin(entry: Entry) -> Recorded:
-    return recorded_of(entry)._replace(bodies=(), txids=(), sequences=())
-
-
-def recorded_of(entry: Entry) -> Recorded:
-    """What an entry of the log says, as it was said when it was recorded."""
-    return Recorded(
-        entry.topic.name,
-        (entry.body,),
-        LoggedEnvelope(entry),
-        (entry.txid,),
-        entry.timestamp,
-        entry.client,
-        (entry.sequence,),
-        (entry.sow_key,) if entry.sow_key else (),
-        entry.expiration,
-    )
+def _without_bodies(recorded: Recorded) -> Recorded:
+    topic, _, envelope, _, moment, client, _, sow_keys, lifetime = recorded
+    return Recorded(topic, (), envelope, (), moment, client, (), sow_keys, lifetime)

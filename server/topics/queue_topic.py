@@ -16,15 +16,16 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import groupby, islice
-from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
+from operator import attrgetter
+from typing import TYPE_CHECKING, Final, NamedTuple, Protocol, cast
 
 from server.expressions import to_text
-from server.journal import JournalUnavailable, JournalUnreadable, Kind
+from server.journal import MESSAGES, JournalUnavailable, JournalUnreadable, Kind, Span
 from server.queues import Delivery, Event, Mark, Queue, Way, encode, settings_of
 from server.queues.inspection import everything
+from server.subscriptions.delivery import Delivery as MessageDelivery
 from server.subscriptions.delivery import DirectDelivery
 from server.subscriptions.failures import give_up_on
-from server.subscriptions.subscription import Subscription
 from server.topics.queue_browsing import Browsing
 from server.topics.queue_entrance import Entrance
 from server.topics.queue_matching import QueueMatching, Wanted
@@ -37,15 +38,15 @@ if TYPE_CHECKING:
     from server.expressions import Functions
     from server.expressions.topic_names import TopicSelector
     from server.expressions.tree import Expr
+    from server.journal import Cursor, Run, TopicHandle
     from server.journal import Topic as TopicName
-    from server.journal import TopicHandle
     from server.message_types.base import MessageType
     from server.queues import Consumer
     from server.sow.store import Settled
     from server.subscriptions.envelope import Envelope
     from server.subscriptions.rejection import Rejection
+    from server.subscriptions.subscription import Subscription
     from server.topics.feed import Recorded
-    from server.topics.queue_shelf import Shelved
     from server.topics.queue_surroundings import Surroundings
 
 _MICROSECONDS: Final = 1_000_000
@@ -56,6 +57,8 @@ _MATCHED_AT_ONCE: Final = 512
 _RETRY_SECONDS: Final = 1.0
 """Until it is tried again to read from, or to write to, a log that refuses."""
 _LEAST_DELAY: Final = 0.001
+_ALIKE: Final = attrgetter("origin.client", "origin.envelope.keys")
+"""Messages with the same go together."""
 
 
 class Said(NamedTuple):
@@ -128,7 +131,9 @@ class QueueTopic(Topic):
     """
 
     __slots__ = (
+        "_ahead",
         "_cancel_timer",
+        "_deliveries",
         "_entrance",
         "_functions",
         "_handle",
@@ -140,6 +145,7 @@ class QueueTopic(Topic):
         "_timer_at",
         "_unrecorded",
         "_unsent",
+        "_waits_for_log",
         "browsing",
         "core",
         "source",
@@ -177,9 +183,12 @@ class QueueTopic(Topic):
         )
         self._functions = functions
         self._handle: TopicHandle | None = None
+        self._deliveries: dict[Subscription, MessageDelivery] = {}
         self._outgoing: deque[Delivery] = deque()
         self._unsent: list[Delivery] = []  # their leaving has to be recorded first
         self._unrecorded: deque[Event] = deque()
+        self._ahead: Cursor | None = None  # of messages beyond TargetQueueDepth
+        self._waits_for_log = False
         self._is_awake = False
         self._is_stalled = False
         self._timer_at: int | None = None
@@ -215,16 +224,11 @@ class QueueTopic(Topic):
         self._take(recorded)
         self.wake()
 
-    def recover(self, recorded: Recorded) -> None:
-        """Take in again what was in the log before the start."""
-        self._take(recorded, keep=False)
-
-    def _take(self, recorded: Recorded, *, keep: bool = True) -> None:
+    def _take(self, recorded: Recorded) -> None:
         recorded, details = self._entrance.admit(recorded)
         if not recorded.bodies:
             return
-        if keep:
-            self._shelf.put(recorded)
+        self._shelf.put(recorded)
         moments = [recorded.moment] * len(recorded.txids)
         self.core.enqueue(recorded.txids, moments, recorded.client, recorded.sequences, details)
 
@@ -258,6 +262,7 @@ class QueueTopic(Topic):
         if subscription not in self._subscriptions:
             return
         del self._subscriptions[subscription]
+        self._deliveries.pop(subscription, None)
         consumer = subscription.consumer
         assert consumer is not None  # noqa: S101 - see attach
         if consumer.subscription is subscription:
@@ -268,6 +273,7 @@ class QueueTopic(Topic):
     def dismiss(self, consumer: Consumer) -> None:
         """Have back what a consumer has, also if it consumes here no more."""
         if consumer in self.core.dispatch.seats:
+            self._deliveries.pop(cast("Subscription", consumer.subscription), None)
             self.core.detach(consumer, self._now)
             self._settle()
 
@@ -291,16 +297,49 @@ class QueueTopic(Topic):
 
     def step(self) -> bool:
         """Deliver some messages. See `Sliced.step`."""
+        is_short = self._admit_more()
         has_decided = not self._outgoing
         if has_decided:
             self._decide()
         self._send_some()
         if not self._is_stalled:
-            if self._outgoing or self.core.is_behind or not has_decided:
+            if self._outgoing or self.core.is_behind or is_short or not has_decided:
                 return True
             self._watch_time()
         self._is_awake = False
         return False
+
+    def _admit_more(self) -> bool:
+        """Let messages count that TargetQueueDepth has left out, as far as there is room.
+
+        Returns:
+            Whether there are more to be let in at once.
+        """
+        core, log = self.core, self._surroundings.log
+        if not core.inactive:
+            self._ahead = None
+        wanted = min(core.wanted, _SENT_AT_ONCE)
+        if not wanted or self._waits_for_log:
+            return False
+        cursor = self._ahead
+        if cursor is None:
+            cursor = log.journal.replay(Span(core.resume_txid - 1), self.is_fed_by, MESSAGES)
+            self._ahead = cursor
+        try:
+            for run in cursor.read_on(wanted).runs():
+                self._entrance.enter(run, core.admit)
+        except JournalUnreadable as problem:
+            self._cannot_read(problem)
+            return False
+        if core.wanted and cursor.is_caught_up:  # the rest is not on stable storage yet
+            self._waits_for_log = True
+            log.when_longer(self._log_is_longer)
+            return False
+        return core.wanted > 0
+
+    def _log_is_longer(self) -> None:
+        self._waits_for_log = False
+        self.wake()
 
     def _decide(self) -> None:
         deliveries = self.core.deliver(self._now, _MATCHED_AT_ONCE, _SENT_AT_ONCE)
@@ -333,17 +372,18 @@ class QueueTopic(Topic):
     def _send(self, delivery: Delivery) -> None:
         if delivery.consumer not in self.core.dispatch.seats:
             return  # it has gone meanwhile, and so have its leases
-        subscription = delivery.consumer.subscription
-        assert isinstance(subscription, Subscription)  # noqa: S101 - as long as it has a seat
+        subscription = cast("Subscription", delivery.consumer.subscription)  # that of now
         messages = self._shelf.get(delivery.txids)
         lease = lease_key(delivery.lease_until)
         there = [message for message in messages if message is not None]
-        for _, run in groupby(there, _alike):
+        for _, run in groupby(there, _ALIKE):
             self._hand_over(subscription, QueueRun(list(run), lease))
 
     def _hand_over(self, subscription: Subscription, run: QueueRun) -> None:
         try:
-            delivery = self._delivery_for([subscription])
+            delivery = self._deliveries.get(subscription)
+            if delivery is None:
+                delivery = self._deliveries[subscription] = self._delivery_for([subscription])
             if isinstance(delivery, DirectDelivery):
                 delivery.deliver_run(run)
                 return
@@ -420,9 +460,19 @@ class QueueTopic(Topic):
 
     # the record
 
+    def recover(self, run: Run) -> None:
+        """Take in again messages that were in the log before the start."""
+        self._entrance.enter(run, self.core.enqueue)
+
     def replay(self, event: Event) -> None:
         """Let happen again what was in the log before the start."""
         self.core.replay(event)
+
+    @property
+    def is_recorded(self) -> bool:
+        """Whether the log has been given all that has happened; tries to make it so."""
+        self._record()
+        return not self._unrecorded
 
     def finish_recovery(self) -> None:
         """Everything in the log has been taken in."""
@@ -523,11 +573,6 @@ def _consumes(subscription: Subscription) -> bool:
     """Whether a subscription takes messages, instead of looking at them."""
     looks = subscription.page or subscription.aggregation or subscription.sink
     return looks is None
-
-
-def _alike(message: Shelved) -> tuple[int, bytes]:
-    """Messages with the same go together."""
-    return message.origin.client, message.origin.envelope.keys
 
 
 def _part(delivery: Delivery, start: int, stop: int) -> Delivery:

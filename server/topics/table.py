@@ -21,10 +21,9 @@ from server.subscriptions.failures import give_up_on
 from server.subscriptions.subscription import Subscription
 from server.topics.journaled import JournaledStoredTopic, JournaledTopic
 from server.topics.name_patterns import NamePatterns
-from server.topics.queue_browsing import QueueRecords
 from server.topics.stored import DerivedTopic, StoredTopic, TopicWithRecords
 from server.topics.topic import FOR_NOBODY, Topic, TopicForNobody
-from server.topics.transaction_log import TopicJournal
+from server.topics.topic_journal import TopicJournal
 
 if TYPE_CHECKING:
     from server.base.slices import Sliced
@@ -32,6 +31,7 @@ if TYPE_CHECKING:
     from server.message_types.base import MessageType
     from server.sow.records import Change
     from server.subscriptions.envelope import Envelope
+    from server.topics.keeper import Keeper
     from server.topics.queue_table import Queues
     from server.topics.stores import Stores
     from server.topics.transaction_log import TransactionLog
@@ -195,22 +195,27 @@ class TopicTable:
         return topic
 
     def _make(self, message_type: str, name: str) -> AnyTopic:
-        if self.queues is not None and (queue := self.queues.find(message_type, name)) is not None:
-            target = queue.spec.default_publish_target
-            same = target == name
-            queue.target = (
-                self._make_plain(message_type, name) if same else self.find(message_type, target)
-            )
-            return queue
-        return self._make_plain(message_type, name)
+        queue = None if self.queues is None else self.queues.find(message_type, name)
+        if queue is None:
+            return self._make_plain(message_type, name, self._stores.find(message_type, name))
+        target = queue.spec.default_publish_target
+        if target == name:  # what has records under this name is what can be seen of the queue
+            queue.target = self._make_plain(message_type, name, None)
+        else:
+            queue.target = self.find(message_type, target)
+        return queue
 
-    def _make_plain(self, message_type: str, name: str) -> AnyTopic:
+    def _make_plain(self, message_type: str, name: str, keeper: Keeper | None) -> AnyTopic:
+        """Make a topic that is no queue.
+
+        Args:
+            message_type: the type that it is scoped to.
+            name: its name.
+            keeper: has its records, None if it has none.
+        """
         functions, log = self._functions, self.transaction_log
         if name == FOR_NOBODY:
             return TopicForNobody(self._message_types[message_type], name, functions)
-        keeper = self._stores.find(message_type, name)
-        if isinstance(keeper, QueueRecords):
-            keeper = None  # what a queue takes from under its own name has no records
         if keeper is not None and not isinstance(keeper, SowTopic):
             return DerivedTopic(keeper, name, functions, self._stores)
         if log is None or not log.records(message_type, name if keeper is None else keeper.name):

@@ -11,46 +11,36 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Generator, Sequence
-from itertools import islice
-from operator import lt
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 from server.journal import (
     EVENTS,
-    MESSAGES,
     BookmarkError,
     JournalUnavailable,
     JournalUnreadable,
     Kind,
     Span,
 )
-from server.journal.clients import server_made_identity
 from server.journal.errors import reason
-from server.journal.layout import encode_text
-from server.sow.records import NANOSECONDS_IN_MICROSECOND
-from server.topics.feed import Recorded
 from server.wire.bookmarks import client_hash
 
 if TYPE_CHECKING:
     from config_schema.spec import JournaledTopicSpec
     from server.base.helper_thread import HelperThread
     from server.base.slices import Sliced
-    from server.journal import AppendedRun, BookmarkRequest, Journal, NotFound, TopicHandle
-    from server.subscriptions.envelope import Envelope
-    from server.topics.feed import Feed
+    from server.journal import BookmarkRequest, Journal, NotFound
 
 Place: TypeAlias = Span | BookmarkError
 """A part of the log, or why there is none."""
 
 _RESERVED: Final = "/AMPS/"
-_MOST_SEQUENCE: Final = (1 << 64) - 1
-_MOST_SECONDS: Final = (1 << 32) - 1
-_MICROSECONDS: Final = 1_000_000
 _RELEASED_AT_ONCE: Final = 128
 """Of those who wait for stable storage; each has an ack or so to send."""
 _LOOK_BACK: Final = 16
 """Entries among which the last one that has a bookmark is looked for."""
 
+MOST_SEQUENCE: Final = (1 << 64) - 1
+"""The highest sequence number that there can be."""
 
 DUPLICATE: Final = "duplicate"
 """The reason with which a command is refused whose publisher has sent it before."""
@@ -128,7 +118,7 @@ class TransactionLog:
             DuplicateError: its sequence number is too low.
             JournalUnavailable: it is no sequence number.
         """
-        if not 0 < sequence <= _MOST_SEQUENCE:
+        if not 0 < sequence <= MOST_SEQUENCE:
             raise JournalUnavailable(f"{sequence} is no sequence number: expected 64 bits")
         highest = self.journal.last_sequence(client)
         if sequence <= highest:
@@ -284,187 +274,3 @@ class TransactionLog:
     def needed_from(self) -> int:
         """The txid before which nobody needs the log any more, as far as reading it goes."""
         return min((hold() for hold in self._holds.values()), default=self.last_txid + 1)
-
-
-class TopicJournal:
-    """Records what is published to one topic.
-
-    Args:
-        log: the transaction log.
-        message_type: the topic's message type.
-        name: its name.
-        feeds: who is told of what has been recorded, in the order of the log.
-
-    Attributes:
-        log: see above.
-    """
-
-    __slots__ = ("_feeds", "_handle", "_message_type", "_name", "log")
-
-    def __init__(
-        self, log: TransactionLog, message_type: str, name: str, feeds: Sequence[Feed] = ()
-    ) -> None:
-        self.log = log
-        self._feeds = feeds
-        self._message_type = message_type
-        self._name = name
-        self._handle: TopicHandle | None = None
-
-    def refuse_duplicate(self, envelope: Envelope) -> None:
-        """Refuse a message that its publisher has published before.
-
-        Raises:
-            DuplicateError: its sequence number is too low.
-            JournalUnavailable: it is no sequence number.
-        """
-        if envelope.sequence and envelope.publisher is not None:
-            self.log.refuse_duplicate(envelope.publisher.client_hash, envelope.sequence)
-
-    def append_run(
-        self,
-        envelope: Envelope,
-        bodies: Sequence[bytes],
-        start: int,
-        sow_keys: Sequence[int] = (),
-        expiration: int = 0,
-    ) -> AppendedRun:
-        """Record messages that have nothing but the numbers of the envelope; see `append`.
-
-        Args:
-            envelope: what their publisher said about them; the numbers are ascending and new.
-            bodies: what is recorded.
-            start: the position of the first of them that is.
-            sow_keys: the SOW keys of their records as numbers; empty for none.
-            expiration: seconds that they live, 0 for ever.
-
-        Returns:
-            How far that has come, at one moment, which the envelope has from then on.
-        """
-        publisher = envelope.publisher
-        journal = self.log.journal
-        if self._handle is None:
-            self._handle = journal.topic(self._message_type, self._name)
-        run = journal.append_run(
-            self._handle,
-            0 if publisher is None else publisher.client_hash,
-            envelope.sequences,
-            bodies,
-            start,
-            journal.origin(publisher.user) if publisher is not None and publisher.user else None,
-            sow_keys,
-            min(max(expiration, 0), _MOST_SECONDS),
-        )
-        envelope.received = run.timestamp / _MICROSECONDS
-        if self._feeds and run.txids:
-            self._feed(
-                Recorded(
-                    self._name,
-                    bodies[start : run.end],
-                    envelope,
-                    run.txids,
-                    run.timestamp,
-                    self._identity(envelope),
-                    envelope.sequences[start : run.end] or run.txids,
-                    sow_keys[start : run.end],
-                    expiration,
-                )
-            )
-        return run
-
-    def _feed(self, recorded: Recorded) -> None:
-        for feed in self._feeds:
-            feed.take(recorded)
-
-    def _identity(self, envelope: Envelope) -> int:
-        """What stands for the publisher in bookmarks."""
-        client = 0 if envelope.publisher is None else envelope.publisher.client_hash
-        if envelope.sequences or envelope.sequence:
-            return client
-        return server_made_identity(client, self.log.instance)
-
-    def bookmark(self, envelope: Envelope, txid: int) -> str:
-        """The bookmark of a message that has been recorded, with the envelope's number if any."""
-        publisher = envelope.publisher
-        client = 0 if publisher is None else publisher.client_hash
-        if envelope.sequence:
-            return f"{client}|{envelope.sequence}|"
-        return f"{server_made_identity(client, self.log.instance)}|{txid}|"
-
-    def is_run(self, envelope: Envelope) -> bool:
-        """Whether messages are new and in order, so that they can be recorded together."""
-        numbers, publisher = envelope.sequences, envelope.publisher
-        return not numbers or (
-            publisher is not None
-            and numbers[0] > self.log.journal.last_sequence(publisher.client_hash)
-            and all(map(lt, numbers, islice(numbers, 1, None)))
-        )
-
-    def append(
-        self,
-        envelope: Envelope,
-        body: bytes,
-        kind: Kind = Kind.PUBLISH,
-        key: str | None = None,
-        expiration: int = 0,
-    ) -> tuple[int, int]:
-        """Record a message, or a deletion.
-
-        Args:
-            envelope: what its publisher said about it.
-            body: what is recorded.
-            kind: what it stands for.
-            key: the SOW key of its record.
-            expiration: seconds that it lives, 0 for ever.
-
-        Returns:
-            The entry's txid, and its moment in nanoseconds since 1970. The envelope has that,
-            and the entry's bookmark, from then on.
-
-        Raises:
-            JournalUnavailable: it cannot be recorded; nothing has changed.
-        """
-        publisher, journal = envelope.publisher, self.log.journal
-        if self._handle is None:
-            self._handle = journal.topic(self._message_type, self._name)
-        number, given = _split_key(key)
-        correlation_id = envelope.correlation_id
-        client = 0 if publisher is None else publisher.client_hash
-        txid = journal.append(
-            self._handle,
-            client,
-            envelope.sequence,
-            body,
-            kind,
-            number,
-            min(max(expiration, 0), _MOST_SECONDS),
-            journal.origin(publisher.user) if publisher is not None and publisher.user else None,
-            encode_text(correlation_id) if correlation_id else b"",
-            given,
-        )
-        moment = journal.last_timestamp
-        envelope.received = moment / _MICROSECONDS
-        envelope.bookmark = self.bookmark(envelope, txid)
-        if self._feeds and kind in MESSAGES:
-            self._feed(
-                Recorded(
-                    self._name,
-                    (body,),
-                    envelope,
-                    (txid,),
-                    moment,
-                    self._identity(envelope),
-                    (envelope.sequence or txid,),
-                    (number,) if number else (),
-                    expiration,
-                )
-            )
-        return txid, moment * NANOSECONDS_IN_MICROSECOND
-
-
-def _split_key(key: str | None) -> tuple[int, bytes]:
-    """A SOW key as an entry keeps it: as a number where it is one, else as text."""
-    if key is None:
-        return 0, b""
-    if key.isascii() and key.isdigit() and key[0] != "0" and int(key) <= _MOST_SEQUENCE:
-        return int(key), b""
-    return 0, encode_text(key)

@@ -13,7 +13,9 @@ from hashlib import blake2b
 from typing import Final
 
 EPOCH: Final = "0"
+"""The beginning of the transaction log."""
 NOW: Final = "0|1|"
+"""The end of the transaction log."""
 _NOW: Final = re.compile(r"0\|1\|?|1\|0\|?")
 """Libraries for browsers write the latter; it could only be the message before the first."""
 

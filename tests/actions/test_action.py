@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import os
+from pathlib import Path
 
 import pytest
 
@@ -12,6 +14,7 @@ from actions.context import Context
 from actions.module import Step
 from config_schema.spec import Options
 from tests.actions.support import HERE, Bench, Use, echo, on_publish, publish
+from tests.support.waiting import wait_until
 
 
 class Waits(Step):
@@ -213,16 +216,27 @@ def test_an_action_may_publish_again_and_again_from_outside() -> None:
 
 
 @pytest.mark.process
-def test_closing_kills_what_runs() -> None:
+def test_closing_kills_what_runs(tmp_path: Path) -> None:
+    """The command, and what it has started: nobody has the pipe open any more."""
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
     bench = Bench()
-    action = bench.add(
-        None, ("amps-action-do-execute-system", {"Command": "sleep 60"}), echo("after")
-    )
+    command = f"exec 3> {pipe}; echo begun >&3; sleep 600; true"
+    action = bench.add(None, ("amps-action-do-execute-system", {"Command": command}), echo("after"))
+
+    def reads(expected: bytes) -> bool:
+        try:
+            return os.read(reader, 100) == expected
+        except BlockingIOError:  # somebody has it open, and has written nothing
+            return False
 
     async def begin_and_close() -> None:
         action.post({})
-        await asyncio.sleep(0.1)
+        await asyncio.to_thread(wait_until, lambda: reads(b"begun\n"))
         action.close()
 
     bench.run(begin_and_close)
+    wait_until(lambda: reads(b""))
+    os.close(reader)
     assert bench.echoes() == []

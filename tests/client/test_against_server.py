@@ -11,6 +11,7 @@ from client import (
     BadRegexTopicError,
     InvalidTopicError,
     SubscriptionExistsError,
+    TimedOutError,
 )
 from tests.client.shells import NewClient
 from tests.support.server import RunningServer, module_server
@@ -86,9 +87,10 @@ def test_heartbeats_keep_a_quiet_connection_alive(new_client: NewClient, uri: st
         async with new_client() as client:
             await client.connect(uri)
             await client.logon()
+            stream = await client.subscribe("quiet")
             await client.heartbeat(1)
-            for _ in range(3):
-                await asyncio.sleep(0.3)
-                await client.flush()
+            with pytest.raises(TimedOutError):  # later than the server would have given it up
+                await stream.next(timeout=4)
+            await client.flush()
 
     asyncio.run(scenario())

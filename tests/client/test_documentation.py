@@ -15,10 +15,11 @@ from tests.support.sow import TOPICS
 
 PAGE = Path(__file__).parents[2] / "docs" / "client.md"
 BLOCKS = re.findall(r"```python\n(.*?)```", PAGE.read_text(), re.DOTALL)
+QUEUE = "<Queue><Name>jobs</Name><MessageType>json</MessageType></Queue></SOW>"
 LOG = """
 <TransactionLog>
   <JournalDirectory>journal</JournalDirectory>
-  <Topic><Name>^(orders|prices)$</Name><MessageType>json</MessageType></Topic>
+  <Topic><Name>^(orders|prices|jobs)$</Name><MessageType>json</MessageType></Topic>
 </TransactionLog>
 """
 
@@ -40,7 +41,7 @@ def test_every_block_runs(
 
     monkeypatch.chdir(tmp_path)
     namespace: dict[str, Any] = {"price": price}
-    with running_server(tmp_path, elements=TOPICS + LOG) as server:
+    with running_server(tmp_path, elements=TOPICS.replace("</SOW>", QUEUE) + LOG) as server:
         address = f"127.0.0.1:{server.port}"
         for block in BLOCKS:
             text = re.sub(r"\b(localhost|one|two):9007", address, block)
@@ -52,6 +53,7 @@ def test_every_block_runs(
     said = capsys.readouterr().out.splitlines()
     assert said[0] == "orders {'id': 1, 'qty': 5}"
     assert said[1].endswith(" 5"), "the record, with its key"
+    assert "job 4" in said
     assert priced == [{"id": 1, "qty": 5}]
     assert (tmp_path / "pricing.messages").exists()
     assert (tmp_path / "pricing.bookmarks").exists()

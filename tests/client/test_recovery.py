@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 
 from client.bookmarks import MOST_RECENT, BookmarkStore
 from client.errors import ConnectionLostError, GaveUpError, NotEntitledError
-from client.pending import Request
+from client.message import Message
+from client.pending import Inbox, Request
 from client.publish_store import PublishStore
 from client.recovery import RecoveringProtocol
 from server.wire.header import Header
@@ -209,12 +210,96 @@ def test_commands_given_without_a_connection_are_sent_with_the_next() -> None:
     protocol.logged_on(Header(command="ack"))
     commands = [(header["c"], header.get("bm")) for header, _ in sent(protocol)]
     assert commands == [
-        ("subscribe", None),
         ("sow_delete", "1|1|"),
+        ("subscribe", None),
         ("p", None),
         ("sow_delete", None),
     ]
     assert not deletion.done
+
+
+# Queues
+
+
+def leased(sub_id: str, *numbers: int) -> bytes:
+    return b"".join(
+        frame({"c": "p", "t": "q", "sids": sub_id, "bm": f"1|{n}|", "lp": "2030"}, b"%d" % n)
+        for n in numbers
+    )
+
+
+def taken(request: Request) -> tuple[Inbox, Message]:
+    inbox = inbox_of(request)
+    return inbox, inbox.messages.popleft()
+
+
+def test_acknowledgements_that_have_collected_come_before_the_next_sessions_subscriptions() -> None:
+    protocol = online()
+    request = protocol.subscribe("q", sub_id="s", max_backlog=100, auto_ack=True)
+    protocol.receive(ack(request, opts="max_backlog=100") + leased("s", 1, 2, 3, 4))
+    sent(protocol)
+    protocol.settle(*taken(request), None, 0.0)
+    lose(protocol)
+    assert bodies(request) == [], "they will be delivered again"
+    protocol.logged_on(Header(command="ack"))
+    again = [header for header, _ in sent(protocol)]
+    assert [(header["c"], header.get("bm")) for header in again] == [
+        ("sow_delete", "1|1|"),
+        ("subscribe", None),
+    ]
+    assert again[1]["o"] == "max_backlog=100"
+
+
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [(None, ["1|1|"]), ("expire", ["1|1|"]), ("cancel", []), ("cancel,delay=5000ms", [])],
+)
+def test_without_a_session_messages_are_done_with_but_have_gone_back_already(
+    options: str | None, expected: list[str]
+) -> None:
+    protocol = online()
+    request = protocol.subscribe("q", sub_id="s")
+    protocol.receive(ack(request) + leased("s", 1))
+    inbox, message = taken(request)
+    lose(protocol)
+    protocol.settle(inbox, message, options, 0.0)
+    protocol.logged_on(Header(command="ack"))
+    said = [header for header, _ in sent(protocol) if header["c"] == "sow_delete"]
+    assert [header["bm"] for header in said] == expected
+
+
+@pytest.mark.parametrize(
+    ("granted", "ack_batch", "together"),
+    [(1, None, 1), (2, None, 1), (10, None, 5), (10, 3, 3), (10, 50, 5), (1000, None, 80)],
+)
+def test_acknowledgements_are_sent_before_the_queue_waits_for_them(
+    granted: int, ack_batch: int | None, together: int
+) -> None:
+    protocol = online()
+    request = protocol.subscribe("q", sub_id="s", max_backlog=1000, ack_batch=ack_batch)
+    protocol.receive(ack(request, opts=f"max_backlog={granted}"))
+    protocol.receive(leased("s", *range(1, together + 1)))
+    sent(protocol)
+    for _ in range(together):
+        assert not protocol.output
+        protocol.settle(*taken(request), None, 0.0)
+    [(header, _)] = sent(protocol)
+    assert header["bm"] == ",".join(f"1|{n}|" for n in range(1, together + 1))
+    assert protocol.acks_due is None
+
+
+def test_acknowledgements_go_before_what_relies_on_them() -> None:
+    protocol = online()
+    request = protocol.subscribe("q", sub_id="s", max_backlog=100)
+    protocol.receive(ack(request, opts="max_backlog=100") + leased("s", 1, 2))
+    sent(protocol)
+    protocol.settle(*taken(request), None, 5.0)
+    assert protocol.acks_due == pytest.approx(5.1)
+    protocol.flush()
+    assert [header["c"] for header, _ in sent(protocol)] == ["sow_delete", "flush"]
+    protocol.settle(*taken(request), None, 6.0)
+    protocol.unsubscribe("s")
+    assert [header["c"] for header, _ in sent(protocol)] == ["sow_delete", "unsubscribe"]
 
 
 def test_a_deletion_that_may_have_taken_effect_fails() -> None:

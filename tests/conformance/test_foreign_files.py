@@ -117,7 +117,9 @@ def used(directory: Path) -> None:
         server.stop(signal.SIGKILL)
 
 
-@pytest.mark.parametrize("name", ["clients.ack", "0000000000.index.gz", "0000000000.topic.index"])
+@pytest.mark.parametrize(
+    "name", ["clients.ack", "queues.ack", "0000000000.index.gz", "0000000000.topic.index"]
+)
 @pytest.mark.parametrize(("make", "said"), [(os.mkfifo, "a fifo"), (os.mkdir, "a directory")])
 def test_what_is_no_file_stops_the_start_also_beside_journals_of_ours(
     tmp_path: Path, name: str, make: Callable[[Path], None], said: str

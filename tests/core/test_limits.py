@@ -284,7 +284,7 @@ def test_what_queries_take_is_their_clients(command: str) -> None:
     peer = core.log_on()
     for number in range(3000):
         peer.send({"c": "p", "t": "records"}, json.dumps({"id": number}).encode())
-    keys = ",".join(map(str, range(5000)))
+    keys = ",".join(map(str, range(1000)))
     core.clock.work_per_look = 0.001  # a slice is over after a look
     for condition in {"f": "/id >= 0 OR /id IN ('a', 'b')"}, {"sow_keys": keys}:
         before = peer.held
@@ -304,6 +304,7 @@ def test_what_queries_take_is_their_clients(command: str) -> None:
         f"/a IN ({', '.join(f'/b{number}' for number in range(3000))})",
         f"GREATEST({', '.join(['SOW_KEY()'] * 3000)}) = 1",
         f"/a = '{'x' * limits.MOST_FILTER}'",
+        f"/a = '{'x' * 900_000}'",
         f"/a IN (1{',2' * limits.MOST_FILTER_VALUES})",
         f"/a IN (1, -1.5{',2' * limits.MOST_FILTER_VALUES})",
     ],
@@ -332,10 +333,30 @@ def test_filters_have_a_limit(command: str, filter_: str) -> None:
 
 
 @pytest.mark.parametrize(
+    ("filter_", "problem"),
+    [
+        ("(" * 32_000, "nested deeper than"),
+        ("/a = " + "-" * 60_000, "nested deeper than"),
+        (" OR ".join(["/a = 1"] * 5_000), f"more than {limits.MOST_FILTER_PARTS}"),
+        ("/a " * 20_000, "expected an operator"),
+    ],
+)
+def test_what_follows_the_fault_of_a_filter_is_not_read(filter_: str, problem: str) -> None:
+    """A filter of the greatest length that is refused early costs no more than its beginning."""
+    core = Core()
+    peer = core.log_on()
+    peer.take_frames()
+    peer.send({"c": "subscribe", "t": "t", "a": "processed", "f": f"{filter_} 'no closing quote"})
+    ack = only_ack(peer)
+    assert ack["reason"] == "bad filter"
+    assert ack["detail"].startswith(problem)
+
+
+@pytest.mark.parametrize(
     ("command", "name", "most"),
     [
         ("sow", "sow_keys", limits.MOST_KEYS),
-        ("sow_and_subscribe", "sow_keys", limits.MOST_KEYS),
+        ("sow_and_subscribe", "sow_keys", limits.MOST_KEYS_OF_SUBSCRIPTION),
         ("sow_delete", "sow_keys", limits.MOST_KEYS),
         ("unsubscribe", "sub_id", limits.MOST_IDS),
         ("unsubscribe", "query_id", limits.MOST_IDS),
@@ -360,13 +381,40 @@ def test_lists_in_a_command_have_a_limit(command: str, name: str, most: int) -> 
     assert f"more than {most}" in acks[0]["detail"]
 
 
+@pytest.mark.parametrize(
+    ("options", "most"),
+    [
+        ("select=[{}]", limits.MOST_SELECTED_FIELDS),
+        ("projection=[{}],grouping=[/id]", limits.MOST_COMPUTED_FIELDS),
+        ("projection=[/id],grouping=[{}]", limits.MOST_COMPUTED_FIELDS),
+        ("conflation=1s,conflation_key=[{}]", limits.MOST_CONFLATION_KEYS),
+    ],
+)
+def test_lists_in_options_have_a_limit(options: str, most: int) -> None:
+    """One more field is refused, with the name of the option and the limit."""
+    core = Core()
+    core.keep(topic_spec("/id", name="records"))
+    peer = core.log_on()
+    peer.take_frames()
+    sign = "+" if options.startswith("select") else ""
+    for count, status in (most, "success"), (most + 1, "failure"):
+        fields = ",".join(f"{sign}/f{number}" for number in range(count))
+        header = {"c": "sow_and_subscribe", "t": "records", "cid": str(count), "a": "processed"}
+        peer.send(header | {"o": options.format(fields)})
+        core.clock.advance(0)
+        acks = [ack for ack, _ in peer.take_frames() if ack["c"] == "ack"]
+        assert [ack["status"] for ack in acks] == [status]
+    assert acks[0]["reason"] == "limit exceeded"
+    assert f"more than {most}" in acks[0]["detail"]
+
+
 def test_options_have_a_limit() -> None:
     """They hold select lists and projections."""
     core = Core()
     core.keep(topic_spec("/id", name="records"))
     peer = core.log_on()
     peer.take_frames()
-    select = ",".join(f"+/field{number}" for number in range(10_000))
+    select = ",".join(f"+/a_long_name_of_field_{number}" for number in range(4_000))
     assert len(select) > 100_000
     peer.send({"c": "sow", "t": "records", "a": "processed", "o": f"select=[{select}]"})
     assert [ack["status"] for ack, _ in peer.take_frames() if ack["c"] == "ack"] == ["success"]

@@ -9,6 +9,8 @@ from hypothesis import strategies as st
 from server.expressions import parse
 from server.expressions.compile_message import compile_filter, compile_value
 from server.expressions.joining import LONGEST_TEXT
+from server.expressions.patterns import compile_regex
+from server.expressions.short_steps import with_short_steps
 
 SLOW = ("a" * 18 + "X") * 50_000
 """For `(a+)+[bc]` every letter is a beginning that takes half a million steps at worst."""
@@ -45,6 +47,60 @@ def test_long_texts_are_searched_to_their_end() -> None:
     assert replaced("o+", "zoo" * 100_000) == "z-" * 100_000
 
 
+class Count:
+    """Counts long searches, and allows all."""
+
+    def __init__(self) -> None:
+        self.searches = 0
+
+    def spend(self) -> None:
+        self.searches += 1
+
+
+def long_searches(pattern: str, text: str) -> int:
+    """How many long searches it takes to look for a pattern in a text."""
+    count = Count()
+    compile_regex(pattern, effort=count).found(text)
+    return count.searches
+
+
+@pytest.mark.parametrize(
+    ("pattern", "text"),
+    [
+        ("(?:a|b)*?a*+[xy]", "a" * 5_000),
+        (r"(?=(a+))a*b\1", "a" * 200_000),
+        ("a*+[xy]", "a" * 200_000),
+        ("[a-z]{2,}+=", "a" * 200_000),
+        ("foo.*bar", "foo" * 100_000),
+    ],
+)
+def test_steps_that_go_through_all_of_a_long_text_are_few(pattern: str, text: str) -> None:
+    """PCRE2 counts such a step like any other: these take few, for each position."""
+    assert long_searches(pattern, text) == 1
+    assert not finds(pattern, text)
+
+
+@pytest.mark.parametrize(
+    "pattern",
+    [
+        "(?i)FOO.*bar",
+        "foo.*b[ae]r",
+        "^x.*bar$",
+        ".*foo.*",
+        ".*nowhere",
+        "(*UTF)foo.*bar",
+        "[xy]{3}foo",
+        "foo|z$",
+    ],
+)
+def test_usual_expressions_are_no_long_searches(pattern: str) -> None:
+    text = "x" * 500_000 + "foo" + "y" * 500_000
+    for end in ("", "bar"):
+        assert not long_searches(pattern, text + end)
+        expected = "nowhere" not in pattern and (bool(end) or "r" not in pattern)
+        assert finds(pattern, text + end) is expected
+
+
 def test_too_many_replacements_give_null() -> None:
     assert replaced("x?", "x" * 1_000_001, "") is None
     assert replaced("x", "x" * 5_000, "y" * (LONGEST_TEXT // 4_000)) is None
@@ -62,6 +118,42 @@ def test_a_match_is_found_however_long_the_text_around_it_is(pattern: str, text:
     # "#.*?<" takes more steps than a quick search has for one place of a long text.
     bounded = f"#.*?<(?:{pattern})>"
     assert finds(bounded, f"{'#' * 20_000}<{text}>") == finds(bounded, f"#<{text}>")
+
+
+_REPEATED = [
+    "a*",
+    "a+",
+    "[ab]*+",
+    "b*?",
+    "a{2,}",
+    "(?:a|b)*",
+    "(a+)b",
+    ".*",
+    "^",
+    "$",
+    r"\w+",
+    "c?",
+]
+
+
+@given(
+    st.lists(st.sampled_from(_REPEATED), max_size=4).map("".join),
+    st.lists(st.tuples(st.sampled_from("abc\n"), st.sampled_from([1, 2, 63, 64, 65, 130]))),
+)
+def test_the_form_with_short_steps_finds_the_same(
+    pattern: str, runs: list[tuple[str, int]]
+) -> None:
+    short = with_short_steps(pattern.encode())
+    assert short is not None
+    text = "".join(letter * times for letter, times in runs[:3])
+    assert compile_regex(short.decode()).first(text) == compile_regex(pattern).first(text)
+
+
+@pytest.mark.parametrize(
+    "pattern", [r"(a+)\1*", "(?x) a * b", r"\Qa*\E", "(?<n>a)*", "a{200,}", "(?R)"]
+)
+def test_an_expression_that_is_not_understood_has_no_form_with_short_steps(pattern: str) -> None:
+    assert with_short_steps(pattern.encode()) is None
 
 
 def test_a_comment_at_the_end_of_a_pattern_hides_nothing() -> None:

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from server.journal.queue_points import QueuePoint, QueuesCache, pack_queues, unpack_queues
 from server.journal.times import iso_timestamp, raw_timestamp
 from server.sow.chain_file import ChainFile
 from server.sow.slab_file import SlabFile
@@ -18,6 +19,7 @@ from server.tools import (
     amps_grep,
     amps_journal_dump,
     amps_journal_search,
+    amps_queues_ack_dump,
 )
 from server.wire.bookmarks import client_hash
 from tests.journal.support import opened
@@ -134,7 +136,31 @@ def test_publishers(journals: Path, capsysbinary: pytest.CaptureFixture[bytes]) 
     assert amps_client_ack_dump.main([first(journals)]) == 1
 
 
+QUEUES = QueuesCache(
+    77,
+    [
+        QueuePoint("json", "jobs", "epoch", 1, 70, [((5, 9), 1_750_000_000_000_000)]),
+        QueuePoint("nvfix", "caf\u00e9", "now", 20, 78, []),
+    ],
+)
+
+
+def test_queues(tmp_path: Path, capsysbinary: pytest.CaptureFixture[bytes]) -> None:
+    path = tmp_path / "TEST.queues.ack"
+    path.write_bytes(pack_queues(QUEUES, 1_750_000_000_000_000))
+    assert unpack_queues(path.read_bytes()) == QUEUES
+    assert amps_queues_ack_dump.main([str(path)]) == 0
+    text = output(capsysbinary).decode()
+    assert "Last txid       : 77\nQueues          : 2\n" in text
+    assert "needed from txid: 70\nearly acks      : 1\n  5|9| 20250615T150640.000000Z\n" in text
+    assert amps_queues_ack_dump.main([str(path), "-n", "1"]) == 0
+    assert b"nvfix" not in output(capsysbinary)
+    path.write_bytes(path.read_bytes()[:-1])
+    assert amps_queues_ack_dump.main([str(path)]) == 1
+
+
 KINDS = {
+    "TEST.queues.ack": "AMPS queues.ack 1.0",
     "TEST.0000000000.journal.gz": "AMPS journal 1.0",
     "TEST.0000000001.journal": "AMPS journal 1.0",
     "TEST.0000000000.index.gz": "AMPS journal index 1.0",
@@ -149,6 +175,7 @@ KINDS = {
 
 def test_kinds_of_files(journals: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (journals / "other").write_text("hello")
+    (journals / "TEST.queues.ack").write_bytes(pack_queues(QUEUES, 0))
     SlabFile(journals / "orders.sow", 4096).close()
     ChainFile(journals / "chains").close()
     assert amps_file.main([str(journals / "*")]) == 0

@@ -271,3 +271,20 @@ def test_a_cancelled_message_leaves_the_head_free_and_backs_off() -> None:
         bench.later(wait * SECOND - 1)
         assert bench.deliver() == {}
         bench.later(1)
+
+
+def test_leases_by_the_thousand_end_in_portions() -> None:
+    """Nobody waits until all of them have come back."""
+    bench = Bench(max_per_subscription_backlog=1000, lease_period=SECOND)
+    bench.publish(1000)
+    bench.consumer("a", 1000)
+    for _ in range(20):
+        bench.queue.deliver(bench.now, most=50)
+    assert bench.queue.leased == 1000
+    bench.consumers["a"].request(0)
+    bench.later(2 * SECOND)
+    for left in range(950, -1, -50):
+        bench.queue.deliver(bench.now, most=50)
+        assert (bench.queue.leased, bench.queue.is_behind) == (left, left > 0)
+    bench.consumers["a"].request(1000)
+    assert bench.deliver() == {"a": list(range(1, 1001))}

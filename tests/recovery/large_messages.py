@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any, Final
 
-from tests.support.raw import RawPeer
+from tests.support.raw import QUICK_ACKS, RawPeer
 from tests.support.server import RunningServer
 
 ELEMENTS: Final = """
@@ -73,10 +73,7 @@ class Publisher:
 
 def log_on(server: RunningServer, name: str = "publisher") -> RawPeer:
     """A publisher's connection, whose acks come at once."""
-    peer = server.connect()
-    logon = {"c": "logon", "cid": "1", "client_name": name, "mt": "json", "a": "processed"}
-    assert peer.ask(logon | {"o": "ack_conflation=1ms"})["status"] == "success"
-    return peer
+    return server.log_on(name, o=QUICK_ACKS)
 
 
 def replay(server: RunningServer, topic: str) -> list[int]:

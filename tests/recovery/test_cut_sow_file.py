@@ -12,7 +12,7 @@ from typing import Final
 
 import pytest
 
-from tests.support.raw import RawPeer
+from tests.support.raw import QUICK_ACKS, RawPeer
 from tests.support.server import RunningServer, running_server
 from tests.support.sow import query
 
@@ -106,7 +106,7 @@ def test_a_file_is_cut_while_it_is_in_use(tmp_path: Path, way: str) -> None:
     names = [f"{way}_{name}" for name in DEEDS]
     configuration = elements(names)
     with running_server(tmp_path, elements=configuration) as server:
-        with server.log_on("publisher") as peer, server.log_on("reader") as reader:
+        with server.log_on("publisher", o=QUICK_ACKS) as peer, server.log_on("reader") as reader:
             last = 0
             for name in (*names, "other"):
                 last = fill(peer, name, last + 1)
@@ -147,7 +147,7 @@ def test_a_file_is_cut_at_any_moment(tmp_path: Path) -> None:
     configuration = elements(["logged", "plain"])
     for how in (signal.SIGTERM, signal.SIGKILL):
         with running_server(tmp_path, elements=configuration) as server:
-            with server.log_on("publisher") as peer:
+            with server.log_on("publisher", o=QUICK_ACKS) as peer:
                 for number in range(400):
                     for topic in ("logged", "plain"):
                         peer.publish(topic, body(number))
@@ -162,14 +162,14 @@ def test_a_file_is_cut_at_any_moment(tmp_path: Path) -> None:
             assert "Traceback" not in server.log()
     with running_server(tmp_path, elements=configuration) as server:
         assert set(ids(server, "logged")) >= set(range(150))
-        with server.log_on("publisher") as peer:
+        with server.log_on("publisher", o=QUICK_ACKS) as peer:
             assert publish(peer, "plain", 2, 0)["status"] == "success"
 
 
 def test_a_file_is_removed_while_it_is_in_use(tmp_path: Path) -> None:
     """What nobody would find again is not acknowledged; when it is back, it is."""
     with running_server(tmp_path, elements=elements(["plain"])) as server:
-        with server.log_on("publisher") as peer:
+        with server.log_on("publisher", o=QUICK_ACKS) as peer:
             file, aside = tmp_path / "plain.sow", tmp_path / "aside"
             assert publish(peer, "plain", 1, 1)["status"] == "success"
             file.rename(aside)

@@ -10,7 +10,7 @@ import pytest
 
 from tests.recovery.test_kills import ELEMENTS
 from tests.support.moments import now
-from tests.support.raw import RawPeer
+from tests.support.raw import QUICK_ACKS, RawPeer
 from tests.support.server import RunningServer, running_server
 from tests.support.sow import query
 
@@ -37,7 +37,10 @@ def test_all_stores_are_set_back_to_the_log(tmp_path: Path) -> None:
     """What lost entries made, changed and deleted is undone in every topic, and stays so."""
     elements = ELEMENTS.format(flush="10us")
     (tmp_path / "shadows").mkdir()
-    with running_server(tmp_path, elements=elements) as server, server.log_on("p") as peer:
+    with (
+        running_server(tmp_path, elements=elements) as server,
+        server.log_on("p", o=QUICK_ACKS) as peer,
+    ):
         sequence = 0
         for topic in TOPICS:
             for key in ("kept", "changed", "deleted"):
@@ -74,7 +77,10 @@ def test_all_stores_are_set_back_to_the_log(tmp_path: Path) -> None:
 def test_a_log_that_lost_its_first_commit(tmp_path: Path) -> None:
     """Where the log began is not forgotten with it, so that the records are known to be ahead."""
     elements = ELEMENTS.format(flush="10us")
-    with running_server(tmp_path, elements=elements) as server, server.log_on("p") as peer:
+    with (
+        running_server(tmp_path, elements=elements) as server,
+        server.log_on("p", o=QUICK_ACKS) as peer,
+    ):
         (journal,) = (path for path in tmp_path.glob("journal/*0.journal"))
         safe = journal.read_bytes()
         publish(peer, "orders", 1, "made", 1)
@@ -112,7 +118,10 @@ def states(server: RunningServer, bookmarks: list[str]) -> list[dict[str, int]]:
 def test_history_does_not_know_what_the_log_has_lost(tmp_path: Path, granularity: str) -> None:
     """Neither lost states, nor that others had ended with them; also not after another start."""
     elements = WITH_HISTORY.format(granularity=granularity)
-    with running_server(tmp_path, elements=elements) as server, server.log_on("p") as peer:
+    with (
+        running_server(tmp_path, elements=elements) as server,
+        server.log_on("p", o=QUICK_ACKS) as peer,
+    ):
         for sequence, key in enumerate(("kept", "changed", "deleted", "twice"), 1):
             publish(peer, "h", sequence, key, 1)
         publish(peer, "h", 5, "twice", 2)
@@ -164,7 +173,10 @@ def test_what_records_were_where_the_log_has_lost_its_beginning(tmp_path: Path, 
     """It is in their file, until that is cleaned; then they stay as they are, which is said."""
     elements = ELEMENTS.format(flush="10us")
     (tmp_path / "shadows").mkdir()
-    with running_server(tmp_path, elements=elements) as server, server.log_on("p") as peer:
+    with (
+        running_server(tmp_path, elements=elements) as server,
+        server.log_on("p", o=QUICK_ACKS) as peer,
+    ):
         for sequence, key in enumerate(("kept", "changed", "deleted"), 1):
             publish(peer, "orders", sequence, key, 1)
         before = records(server)["orders"]
@@ -217,11 +229,17 @@ WITH_POINT = (
 @pytest.mark.parametrize("point", ["now", "a time"])
 def test_nothing_comes_back_from_before_the_recovery_point(tmp_path: Path, point: str) -> None:
     """The topic has never had it."""
-    with running_server(tmp_path, elements=LOG_ALONE) as server, server.log_on("p") as peer:
+    with (
+        running_server(tmp_path, elements=LOG_ALONE) as server,
+        server.log_on("p", o=QUICK_ACKS) as peer,
+    ):
         publish(peer, "n", 1, "before", 1)
         publish(peer, "n", 2, "changed", 1)
     elements = WITH_POINT.format(point=now() if point == "a time" else point)
-    with running_server(tmp_path, elements=elements) as server, server.log_on("p") as peer:
+    with (
+        running_server(tmp_path, elements=elements) as server,
+        server.log_on("p", o=QUICK_ACKS) as peer,
+    ):
         publish(peer, "n", 3, "kept", 1)
         publish(peer, "n", 4, "deleted", 1)
         (journal,) = tmp_path.glob("journal/*0.journal")

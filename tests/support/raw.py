@@ -15,6 +15,9 @@ from typing import Any, Self
 
 from tests.support.waiting import WAIT_SECONDS
 
+QUICK_ACKS = "ack_conflation=1ms"
+"""The option of a logon whose publishes are acknowledged at once; by default within a second."""
+
 SILENCE_SECONDS = 0.2
 """How long a test listens to find that nothing comes."""
 
@@ -144,17 +147,12 @@ class RawPeer(Connection):
         self.send(header, body)
         return self.receive_header()
 
-    def log_on(self, name: str = "tester", message_type: str = "json") -> dict[str, Any]:
+    def log_on(
+        self, name: str = "tester", message_type: str = "json", **keys: Any
+    ) -> dict[str, Any]:
         """Log on, and give the ack."""
-        return self.ask(
-            {
-                "c": "logon",
-                "cid": "logon",
-                "client_name": name,
-                "mt": message_type,
-                "a": "processed",
-            }
-        )
+        header = {"c": "logon", "cid": "logon", "client_name": name, "mt": message_type}
+        return self.ask(header | {"a": "processed"} | keys)
 
     def subscribe(self, topic: str, sub_id: str, **keys: Any) -> dict[str, Any]:
         """Subscribe, and give the ack."""

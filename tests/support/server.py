@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 import pytest
 
@@ -133,10 +133,10 @@ class RunningServer:
         """A new connection, not logged on."""
         return RawPeer(self.port)
 
-    def log_on(self, name: str = "tester", message_type: str = "json") -> RawPeer:
+    def log_on(self, name: str = "tester", message_type: str = "json", **keys: Any) -> RawPeer:
         """A new connection, logged on."""
         peer = self.connect()
-        assert peer.log_on(name, message_type)["status"] == "success"
+        assert peer.log_on(name, message_type, **keys)["status"] == "success"
         return peer
 
     def log(self) -> str:

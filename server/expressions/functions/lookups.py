@@ -71,12 +71,12 @@ def parse_lookup(text: str) -> Lookup:
 
 def _path(text: str) -> Path:
     try:
-        name = tokenize(text)[0].value
+        token, *_ = tokenize(text)
     except ExpressionError as error:
         raise ValueError(str(error)) from None
-    if not isinstance(name, Name):
+    if not isinstance(token.value, Name):
         raise ValueError(f"expected a field such as /name, found {text}")  # noqa: TRY004  # a configuration error
-    return name.path
+    return token.value.path
 
 
 def declared_lookups(modules: Iterable[ModuleSpec]) -> list[Lookup]:

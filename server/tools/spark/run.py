@@ -230,8 +230,8 @@ def _publish_copies(copy: Client, batch: list[Message]) -> None:
 
 
 def _acknowledge(client: Client, batch: list[Message]) -> None:
-    """Acknowledge what came from a queue: only that has a lease."""
-    leased = [message for message in batch if message.header.lease_period is not None]
+    """Acknowledge what came from a queue."""
+    leased = [message for message in batch if message.is_leased]
     for topic, messages in groupby(leased, key=lambda message: message.topic):
         client.acknowledge(topic, [it.bookmark for it in messages if it.bookmark is not None])
 

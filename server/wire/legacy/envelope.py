@@ -20,10 +20,10 @@ from xml.sax.saxutils import escape
 
 from server.wire.framing import FrameError
 from server.wire.legacy.dialect import Opened
-from server.wire.legacy.fields import FIELDS
+from server.wire.legacy.fields import BY_KEY, FIELDS
 
 _KEYS: Final = {field.element: field.key for field in FIELDS}
-_ELEMENTS: Final = {field.key: field.element for field in FIELDS}
+_ELEMENTS: Final = {key: field.element for key, field in BY_KEY.items()}
 
 _DECLARATION: Final = re.compile(
     rb"(?:\xef\xbb\xbf)?\s*+<\?xml\s[^<>]{0,200}?"

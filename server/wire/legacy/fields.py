@@ -68,6 +68,10 @@ FIELDS: Final = (
 )
 """Fields that the reference calls obsolete, or that no command or message uses, are left out."""
 
+BY_KEY: Final = {field.key: field for field in FIELDS}
+"""By what is said in the amps protocol."""
+BY_KEY["opts"] = BY_KEY["o"]  # what acks call it: the backlog of a consumer of queues
+
 
 def is_true(value: str) -> bool:
     """Read the value of a Boolean field."""

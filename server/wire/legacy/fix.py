@@ -8,10 +8,10 @@ from typing import Final, Self
 
 from server.wire.framing import FrameError
 from server.wire.legacy.dialect import Opened
-from server.wire.legacy.fields import FIELDS
+from server.wire.legacy.fields import BY_KEY, FIELDS
 
 _KEYS: Final = {field.tag: field.key for field in FIELDS}
-_TAGS: Final = {field.key: field.tag for field in FIELDS}
+_TAGS: Final = {key: field.tag for key, field in BY_KEY.items()}
 
 
 @dataclass(frozen=True, slots=True)

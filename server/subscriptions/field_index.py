@@ -1,0 +1,146 @@
+"""Finds by a field's value whatever demands that the field equals it, such as filters.
+
+What a value is looked up under follows the rules by which `=` compares texts and numbers, which
+`server.expressions.semantics.Membership` puts into sets: a text finds equal texts and, if it is a
+numeral, equal numbers; a number finds equal numbers and texts that are equal numerals. Literals so
+large that integers and doubles lose their exact relation stay out of the index.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from typing import Any, Generic, NamedTuple, TypeAlias, TypeVar
+
+from server.expressions import conjuncts
+from server.expressions.numerals import numeral
+from server.expressions.semantics import Membership
+from server.expressions.tree import And, Comparison, Expr, Identifier, In, Literal, Reference
+from server.message_types.base import Value
+
+C = TypeVar("C", bound=Hashable)
+"""What is found."""
+
+_Key = TypeVar("_Key")
+
+QuickFind: TypeAlias = Callable[[Any, dict[C, None]], Iterable[C]]
+"""Finds what demands a value that is no array, or gives its second argument; sets that are
+dictionaries, as these keep an order and let go of any at once."""
+
+
+class Term(NamedTuple):
+    """A term that demands that a field equals one of some values.
+
+    Attributes:
+        field: the field.
+        values: the values.
+        rest: the other terms of the filter that it is from, None if there are none.
+    """
+
+    field: Reference
+    values: Membership
+    rest: Expr | None
+
+    @property
+    def is_void(self) -> bool:
+        """Whether no message can have what it demands, as with `/a = ''`."""
+        return not (self.values.texts or self.values.numbers)
+
+
+def indexable_terms(expr: Expr) -> Iterator[Term]:
+    """The terms of a filter by which it can be found: one of them is enough."""
+    terms = conjuncts(expr)
+    for position, term in enumerate(terms):
+        match term:
+            case Comparison("=", Identifier() as field, Literal() as literal):
+                literals: Sequence[Expr] = (literal,)
+            case Comparison("=", Literal() as literal, Identifier() as field):
+                literals = (literal,)
+            case In(Identifier() as field, literals):
+                pass
+            case _:
+                continue
+        given = [item.value for item in literals if isinstance(item, Literal)]
+        values = Membership(given)
+        if len(given) == len(literals) and not values.large:
+            rest = terms[:position] + terms[position + 1 :]
+            yield Term(field.reference, values, _joined(rest))
+
+
+def _joined(terms: tuple[Expr, ...]) -> Expr | None:
+    if not terms:
+        return None
+    return terms[0] if len(terms) == 1 else And(terms)
+
+
+class FieldIndex(Generic[C]):
+    """The candidates that demand values of one field, by value."""
+
+    __slots__ = ("_numbers", "_text_numbers", "_texts")
+
+    def __init__(self) -> None:
+        self._texts: dict[str, dict[C, None]] = {}
+        self._numbers: dict[float, dict[C, None]] = {}
+        self._text_numbers: dict[float, dict[C, None]] = {}
+
+    def __bool__(self) -> bool:
+        return bool(self._texts or self._numbers or self._text_numbers)
+
+    def add(self, values: Membership, candidate: C) -> None:
+        """Find a candidate by any of some values."""
+        for word in values.texts:
+            self._texts.setdefault(word, {})[candidate] = None
+        for number in values.numbers:
+            self._numbers.setdefault(number, {})[candidate] = None
+        for number in values.text_numbers:
+            self._text_numbers.setdefault(number, {})[candidate] = None
+
+    def remove(self, values: Membership, candidate: C) -> None:
+        """Find a candidate no more."""
+        _remove(self._texts, values.texts, candidate)
+        _remove(self._numbers, values.numbers, candidate)
+        _remove(self._text_numbers, values.text_numbers, candidate)
+
+    def crowd(self, values: Membership) -> int:
+        """How many candidates are found by the busiest of some values."""
+        lists = [self._texts.get(word, ()) for word in values.texts]
+        lists += [self._numbers.get(number, ()) for number in values.numbers]
+        return max(map(len, lists), default=0)
+
+    @property
+    def quick_find(self) -> QuickFind[C]:
+        """Finds candidates for a value that is no array.
+
+        A dictionary's own `get` where all literals are texts that no number equals.
+        """
+        if self._numbers or self._text_numbers:
+            return self._find_scalar
+        return self._texts.get
+
+    def find(self, value: Value) -> Iterable[C]:
+        """Find the candidates for a message's value: for an array, those of any element."""
+        if isinstance(value, list):
+            return dict.fromkeys(candidate for item in value for candidate in self.find(item))
+        return self._find_scalar(value, {})
+
+    def _find_scalar(self, value: str | float | None, nobody: dict[C, None]) -> Iterable[C]:
+        if isinstance(value, str):
+            found = self._texts.get(value, nobody)
+            if self._numbers and (number := numeral(value)) is not None:
+                return [*found, *self._numbers.get(number, nobody)]
+            return found
+        if isinstance(value, list):
+            raise TypeError
+        if value is None:
+            return nobody
+        found = self._numbers.get(value, nobody)
+        if self._text_numbers:
+            return [*found, *self._text_numbers.get(value, nobody)]
+        return found
+
+
+def _remove(by_value: dict[_Key, dict[C, None]], values: Iterable[_Key], candidate: C) -> None:
+    for value in values:
+        candidates = by_value[value]
+        del candidates[candidate]
+        if not candidates:
+            del by_value[value]

@@ -1,0 +1,85 @@
+"""`amps_queues_ack_dump`: prints how far queues have been worked off.
+
+Source: AMPS User Guide, Dump queues.ack File.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Iterator, Sequence
+from itertools import islice
+from pathlib import Path
+
+from config_schema.version import AMPS_VERSION, VERSION
+from server.journal.layout import FormatError, encode_text
+from server.journal.queue_points import VERSION as FORMAT_VERSION
+from server.journal.queue_points import QueuePoint, QueuesCache, unpack_queues
+from server.journal.times import iso_timestamp
+from server.tools.command import command
+from server.tools.journal_text import RULE, write_out
+
+
+@command("amps_queues_ack_dump")
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Dump queues.ack files.
+
+    Args:
+        arguments: the command line without the program's name; that of the process if None.
+
+    Returns:
+        The exit status: 0, or 1 if a file cannot be read.
+    """
+    options = _parser().parse_args(arguments)
+    status = 0
+    for path in options.filename:
+        try:
+            cache = unpack_queues(path.read_bytes())
+        except (OSError, FormatError) as problem:
+            why = problem.strerror if isinstance(problem, OSError) else str(problem)
+            print(f"amps_queues_ack_dump: {path}: {why}", file=sys.stderr)
+            status = 1
+            continue
+        write_out(_dump(path, cache, options.limit))
+    return status
+
+
+def _dump(path: Path, cache: QueuesCache, limit: int | None) -> Iterator[bytes]:
+    yield encode_text(
+        f"File Name       : {path.name}\n"
+        f"Version         : amperage::queues.ack/v{FORMAT_VERSION}\n"
+        f"Last txid       : {cache.txid}\n"
+        f"Queues          : {len(cache.points)}\n"
+    )
+    yield RULE
+    for point in islice(cache.points, limit):
+        yield encode_text(_text(point))
+
+
+def _text(point: QueuePoint) -> str:
+    text = (
+        f"queue           : {point.name}\n"
+        f"message type    : {point.message_type}\n"
+        f"recovery point  : {point.recovery_point}\n"
+        f"begins at txid  : {point.begin}\n"
+        f"needed from txid: {point.needed_from}\n"
+        f"early acks      : {len(point.early_acks)}\n"
+    )
+    for (client, sequence), came in point.early_acks:
+        text += f"  {client}|{sequence}| {iso_timestamp(came)}\n"
+    return text + RULE.decode()
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="amps_queues_ack_dump", description="Print how far queues have been worked off."
+    )
+    parser.add_argument("filename", type=Path, nargs="+", help="a queues.ack file")
+    parser.add_argument("-n", "--limit", type=int, help="queues to print per file at most")
+    version = f"amps_queues_ack_dump {VERSION} (AMPS {AMPS_VERSION})"
+    parser.add_argument("--version", action="version", version=version)
+    return parser
+
+
+if __name__ == "__main__":
+    sys.exit(main())

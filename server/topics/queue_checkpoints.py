@@ -1,0 +1,115 @@
+"""Stores how far queues have been worked off, so that the next start need not read all of the log.
+
+The cache is stored about once a second, when something has changed, and at the close. What it takes
+into account is on stable storage before: it must not speak of what the log may lose. It is nothing
+but a shorter way through the log, but for acknowledgements of messages that have not come: these
+may be older than all that a queue needs of the log, and so keep the log from being removed until
+they have been stored.
+
+Source: AMPS User Guide, Startup and Recovery for Queues.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Final
+
+from server.journal.queue_points import QueuePoint, QueuesCache
+
+if TYPE_CHECKING:
+    from server.base.clock import Clock
+    from server.topics.queue_table import Queues
+    from server.topics.queue_topic import QueueTopic
+    from server.topics.transaction_log import TransactionLog
+
+_SECONDS: Final = 1.0
+"""Between two looks whether something is to be stored."""
+
+
+class Checkpoints:
+    """Stores how far the queues of an instance have been worked off.
+
+    Args:
+        queues: the queues, recovered.
+        begins: the txids before which there are no messages for them.
+        log: the transaction log.
+        clock: says when to look.
+
+    Raises:
+        JournalError: it cannot be stored; then a RecoveryPoint might be taken anew.
+    """
+
+    def __init__(
+        self, queues: Queues, begins: Mapping[QueueTopic, int], log: TransactionLog, clock: Clock
+    ) -> None:
+        self._queues: Final = queues
+        self._begins: Final = begins
+        self._log: Final = log
+        self._clock: Final = clock
+        self._stored = 0  # the last entry that is taken into account
+        self._stamp: list[tuple[int, int]] = []  # of what has been stored
+        self._cancel: Callable[[], None]
+        log.hold(self._needed_from)
+        log.journal.store_queues(self._cache(), aside=False)
+        self._has_been_stored(log.last_txid, self._state())
+        self._look_later()
+
+    def close(self) -> None:
+        """Look no more, and leave behind how it is now."""
+        self._cancel()
+        if all(queue.is_recorded for queue in self._queues):
+            self._log.journal.leave_queues(self._cache())
+
+    def _look_later(self) -> None:
+        self._cancel = self._clock.call_later(_SECONDS, self._look)
+
+    def _look(self) -> None:
+        self._look_later()
+        if not all(queue.is_recorded for queue in self._queues):
+            return
+        state = self._state()
+        if state == self._stamp:
+            return
+        cache = self._cache()
+
+        def store() -> None:
+            self._log.journal.store_queues(cache)
+            self._has_been_stored(cache.txid, state)
+
+        self._log.when_durable(store)
+
+    def _has_been_stored(self, txid: int, state: list[tuple[int, int]]) -> None:
+        self._stored, self._stamp = txid, state
+
+    def _state(self) -> list[tuple[int, int]]:
+        """What is the same as long as nothing has changed."""
+        return [(self._start_of(queue), _early_changes(queue)) for queue in self._queues]
+
+    def _cache(self) -> QueuesCache:
+        points = [
+            QueuePoint(
+                queue.message_type.name,
+                queue.name,
+                queue.spec.recovery_point,
+                self._begins[queue],
+                self._start_of(queue),
+                tuple(queue.core.ledger.deferred),
+            )
+            for queue in self._queues
+        ]
+        return QueuesCache(self._log.last_txid, points)
+
+    def _start_of(self, queue: QueueTopic) -> int:
+        """From where on a queue needs the log."""
+        needed_from = queue.core.oldest_txid
+        return self._log.last_txid + 1 if needed_from is None else needed_from
+
+    def _needed_from(self) -> int:
+        """What says of acknowledgements that they came too early has to stay until it is stored."""
+        if [changes for _, changes in self._stamp] == list(map(_early_changes, self._queues)):
+            return self._log.last_txid + 1
+        return self._stored + 1
+
+
+def _early_changes(queue: QueueTopic) -> int:
+    return queue.core.ledger.deferred.changes
