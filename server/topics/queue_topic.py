@@ -373,11 +373,25 @@ class QueueTopic(Topic):
         if delivery.consumer not in self.core.dispatch.seats:
             return  # it has gone meanwhile, and so have its leases
         subscription = cast("Subscription", delivery.consumer.subscription)  # that of now
-        messages = self._shelf.get(delivery.txids)
+        messages = self._shelf.get(self._still_leased(delivery))
         lease = lease_key(delivery.lease_until)
         there = [message for message in messages if message is not None]
         for _, run in groupby(there, _ALIKE):
             self._hand_over(subscription, QueueRun(list(run), lease))
+
+    def _still_leased(self, delivery: Delivery) -> Sequence[int]:
+        """The messages of a delivery that have not been acknowledged before they are sent.
+
+        Anybody may acknowledge them, also before they come, or their lease may have ended.
+        """
+        if delivery.is_barrier:
+            return delivery.txids
+        leases, consumer = self.core.ledger.leases.by_place, delivery.consumer
+        return [
+            txid
+            for txid, lease in zip(delivery.txids, map(leases.get, delivery.places), strict=True)
+            if lease is not None and lease.seat.consumer is consumer
+        ]
 
     def _hand_over(self, subscription: Subscription, run: QueueRun) -> None:
         try:
