@@ -87,6 +87,7 @@ class RandomWork(RuleBasedStateMachine):
                 key, is_ours = 0, True
             self.enqueue(details, txid, now)
             self.log.append((details, txid, now))
+            self.record()  # of those that were acknowledged before they came
             expires = settings.expires(now, lifetime) or NEVER
             self.model.publish(Message(txid, now, expires, priority or 0, key, is_barrier, is_ours))
 
