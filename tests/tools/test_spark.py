@@ -172,8 +172,8 @@ def records(header: Header, _body: bytes) -> list[bytes]:
             frame({"c": "group_end", "query_id": key}),
         ]
     if header["c"].endswith("subscribe"):
-        leased = {"bm": "1|1|", "lp": "soon", "ts": "now"}
-        answers += [frame({"c": "p", "t": "t", "sids": header["sub_id"]} | leased, b"m"), HANG_UP]
+        keys = {"bm": "1|1|", "ts": "now"}
+        answers += [frame({"c": "p", "t": "t", "sids": header["sub_id"]} | keys, b"m"), HANG_UP]
     if header["c"] == "sow_delete" and "cid" in header:
         stats = {"c": "ack", "cid": header["cid"], "a": "stats", "status": "success"}
         answers = [answers[0], frame(stats | {"records_deleted": 3})]
@@ -230,7 +230,11 @@ def test_messages_of_a_queue_are_acknowledged_once_printed() -> None:
     def answer(header: Header, body: bytes) -> list[bytes]:
         if header["c"] == "sow_delete":
             return [HANG_UP]
-        return [part for part in records(header, body) if part != HANG_UP]
+        answers = accept(header)
+        if header["c"] == "subscribe":
+            leased = {"bm": "1|1|", "lp": "soon"}
+            answers.append(frame({"c": "p", "t": "t", "sids": header["sub_id"]} | leased, b"m"))
+        return answers
 
     with scripted_peer(answer) as peer:
         where = ["-server", f"127.0.0.1:{peer.port}", "-topic", "t"]
