@@ -147,6 +147,7 @@ def test_a_replay_spans_archived_compressed_and_current_files(
             tell(server, "archive", "1d")
             wait_until(lambda: journals(archive) == {"00.journal"})
             wait_until(lambda: "00.journal" not in journals(directory))
+            assert server.logs("test-instance.0000000000.journal has been archived")
             seen += [number_of(slow.receive()[1]) for _ in range(2)]
             make_old(directory / "test-instance.0000000001.journal")
             tell(server, "compress", "1d")
