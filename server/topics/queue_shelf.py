@@ -85,8 +85,7 @@ class Shelf:
 
     def at_hand(self, txid: int) -> Shelved | None:
         """A message, if it need not be read from the log."""
-        found = self._messages.get(txid)
-        return None if found is None else Shelved(*found)
+        return self._messages.get(txid)
 
     def put(self, recorded: Recorded) -> None:
         """Keep messages that have just been recorded."""

@@ -106,7 +106,7 @@ class TopicJournal:
                     envelope,
                     run.txids,
                     run.timestamp,
-                    self._identity(envelope),
+                    self._identity(envelope, is_numbered=bool(envelope.sequences)),
                     envelope.sequences[start : run.end] or run.txids,
                     sow_keys[start : run.end],
                     expiration,
@@ -118,20 +118,15 @@ class TopicJournal:
         for feed in self._feeds:
             feed.take(recorded)
 
-    def _identity(self, envelope: Envelope) -> int:
-        """What stands for the publisher in bookmarks."""
+    def _identity(self, envelope: Envelope, *, is_numbered: bool) -> int:
+        """What stands for the publisher in bookmarks of messages that it numbers, or does not."""
         client = 0 if envelope.publisher is None else envelope.publisher.client_hash
-        if envelope.sequences or envelope.sequence:
-            return client
-        return server_made_identity(client, self.log.instance)
+        return client if is_numbered else server_made_identity(client, self.log.instance)
 
     def bookmark(self, envelope: Envelope, txid: int) -> str:
         """The bookmark of a message that has been recorded, with the envelope's number if any."""
-        publisher = envelope.publisher
-        client = 0 if publisher is None else publisher.client_hash
-        if envelope.sequence:
-            return f"{client}|{envelope.sequence}|"
-        return f"{server_made_identity(client, self.log.instance)}|{txid}|"
+        identity = self._identity(envelope, is_numbered=envelope.sequence > 0)
+        return f"{identity}|{envelope.sequence or txid}|"
 
     def is_run(self, envelope: Envelope) -> bool:
         """Whether messages are new and in order, so that they can be recorded together."""
@@ -195,7 +190,7 @@ class TopicJournal:
                     envelope,
                     (txid,),
                     moment,
-                    self._identity(envelope),
+                    self._identity(envelope, is_numbered=envelope.sequence > 0),
                     (envelope.sequence or txid,),
                     (number,) if number else (),
                     expiration,

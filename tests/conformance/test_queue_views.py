@@ -181,7 +181,7 @@ def test_a_view_of_a_queue_is_there_after_a_restart(tmp_path: Path) -> None:
         first, _ = consume(peer, "summed", "1", 2)
         peer.send({"c": "sow_delete", "cid": "d", "t": "summed", "bm": first, "a": "persisted"})
         while peer.receive()[0]["c"] != "ack":
-            """The next message comes as well."""
+            pass  # the next message comes as well
     with running_server(tmp_path, elements=_elements()) as server:
         a = {"who": "a", "n": 6, "count": 2}
         assert shown(server, "sums", "who", {"a": a})
