@@ -28,6 +28,7 @@ from server.subscriptions.delivery import DirectDelivery
 from server.subscriptions.failures import give_up_on
 from server.topics.queue_browsing import Browsing
 from server.topics.queue_entrance import Entrance
+from server.topics.queue_forgotten import Forgotten
 from server.topics.queue_matching import QueueMatching, Wanted
 from server.topics.queue_messages import QueueRun, lease_key
 from server.topics.queue_shelf import Shelf
@@ -193,7 +194,8 @@ class QueueTopic(Topic):
         self._is_stalled = False
         self._timer_at: int | None = None
         self._cancel_timer: Callable[[], None] = _nothing
-        surroundings.log.hold(self._needed_from)
+        forgotten = Forgotten(self.core, spec.name, surroundings)
+        surroundings.log.hold(self._needed_from, forgotten.in_the_way)
 
     def _make_matching(self) -> QueueMatching:
         return QueueMatching(
