@@ -23,6 +23,7 @@ import numpy as np
 from server.journal import JournalUnreadable
 from server.queues import Expired
 from server.queues.inspection import available, is_available
+from server.queues.ledger import VISIBLE
 from server.sow.memory_store import MemoryStore
 from server.sow.ordering import Ordering, Placed, Ranking
 from server.sow.portions import Portions
