@@ -37,7 +37,8 @@ from server.wire.header import Header
 if TYPE_CHECKING:
     from server.commands.query_terms import QueryTerms
     from server.commands.subscribing import Subscribing
-    from server.queries.run import Findings, QueryRun
+    from server.queries.run import QueryRun
+    from server.sow.query import OpenQuery
     from server.sow.records import Record
     from server.subscriptions.difference import Differ
     from server.subscriptions.page import Page
@@ -77,7 +78,7 @@ def handle(session: Subscribing, header: Header, _body: bytes) -> None:
     )
     topics = records_of(session, Permission.READ_TOPIC, subscription.selector)
     remember = subscribe.remember(subscription)
-    queries: list[Findings]
+    queries: list[OpenQuery]
     has = _matches(session, subscription)
     current = page_of(session, subscription)
     if current is None:
