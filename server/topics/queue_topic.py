@@ -103,6 +103,7 @@ class QueueTopic(Topic):
             lambda: self._make_matching(self._filter_failed),
             instance,
             self.wake,
+            log.has_come_to,
         )
         self.browsing: Final = Browsing(
             self.core, spec.name, message_type, functions, self._shelf, surroundings
