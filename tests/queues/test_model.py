@@ -92,7 +92,7 @@ class RandomWork(RuleBasedStateMachine):
             self.model.publish(Message(txid, now, expires, priority or 0, key, is_barrier, is_ours))
 
     def enqueue(self, details: Details, txid: int, now: int) -> None:
-        self.queue.enqueue([txid], [now], PUBLISHER, [txid], details)
+        self.queue.ledger.enqueue([txid], [now], PUBLISHER, [txid], details)
 
     @rule(name=st.sampled_from(NAMES), backlog=st.integers(0, 5), content_filter=FILTERS)
     def join_or_replace(self, name: str, backlog: int, content_filter: str | None) -> None:
