@@ -6,7 +6,7 @@ import importlib
 import sys
 from pathlib import Path
 
-NOT_BENCHMARKS = {"__init__", "__main__", "harness", "journal_server", "spark_runs"}
+NOT_BENCHMARKS = {"__init__", "__main__", "harness", "journal_server", "rabbitmq", "spark_runs"}
 
 
 def main(names: list[str]) -> None:

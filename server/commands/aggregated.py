@@ -45,7 +45,6 @@ if TYPE_CHECKING:
     from server.commands.subscribing import Querying, Subscribing
     from server.expressions.tree import Field, Identifier, Reference
     from server.queries.page import Scan
-    from server.queries.run import Findings
     from server.sow.history import PastPoint
     from server.sow.query import OpenQuery
     from server.subscriptions.aggregate import Aggregate
@@ -134,7 +133,7 @@ def query_and_subscribe(session: Subscribing, header: Header, options: Mapping[s
     acknowledge(session, header, "processed", sub_id=subscription.sub_id, query_id=command.query_id)
     follower = _follower(session, subscription)
     remember = subscribe.remember(subscription)
-    found: Findings
+    found: OpenQuery
     if follower.page is None:
         scan = _scan(command, topic, terms)
         ranked = _ranked(terms, aggregation)

@@ -38,7 +38,8 @@ if TYPE_CHECKING:
     from server.commands.query_terms import QueryTerms
     from server.commands.steps import Steps
     from server.commands.subscribing import Subscribing
-    from server.queries.run import Findings, QueryRun
+    from server.queries.run import QueryRun
+    from server.sow.query import OpenQuery
     from server.sow.records import Record
     from server.subscriptions.difference import Differ
     from server.subscriptions.page import Page
@@ -93,7 +94,7 @@ def _query_and_subscribe(session: Subscribing, header: Header, behind: list[byte
     )
     topics = records_of(session, Permission.READ_TOPIC, subscription.selector)
     remember = subscribe.remember(subscription)
-    queries: list[Findings]
+    queries: list[OpenQuery]
     has = _matches(session, subscription)
     current = page_of(session, subscription)
     if current is None:

@@ -16,7 +16,6 @@ from server.sow.ordering import Ordering, Placed, Ranking
 if TYPE_CHECKING:
     from server.expressions.tree import OrderTerm
     from server.message_types.base import MessageType
-    from server.queries.run import Findings
     from server.sow.query import OpenQuery
     from server.sow.records import Record
     from server.subscriptions.aggregate import Aggregate
@@ -163,7 +162,7 @@ class Followed:
         follower: follows the groups.
     """
 
-    def __init__(self, query: Findings, follower: Aggregate) -> None:
+    def __init__(self, query: OpenQuery, follower: Aggregate) -> None:
         self._query: Final = query
         self._follower: Final = follower
 

@@ -18,6 +18,7 @@ from server.wire.header import Header, encode_header
 
 if TYPE_CHECKING:
     from server.base.slices import Slices
+    from server.sow.query import OpenQuery
     from server.sow.records import Record
     from server.subscriptions.presentation import Presentation
 
@@ -39,24 +40,6 @@ class Totals(NamedTuple):
     records_returned: int
 
 
-class Findings(Protocol):
-    """A query under way: each step gives the records that were found in it, perhaps none."""
-
-    @property
-    def topic_matches(self) -> int:
-        """The records that were there to be tested."""
-
-    @property
-    def matches(self) -> int:
-        """The records that match so far."""
-
-    def __iter__(self) -> Iterator[Sequence[Record]]:
-        """The steps that are left."""
-
-    def close(self) -> None:
-        """End the query; harmless if it has ended."""
-
-
 class Part(NamedTuple):
     """A query of one topic.
 
@@ -65,7 +48,7 @@ class Part(NamedTuple):
         take: what is done with a record that it finds; whether that was to send it as a result.
     """
 
-    query: Findings
+    query: OpenQuery
     take: Callable[[Record], bool]
 
 

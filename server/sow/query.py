@@ -77,7 +77,7 @@ class OpenQuery(Protocol):
     def matches(self) -> int:
         """The records that match so far; all of them when the query has ended."""
 
-    def __iter__(self) -> Iterator[list[Record]]:
+    def __iter__(self) -> Iterator[Sequence[Record]]:
         """The steps that are left."""
 
     def close(self) -> None:

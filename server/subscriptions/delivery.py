@@ -146,3 +146,15 @@ class DirectDelivery:
         template = self._heads.template(run.keys, varying)
         headers = [template % values for values in zip(map(len, bodies), *columns, strict=True)]
         self._outbox.write(frame_all(headers, bodies))
+
+
+def deliver_run(run: MessageRun, delivery: Delivery) -> None:
+    """Deliver messages that have bookmarks of their own.
+
+    Whoever does not frame them directly takes them one by one.
+    """
+    if isinstance(delivery, DirectDelivery):
+        delivery.deliver_run(run)
+        return
+    for position, body in enumerate(run.bodies):
+        delivery.deliver((body,), run.envelope(position))

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from functools import partial
+from functools import cached_property, partial
 from itertools import islice
 from typing import TYPE_CHECKING, Final, NamedTuple
 
@@ -96,7 +96,6 @@ class Browsing:
         surroundings: what the queue needs of the server.
 
     Attributes:
-        audience: the subscriptions that look and do not take; set before there are any.
         records: the messages, to be queried.
     """
 
@@ -109,7 +108,6 @@ class Browsing:
         shelf: Shelf,
         surroundings: Surroundings,
     ) -> None:
-        self.audience: TopicWithRecords | None = None
         self._core: Final = core
         self._shelf: Final = shelf
         self._read_back: Final = shelf.sibling(_ROOM)
@@ -127,15 +125,18 @@ class Browsing:
 
     # who looks
 
+    @cached_property
+    def audience(self) -> TopicWithRecords:
+        """The subscriptions that look and do not take."""
+        return self._surroundings.topics.lookers_at(self.records)
+
     def attach(self, subscription: Subscription) -> None:
         """Let a subscription look at the queue."""
-        assert self.audience is not None  # noqa: S101 - set before there are subscriptions
         self.audience.attach(subscription)
         self._look_after()
 
     def detach(self, subscription: Subscription) -> None:
         """Let a subscription look no more; harmless if it does not."""
-        assert self.audience is not None  # noqa: S101 - set before there are subscriptions
         self.audience.detach(subscription)
         self._look_after()
 
@@ -158,7 +159,6 @@ class Browsing:
 
     def _look_after(self) -> None:
         """Follow the queue as long as that is of any use."""
-        assert self.audience is not None  # noqa: S101 - set before there are subscriptions
         audience = self.audience
         wanted = self._has_begun and (audience.has_followers or audience.has_subscriptions)
         if wanted == self._follows:
@@ -238,7 +238,6 @@ class Browsing:
                     self._told[txid] = leases
                 record = self._record(txid, message, leases)
             if previous is not None or record is not None:
-                assert self.audience is not None  # noqa: S101 - it is what is followed
                 change = Change(str(txid), self.records.name, previous, record)
                 self.audience.announce(change, envelope, MATCH)
         if not self._pending:

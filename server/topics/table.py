@@ -100,6 +100,7 @@ class TopicTable:
         self._kept = 0  # bytes that topics take, or took before subscriptions ended
         self._unlooked: list[tuple[str, str]] = []  # topics that may have to be forgotten
         self._topics: dict[tuple[str, str], AnyTopic] = {}
+        self._behind_queues: dict[tuple[str, str], AnyTopic] = {}
         self._patterns = defaultdict[str, NamePatterns](NamePatterns)  # by message type
         # the topics that those are for
         self._attached: dict[Subscription, set[AnyTopic]] = {}
@@ -112,9 +113,6 @@ class TopicTable:
         """Let some names be those of queues. Called before any topic is used."""
         self.queues = queues
         for queue in queues:
-            messages = queue.browsing.records
-            audience = DerivedTopic(messages, queue.name, self._functions, self._stores)
-            queue.browsing.audience = audience
             self.find(queue.message_type.name, queue.name)
 
     def find(self, message_type: str, name: str) -> AnyTopic:
@@ -257,14 +255,27 @@ class TopicTable:
 
     def _make(self, message_type: str, name: str) -> AnyTopic:
         queue = None if self.queues is None else self.queues.find(message_type, name)
-        if queue is None:
-            return self._make_plain(message_type, name, self._stores.find(message_type, name))
-        target = queue.spec.default_publish_target
-        if target == name:  # what has records under this name is what can be seen of the queue
-            queue.target = self._make_plain(message_type, name, None)
-        else:
-            queue.target = self.find(message_type, target)
-        return queue
+        if queue is not None:
+            return queue
+        return self._make_plain(message_type, name, self._stores.find(message_type, name))
+
+    def behind_queue(self, message_type: str, queue: str, name: str) -> AnyTopic:
+        """The topic that takes what is published to a queue; it may have the queue's own name.
+
+        Then it is none that anybody else finds: what has records under that name is what can be
+        seen of the queue.
+        """
+        if name != queue:
+            return self.find(message_type, name)
+        topic = self._behind_queues.get((message_type, name))
+        if topic is None:
+            topic = self._make_plain(message_type, name, None)
+            self._behind_queues[message_type, name] = topic
+        return topic
+
+    def lookers_at(self, messages: Keeper) -> TopicWithRecords:
+        """Make what tells those who look at a queue, and take nothing."""
+        return DerivedTopic(messages, messages.name, self._functions, self._stores)
 
     def _make_plain(self, message_type: str, name: str, keeper: Keeper | None) -> AnyTopic:
         """Make a topic that is no queue.

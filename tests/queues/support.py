@@ -59,7 +59,9 @@ class Bench:
         """Publish the next messages, whose txids count from 1."""
         numbers = range(self.published + 1, self.published + count + 1)
         self.published += count
-        self.queue.enqueue(numbers, [self.now] * count, PUBLISHER, numbers, Details(**details))
+        self.queue.ledger.enqueue(
+            numbers, [self.now] * count, PUBLISHER, numbers, Details(**details)
+        )
 
     def consumer(self, name: str, backlog: int = 1, content_filter: str | None = None) -> Consumer:
         consumer = Consumer(name, name, backlog)
