@@ -16,7 +16,7 @@ from server.subscriptions.failures import give_up_on
 from server.subscriptions.message_run import MessageRun
 from server.subscriptions.outbox import Outbox
 from server.subscriptions.presentation import Presentation
-from server.wire.framing import frame_all, frame_head
+from server.wire.framing import frame_head, frame_run
 from server.wire.header import json_text
 
 if TYPE_CHECKING:
@@ -144,8 +144,7 @@ class DirectDelivery:
         bodies = run.bodies if self._present is None else self._present(run.bodies)
         varying, columns = self._key_columns(run)
         template = self._heads.template(run.keys, varying)
-        headers = [template % values for values in zip(map(len, bodies), *columns, strict=True)]
-        self._outbox.write(frame_all(headers, bodies))
+        self._outbox.write(frame_run(template, bodies, columns))
 
 
 def deliver_run(run: MessageRun, delivery: Delivery) -> None:
