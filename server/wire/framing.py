@@ -17,7 +17,7 @@ from collections.abc import Iterator, Sequence
 from itertools import chain
 from operator import add
 from struct import Struct
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Final, Protocol, cast
 
 if TYPE_CHECKING:
     from server.wire.numbered import NumberedRun
@@ -206,7 +206,7 @@ def frame_run(
         columns: the values that go there.
     """
     sizes = list(map(len, bodies))
-    if max(sizes) > _SMALL_PART or not all(map(_is_of_one_width, columns)):
+    if len(sizes) == 1 or max(sizes) > _SMALL_PART or not all(map(_is_of_one_width, columns)):
         headers = [template % values for values in zip(sizes, *columns, strict=True)]
         return frame_all(headers, bodies)
     rest = len(template % (0, *[column[0] for column in columns])) - 1
@@ -220,9 +220,9 @@ def frame_run(
 
 def _is_of_one_width(column: Sequence[int | bytes]) -> bool:
     if isinstance(column[0], int):
-        least, most = min(column), max(column)
-        return len(b"%d" % least) == len(b"%d" % most)
-    return len(set(map(len, column))) == 1
+        numbers = cast("Sequence[int]", column)
+        return len(b"%d" % min(numbers)) == len(b"%d" % max(numbers))
+    return len(set(map(len, cast("Sequence[bytes]", column)))) == 1
 
 
 def frame_head(header: bytes, body_length: int) -> bytes:
