@@ -97,6 +97,8 @@ class Queue:
         matching: makes what decides filters; only called when a consumer has one.
         owner: the name of this instance.
         on_room: told when a consumer may have room, also by what it does at other queues: deliver.
+        was_recorded: tells whether a message can come no more, because the log has it, or later
+            ones of its publisher.
 
     Attributes:
         settings: how it behaves.
@@ -110,9 +112,11 @@ class Queue:
         matching: Callable[[], Matching],
         owner: str = "",
         on_room: Callable[[], None] = lambda: None,
+        was_recorded: Callable[[Mark], bool] = lambda _: False,
     ) -> None:
         self.settings = settings
         self._owner = owner
+        self._was_recorded = was_recorded
         self.dispatch: Final = Dispatch(settings, matching, on_room)
         self.ledger: Final = Ledger(settings, self.dispatch.offered)
         self.dispatch.ledger = self.ledger
@@ -284,7 +288,7 @@ class Queue:
             place = entries.find(mark)
             if place is not None and entries.state(place) != GONE:
                 places.append(place)
-            elif way is Way.DONE and not entries.has_come(mark):
+            elif way is Way.DONE and self._is_to_come(mark):
                 result.deferred.append(mark)
             else:
                 result.refused.append((mark, HAS_LEFT if entries.has_come(mark) else NOT_HERE))
@@ -295,6 +299,12 @@ class Queue:
             self._acknowledge(places, now, client, way, delay, result)
         self.ledger.flush(now)
         return result
+
+    def _is_to_come(self, mark: Mark) -> bool:
+        """Whether a message that is not here may come yet, also from beyond TargetQueueDepth."""
+        if self.ledger.entries.has_come(mark):
+            return False
+        return self.ledger.inactive > 0 or not self._was_recorded(mark)
 
     def acknowledge_places(
         self,
