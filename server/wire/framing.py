@@ -205,8 +205,12 @@ def frame_run(
         bodies: the bodies.
         columns: the values that go there.
     """
+    if len(bodies) == 1:
+        (body,) = bodies
+        size = len(body)
+        return frame_head(template % (size, *[column[0] for column in columns]), size) + body
     sizes = list(map(len, bodies))
-    if len(sizes) == 1 or max(sizes) > _SMALL_PART or not all(map(_is_of_one_width, columns)):
+    if max(sizes) > _SMALL_PART or not all(map(_is_of_one_width, columns)):
         headers = [template % values for values in zip(sizes, *columns, strict=True)]
         return frame_all(headers, bodies)
     rest = len(template % (0, *[column[0] for column in columns])) - 1
