@@ -195,7 +195,7 @@ class Entries:
             del self.blocks[number]
         publisher.gone += 1
         if publisher.gone > publisher.bearable:
-            publisher.tidy(self.is_there, self.head)
+            self._tidy(publisher)
 
     def remove_all(self, places: Sequence[int], publisher: Publisher, state: int) -> None:
         """Messages of one publisher that are all in the same state become GONE."""
@@ -209,7 +209,7 @@ class Entries:
         self.counts[GONE] += len(places)
         publisher.gone += len(places)
         if publisher.gone > publisher.bearable:
-            publisher.tidy(self.is_there, self.head)
+            self._tidy(publisher)
 
     def _remove_within(self, number: int, places: Sequence[int]) -> None:
         """Messages of one block become GONE."""
@@ -220,6 +220,11 @@ class Entries:
         block.kept -= len(places)
         if not block.kept:
             del self.blocks[number]
+
+    def _tidy(self, publisher: Publisher) -> None:
+        """Have a publisher's index drop what has left."""
+        oldest = 0 if self.counts[SENT] else self.head  # what has been sent stays until it ends
+        publisher.tidy(self.is_there, oldest)
 
     def is_there(self, place: int) -> bool:
         """Whether any place there has been is not GONE."""

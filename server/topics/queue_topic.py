@@ -250,7 +250,9 @@ class QueueTopic(Topic):
     def _first_needed(self) -> int | None:
         """The oldest message that somebody may ask for, None if there is none."""
         first, looked_at = self.core.oldest_txid, self.browsing.needed_from
-        return min((txid for txid in (first, looked_at) if txid is not None), default=None)
+        if first is None or looked_at is None:
+            return looked_at if first is None else first
+        return min(first, looked_at)
 
     # what goes wrong
 
