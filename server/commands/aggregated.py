@@ -187,7 +187,11 @@ def _read(
     name = header.topic or ""
     _check_references(session, name, fields, grouping)
     aggregation = AggregationTerms(
-        Projection(fields, grouping, functions), message_type, name, functions
+        Projection(fields, grouping, functions),
+        message_type,
+        name,
+        functions,
+        owner=(session.client_name, session.engine.turns),
     )
     try:
         check_fields(message_type, aggregation.projection)

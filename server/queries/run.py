@@ -8,8 +8,9 @@ what else is sent to the client waits behind them.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
+from server.base.slices import portions
 from server.queries.batches import BatchWriter
 from server.subscriptions.outbox import Outbox, Reservation
 from server.wire.framing import frame
@@ -20,6 +21,9 @@ if TYPE_CHECKING:
     from server.sow.query import OpenQuery
     from server.sow.records import Record
     from server.subscriptions.presentation import Presentation
+
+_AT_ONCE: Final = 200
+"""Results that are framed in a slice."""
 
 
 class Totals(NamedTuple):
@@ -178,15 +182,17 @@ class QueryRun:
         sent = 0
         for query, take in self._results:
             for records in query:
-                sent += sum(map(take, records))
-                yield
+                for some in portions(records, _AT_ONCE):
+                    sent += sum(map(take, some))
+                    yield
         self.batches.finish()
         self.send(Header(command="group_end", query_id=self.query_id))
         for query, take in self._leavers:
             for records in query:
-                for record in records:
-                    take(record)
-                yield
+                for some in portions(records, _AT_ONCE):
+                    for record in some:
+                        take(record)
+                    yield
         queries = [part.query for part in self._results]
         totals = Totals(
             sum(query.topic_matches for query in queries),

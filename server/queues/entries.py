@@ -100,7 +100,9 @@ class Entries:
     def append(
         self, txids: Sequence[int], times: Sequence[int], client: int, sequences: Sequence[int]
     ) -> int:
-        """Take in messages of one publisher; they are GONE until their state is set.
+        """Take in messages of one publisher; they are AVAILABLE until another state is set.
+
+        They are there from now on: what has left the queue may be forgotten at any moment.
 
         Returns:
             The place of the first.
@@ -115,14 +117,14 @@ class Entries:
             block = self.blocks.get(self.end >> SHIFT)
             if block is None:
                 block = self.blocks[self.end >> SHIFT] = Block()
-            block.states.extend(bytes(stop - start))
+            block.states.extend(bytes((AVAILABLE,)) * (stop - start))
             block.txids.extend(txids[start:stop])
             block.times.extend(times[start:stop])
             block.publishers.extend([publisher.number] * (stop - start))
             block.sequences.extend(sequences[start:stop])
             self.end += stop - start
             start = stop
-        self.counts[GONE] += count
+        self.counts[AVAILABLE] += count
         return first
 
     def _new_publisher(self, client: int) -> Publisher:
@@ -178,16 +180,8 @@ class Entries:
         self.counts[before] -= len(places)
         self.counts[state] += len(places)
 
-    def begin(self, places: range, state: int) -> None:
-        """Give messages that have just been appended their first state."""
-        start, stop = places.start, places.stop
-        while start < stop:
-            end = min(stop, (start | WITHIN) + 1)
-            self.set_states(range(start, end), GONE, state)
-            start = end
-
     def remove(self, place: int) -> None:
-        """A message becomes GONE, from any state, GONE included if it has just been appended."""
+        """A message becomes GONE, from any other state."""
         number = place >> SHIFT
         block = self.blocks[number]
         within = place & WITHIN

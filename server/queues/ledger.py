@@ -191,13 +191,11 @@ class Ledger:
         places = range(first, self.entries.end)
         self.counters.enqueued += len(places)
         if (
-            details == NO_DETAILS
-            and not settings.prioritized
-            and settings.expiration is None
-            and not self.deferred
+            details != NO_DETAILS
+            or settings.prioritized
+            or settings.expiration is not None
+            or self.deferred
         ):
-            self.entries.begin(places, AVAILABLE)
-        else:
             for index, place in enumerate(places):
                 self._describe(place, times[index], details, index)
                 self._enter(place, details, index)
@@ -243,7 +241,6 @@ class Ledger:
         elif entries.owner(place):
             entries.set_state(place, FOREIGN)
         else:
-            entries.set_state(place, AVAILABLE)
             self.order.add(place)
             if self.settings.prioritized:
                 self._on_offer(place)

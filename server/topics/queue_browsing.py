@@ -519,12 +519,11 @@ class QueueQuery(Iterator[list[Record]]):
             yield found[start : None if self._last is None else max(0, self._last - before)]
 
     def _ordered(self) -> Iterator[list[Record]]:
-        ranking, order = Ranking(self._last), self._ordering
+        ranking, order = Ranking(self._spec.skip_n, self._last), self._ordering
         for found in self._matching():
             ranking.add(
                 [Placed(order.key(self._extract(record.body)), record.sequence) for record in found]
             )
             yield []
-        wanted = islice(ranking.rows(), self._spec.skip_n, None)
-        while some := list(islice(wanted, _AT_ONCE)):
+        for some in ranking.slices(_AT_ONCE):
             yield self._browsing.records_of(some)

@@ -3,14 +3,9 @@
 from __future__ import annotations
 
 import resource
-import shutil
 import signal
-import tempfile
 import time
-from collections.abc import Iterator
 from pathlib import Path
-
-import pytest
 
 from tests.support.old_journals import (
     PER_FILE,
@@ -45,15 +40,6 @@ def elements(archive: Path) -> str:
       </TransactionLog>
       <Actions>{on_topic("archive")}{on_topic("compress")}{on_topic("remove")}</Actions>
     """
-
-
-@pytest.fixture
-def archive() -> Iterator[Path]:
-    """A directory on another file system, where there is one."""
-    memory = Path("/dev/shm")
-    directory = Path(tempfile.mkdtemp(dir=memory if memory.is_dir() else None))
-    yield directory
-    shutil.rmtree(directory)
 
 
 def replay(server: RunningServer, name: str = "reader") -> list[int]:

@@ -76,6 +76,16 @@ def test_an_early_acknowledgement_waits_for_its_message() -> None:
     assert bench.queue.counters.acknowledged == 1
 
 
+def test_what_comes_with_messages_that_leave_at_once_can_be_acknowledged() -> None:
+    """So many leave that it is time to forget them, while those behind them are still coming."""
+    bench = Bench(deferred_ack_expiration=60 * SECOND)
+    bench.queue.acknowledge(marks(*range(1, 1501)), bench.now, "a")
+    bench.publish(2000)
+
+    result = bench.queue.acknowledge(marks(*range(1501, 2001)), bench.now, "a")
+    assert (result.done, result.refused, bench.queue.depth) == (500, [], 0)
+
+
 def test_what_the_log_has_had_is_not_waited_for() -> None:
     """Of messages that have left, the queue need not know anything; of inactive ones neither."""
     for settings, deferred in (({}, []), ({"target_depth": 1000}, marks(1500))):
