@@ -119,7 +119,7 @@ def query_and_subscribe(session: Subscribing, header: Header, options: Mapping[s
     page = read_page(terms)
     before = session.subscriptions.get(header.sub_id or header.command_id or "")
     replaced = page_of(session, before)
-    subscription = subscribe.place(
+    subscription = subscribe.prepare(
         session,
         header,
         options,
@@ -128,6 +128,7 @@ def query_and_subscribe(session: Subscribing, header: Header, options: Mapping[s
         aggregation=aggregation,
         began_with_query=terms.top_n is None,
     )
+    subscribe.put_in_place(session, header, subscription)
     command = QueryCommand(session, header, terms, subscription.presentation, subscription.sub_id)
     acknowledge(session, header, "processed", sub_id=subscription.sub_id, query_id=command.query_id)
     follower = _follower(session, subscription)

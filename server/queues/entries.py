@@ -195,23 +195,31 @@ class Entries:
             del self.blocks[number]
         publisher.gone += 1
         if publisher.gone > publisher.bearable:
-            publisher.tidy(self.is_there)
+            publisher.tidy(self.is_there, self.head)
 
-    def remove_all(self, places: Iterable[int], publisher: Publisher, state: int) -> None:
+    def remove_all(self, places: Sequence[int], publisher: Publisher, state: int) -> None:
         """Messages of one publisher that are all in the same state become GONE."""
-        blocks, count = self.blocks, 0
-        for place in places:
-            block = blocks[place >> SHIFT]
-            block.states[place & WITHIN] = GONE
-            block.kept -= 1
-            if not block.kept:
-                del blocks[place >> SHIFT]
-            count += 1
-        self.counts[state] -= count
-        self.counts[GONE] += count
-        publisher.gone += count
+        number = places[0] >> SHIFT
+        if min(places) >> SHIFT == max(places) >> SHIFT:
+            self._remove_within(number, places)
+        else:
+            for place in places:
+                self._remove_within(place >> SHIFT, (place,))
+        self.counts[state] -= len(places)
+        self.counts[GONE] += len(places)
+        publisher.gone += len(places)
         if publisher.gone > publisher.bearable:
-            publisher.tidy(self.is_there)
+            publisher.tidy(self.is_there, self.head)
+
+    def _remove_within(self, number: int, places: Sequence[int]) -> None:
+        """Messages of one block become GONE."""
+        block = self.blocks[number]
+        states = block.states
+        for place in places:
+            states[place & WITHIN] = GONE
+        block.kept -= len(places)
+        if not block.kept:
+            del self.blocks[number]
 
     def is_there(self, place: int) -> bool:
         """Whether any place there has been is not GONE."""
@@ -299,6 +307,10 @@ class Entries:
         block = self.blocks[place >> SHIFT]
         within = place & WITHIN
         return self._numbered[block.publishers[within]].client, block.sequences[within]
+
+    def marks(self, places: Iterable[int]) -> list[Mark]:
+        """The bookmarks of messages."""
+        return [self.mark(place) for place in places]
 
     def expires(self, place: int) -> int:
         """When it is to leave the queue, 0 for never."""

@@ -55,7 +55,6 @@ class Delivery(NamedTuple):
         consumer: who gets them.
         txids: their numbers in the log.
         places: their places in the queue, for questions about them.
-        marks: their bookmarks.
         lease_until: when they come back unless they are acknowledged, in microseconds since 1970;
             None for never.
         is_barrier: whether it is a barrier, which everybody gets and nobody acknowledges.
@@ -64,7 +63,6 @@ class Delivery(NamedTuple):
     consumer: Consumer
     txids: Sequence[int]
     places: Sequence[int]
-    marks: Sequence[Mark]
     lease_until: int | None
     is_barrier: bool = False
 
@@ -221,14 +219,13 @@ class Queue:
         period = settings.lease_period
         until = None if period is None or settings.at_most_once else now + period
         ledger.lease(Lease(seat, now, until, places))
-        marks = [ledger.entries.mark(place) for place in places]
         if settings.at_most_once:
-            ledger.events.append(Sent(now, marks))
+            ledger.events.append(Sent(now, ledger.entries.marks(places)))
         elif settings.max_deliveries:
-            ledger.events.append(Leased(now, marks, seat.consumer.name))
+            ledger.events.append(Leased(now, ledger.entries.marks(places), seat.consumer.name))
         if ledger.watcher is not None:
             ledger.watcher.went(places)
-        return Delivery(seat.consumer, txids, places, marks, until)
+        return Delivery(seat.consumer, txids, places, until)
 
     def _release_barriers(self, now: int) -> list[Delivery]:
         """Send barriers that nothing is before, to all consumers that they match."""
@@ -241,7 +238,7 @@ class Queue:
             place = ledger.barriers[0]
             txid, mark = ledger.entries.txid(place), ledger.entries.mark(place)
             deliveries += [
-                Delivery(consumer, (txid,), (place,), (mark,), None, is_barrier=True)
+                Delivery(consumer, (txid,), (place,), None, is_barrier=True)
                 for consumer in consumers
             ]
             ledger.remove(place, now)

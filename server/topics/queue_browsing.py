@@ -305,7 +305,7 @@ class Browsing:
             str(txid),
             message.body,
             name,
-            message.origin.moment * NANOSECONDS_IN_MICROSECOND,
+            message.moment * NANOSECONDS_IN_MICROSECOND,
             sequence=txid,
             correlation_id=context.correlation_id or "",
             bookmark=context.bookmark or "",
