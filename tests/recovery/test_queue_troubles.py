@@ -64,8 +64,12 @@ def test_a_full_disk_holds_back_what_is_sent_once(tmp_path: Path) -> None:
                 command = {"c": "sow_delete", "cid": "d", "t": "least", "bm": bookmarks(messages)}
                 ack = other.ask(command | {"a": "processed"})
                 assert (ack["status"], ack["reason"]) == ("failure", "not stored")
+                other.send({"c": "flush", "cid": "f", "a": "persisted"})
+                assert other.hears_nothing(), "it has not been recorded yet what became of them"
                 disk.make_space()
                 assert numbers(take(worker, 3)) == [0, 1, 2]
+                flushed = other.receive_header()
+                assert (flushed["cid"], flushed["status"]) == ("f", "success")
             server.stop(signal.SIGKILL)
         with (
             running_server(tmp_path, elements=QUEUES, prepare=disk) as server,
