@@ -79,6 +79,34 @@ def test_a_full_disk_holds_back_what_is_sent_once(tmp_path: Path) -> None:
             assert worker.hears_nothing()
 
 
+def test_what_a_queue_knows_in_a_file(tmp_path: Path) -> None:
+    """It is no store: a kill leaves nothing of it, and a full disk has it stay in memory."""
+    (tmp_path / "journal").mkdir()
+    text = elements({"large": {"FileBackedMetadata": "enabled"}, "other": {}})
+    with small_disk(tmp_path / "journal", 60) as disk:
+        with running_server(tmp_path, elements=text, prepare=disk) as server:
+            disk.fill()
+            put(server, "in-large", range(5_000))
+            assert server.logs("1D-0019", 1)
+            with server.log_on("worker") as peer:
+                consume(peer, "large")
+                messages = take(peer, 100)
+                assert numbers(messages) == [*range(100)]
+                with server.log_on("acker") as other:
+                    assert done(other, "large", bm=bookmarks(messages)) == 100
+                    flushed = other.ask({"c": "flush", "cid": "f", "a": "persisted"})
+                    assert flushed["status"] == "success"
+            server.stop(signal.SIGKILL)
+        disk.make_space()
+        with running_server(tmp_path, elements=text, prepare=disk) as server:
+            assert "1D-0019" not in server.log()
+            with server.log_on("looking") as other, server.log_on("worker") as peer:
+                consume(peer, "large")
+                assert numbers(take(peer, 100)) == [*range(100, 200)]
+                assert query(other, "large", top_n=1).messages == [{"n": 200}]
+                assert query(other, "large", filter="/n = 4999").messages == [{"n": 4999}]
+
+
 @pytest.mark.parametrize(("call", "number"), [("open", errno.EMFILE), ("read", errno.EIO)])
 @pytest.mark.parametrize("name", ["once", "least"])
 def test_a_log_that_cannot_be_read_is_waited_for(
