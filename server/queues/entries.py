@@ -31,7 +31,6 @@ WITHIN: Final = SIZE - 1
 
 _PUBLISHERS: Final = 10_000
 _THERE: Final = re.compile(b"[^" + bytes((GONE, SENT)) + b"]")
-_KEPT: Final = re.compile(b"[^" + bytes((GONE,)) + b"]")
 _AVAILABLE: Final = re.compile(re.escape(bytes((AVAILABLE,))) + b"*")
 
 
@@ -261,7 +260,12 @@ class Entries:
             self._drop_block(number)
         publisher.gone += 1
         if publisher.gone > publisher.bearable:
-            publisher.tidy(self.is_there, self._first)
+            publisher.tidy(self.is_there, self._first_kept)
+
+    @property
+    def _first_kept(self) -> int:
+        """A place before which every message is GONE; those that are SENT can be asked for yet."""
+        return 0 if self.counts[SENT] else self.head
 
     def remove_all(self, places: Sequence[int], publisher: Publisher, state: int) -> None:
         """Messages of one publisher that are all in the same state become GONE."""
@@ -275,7 +279,7 @@ class Entries:
         self.counts[GONE] += len(places)
         publisher.gone += len(places)
         if publisher.gone > publisher.bearable:
-            publisher.tidy(self.is_there, self._first)
+            publisher.tidy(self.is_there, self._first_kept)
 
     def _remove_within(self, number: int, places: Sequence[int]) -> None:
         """Messages of one block become GONE."""
@@ -306,14 +310,6 @@ class Entries:
             place = min((place | WITHIN) + 1, end)
         self._head = place
         return place
-
-    @property
-    def _first(self) -> int:
-        """A place before which all are GONE; what has been sent and not acknowledged is not."""
-        for number, block in self.blocks.items():
-            found = _KEPT.search(block.states)
-            return (number << SHIFT) + (found.start() if found is not None else 0)
-        return self.end
 
     def available_run(self, place: int, last: int) -> range:
         """The next available messages that are in one block and next to each other.

@@ -267,7 +267,7 @@ class QueueTopic(Topic):
         give_up_on(concerned, error)
 
     def _has_no_space(self, problem: OSError) -> None:
-        self._surroundings.events.emit("1D-0019", queue=self.name, problem=problem.strerror)
+        self._surroundings.events.emit("1D-0021", queue=self.name, problem=problem.strerror)
 
     def _expression_failed(self, error: Exception) -> None:
         self._surroundings.events.emit("1D-0016", queue=self.name, problem=error)

@@ -87,7 +87,7 @@ def test_what_a_queue_knows_in_a_file(tmp_path: Path) -> None:
         with running_server(tmp_path, elements=text, prepare=disk) as server:
             disk.fill()
             put(server, "in-large", range(5_000))
-            assert server.logs("1D-0019", 1)
+            assert server.logs("1D-0021", 1)
             with server.log_on("worker") as peer:
                 consume(peer, "large")
                 messages = take(peer, 100)
@@ -99,7 +99,7 @@ def test_what_a_queue_knows_in_a_file(tmp_path: Path) -> None:
             server.stop(signal.SIGKILL)
         disk.make_space()
         with running_server(tmp_path, elements=text, prepare=disk) as server:
-            assert "1D-0019" not in server.log()
+            assert "1D-0021" not in server.log()
             with server.log_on("looking") as other, server.log_on("worker") as peer:
                 consume(peer, "large")
                 assert numbers(take(peer, 100)) == [*range(100, 200)]
