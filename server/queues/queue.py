@@ -220,7 +220,7 @@ class Queue:
         marks = [ledger.entries.mark(place) for place in places]
         if settings.at_most_once:
             ledger.events.append(Sent(now, marks))
-        elif settings.max_deliveries:
+        elif settings.records_deliveries:
             ledger.events.append(Leased(now, marks, seat.consumer.name))
         if ledger.watcher is not None:
             ledger.watcher.went(places)
