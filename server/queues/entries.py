@@ -100,7 +100,9 @@ class Entries:
     def append(
         self, txids: Sequence[int], times: Sequence[int], client: int, sequences: Sequence[int]
     ) -> int:
-        """Take in messages of one publisher; they are GONE until their state is set.
+        """Take in messages of one publisher; they are AVAILABLE until another state is set.
+
+        They are there from now on: what has left the queue may be forgotten at any moment.
 
         Returns:
             The place of the first.
@@ -115,14 +117,14 @@ class Entries:
             block = self.blocks.get(self.end >> SHIFT)
             if block is None:
                 block = self.blocks[self.end >> SHIFT] = Block()
-            block.states.extend(bytes(stop - start))
+            block.states.extend(bytes((AVAILABLE,)) * (stop - start))
             block.txids.extend(txids[start:stop])
             block.times.extend(times[start:stop])
             block.publishers.extend([publisher.number] * (stop - start))
             block.sequences.extend(sequences[start:stop])
             self.end += stop - start
             start = stop
-        self.counts[GONE] += count
+        self.counts[AVAILABLE] += count
         return first
 
     def _new_publisher(self, client: int) -> Publisher:
@@ -178,16 +180,8 @@ class Entries:
         self.counts[before] -= len(places)
         self.counts[state] += len(places)
 
-    def begin(self, places: range, state: int) -> None:
-        """Give messages that have just been appended their first state."""
-        start, stop = places.start, places.stop
-        while start < stop:
-            end = min(stop, (start | WITHIN) + 1)
-            self.set_states(range(start, end), GONE, state)
-            start = end
-
     def remove(self, place: int) -> None:
-        """A message becomes GONE, from any state, GONE included if it has just been appended."""
+        """A message becomes GONE, from any other state."""
         number = place >> SHIFT
         block = self.blocks[number]
         within = place & WITHIN
@@ -201,23 +195,31 @@ class Entries:
             del self.blocks[number]
         publisher.gone += 1
         if publisher.gone > publisher.bearable:
-            publisher.tidy(self.is_there)
+            publisher.tidy(self.is_there, self.head)
 
-    def remove_all(self, places: Iterable[int], publisher: Publisher, state: int) -> None:
+    def remove_all(self, places: Sequence[int], publisher: Publisher, state: int) -> None:
         """Messages of one publisher that are all in the same state become GONE."""
-        blocks, count = self.blocks, 0
-        for place in places:
-            block = blocks[place >> SHIFT]
-            block.states[place & WITHIN] = GONE
-            block.kept -= 1
-            if not block.kept:
-                del blocks[place >> SHIFT]
-            count += 1
-        self.counts[state] -= count
-        self.counts[GONE] += count
-        publisher.gone += count
+        number = places[0] >> SHIFT
+        if min(places) >> SHIFT == max(places) >> SHIFT:
+            self._remove_within(number, places)
+        else:
+            for place in places:
+                self._remove_within(place >> SHIFT, (place,))
+        self.counts[state] -= len(places)
+        self.counts[GONE] += len(places)
+        publisher.gone += len(places)
         if publisher.gone > publisher.bearable:
-            publisher.tidy(self.is_there)
+            publisher.tidy(self.is_there, self.head)
+
+    def _remove_within(self, number: int, places: Sequence[int]) -> None:
+        """Messages of one block become GONE."""
+        block = self.blocks[number]
+        states = block.states
+        for place in places:
+            states[place & WITHIN] = GONE
+        block.kept -= len(places)
+        if not block.kept:
+            del self.blocks[number]
 
     def is_there(self, place: int) -> bool:
         """Whether any place there has been is not GONE."""
@@ -305,6 +307,10 @@ class Entries:
         block = self.blocks[place >> SHIFT]
         within = place & WITHIN
         return self._numbered[block.publishers[within]].client, block.sequences[within]
+
+    def marks(self, places: Iterable[int]) -> list[Mark]:
+        """The bookmarks of messages."""
+        return [self.mark(place) for place in places]
 
     def expires(self, place: int) -> int:
         """When it is to leave the queue, 0 for never."""

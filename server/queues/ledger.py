@@ -10,8 +10,10 @@ Source: AMPS User Guide, Message Flow for Queues; Acknowledging Messages.
 
 from __future__ import annotations
 
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from itertools import groupby
+from operator import itemgetter
 from typing import Final, Protocol
 
 from server.queues.consumers import Consumer
@@ -49,6 +51,9 @@ from server.queues.states import (
     LEASED,
     SENT,
 )
+
+_CLIENT: Final = itemgetter(0)
+"""The publisher of a bookmark."""
 
 
 class Watcher(Protocol):
@@ -191,13 +196,11 @@ class Ledger:
         places = range(first, self.entries.end)
         self.counters.enqueued += len(places)
         if (
-            details == NO_DETAILS
-            and not settings.prioritized
-            and settings.expiration is None
-            and not self.deferred
+            details != NO_DETAILS
+            or settings.prioritized
+            or settings.expiration is not None
+            or self.deferred
         ):
-            self.entries.begin(places, AVAILABLE)
-        else:
             for index, place in enumerate(places):
                 self._describe(place, times[index], details, index)
                 self._enter(place, details, index)
@@ -243,7 +246,6 @@ class Ledger:
         elif entries.owner(place):
             entries.set_state(place, FOREIGN)
         else:
-            entries.set_state(place, AVAILABLE)
             self.order.add(place)
             if self.settings.prioritized:
                 self._on_offer(place)
@@ -284,40 +286,43 @@ class Ledger:
         Returns:
             What has left the queue, and what has to go the long way.
         """
-        entries, by_place = self.entries, self.leases.by_place
         done: list[Mark] = []
         others: list[Mark] = []
-        publisher: Publisher | None = None
-        current: Lease | None = None
-        places: list[int] = []  # of the current lease
-        for mark in marks:
-            client, sequence = mark
-            if publisher is None or publisher.client != client:
-                self._finish(current, publisher, places)
-                current, publisher = None, entries.publisher(client)
-            place = None if publisher is None else publisher.find(sequence)
-            lease = None if place is None else by_place.get(place)
-            if (
-                place is None
-                or lease is None
-                or (holder is not None and lease.seat.consumer.client != holder)
-            ):
-                others.append(mark)
-                continue
-            if lease is not current:
-                self._finish(current, publisher, places)
-                current, places = lease, []
-            del by_place[place]
-            places.append(place)
-            done.append(mark)
-        self._finish(current, publisher, places)
+        for client, alike in groupby(marks, _CLIENT):
+            publisher = self.entries.publisher(client)
+            if publisher is None:
+                others += alike
+            else:
+                self._acknowledge_leased(publisher, list(alike), holder, done, others)
         return done, others
 
-    def _finish(self, lease: Lease | None, publisher: Publisher | None, places: list[int]) -> None:
-        """Messages of one publisher and one lease, which knows them no more, leave the queue."""
-        if lease is None or publisher is None:
-            return
+    def _acknowledge_leased(
+        self,
+        publisher: Publisher,
+        marks: list[Mark],
+        holder: Hashable,
+        done: list[Mark],
+        others: list[Mark],
+    ) -> None:
+        """The same for messages of one publisher; tells both in lists that it is given."""
+        if len(set(marks)) < len(marks):
+            others += _repeated(marks)
+            marks = list(dict.fromkeys(marks))
+        places = publisher.find_all([sequence for _, sequence in marks])
+        start = 0
+        for lease, alike in groupby(map(self.leases.by_place.get, places)):
+            stop = start + len(list(alike))
+            if lease is None or (holder is not None and lease.seat.consumer.client != holder):
+                others += marks[start:stop]
+            else:
+                self._finish(lease, publisher, places[start:stop])
+                done += marks[start:stop]
+            start = stop
+
+    def _finish(self, lease: Lease, publisher: Publisher, places: Sequence[int]) -> None:
+        """Messages of one publisher and one lease leave the queue."""
         seat, count = lease.seat, len(places)
+        self.leases.forget(places)
         self.entries.remove_all(places, publisher, SENT if self.settings.at_most_once else LEASED)
         self.leases.close(lease, count)
         seat.held.difference_update(places)
@@ -588,3 +593,10 @@ class Ledger:
             if limit and attempts.deliveries >= limit:
                 self.expire(place, now, (MAX_DELIVERIES,))
         self.flush(now)
+
+
+def _repeated(marks: Sequence[Mark]) -> list[Mark]:
+    """Those that have been there before."""
+    left = Counter(marks)
+    left.subtract(set(marks))
+    return list(left.elements())

@@ -23,6 +23,7 @@ import numpy as np
 from server.journal import JournalUnreadable
 from server.queues import Expired
 from server.queues.inspection import available, is_available
+from server.queues.ledger import VISIBLE
 from server.sow.memory_store import MemoryStore
 from server.sow.ordering import Ordering, Placed, Ranking
 from server.sow.portions import Portions
@@ -310,7 +311,7 @@ class Browsing:
             str(txid),
             message.body,
             name,
-            message.origin.moment * NANOSECONDS_IN_MICROSECOND,
+            message.moment * NANOSECONDS_IN_MICROSECOND,
             sequence=txid,
             correlation_id=context.correlation_id or "",
             bookmark=context.bookmark or "",
@@ -340,6 +341,13 @@ class Browsing:
             if not self._core.settings.prioritized:
                 seen.sort()
         return seen
+
+    @property
+    def count(self) -> int:
+        """How many messages can be seen. See `seen`."""
+        counts, pending = self._core.ledger.entries.counts, self._pending.values()
+        untold = sum(known.is_seen - known.was_seen for known in pending)
+        return sum(counts[state] for state in VISIBLE) - untold
 
     def find(self, txid: int) -> Record | None:
         """A message that can be seen; None if there is none with a number."""
@@ -410,7 +418,7 @@ class _Seen(MemoryStore):
 
     def __len__(self) -> int:
         """See `RecordStore.__len__`."""
-        return len(self._browsing.seen())
+        return self._browsing.count
 
     def row(self, identity: str) -> int | None:
         """See `RecordStore.row`."""
@@ -517,12 +525,11 @@ class QueueQuery(Iterator[list[Record]]):
             yield found[start : None if self._last is None else max(0, self._last - before)]
 
     def _ordered(self) -> Iterator[list[Record]]:
-        ranking, order = Ranking(self._last), self._ordering
+        ranking, order = Ranking(self._spec.skip_n, self._last), self._ordering
         for found in self._matching():
             ranking.add(
                 [Placed(order.key(self._extract(record.body)), record.sequence) for record in found]
             )
             yield []
-        wanted = islice(ranking.rows(), self._spec.skip_n, None)
-        while some := list(islice(wanted, _AT_ONCE)):
+        for some in ranking.slices(_AT_ONCE):
             yield self._browsing.records_of(some)

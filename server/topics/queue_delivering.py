@@ -35,7 +35,7 @@ _MATCHED_AT_ONCE: Final = 512
 _RETRY_SECONDS: Final = 1.0
 """Until it is tried again to read from a log that refuses."""
 _LEAST_DELAY: Final = 0.001
-_ALIKE: Final = attrgetter("origin.client", "origin.envelope.keys")
+_ALIKE: Final = attrgetter("tray.client", "tray.keys")
 """Messages with the same go together."""
 
 
@@ -156,11 +156,12 @@ class Delivering:
         if delivery.consumer not in self._core.dispatch.seats:
             return  # it has gone meanwhile, and so have its leases
         subscription = cast("Subscription", delivery.consumer.subscription)  # that of now
-        messages = self._shelf.get(self._still_leased(delivery))
+        parts = [
+            part for part in self._shelf.find(self._still_leased(delivery)) if part is not None
+        ]
         lease = lease_key(delivery.lease_until)
-        there = [message for message in messages if message is not None]
-        for _, run in groupby(there, _ALIKE):
-            self._hand_over(subscription, QueueRun(list(run), lease))
+        for _, alike in groupby(parts, _ALIKE):
+            self._hand_over(subscription, QueueRun(list(alike), lease))
 
     def _still_leased(self, delivery: Delivery) -> Sequence[int]:
         """The messages of a delivery that have not been acknowledged before they are sent.
@@ -169,12 +170,12 @@ class Delivering:
         """
         if delivery.is_barrier:
             return delivery.txids
-        leases, consumer = self._core.ledger.leases.by_place, delivery.consumer
-        return [
-            txid
-            for txid, lease in zip(delivery.txids, map(leases.get, delivery.places), strict=True)
-            if lease is not None and lease.seat.consumer is consumer
-        ]
+        consumer = delivery.consumer
+        leases = list(map(self._core.ledger.leases.by_place.get, delivery.places))
+        theirs = {lease for lease in set(leases) if lease and lease.seat.consumer is consumer}
+        if theirs.issuperset(leases):
+            return delivery.txids
+        return [txid for txid, lease in zip(delivery.txids, leases, strict=True) if lease in theirs]
 
     def _hand_over(self, subscription: Subscription, run: QueueRun) -> None:
         try:
@@ -210,7 +211,6 @@ def _part(delivery: Delivery, start: int, stop: int) -> Delivery:
     return delivery._replace(
         txids=delivery.txids[start:stop],
         places=delivery.places[start:stop],
-        marks=delivery.marks[start:stop],
     )
 
 

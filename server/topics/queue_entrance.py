@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from server.journal import Run
     from server.journal.layout import Row
     from server.message_types.base import MessageType
+    from server.subscriptions.envelope import Envelope
     from server.subscriptions.matching import Filter
     from server.topics.feed import Recorded
 
@@ -182,14 +183,16 @@ class _Value:
 def _contexts(recorded: Recorded) -> list[MessageContext]:
     """What expressions may ask about each of some messages."""
     return [
-        context_of(recorded, body, (recorded.client, sequence))
+        context_of(recorded.envelope, recorded.topic, body, (recorded.client, sequence))
         for body, sequence in zip(recorded.bodies, recorded.sequences, strict=True)
     ]
 
 
-def context_of(recorded: Recorded, body: bytes, mark: tuple[int, int]) -> MessageContext:
+def context_of(
+    envelope: Envelope, topic: str, body: bytes, mark: tuple[int, int]
+) -> MessageContext:
     """What expressions may ask about a message; its topic is the one that it was published to."""
-    context = recorded.envelope.context(recorded.topic, body)
+    context = envelope.context(topic, body)
     client, sequence = mark
     context.bookmark = f"{client}|{sequence}|"
     return context

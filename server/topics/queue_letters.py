@@ -255,7 +255,7 @@ class DeadLetters:
         """Publish a letter; returns what is wrong if it has to be tried again."""
         letter = Letter(
             self._queue,
-            message.origin.topic,
+            message.tray.topic,
             departure.reasons,
             departure.deliveries,
             departure.cancels,
@@ -275,7 +275,7 @@ class DeadLetters:
     def _complain(self, mark: Mark, problem: str) -> None:
         client, sequence = mark
         self._surroundings.events.emit(
-            "1D-0019",
+            "1D-0020",
             queue=self._queue,
             bookmark=f"{client}|{sequence}|",
             topic=self._topic,
@@ -286,7 +286,7 @@ class DeadLetters:
         if not self._is_failing:
             self._is_failing = True
             self._surroundings.events.emit(
-                "1D-0018", queue=self._queue, topic=self._topic, problem=problem
+                "1D-0019", queue=self._queue, topic=self._topic, problem=problem
             )
         self._is_awake = False
         self._surroundings.clock.call_later(_RETRY_SECONDS, self._wake)

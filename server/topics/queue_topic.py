@@ -23,6 +23,7 @@ from server.topics.queue_acknowledging import Acknowledging
 from server.topics.queue_browsing import Browsing
 from server.topics.queue_delivering import Delivering
 from server.topics.queue_entrance import Entrance
+from server.topics.queue_forgotten import Forgotten
 from server.topics.queue_letters import DeadLetters
 from server.topics.queue_matching import QueueMatching, Wanted
 from server.topics.queue_recording import Recording
@@ -105,6 +106,7 @@ class QueueTopic(Topic):
             lambda: self._make_matching(self._filter_failed),
             instance,
             self.wake,
+            log.has_come_to,
         )
         self.browsing: Final = Browsing(
             self.core, spec.name, message_type, functions, self._shelf, surroundings
@@ -125,7 +127,8 @@ class QueueTopic(Topic):
         self.acknowledging: Final = Acknowledging(
             self.core, self.recording, self._make_matching, self._clear_up, surroundings
         )
-        log.hold(self._needed_from)
+        forgotten = Forgotten(self.core, spec.name, surroundings)
+        log.hold(self._needed_from, forgotten.in_the_way)
 
     def _make_matching(self, on_failure: Callable[[Wanted, Exception], None]) -> QueueMatching:
         return QueueMatching(

@@ -160,7 +160,7 @@ def test_a_topic_with_records_takes_letters(server: RunningServer) -> None:
     with server.log_on("giver") as giver:
         consume(giver, "records")
         assert done(giver, "records", bm=bookmarks(take(giver, 3)), o="expire") == 3
-        assert server.logs("1D-0019")
+        assert server.logs("1D-0020")
         assert query(giver, "dead-records").messages == [{"n": 1, "a": 2}]
 
 

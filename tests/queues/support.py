@@ -48,9 +48,13 @@ class CountingMatching:
 class Bench:
     """A queue with a clock, one publisher, and consumers by name."""
 
-    def __init__(self, **settings: Any) -> None:
+    def __init__(
+        self, was_recorded: Callable[[Mark], bool] = lambda _: False, **settings: Any
+    ) -> None:
         settings.setdefault("max_per_subscription_backlog", 100)
-        self.queue = Queue(QueueSettings(**settings), CountingMatching, "here")
+        self.queue = Queue(
+            QueueSettings(**settings), CountingMatching, "here", was_recorded=was_recorded
+        )
         self.now = SECOND
         self.published = 0
         self.consumers: dict[str, Consumer] = {}
