@@ -195,7 +195,12 @@ class Entries:
             del self.blocks[number]
         publisher.gone += 1
         if publisher.gone > publisher.bearable:
-            publisher.tidy(self.is_there, self.head)
+            publisher.tidy(self.is_there, self._first_kept)
+
+    @property
+    def _first_kept(self) -> int:
+        """A place before which every message is GONE; those that are SENT can be asked for yet."""
+        return 0 if self.counts[SENT] else self.head
 
     def remove_all(self, places: Sequence[int], publisher: Publisher, state: int) -> None:
         """Messages of one publisher that are all in the same state become GONE."""
@@ -209,7 +214,7 @@ class Entries:
         self.counts[GONE] += len(places)
         publisher.gone += len(places)
         if publisher.gone > publisher.bearable:
-            publisher.tidy(self.is_there, self.head)
+            publisher.tidy(self.is_there, self._first_kept)
 
     def _remove_within(self, number: int, places: Sequence[int]) -> None:
         """Messages of one block become GONE."""

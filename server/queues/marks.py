@@ -120,7 +120,7 @@ class Publisher:
 
         Args:
             is_there: tells whether the message at a place has not left.
-            head: the place of the first that has not; most are before it.
+            head: a place before which all have; most are before it.
         """
         before = bisect_left(self._places, head)
         del self._sequences[:before], self._places[:before]
