@@ -6,6 +6,7 @@ import json
 import signal
 from pathlib import Path
 
+from tests.support.queues import make_safe
 from tests.support.raw import RawPeer
 from tests.support.server import RunningServer, module_server, running_server
 from tests.support.sow import query
@@ -132,6 +133,7 @@ def test_order_survives_a_restart(tmp_path: Path) -> None:
     """Keys are worked out again from what the log has."""
     with running_server(tmp_path, elements=ELEMENTS) as server:
         publish(server, "ordered", ("a", 1), ("a", 2), ("b", 3), ("b", 4))
+        make_safe(server)
         server.stop(signal.SIGKILL)
     with running_server(tmp_path, elements=ELEMENTS) as server, server.log_on("one") as one:
         one.subscribe("ordered", "1", o="max_backlog=100")

@@ -12,7 +12,17 @@ from urllib.parse import parse_qs
 
 import pytest
 
-from tests.support.queues import Header, Options, bookmarks, consume, done, elements, put, take
+from tests.support.queues import (
+    Header,
+    Options,
+    bookmarks,
+    consume,
+    done,
+    elements,
+    make_safe,
+    put,
+    take,
+)
 from tests.support.raw import RawPeer
 from tests.support.server import RunningServer, running_server
 from tests.support.sow import query
@@ -201,7 +211,7 @@ def test_counts_survive_a_restart(tmp_path: Path) -> None:
             (message,) = take(peer, 1)
             assert done(peer, "counted", bm=message[0]["bm"], o="cancel") == 1
             take(peer, 1)
-            put(server, "in-letters", [0])  # what comes before it in the log is safe with it
+        make_safe(server)
         server.stop(signal.SIGKILL)
     with running_server(tmp_path, elements=everything) as server:
         with server.log_on("giver") as giver:
