@@ -458,7 +458,7 @@ class Ledger:
             marks = [mark for mark, _ in self._departures]
             departures = [departure for _, departure in self._departures]
             self._departures = []
-            self.events.append(Expired(now, marks, departures))
+            self.events.append(Expired(now, marks, departures, self.settings.dead_letters))
         if self.freed:
             freed, self.freed = self.freed, set()
             for consumer in freed:
