@@ -22,18 +22,29 @@ class Consumer:
 
     Attributes:
         limit: the backlog that it has: the least of what it asked for and what the queues allow.
+        is_held_back: whether it gets no messages for now, because it does not read them.
         outstanding: messages that it has and has not acknowledged.
         subscription: what it stands for now, for whoever integrates this.
         seats: one for each queue that it takes messages from, or still holds messages of.
     """
 
-    __slots__ = ("client", "limit", "name", "outstanding", "requested", "seats", "subscription")
+    __slots__ = (
+        "client",
+        "is_held_back",
+        "limit",
+        "name",
+        "outstanding",
+        "requested",
+        "seats",
+        "subscription",
+    )
 
     def __init__(self, name: str, client: Hashable, requested: int = 1) -> None:
         self.name = name
         self.client = client
         self.requested = requested
         self.limit = requested
+        self.is_held_back = False
         self.outstanding = 0
         self.subscription: object = None
         self.seats: list[Seat] = []
@@ -46,8 +57,13 @@ class Consumer:
     def limits_changed(self) -> None:
         """Work out the limit anew, and have all queues look again."""
         allowed = [seat.allowed for seat in self.seats if seat.is_supplied]
-        self.limit = min([self.requested, *allowed])
+        self.limit = 0 if self.is_held_back else min([self.requested, *allowed])
         self.changed()
+
+    def hold_back(self, is_held_back: bool) -> None:
+        """Have it get no messages for now, or get them again; what is held stays held."""
+        self.is_held_back = is_held_back
+        self.limits_changed()
 
     def changed(self) -> None:
         """Have all queues look again whether there is room."""

@@ -321,6 +321,8 @@ def _of_consumer(queue: Queue, place: int, seat: Seat, is_wanted: bool) -> Obsta
     name = consumer.name
     if not is_wanted:
         return Obstacle("filter", f"does not match the filter of {name}", name)
+    if consumer.is_held_back:
+        return Obstacle("backlog", f"{name} does not read what it was sent", name)
     if consumer.limit <= 0:
         return Obstacle("backlog", f"{name} has paused with a backlog of 0", name)
     if seat.room <= 0:

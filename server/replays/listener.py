@@ -54,9 +54,6 @@ class Listener(Subscriber, Protocol):
     def engine(self) -> Surroundings:
         """What stands around it."""
 
-    def is_behind(self) -> bool:
-        """Whether it has not read everything yet."""
-
     def send(self, header: Header) -> None:
         """Send it a message that is nothing but a header."""
 

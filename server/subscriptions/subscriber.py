@@ -45,6 +45,9 @@ class Subscriber(Client, Protocol):
     def is_open(self) -> bool:
         """Whether it is still served."""
 
+    def is_behind(self) -> bool:
+        """Whether it has not read everything yet."""
+
     def hold(self, size: int, /) -> None:
         """Take note of bytes that are kept in memory for it from now on, or no more.
 

@@ -17,6 +17,7 @@ from server.journal import JournalUnreadable
 from server.subscriptions.delivery import deliver_run
 from server.subscriptions.failures import give_up_on
 from server.topics.queue_messages import QueueRun, lease_key
+from server.topics.queue_unread import Unread
 
 if TYPE_CHECKING:
     from server.queues import Consumer, Delivery, Queue
@@ -71,6 +72,7 @@ class Delivering:
         self._delivery_for: Final = delivery_for
         self._surroundings: Final = surroundings
         self._deliveries: dict[Subscription, MessageDelivery] = {}
+        self._unread: Final = Unread(surroundings.clock)
         self._outgoing: deque[Delivery] = deque()
         self._is_awake = False
         self._is_stalled = False
@@ -86,6 +88,7 @@ class Delivering:
     def forget(self, subscription: Subscription) -> None:
         """A subscription has ended; harmless if nothing was delivered to it."""
         self._deliveries.pop(subscription, None)
+        self._unread.forget(subscription.consumer)
 
     def cannot_read(self, problem: JournalUnreadable) -> None:
         """Let everything wait for a while."""
@@ -162,6 +165,7 @@ class Delivering:
         lease = lease_key(delivery.lease_until)
         for alike in [there] if len(there) == 1 else _alike(there):
             self._hand_over(subscription, QueueRun(alike, lease))
+        self._unread.sent(delivery.consumer, self._surroundings.now, delivery.lease_until)
 
     def _still_leased(self, delivery: Delivery) -> Sequence[int]:
         """The messages of a delivery that have not been acknowledged before they are sent.
