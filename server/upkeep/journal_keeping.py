@@ -148,6 +148,8 @@ class JournalKeeping:
         if file.number not in self._said_waiting:
             self._said_waiting.add(file.number)
             self._log.emit("1D-0011", path=file.path, needed=needed_from)
+        if file.end_txid is not None:
+            self._transaction_log.stays(file.path, file.end_txid)
         return True
 
     async def _settle_records(self) -> bool:

@@ -4,45 +4,23 @@ from __future__ import annotations
 
 import os
 import resource
-import shutil
 import signal
-import tempfile
 import time
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-import pytest
-
-from tests.support.raw import RawPeer, frame
+from tests.support.old_journals import (
+    PER_FILE,
+    fill,
+    journals,
+    make_old,
+    number_of,
+    on_topic,
+    tell,
+)
+from tests.support.raw import RawPeer
 from tests.support.server import RunningServer, running_server
 from tests.support.waiting import LOOK_SECONDS, wait_until
-
-BODY = 1_000_000
-PER_FILE = 10
-"""Messages that fit into a file of 10 MB."""
-
-WEEK = 7 * 86_400.0
-
-
-def on_topic(verb: str) -> str:
-    """An action that does something to journals as old as a message says."""
-    return f"""
-      <Action>
-        <On>
-          <Module>amps-action-on-publish-message</Module>
-          <Options><Topic>{verb}</Topic><MessageType>json</MessageType></Options>
-        </On>
-        <Do>
-          <Module>amps-action-do-{verb}-journal</Module>
-          <Options><Age>{{{{AMPS_DATA}}}}</Age></Options>
-        </Do>
-        <Do>
-          <Module>amps-action-do-echo-message</Module>
-          <Options><Message>{verb} marked</Message></Options>
-        </Do>
-      </Action>
-    """
 
 
 def elements(archive: Path) -> str:
@@ -66,38 +44,6 @@ def elements(archive: Path) -> str:
     """
 
 
-@pytest.fixture
-def archive() -> Iterator[Path]:
-    """A directory on another file system, where there is one."""
-    memory = Path("/dev/shm")
-    directory = Path(tempfile.mkdtemp(dir=memory if memory.is_dir() else None))
-    yield directory
-    shutil.rmtree(directory)
-
-
-def fill(server: RunningServer, first: int, last: int) -> None:
-    """Publish messages with numbers, and wait until they are safe."""
-    with server.connect() as peer:
-        logon = {"c": "logon", "cid": "1", "client_name": "filler", "mt": "json"}
-        peer.ask(logon | {"a": "processed", "o": "ack_conflation=10ms"})
-        for number in range(first, last + 1):
-            peer.socket.sendall(
-                frame({"c": "publish", "t": "orders", "s": number, "a": "persisted"}, body(number))
-            )
-        while peer.receive()[0]["s"] < last:
-            pass
-
-
-def body(number: int) -> bytes:
-    """A message that takes some time to compress."""
-    return b'{"n":%d,"x":"%b"}' % (number, os.urandom(BODY // 20).hex().encode() * 10)
-
-
-def number_of(message: bytes) -> int:
-    """The number in a message."""
-    return int(message[5 : message.index(b",")])
-
-
 def replay(server: RunningServer, name: str = "reader") -> list[int]:
     """The numbers of all messages in the log, which come without a gap."""
     with server.log_on(name) as peer:
@@ -108,26 +54,6 @@ def replay(server: RunningServer, name: str = "reader") -> list[int]:
             if header["c"] == "ack":
                 return numbers
             numbers.append(number_of(message))
-
-
-def tell(server: RunningServer, verb: str, age: str) -> None:
-    """Have an action run."""
-    with server.log_on("operator") as peer:
-        peer.publish(verb, age.encode())
-        peer.flush()
-
-
-def make_old(path: Path) -> None:
-    """Let a file be a week old."""
-    moment = time.time() - WEEK
-    os.utime(path, (moment, moment))
-
-
-def journals(directory: Path) -> set[str]:
-    """The journal files in a directory, by number and form."""
-    return {
-        path.name.removeprefix("test-instance.00000000") for path in directory.glob("*.journal*")
-    }
 
 
 def test_a_replay_spans_archived_compressed_and_current_files(
@@ -229,7 +155,7 @@ def test_what_somebody_needs_is_removed_later(tmp_path: Path, archive: Path) -> 
             fill(server, 1, 2 * PER_FILE + 3)
             tell(server, "remove", "0s")
             assert server.logs("0000000000.journal is to be removed, and is still needed, from")
-            assert server.logs("remove marked")
+            assert server.logs("29-0103 remove marked")
             tell(server, "compress", "0s")  # which waits for nobody
             wait_until(lambda: {"00.journal.gz", "01.journal.gz"} <= journals(directory))
         wait_until(lambda: not {"00.journal.gz", "01.journal.gz"} & journals(directory))

@@ -19,7 +19,7 @@ from tests.support.queues import (
     take,
 )
 from tests.support.raw import RawPeer
-from tests.support.server import RunningServer, running_server
+from tests.support.server import RunningServer, module_server
 from tests.support.sow import receive_group
 
 QUEUES: dict[str, Options] = {
@@ -55,13 +55,7 @@ RECORDS = """
 """
 
 
-@pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningServer]:
-    """One server; each test has queues of its own."""
-    with running_server(
-        tmp_path_factory.mktemp("server"), elements=elements(QUEUES, RECORDS)
-    ) as running:
-        yield running
+server = module_server(elements(QUEUES, RECORDS))
 
 
 @pytest.fixture
