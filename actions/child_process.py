@@ -50,7 +50,7 @@ class _Starting:
         self._is_given_up = False
 
     def run(self) -> Process:
-        """Start it; the event loop may have ended when it has been, so it is killed here if need be."""
+        """Start it; the event loop may be gone by then, so it is killed here if need be."""
         process = self._start()
         with self._lock:
             self._process = process
