@@ -226,17 +226,19 @@ class Intake:
                 if turns.left(now) <= 0:
                     return self._has_something
                 continue
-            if self._has_to_hold():
-                return False
             if not inbox.has_frames:
                 if inbox.reader.error is not None:
-                    session.give_up(inbox.reader.error)
+                    if not self._has_to_hold():
+                        session.give_up(inbox.reader.error)
                     return False
                 if not inbox.cut():
                     return False
-                if not inbox.has_frames and turns.left(elapsed()) <= 0:
-                    return self._has_something
-                continue
+                if not inbox.has_frames:
+                    if turns.left(elapsed()) <= 0:
+                        return self._has_something
+                    continue
+            if self._has_to_hold():
+                return False
             runs.begin()
             done = inbox.obey(pace.messages_in(turns.left(now)), runs, self._obey)
             if not session.is_open:
@@ -282,9 +284,9 @@ class Intake:
         """
         session = self._session
         has_to = len(session.queries) >= MOST_QUERIES
-        log = session.engine.transaction_log
-        if log is not None and session.runs.are_recorded:
-            has_to |= log.journal.is_crowded and log.journal.refusal is None
+        if session.runs.are_recorded:
+            log = session.engine.transaction_log
+            has_to |= log is not None and log.journal.is_crowded and log.journal.refusal is None
         if has_to:
             self._hold()
         return has_to
