@@ -41,7 +41,7 @@ typedef uint64_t u64;
 typedef unsigned char byte;
 
 enum { AMPS, AMQP };
-enum { CHUNK = 1 << 18, IDLE_MS = 2, MAX_BATCH = 1024, HEADER = 256 };
+enum { CHUNK = 1 << 18, IDLE_MS = 20, MAX_BATCH = 1024, HEADER = 256 };
 
 /* ---- options ---- */
 static const char *o_proto = "amps", *o_mode = "rate", *o_queue = "jobs";

@@ -13,6 +13,7 @@ from typing import Final, NamedTuple
 from server.queues.consumers import Consumer, Seat
 from server.queues.counts import Counters
 from server.queues.dispatch import Dispatch, Share
+from server.queues.entries import Room
 from server.queues.events import (
     FORCED_EXPIRE,
     Acked,
@@ -55,7 +56,6 @@ class Delivery(NamedTuple):
         consumer: who gets them.
         txids: their numbers in the log.
         places: their places in the queue, for questions about them.
-        marks: their bookmarks.
         lease_until: when they come back unless they are acknowledged, in microseconds since 1970;
             None for never.
         is_barrier: whether it is a barrier, which everybody gets and nobody acknowledges.
@@ -64,7 +64,6 @@ class Delivery(NamedTuple):
     consumer: Consumer
     txids: Sequence[int]
     places: Sequence[int]
-    marks: Sequence[Mark]
     lease_until: int | None
     is_barrier: bool = False
 
@@ -99,6 +98,9 @@ class Queue:
         matching: makes what decides filters; only called when a consumer has one.
         owner: the name of this instance.
         on_room: told when a consumer may have room, also by what it does at other queues: deliver.
+        was_recorded: tells whether a message can come no more, because the log has it, or later
+            ones of its publisher.
+        room: where to put away what is known of messages; None to keep all of it in memory.
 
     Attributes:
         settings: how it behaves.
@@ -112,11 +114,14 @@ class Queue:
         matching: Callable[[], Matching],
         owner: str = "",
         on_room: Callable[[], None] = lambda: None,
+        was_recorded: Callable[[Mark], bool] = lambda _: False,
+        room: Room | None = None,
     ) -> None:
         self.settings = settings
         self._owner = owner
+        self._was_recorded = was_recorded
         self.dispatch: Final = Dispatch(settings, matching, on_room)
-        self.ledger: Final = Ledger(settings, self.dispatch.offered)
+        self.ledger: Final = Ledger(settings, self.dispatch.offered, room)
         self.dispatch.ledger = self.ledger
         self._has_more = False
 
@@ -217,14 +222,13 @@ class Queue:
         period = settings.lease_period
         until = None if period is None or settings.at_most_once else now + period
         ledger.lease(Lease(seat, now, until, places))
-        marks = [ledger.entries.mark(place) for place in places]
         if settings.at_most_once:
-            ledger.events.append(Sent(now, marks))
-        elif settings.max_deliveries:
-            ledger.events.append(Leased(now, marks, seat.consumer.name))
+            ledger.events.append(Sent(now, ledger.entries.marks(places)))
+        elif settings.records_deliveries:
+            ledger.events.append(Leased(now, ledger.entries.marks(places), seat.consumer.name))
         if ledger.watcher is not None:
             ledger.watcher.went(places)
-        return Delivery(seat.consumer, txids, places, marks, until)
+        return Delivery(seat.consumer, txids, places, until)
 
     def _release_barriers(self, now: int) -> list[Delivery]:
         """Send barriers that nothing is before, to all consumers that they match."""
@@ -237,7 +241,7 @@ class Queue:
             place = ledger.barriers[0]
             txid, mark = ledger.entries.txid(place), ledger.entries.mark(place)
             deliveries += [
-                Delivery(consumer, (txid,), (place,), (mark,), None, is_barrier=True)
+                Delivery(consumer, (txid,), (place,), None, is_barrier=True)
                 for consumer in consumers
             ]
             ledger.remove(place, now)
@@ -287,7 +291,7 @@ class Queue:
             place = entries.find(mark)
             if place is not None and entries.state(place) != GONE:
                 places.append(place)
-            elif way is Way.DONE and not entries.has_come(mark):
+            elif way is Way.DONE and self._is_to_come(mark):
                 result.deferred.append(mark)
             else:
                 result.refused.append((mark, HAS_LEFT if entries.has_come(mark) else NOT_HERE))
@@ -298,6 +302,12 @@ class Queue:
             self._acknowledge(places, now, client, way, delay, result)
         self.ledger.flush(now)
         return result
+
+    def _is_to_come(self, mark: Mark) -> bool:
+        """Whether a message that is not here may come yet, also from beyond TargetQueueDepth."""
+        if self.ledger.entries.has_come(mark):
+            return False
+        return self.ledger.inactive > 0 or not self._was_recorded(mark)
 
     def acknowledge_places(
         self,

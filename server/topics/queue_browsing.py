@@ -23,6 +23,7 @@ import numpy as np
 from server.journal import JournalUnreadable
 from server.queues import Expired
 from server.queues.inspection import available, is_available
+from server.queues.ledger import VISIBLE
 from server.sow.memory_store import MemoryStore
 from server.sow.ordering import Ordering, Placed, Ranking
 from server.sow.portions import Portions
@@ -119,6 +120,7 @@ class Browsing:
         self._told: dict[int, _Leases] = {}  # what followers know of leases, if there were any
         self._mourners: list[Callable[[Farewell], None]] = []
         self._departed: deque[Departure] = deque()
+        self._oldest_departed = _LAST_TXID  # or one before that
         self._queries: dict[QueueQuery, None] = {}
         self._is_awake = False
         self.records: Final = QueueRecords(self, name, message_type, functions)
@@ -198,6 +200,8 @@ class Browsing:
         for event in events:
             if isinstance(event, Expired):
                 self._departed += event.departures
+                oldest = min(departure.txid for departure in event.departures)
+                self._oldest_departed = min(self._oldest_departed, oldest)
         if self._departed:
             self._wake()
 
@@ -253,16 +257,21 @@ class Browsing:
             correlation_id = message.context.correlation_id or ""
             for mourner in list(self._mourners):
                 mourner(Farewell(message.body, correlation_id, departure))
+        if not self._departed:
+            self._oldest_departed = _LAST_TXID
 
     # reading
 
     @property
     def needed_from(self) -> int | None:
         """The first message that has to be read yet, though it may have left; None for none."""
+        if not (self._queries or self._pending or self._departed):
+            return None
         needed = [query.needed_from for query in self._queries]
         if self._pending:
             needed.append(self._oldest_pending)
-        needed += [departure.txid for departure in islice(self._departed, 1)]
+        if self._departed:
+            needed.append(self._oldest_departed)
         return min(needed, default=None)
 
     def read(self, txids: Sequence[int]) -> list[Shelved | None]:
@@ -304,7 +313,7 @@ class Browsing:
             str(txid),
             message.body,
             name,
-            message.origin.moment * NANOSECONDS_IN_MICROSECOND,
+            message.moment * NANOSECONDS_IN_MICROSECOND,
             sequence=txid,
             correlation_id=context.correlation_id or "",
             bookmark=context.bookmark or "",
@@ -334,6 +343,13 @@ class Browsing:
             if not self._core.settings.prioritized:
                 seen.sort()
         return seen
+
+    @property
+    def count(self) -> int:
+        """How many messages can be seen. See `seen`."""
+        counts, pending = self._core.ledger.entries.counts, self._pending.values()
+        untold = sum(known.is_seen - known.was_seen for known in pending)
+        return sum(counts[state] for state in VISIBLE) - untold
 
     def find(self, txid: int) -> Record | None:
         """A message that can be seen; None if there is none with a number."""
@@ -404,7 +420,7 @@ class _Seen(MemoryStore):
 
     def __len__(self) -> int:
         """See `RecordStore.__len__`."""
-        return len(self._browsing.seen())
+        return self._browsing.count
 
     def row(self, identity: str) -> int | None:
         """See `RecordStore.row`."""

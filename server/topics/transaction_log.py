@@ -122,6 +122,18 @@ class TransactionLog:
         """The highest sequence number that a publisher has used, 0 for none."""
         return self.journal.last_sequence(client_hash(client_name))
 
+    def has_come_to(self, mark: tuple[int, int]) -> bool:
+        """Whether a publisher has come as far as to a bookmark: no such message comes any more.
+
+        Args:
+            mark: the bookmark as two numbers. Identities made by the server count in txids.
+        """
+        client, sequence = mark
+        highest = self.journal.last_sequence(client)
+        if highest:
+            return sequence <= highest
+        return self.journal.first_txid <= sequence <= self.journal.last_txid
+
     def refuse_duplicate(self, client: int, sequence: int) -> None:
         """Refuse a command that its publisher has sent before.
 

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import resource
-import shutil
 import signal
-import tempfile
 import time
-from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
-
-import pytest
 
 from tests.support.old_journals import (
     PER_FILE,
@@ -23,7 +20,7 @@ from tests.support.old_journals import (
 )
 from tests.support.raw import RawPeer
 from tests.support.server import RunningServer, running_server
-from tests.support.waiting import wait_until
+from tests.support.waiting import LOOK_SECONDS, wait_until
 
 
 def elements(archive: Path) -> str:
@@ -45,15 +42,6 @@ def elements(archive: Path) -> str:
       </TransactionLog>
       <Actions>{on_topic("archive")}{on_topic("compress")}{on_topic("remove")}</Actions>
     """
-
-
-@pytest.fixture
-def archive() -> Iterator[Path]:
-    """A directory on another file system, where there is one."""
-    memory = Path("/dev/shm")
-    directory = Path(tempfile.mkdtemp(dir=memory if memory.is_dir() else None))
-    yield directory
-    shutil.rmtree(directory)
 
 
 def replay(server: RunningServer, name: str = "reader") -> list[int]:
@@ -86,7 +74,6 @@ def test_a_replay_spans_archived_compressed_and_current_files(
             tell(server, "archive", "1d")
             wait_until(lambda: journals(archive) == {"00.journal"})
             wait_until(lambda: "00.journal" not in journals(directory))
-            assert server.logs("test-instance.0000000000.journal has been archived")
             seen += [number_of(slow.receive()[1]) for _ in range(2)]
             make_old(directory / "test-instance.0000000001.journal")
             tell(server, "compress", "1d")
@@ -118,6 +105,46 @@ def test_a_replay_spans_archived_compressed_and_current_files(
         with server.connect() as peer:  # whose messages are removed is not forgotten
             assert peer.log_on("filler")["s"] == last
             assert records(peer) == [b'{"id":1}']  # nor are records
+
+
+@dataclass(frozen=True)
+class Pause:
+    """Prepares a process: moving a file to a directory waits at its end as long as there is a sign.
+
+    Attributes:
+        sign: a file.
+        directory: where others are moved to.
+    """
+
+    sign: Path
+    directory: Path
+
+    def __call__(self) -> None:
+        """Watch the calls of this process from now on."""
+        replace = os.replace
+
+        def replace_later(old: Path, new: Path) -> None:
+            while new.parent == self.directory and self.sign.exists():
+                time.sleep(LOOK_SECONDS)
+            replace(old, new)
+
+        os.replace = replace_later  # type: ignore[assignment]
+
+
+def test_a_file_is_marked_while_it_is_moved(tmp_path: Path, archive: Path) -> None:
+    """It is as old as it was, wherever it is when that is looked up."""
+    pause = tmp_path / "pause"
+    prepare = Pause(pause, archive)
+    with running_server(tmp_path, elements=elements(archive), prepare=prepare) as server:
+        fill(server, 1, PER_FILE + 3)
+        make_old(tmp_path / "journal" / "test-instance.0000000000.journal")
+        pause.touch()
+        tell(server, "archive", "1d")
+        wait_until(lambda: any(archive.iterdir()))
+        tell(server, "compress", "1d")
+        tell(server, "unheard", "1d")  # the action before it has begun by now
+        pause.unlink()
+        wait_until(lambda: journals(archive) == {"00.journal.gz"})
 
 
 def test_what_somebody_needs_is_removed_later(tmp_path: Path, archive: Path) -> None:

@@ -3,13 +3,8 @@
 from __future__ import annotations
 
 import re
-import shutil
 import signal
-import tempfile
-from collections.abc import Iterator
 from pathlib import Path
-
-import pytest
 
 from tests.support.old_journals import PER_FILE, fill, journals, number_of, on_topic, tell
 from tests.support.queues import bookmarks, consume, done, take
@@ -44,15 +39,6 @@ def elements(archive: Path) -> str:
       </TransactionLog>
       <Actions>{on_topic("archive")}{on_topic("compress")}{on_topic("remove")}</Actions>
     """
-
-
-@pytest.fixture
-def archive() -> Iterator[Path]:
-    """Where journals are archived to."""
-    memory = Path("/dev/shm")
-    directory = Path(tempfile.mkdtemp(dir=memory if memory.is_dir() else None))
-    yield directory
-    shutil.rmtree(directory)
 
 
 def left(peer: RawPeer, count: int) -> list[int]:
