@@ -227,11 +227,7 @@ class Intake:
                     return self._has_something
                 continue
             if not inbox.has_frames:
-                if inbox.reader.error is not None:
-                    if not self._has_to_hold():
-                        session.give_up(inbox.reader.error)
-                    return False
-                if not inbox.cut():
+                if not self._cut():
                     return False
                 if not inbox.has_frames:
                     if turns.left(elapsed()) <= 0:
@@ -247,6 +243,15 @@ class Intake:
             pace.took(done, now - begun)
             if turns.left(now) <= 0:
                 return self._has_something
+
+    def _cut(self) -> bool:
+        """Cut the next bytes into frames; whether there was anything to be cut."""
+        error = self._inbox.reader.error
+        if error is None:
+            return self._inbox.cut()
+        if not self._has_to_hold():
+            self._session.give_up(error)
+        return False
 
     @property
     def _has_something(self) -> bool:
