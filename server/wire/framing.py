@@ -187,7 +187,7 @@ class FrameReader:
         self._keep(chunk[position:] if position else chunk)
 
     def _wait_on(self, chunk: bytes) -> None:
-        """Take a further part of the frame; of a header that is too long, the middle is let go of."""
+        """Take a further part of the frame; a header that is too long loses its middle."""
         self._has_header = self._has_header or b"}" in chunk
         if self._has_header or self.partial_size < _LONGEST_HEADER:
             if self._last:
