@@ -308,7 +308,7 @@ class Ledger:
         others: list[Mark],
     ) -> None:
         """The same for messages of one publisher; tells both in lists that it is given."""
-        if len(set(marks)) < len(marks):
+        if len(marks) > 1 and len(set(marks)) < len(marks):
             others += _repeated(marks)
             marks = list(dict.fromkeys(marks))
         places = publisher.find_all([sequence for _, sequence in marks])
