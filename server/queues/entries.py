@@ -260,12 +260,7 @@ class Entries:
             self._drop_block(number)
         publisher.gone += 1
         if publisher.gone > publisher.bearable:
-            publisher.tidy(self.is_there, self._first_kept)
-
-    @property
-    def _first_kept(self) -> int:
-        """A place before which every message is GONE; those that are SENT can be asked for yet."""
-        return 0 if self.counts[SENT] else self.head
+            self._tidy(publisher)
 
     def remove_all(self, places: Sequence[int], publisher: Publisher, state: int) -> None:
         """Messages of one publisher that are all in the same state become GONE."""
@@ -279,7 +274,7 @@ class Entries:
         self.counts[GONE] += len(places)
         publisher.gone += len(places)
         if publisher.gone > publisher.bearable:
-            publisher.tidy(self.is_there, self._first_kept)
+            self._tidy(publisher)
 
     def _remove_within(self, number: int, places: Sequence[int]) -> None:
         """Messages of one block become GONE."""
@@ -290,6 +285,11 @@ class Entries:
         block.kept -= len(places)
         if not block.kept:
             self._drop_block(number)
+
+    def _tidy(self, publisher: Publisher) -> None:
+        """Have a publisher's index drop what has left."""
+        oldest = 0 if self.counts[SENT] else self.head  # what has been sent stays until it ends
+        publisher.tidy(self.is_there, oldest)
 
     def is_there(self, place: int) -> bool:
         """Whether any place there has been is not GONE."""

@@ -458,7 +458,7 @@ class Ledger:
             marks = [mark for mark, _ in self._departures]
             departures = [departure for _, departure in self._departures]
             self._departures = []
-            self.events.append(Expired(now, marks, departures))
+            self.events.append(Expired(now, marks, departures, self.settings.dead_letters))
         if self.freed:
             freed, self.freed = self.freed, set()
             for consumer in freed:
@@ -470,11 +470,12 @@ class Ledger:
     def next_moment(self) -> int | None:
         """When `advance` has something to do, None for never; it may be earlier than that."""
         moments = (self.leases.next, self._retries.next, self._expirations.next, self._forget_at)
-        return min((moment for moment in moments if moment is not None), default=None)
+        known = [moment for moment in moments if moment is not None]
+        return min(known) if known else None
 
     @property
     def _forget_at(self) -> int | None:
-        oldest = self.deferred.oldest
+        oldest = self.deferred.oldest if self.deferred else None
         if oldest is None or self.inactive:
             return None
         return oldest + self.settings.deferred_ack_expiration

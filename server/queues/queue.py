@@ -224,7 +224,7 @@ class Queue:
         ledger.lease(Lease(seat, now, until, places))
         if settings.at_most_once:
             ledger.events.append(Sent(now, ledger.entries.marks(places)))
-        elif settings.max_deliveries:
+        elif settings.records_deliveries:
             ledger.events.append(Leased(now, ledger.entries.marks(places), seat.consumer.name))
         if ledger.watcher is not None:
             ledger.watcher.went(places)

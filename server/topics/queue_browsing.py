@@ -120,6 +120,7 @@ class Browsing:
         self._told: dict[int, _Leases] = {}  # what followers know of leases, if there were any
         self._mourners: list[Callable[[Farewell], None]] = []
         self._departed: deque[Departure] = deque()
+        self._oldest_departed = _LAST_TXID  # or one before that
         self._queries: dict[QueueQuery, None] = {}
         self._is_awake = False
         self.records: Final = QueueRecords(self, name, message_type, functions)
@@ -199,6 +200,8 @@ class Browsing:
         for event in events:
             if isinstance(event, Expired):
                 self._departed += event.departures
+                oldest = min(departure.txid for departure in event.departures)
+                self._oldest_departed = min(self._oldest_departed, oldest)
         if self._departed:
             self._wake()
 
@@ -254,16 +257,21 @@ class Browsing:
             correlation_id = message.context.correlation_id or ""
             for mourner in list(self._mourners):
                 mourner(Farewell(message.body, correlation_id, departure))
+        if not self._departed:
+            self._oldest_departed = _LAST_TXID
 
     # reading
 
     @property
     def needed_from(self) -> int | None:
         """The first message that has to be read yet, though it may have left; None for none."""
+        if not (self._queries or self._pending or self._departed):
+            return None
         needed = [query.needed_from for query in self._queries]
         if self._pending:
             needed.append(self._oldest_pending)
-        needed += [departure.txid for departure in islice(self._departed, 1)]
+        if self._departed:
+            needed.append(self._oldest_departed)
         return min(needed, default=None)
 
     def read(self, txids: Sequence[int]) -> list[Shelved | None]:

@@ -107,8 +107,8 @@ class Checkpoints:
 
     def _start_of(self, queue: QueueTopic) -> int:
         """From where on a queue needs the log."""
-        needed_from = queue.core.oldest_txid
-        return self._log.last_txid + 1 if needed_from is None else needed_from
+        needed = queue.core.oldest_txid, queue.letters.ends_from
+        return min((txid for txid in needed if txid is not None), default=self._log.last_txid + 1)
 
     def _needed_from(self) -> int:
         """What says of acknowledgements that they came too early has to stay until it is stored."""

@@ -10,12 +10,13 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
 from server.journal import JournalUnavailable, Kind
-from server.queues import encode
+from server.queues import Expired, encode
 
 if TYPE_CHECKING:
     from server.journal import TopicHandle
     from server.queues import Event, Queue
     from server.topics.queue_browsing import Browsing
+    from server.topics.queue_letters import DeadLetters
     from server.topics.queue_surroundings import Surroundings
 
 _RETRY_SECONDS: Final = 1.0
@@ -33,6 +34,7 @@ class Recording:
         name: its name, under which that is recorded.
         message_type: the name of its message type.
         browsing: is told of it, too.
+        letters: are written when it has been recorded.
         surroundings: what the queue needs of the server.
     """
 
@@ -42,12 +44,14 @@ class Recording:
         name: str,
         message_type: str,
         browsing: Browsing,
+        letters: DeadLetters,
         surroundings: Surroundings,
     ) -> None:
         self._core: Final = core
         self._name: Final = name
         self._message_type: Final = message_type
         self._browsing: Final = browsing
+        self._letters: Final = letters
         self._surroundings: Final = surroundings
         self._handle: TopicHandle | None = None
         self._unrecorded: deque[Event] = deque()
@@ -90,10 +94,12 @@ class Recording:
         if self._handle is None:
             self._handle = journal.topic(self._message_type, self._name)
         while self._unrecorded:
-            body = encode(self._unrecorded[0])
+            event = self._unrecorded[0]
             number = sequence if len(self._unrecorded) == 1 else 0
-            journal.append(self._handle, client, number, body, Kind.QUEUE_EVENT)
+            txid = journal.append(self._handle, client, number, encode(event), Kind.QUEUE_EVENT)
             self._unrecorded.popleft()
+            if isinstance(event, Expired):
+                self._letters.take(event, txid)
             if number:
                 return
         if sequence:

@@ -28,6 +28,9 @@ class Target(Protocol):
 class Topics(Protocol):
     """The topics of the server. See `TopicTable`."""
 
+    def find(self, message_type: str, name: str) -> Target:
+        """Find a topic, making it if need be."""
+
     def behind_queue(self, message_type: str, queue: str, name: str) -> Target:
         """The topic that takes what is published to a queue."""
 

@@ -17,13 +17,14 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Final, cast
 
 from server.expressions import to_text
-from server.queues import Queue, settings_of
+from server.queues import Expired, Queue, settings_of
 from server.subscriptions.failures import give_up_on
 from server.topics.queue_acknowledging import Acknowledging
 from server.topics.queue_browsing import Browsing
 from server.topics.queue_delivering import Delivering
 from server.topics.queue_entrance import Entrance
 from server.topics.queue_forgotten import Forgotten
+from server.topics.queue_letters import DeadLetters
 from server.topics.queue_matching import QueueMatching, Wanted
 from server.topics.queue_recording import Recording
 from server.topics.queue_refilling import Refilling
@@ -63,6 +64,7 @@ class QueueTopic(Topic):
         source: see above.
         core: who decides.
         browsing: lets others look at the messages without taking them.
+        letters: publishes what has left without having been acknowledged.
         recording: puts into the log what has happened.
         acknowledging: takes acknowledgements.
     """
@@ -75,6 +77,7 @@ class QueueTopic(Topic):
         "acknowledging",
         "browsing",
         "core",
+        "letters",
         "recording",
         "source",
         "spec",
@@ -112,8 +115,9 @@ class QueueTopic(Topic):
         self.browsing: Final = Browsing(
             self.core, spec.name, message_type, functions, self._shelf, surroundings
         )
+        self.letters: Final = DeadLetters(spec, self.browsing.read, surroundings)
         self.recording: Final = Recording(
-            self.core, spec.name, message_type.name, self.browsing, surroundings
+            self.core, spec.name, message_type.name, self.browsing, self.letters, surroundings
         )
         self._delivering: Final = Delivering(
             self.core,
@@ -228,15 +232,18 @@ class QueueTopic(Topic):
         """Take in again messages that were in the log before the start."""
         self._entrance.enter(run, self.core.ledger.enqueue)
 
-    def replay(self, event: Event) -> None:
-        """Let happen again what was in the log before the start."""
+    def replay(self, event: Event, txid: int) -> None:
+        """Let happen again what was in the log before the start, as an entry of it."""
         self.core.replay(event)
+        if isinstance(event, Expired):
+            self.letters.take(event, txid)
 
     def finish_recovery(self) -> None:
         """Everything in the log has been taken in."""
         self.core.finish_recovery(self._surroundings.now)
         self._settle()
         self.browsing.begin()
+        self.letters.begin()
 
     def _settle(self) -> None:
         self.recording.write()
@@ -253,8 +260,8 @@ class QueueTopic(Topic):
 
     def _first_needed(self) -> int | None:
         """The oldest message that somebody may ask for, None if there is none."""
-        first, looked_at = self.core.oldest_txid, self.browsing.needed_from
-        return min((txid for txid in (first, looked_at) if txid is not None), default=None)
+        needed = self.core.oldest_txid, self.browsing.needed_from, self.letters.needed_from
+        return min((txid for txid in needed if txid is not None), default=None)
 
     # what goes wrong
 

@@ -251,3 +251,14 @@ def test_a_consumer_that_goes_gives_its_room_back() -> None:
 )
 def test_lists_of_bookmarks(text: str, found: list[tuple[int, int]], malformed: list[str]) -> None:
     assert parse_marks(text) == (found, malformed)
+
+
+def test_what_was_sent_is_known_however_much_was_acknowledged_before() -> None:
+    """Under at-most-once it has left the queue, and still counts until it is acknowledged."""
+    bench = Bench(at_most_once=True, prioritized=True, max_per_subscription_backlog=5000)
+    consumer = bench.consumer("a", 5000)
+    bench.publish(4000)
+    bench.deliver()
+    bench.queue.acknowledge(marks(*range(4000, 1000, -1)), bench.now)
+    assert bench.queue.acknowledge(marks(*range(1, 1001)), bench.now).done == 1000
+    assert consumer.outstanding == 0
