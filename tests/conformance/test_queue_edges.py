@@ -180,7 +180,8 @@ def test_expressions_and_bookmarks_take_nothing(server: RunningServer, peer: Raw
     ack = peer.ask(command | {"c": "subscribe", "bm": "0", "t": "^kept", "a": "completed"})
     assert ack["status"] == "success", "and no topic of the log has such a name"
     assert query(peer, "kept").messages == [{"n": 0}, {"n": 1}]
-    assert peer.ask(command | {"c": "sow_and_subscribe", "bm": "0|1|"})["status"] == "success"
+    now = {"c": "sow_and_subscribe", "bm": "0|1|", "sub_id": "now"}
+    assert peer.ask(command | now)["status"] == "success"
 
 
 NO_QUEUES = [
