@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import signal
 from pathlib import Path
+from typing import Any
 
 from tests.support.queues import make_safe
 from tests.support.raw import RawPeer
@@ -15,6 +16,8 @@ MANY = "<MaxPerSubscriptionBacklog>100</MaxPerSubscriptionBacklog>"
 QUEUES = {
     "patient": "<RetryDelay>1h</RetryDelay>",
     "brisk": "<RetryDelay>1h</RetryDelay><MaxRetryDelay>1ms</MaxRetryDelay>",
+    "leased": "<LeasePeriod>300ms</LeasePeriod>" + MANY,
+    "endless": MANY,
     "ordered": "<OrderKey>/order</OrderKey>" + MANY,
     "flowing": "<OrderKey>/order</OrderKey>" + MANY,
     "ranked": "<OrderKey>/order</OrderKey><Priority>/n</Priority>" + MANY,
@@ -141,3 +144,37 @@ def test_order_survives_a_restart(tmp_path: Path) -> None:
         assert list(got) == [1, 3]
         done(one, "ordered", got[3])
         assert list(receive(one, 1)) == [4]
+
+
+def extend(peer: RawPeer, queue: str, mark: str, options: str = "extend") -> Any:
+    """Extend the lease of a message, and give the ack; messages before it are passed over."""
+    peer.send({"c": "sow_delete", "cid": "e", "t": queue, "bm": mark, "o": options, "a": "stats"})
+    while (header := peer.receive()[0])["c"] != "ack":
+        continue
+    return header
+
+
+def test_a_lease_is_extended(server: RunningServer) -> None:
+    """By whoever has it: the others come back meanwhile."""
+    publish(server, "leased", ("a", 1), ("a", 2))
+    with server.log_on("one") as one, server.log_on("two") as two:
+        one.subscribe("leased", "1", o="max_backlog=100")
+        first, second = receive(one, 2).values()
+        assert extend(two, "leased", first, "extend=1h")["records_deleted"] == 0
+        assert extend(one, "leased", f"{first},{second},7|7|", "extend=1h")["matches"] == 2
+        assert extend(one, "leased", second)["records_deleted"] == 1
+        for _ in range(2):
+            assert list(receive(one, 1)) == [2]
+        assert extend(one, "leased", first, "extend=0s")["records_deleted"] == 1
+        while list(receive(one, 1)) != [1]:
+            continue
+
+
+def test_what_has_no_end_is_not_extended(server: RunningServer) -> None:
+    """Without a LeasePeriod leases last as long as the connection."""
+    publish(server, "endless", ("a", 1))
+    with server.log_on("one") as one:
+        one.subscribe("endless", "1", o="max_backlog=100")
+        (mark,) = receive(one, 1).values()
+        assert extend(one, "endless", mark)["records_deleted"] == 0
+        assert extend(one, "endless", mark, "extend=1s")["records_deleted"] == 0
