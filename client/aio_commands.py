@@ -345,6 +345,10 @@ class AsyncCommands(ABC):
         self._protocol.acknowledge(topic, bookmarks, options)
         await self._write()
 
+    async def flush_acks(self, *, timeout: float | None = None) -> None:
+        """Wait until all acknowledgements of queue messages given so far are on stable storage."""
+        await self._ask(lambda protocol: protocol.flush_acks(), timeout)
+
     def settle(self, inbox: Inbox, message: Message, options: str | None) -> None:
         """Tell a queue what became of a message; for `AsyncMessageStream`."""
         loop = asyncio.get_running_loop()

@@ -432,6 +432,17 @@ class BlockingCommands(ABC):
         if mark:
             self._wait_to_write(mark)
 
+    def flush_acks(self, *, timeout: float | None = None) -> None:
+        """Wait until all acknowledgements of queue messages given so far are on stable storage.
+
+        After it, no message that was acknowledged comes again, whatever happens to the server. A
+        client that stays connected sends what has not been stored again.
+
+        Args:
+            timeout: seconds to wait.
+        """
+        self._ask(lambda protocol: protocol.flush_acks(), timeout)
+
     def settle(self, inbox: Inbox, message: Message, options: str | None) -> None:
         """Tell a queue what became of a message; for `MessageStream`."""
         with self._guard.turn():

@@ -210,6 +210,8 @@ def _read_marks(text: str) -> list[Mark]:
 
 
 def _answer(session: Publisher, header: Header, queue: QueueTopic, done: Acknowledged) -> None:
+    if header.acks is None:
+        return
     for ack in ("processed", "completed"):
         acknowledge(session, header, ack, query_id=header.query_id, sequence=header.sequence)
     acknowledge(

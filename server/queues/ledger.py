@@ -20,7 +20,7 @@ from server.queues.consumers import Consumer
 from server.queues.counts import Attempts, Counters
 from server.queues.deferred import DeferredAcks
 from server.queues.details import NO_DETAILS, Details
-from server.queues.entries import Entries
+from server.queues.entries import Entries, Room
 from server.queues.events import (
     MAX_CANCELS,
     MAX_DELIVERIES,
@@ -79,6 +79,7 @@ class Ledger:
     Args:
         settings: how the queue behaves.
         on_offer: told of a place that is available, and may have been passed over.
+        room: see `Entries`.
 
     Attributes:
         entries: the messages, by place.
@@ -96,9 +97,11 @@ class Ledger:
         watcher: told what is visible, None if nobody is.
     """
 
-    def __init__(self, settings: QueueSettings, on_offer: Callable[[int], None]) -> None:
+    def __init__(
+        self, settings: QueueSettings, on_offer: Callable[[int], None], room: Room | None = None
+    ) -> None:
         self.settings = settings
-        self.entries = Entries()
+        self.entries = Entries(room)
         self.order: Order = (
             PriorityOrder(self.entries) if settings.prioritized else LogOrder(self.entries)
         )
@@ -467,11 +470,12 @@ class Ledger:
     def next_moment(self) -> int | None:
         """When `advance` has something to do, None for never; it may be earlier than that."""
         moments = (self.leases.next, self._retries.next, self._expirations.next, self._forget_at)
-        return min((moment for moment in moments if moment is not None), default=None)
+        known = [moment for moment in moments if moment is not None]
+        return min(known) if known else None
 
     @property
     def _forget_at(self) -> int | None:
-        oldest = self.deferred.oldest
+        oldest = self.deferred.oldest if self.deferred else None
         if oldest is None or self.inactive:
             return None
         return oldest + self.settings.deferred_ack_expiration
@@ -496,9 +500,10 @@ class Ledger:
                 del self._delayed[place]
                 self.offer(place, now)
         for place in self._expirations.due(now):
-            is_ours = not self.entries.owner(place)
-            state = self.entries.state(place)
-            if state == BARRIER or (is_ours and state in (AVAILABLE, BEHIND, DELAYED)):
+            state = self.entries.state(place)  # the one before it may have taken it along
+            if state == BARRIER or (
+                state in (AVAILABLE, BEHIND, DELAYED) and not self.entries.owner(place)
+            ):
                 self.expire(place, now, (TIME_LIMIT,))
         if (self._forget_at or now + 1) <= now:
             self.deferred.drop_before(now - self.settings.deferred_ack_expiration + 1)

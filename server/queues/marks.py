@@ -115,14 +115,14 @@ class Publisher:
         places = map(self.find, sequences)
         return [NOWHERE if place is None else place for place in places]
 
-    def tidy(self, is_there: Callable[[int], bool], head: int) -> None:
+    def tidy(self, is_there: Callable[[int], bool], oldest: int) -> None:
         """Drop the entries that have left the queue, if they are the larger part.
 
         Args:
             is_there: tells whether the message at a place has not left.
-            head: a place before which all have; most are before it.
+            oldest: a place before which all have left: most of those that have.
         """
-        before = bisect_left(self._places, head)
+        before = bisect_left(self._places, oldest)
         del self._sequences[:before], self._places[:before]
         self.gone -= before
         size = len(self._sequences) + len(self._strays)

@@ -13,6 +13,7 @@ from typing import Final, NamedTuple
 from server.queues.consumers import Consumer, Seat
 from server.queues.counts import Counters
 from server.queues.dispatch import Dispatch, Share
+from server.queues.entries import Room
 from server.queues.events import (
     FORCED_EXPIRE,
     Acked,
@@ -99,6 +100,7 @@ class Queue:
         on_room: told when a consumer may have room, also by what it does at other queues: deliver.
         was_recorded: tells whether a message can come no more, because the log has it, or later
             ones of its publisher.
+        room: where to put away what is known of messages; None to keep all of it in memory.
 
     Attributes:
         settings: how it behaves.
@@ -113,12 +115,13 @@ class Queue:
         owner: str = "",
         on_room: Callable[[], None] = lambda: None,
         was_recorded: Callable[[Mark], bool] = lambda _: False,
+        room: Room | None = None,
     ) -> None:
         self.settings = settings
         self._owner = owner
         self._was_recorded = was_recorded
         self.dispatch: Final = Dispatch(settings, matching, on_room)
-        self.ledger: Final = Ledger(settings, self.dispatch.offered)
+        self.ledger: Final = Ledger(settings, self.dispatch.offered, room)
         self.dispatch.ledger = self.ledger
         self._has_more = False
 

@@ -265,6 +265,8 @@ class Browsing:
     @property
     def needed_from(self) -> int | None:
         """The first message that has to be read yet, though it may have left; None for none."""
+        if not (self._queries or self._pending or self._departed):
+            return None
         needed = [query.needed_from for query in self._queries]
         if self._pending:
             needed.append(self._oldest_pending)

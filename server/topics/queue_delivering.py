@@ -7,7 +7,7 @@ for a while.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from itertools import groupby
 from operator import attrgetter
@@ -19,13 +19,15 @@ from server.subscriptions.failures import give_up_on
 from server.topics.queue_messages import QueueRun, lease_key
 
 if TYPE_CHECKING:
-    from server.queues import Delivery, Queue
+    from server.queues import Consumer, Delivery, Queue
+    from server.queues.leases import Lease
     from server.subscriptions.delivery import Delivery as MessageDelivery
     from server.subscriptions.subscription import Subscription
     from server.topics.queue_recording import Recording
     from server.topics.queue_refilling import Refilling
     from server.topics.queue_shelf import Shelf
     from server.topics.queue_surroundings import Surroundings
+    from server.topics.queue_tray import Part
 
 _MICROSECONDS: Final = 1_000_000
 _SENT_AT_ONCE: Final = 256
@@ -35,8 +37,7 @@ _MATCHED_AT_ONCE: Final = 512
 _RETRY_SECONDS: Final = 1.0
 """Until it is tried again to read from a log that refuses."""
 _LEAST_DELAY: Final = 0.001
-_ALIKE: Final = attrgetter("tray.client", "tray.keys")
-"""Messages with the same go together."""
+_PUBLISHER_AND_KEYS: Final = attrgetter("tray.client", "tray.keys")
 
 
 class Delivering:
@@ -156,12 +157,11 @@ class Delivering:
         if delivery.consumer not in self._core.dispatch.seats:
             return  # it has gone meanwhile, and so have its leases
         subscription = cast("Subscription", delivery.consumer.subscription)  # that of now
-        parts = [
-            part for part in self._shelf.find(self._still_leased(delivery)) if part is not None
-        ]
+        found = list(self._shelf.find(self._still_leased(delivery)))
+        there = [part for part in found if part is not None]
         lease = lease_key(delivery.lease_until)
-        for _, alike in groupby(parts, _ALIKE):
-            self._hand_over(subscription, QueueRun(list(alike), lease))
+        for alike in [there] if len(there) == 1 else _alike(there):
+            self._hand_over(subscription, QueueRun(alike, lease))
 
     def _still_leased(self, delivery: Delivery) -> Sequence[int]:
         """The messages of a delivery that have not been acknowledged before they are sent.
@@ -172,10 +172,13 @@ class Delivering:
             return delivery.txids
         consumer = delivery.consumer
         leases = list(map(self._core.ledger.leases.by_place.get, delivery.places))
-        theirs = {lease for lease in set(leases) if lease and lease.seat.consumer is consumer}
-        if theirs.issuperset(leases):
+        if not any(_is_over(lease, consumer) for lease in set(leases)):
             return delivery.txids
-        return [txid for txid, lease in zip(delivery.txids, leases, strict=True) if lease in theirs]
+        return [
+            txid
+            for txid, lease in zip(delivery.txids, leases, strict=True)
+            if not _is_over(lease, consumer)
+        ]
 
     def _hand_over(self, subscription: Subscription, run: QueueRun) -> None:
         try:
@@ -205,6 +208,16 @@ class Delivering:
         self._cancel_timer = _nothing
         self._is_stalled = False
         self.wake()
+
+
+def _is_over(lease: Lease | None, consumer: Consumer) -> bool:
+    """Whether a message is not with a consumer any more, given its lease of now."""
+    return lease is None or lease.seat.consumer is not consumer
+
+
+def _alike(parts: Sequence[Part]) -> Iterator[Sequence[Part]]:
+    """Messages of the same publisher with the same keys go together."""
+    return (list(alike) for _, alike in groupby(parts, _PUBLISHER_AND_KEYS))
 
 
 def _part(delivery: Delivery, start: int, stop: int) -> Delivery:

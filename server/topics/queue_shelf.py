@@ -127,6 +127,10 @@ class Shelf:
         Raises:
             JournalUnreadable: the log cannot be read at the moment.
         """
+        tray = self._trays.get(txids[0]) if txids else None
+        if tray is not None and (positions := tray.adjacent(txids)) is not None:
+            yield Part(tray, positions)
+            return
         found: list[Tray | None] = list(map(self._trays.get, txids))
         if None in found:
             for position, tray in enumerate(found):

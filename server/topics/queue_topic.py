@@ -29,6 +29,7 @@ from server.topics.queue_matching import QueueMatching, Wanted
 from server.topics.queue_recording import Recording
 from server.topics.queue_redriving import Redriving
 from server.topics.queue_refilling import Refilling
+from server.topics.queue_scratch import Scratch
 from server.topics.queue_shelf import Shelf
 from server.topics.topic import Topic
 
@@ -114,6 +115,9 @@ class QueueTopic(Topic):
             instance,
             self.wake,
             log.has_come_to,
+            Scratch(log.journal.directory, self._has_no_space)
+            if spec.file_backed_metadata
+            else None,
         )
         self.browsing: Final = Browsing(
             self.core, spec.name, message_type, functions, self._shelf, surroundings
@@ -278,6 +282,9 @@ class QueueTopic(Topic):
             if one.filter is not None and to_text(one.filter) == wanted.text
         ]
         give_up_on(concerned, error)
+
+    def _has_no_space(self, problem: OSError) -> None:
+        self._surroundings.events.emit("1D-0021", queue=self.name, problem=problem.strerror)
 
     def _expression_failed(self, error: Exception) -> None:
         self._surroundings.events.emit("1D-0016", queue=self.name, problem=error)

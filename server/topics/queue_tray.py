@@ -77,13 +77,21 @@ class Tray:
 
     def positions(self, txids: Sequence[int]) -> Sequence[int]:
         """Where messages of this tray are in it: a range if they are next to each other."""
+        positions = self.adjacent(txids)
+        if positions is not None:
+            return positions
+        own = self.txids
+        if self._is_dense:
+            return [txid - own[0] for txid in txids]
+        return [bisect_left(own, txid) for txid in txids]
+
+    def adjacent(self, txids: Sequence[int]) -> range | None:
+        """Where messages are of which the first is in this tray; None unless all are, in a row."""
         own, count = self.txids, len(txids)
         first = txids[0] - own[0] if self._is_dense else bisect_left(own, txids[0])
         if count == 1 or list(own[first : first + count]) == list(txids):
             return range(first, first + count)
-        if self._is_dense:
-            return [txid - own[0] for txid in txids]
-        return [bisect_left(own, txid) for txid in txids]
+        return None
 
     def mark(self, position: int) -> tuple[int, int]:
         """The bookmark of a message as numbers."""

@@ -45,6 +45,34 @@ class CountingMatching:
         return [[name for name in self.filters if FILTERS[str(name)](txid)] for txid in txids]
 
 
+class Drawer:
+    """Room to put columns away: refused now and then, and spoilt as soon as it is given back.
+
+    Attributes:
+        taken: how often there was room.
+        held: how much of it has not been given back.
+    """
+
+    def __init__(self) -> None:
+        self.taken = 0
+        self.held = 0
+        self._asked = 0
+
+    def take(self, size: int) -> memoryview | None:
+        """See `Room.take`."""
+        self._asked += 1
+        if self._asked % 4 == 0:
+            return None
+        self.taken += 1
+        self.held += 1
+        return memoryview(bytearray(b"\xee" * size))
+
+    def give_back(self, room: memoryview) -> None:
+        """See `Room.give_back`."""
+        self.held -= 1
+        room[:] = b"\xdd" * len(room)
+
+
 class Bench:
     """A queue with a clock, one publisher, and consumers by name."""
 

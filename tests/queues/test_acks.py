@@ -97,6 +97,19 @@ def test_what_the_log_has_had_is_not_waited_for() -> None:
         assert bench.queue.acknowledge(marks(1501), bench.now).deferred == marks(1501)
 
 
+def test_what_has_been_sent_once_makes_room_whenever_it_is_acknowledged() -> None:
+    """Also when thousands of its publisher that came later have been acknowledged before it."""
+    bench = Bench(at_most_once=True, max_per_subscription_backlog=4000)
+    consumer = bench.consumer("a", 4000)
+    bench.publish(4000)
+    bench.deliver()
+    for first in range(11, 3991, 10):
+        bench.queue.acknowledge(marks(*range(first, first + 10)), bench.now)
+    assert consumer.outstanding == 20
+    assert bench.queue.acknowledge(marks(*range(1, 11)), bench.now).done == 10
+    assert consumer.outstanding == 10
+
+
 def test_an_early_acknowledgement_is_forgotten_in_the_end() -> None:
     bench = Bench(deferred_ack_expiration=60 * SECOND)
     bench.queue.acknowledge(marks(1), bench.now, "a")

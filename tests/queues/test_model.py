@@ -16,7 +16,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from server.queues import Details, Event, Queue, QueueSettings, Way, decode, encode
 from server.queues.inspection import available, everything, message
 from tests.queues.model import NEVER, Message, Model
-from tests.queues.support import PUBLISHER, SECOND, Bench, CountingMatching, marks
+from tests.queues.support import PUBLISHER, SECOND, Bench, CountingMatching, Drawer, marks
 
 NAMES = ("ann", "bob", "cy", "dee")
 FILTERS = st.sampled_from([None, None, "even", "odd", "thirds", "nothing"])
@@ -45,16 +45,24 @@ def forgets_soon(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("server.queues.marks._SOME", 0)
 
 
+@pytest.fixture(autouse=True)
+def blocks_are_small(monkeypatch: pytest.MonkeyPatch) -> None:
+    """So that they are full, and put away, after a few messages."""
+    for name, value in (("SHIFT", 2), ("SIZE", 4), ("WITHIN", 3), ("_WIDTH", 32)):
+        monkeypatch.setattr(f"server.queues.entries.{name}", value)
+
+
 class RandomWork(RuleBasedStateMachine):
     """A queue, its model, and the log of both."""
 
-    @initialize(settings=ways_to_be, data=st.data())
-    def begin(self, settings: QueueSettings, data: st.DataObject) -> None:
+    @initialize(settings=ways_to_be, data=st.data(), is_put_away=st.booleans())
+    def begin(self, settings: QueueSettings, data: st.DataObject, is_put_away: bool) -> None:
         if settings.at_most_once:
             settings = replace(settings, lease_period=None, max_deliveries=0, max_cancels=0)
         self.settings = settings
         self.bench = Bench()
-        self.bench.queue = Queue(settings, CountingMatching, "here")
+        self.room = Drawer() if is_put_away else None
+        self.bench.queue = Queue(settings, CountingMatching, "here", room=self.room)
         self.model = Model(settings)
         self.log: list[tuple[Details, range, int] | bytes] = []
         self.sent: set[int] = set()
@@ -175,7 +183,7 @@ class RandomWork(RuleBasedStateMachine):
 
     @rule()
     def restart(self) -> None:
-        self.bench.queue = Queue(self.settings, CountingMatching, "here")
+        self.bench.queue = Queue(self.settings, CountingMatching, "here", room=self.room)
         self.bench.consumers.clear()
         for entry in self.log:
             if isinstance(entry, bytes):

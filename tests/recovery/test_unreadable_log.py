@@ -12,14 +12,14 @@ import os
 import resource
 import socket
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import pytest
 
 from tests.support.raw import RawPeer
 from tests.support.server import RunningServer, free_port, running_server
+from tests.support.unreadable import Trouble
 from tests.support.waiting import wait_until
 from tests.transports.support import Authority, transport
 
@@ -34,38 +34,6 @@ MESSAGES: Final = 400
 SIZE: Final = 60_000
 FILES: Final = 60
 """That the server with few descriptors may open."""
-
-
-@dataclass(frozen=True)
-class Trouble:
-    """Prepares a process: reading journals fails as long as there is a file of a name.
-
-    Attributes:
-        sign: the file; it has the name of the call that fails, and the number of the error.
-    """
-
-    sign: Path
-
-    def __call__(self) -> None:
-        """Watch the calls of this process from now on."""
-        pread, open_ = os.pread, os.open
-
-        def check(call: str, name: str) -> None:
-            if name.endswith(".journal") and self.sign.exists():
-                which, _, number = self.sign.read_text().partition(" ")
-                if which == call:
-                    raise OSError(int(number), os.strerror(int(number)), name)
-
-        def read(descriptor: int, length: int, offset: int) -> bytes:
-            check("read", os.readlink(f"/proc/self/fd/{descriptor}"))
-            return pread(descriptor, length, offset)
-
-        def open_file(path: Any, flags: int, *rest: Any, **further: Any) -> int:
-            if flags & os.O_ACCMODE == os.O_RDONLY:
-                check("open", os.fspath(path) if isinstance(path, os.PathLike | str) else "")
-            return open_(path, flags, *rest, **further)
-
-        os.pread, os.open = read, open_file
 
 
 def fill(server: RunningServer) -> None:
