@@ -14,10 +14,12 @@ Source: AMPS User Guide, Message Queues.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Final, cast
 
 from server.expressions import to_text
 from server.queues import Expired, Queue, settings_of
+from server.queues.inspection import leases_of
 from server.subscriptions.failures import give_up_on
 from server.topics.queue_acknowledging import Acknowledging
 from server.topics.queue_browsing import Browsing
@@ -151,6 +153,7 @@ class QueueTopic(Topic):
             self._functions,
             on_failure,
             self._delivering.cannot_read,
+            partial(leases_of, self.core),
         )
 
     def is_fed_by(self, topic: TopicName) -> bool:

@@ -18,6 +18,8 @@ QUEUES = {
     "brisk": "<RetryDelay>1h</RetryDelay><MaxRetryDelay>1ms</MaxRetryDelay>",
     "leased": "<LeasePeriod>300ms</LeasePeriod>" + MANY,
     "endless": MANY,
+    "counted": MANY,
+    "again": MANY,
     "ordered": "<OrderKey>/order</OrderKey>" + MANY,
     "flowing": "<OrderKey>/order</OrderKey>" + MANY,
     "ranked": "<OrderKey>/order</OrderKey><Priority>/n</Priority>" + MANY,
@@ -178,3 +180,37 @@ def test_what_has_no_end_is_not_extended(server: RunningServer) -> None:
         (mark,) = receive(one, 1).values()
         assert extend(one, "endless", mark)["records_deleted"] == 0
         assert extend(one, "endless", mark, "extend=1s")["records_deleted"] == 0
+
+
+def test_filters_may_ask_how_often_a_message_was_leased(server: RunningServer) -> None:
+    """Whenever it comes, and whenever it comes back."""
+    publish(server, "counted", ("a", 1), ("a", 2), ("a", 3))
+    with server.log_on("fresh") as fresh, server.log_on("second") as second:
+        fresh.subscribe("counted", "1", filter="LEASE_COUNT() = 0", o="max_backlog=100")
+        second.subscribe("counted", "2", filter="LAST_LEASED() > 0", o="max_backlog=100")
+        got = receive(fresh, 3)
+        hand_back(fresh, "counted", got[2])
+        assert list(receive(second, 1)) == [2]
+        header = {"c": "sow_delete", "cid": "d", "t": "counted", "a": "stats"}
+        assert fresh.ask(header | {"filter": "LEASE_COUNT() > 0"})["records_deleted"] == 1
+        publish(server, "counted", ("a", 4))
+        assert list(receive(fresh, 1)) == [4]
+
+
+def test_what_matched_before_it_was_leased_need_not_match_after_that(
+    server: RunningServer,
+) -> None:
+    publish(server, "again", ("a", 1), ("a", 2), ("a", 3), ("a", 4))
+    with server.log_on("one") as one, server.log_on("two") as two, server.log_on("all") as every:
+        one.subscribe("again", "1", filter="LEASE_COUNT() = 0", o="max_backlog=1")
+        first = receive(one, 1)[1]
+        two.subscribe("again", "2", filter="LEASE_COUNT() < 1", o="max_backlog=1")
+        second = receive(two, 1)[2]
+        every.subscribe("again", "3", o="max_backlog=1")
+        third = receive(every, 1)[3]  # which the others would have got next
+        every.ask({"c": "unsubscribe", "cid": "u", "sub_id": "3", "a": "processed"})
+        assert third
+        done(one, "again", first)
+        assert list(receive(one, 1)) == [4]
+        done(two, "again", second)
+        assert two.hears_nothing()
