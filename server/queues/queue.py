@@ -331,7 +331,9 @@ class Queue:
     def refusal(self, place: int, client: Hashable) -> str | None:
         """Why a client cannot have done with a message of the queue; None if it can."""
         state = self.ledger.entries.state(place)
-        return HAS_LEFT if state == GONE else self._refusal(place, state, client, Way.DONE)
+        if state in (GONE, SENT):
+            return HAS_LEFT
+        return self._refusal(place, state, client, Way.DONE)
 
     def _acknowledge(
         self,

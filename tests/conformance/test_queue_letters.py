@@ -46,6 +46,7 @@ QUEUES: dict[str, Options] = {
     "some": {"DeadLetterTopic": "dead-some"},
     "put-aside": {"UnderlyingTopic": "dead-some"},
     "put-aside-strictly": {"UnderlyingTopic": "dead-some", "Leasing": "strict"},
+    "sent-letters": {"UnderlyingTopic": "dead-some", "Semantics": "at-most-once"},
     "repair": {"UnderlyingTopic": "dead-broken"},
     "keeping": {"DeadLetterTopic": "dead-kept", "Expiration": "1h"},
 }
@@ -257,7 +258,7 @@ def test_letters_are_redriven(server: RunningServer, peer: RawPeer) -> None:
 
 
 def test_a_letter_is_redriven_by_its_bookmark(server: RunningServer, peer: RawPeer) -> None:
-    """What is none, and what somebody else has under strict leasing, stays."""
+    """What is none, what somebody else has under strict leasing, and what has left, stays."""
     put(server, "in-some", range(3))
     put(server, "dead-some", [3])
     assert done(peer, "some", filter="1=1", o="expire") == 3
@@ -269,6 +270,11 @@ def test_a_letter_is_redriven_by_its_bookmark(server: RunningServer, peer: RawPe
         assert numbers_in(other, "put-aside") == [3]
         assert numbers_in(other, "some") == [0, 1, 2]
     assert redrive(peer, "put-aside-strictly", bm=marks) == 3
+    with server.log_on("sent") as sent:
+        consume(sent, "sent-letters")
+        take(sent, 4)
+        assert redrive(sent, "sent-letters", bm=marks) == 0
+        assert numbers_in(sent, "some") == [0, 1, 2, 0, 1, 2]
 
 
 def test_what_was_redriven_may_come_again_to_nothing(tmp_path: Path) -> None:
