@@ -166,9 +166,20 @@ def sow_delete(settings: Settings, output: BinaryIO) -> None:
         _say(output, f"Deleted {deleted} records in {milliseconds:.0f}ms.")
 
 
+def redrive(settings: Settings, output: BinaryIO) -> None:
+    """Bring dead letters back into the queues that they came from."""
+    with closing(connect(settings, settings.server)) as client:
+        started = time.perf_counter()
+        filter_ = settings.filter or "1=1"
+        count = client.sow_delete(settings.topic, filter=filter_, options="redrive")
+        milliseconds = (time.perf_counter() - started) * 1000
+        _say(output, f"Redrove {count} messages in {milliseconds:.0f}ms.")
+
+
 RUN: Final[Mapping[str, Callable[[Settings, BinaryIO], None]]] = {
     "ping": ping,
     "publish": publish,
+    "redrive": redrive,
     "sow": sow,
     "sow_and_subscribe": sow_and_subscribe,
     "sow_delete": sow_delete,
