@@ -68,8 +68,8 @@ def tell(server: RunningServer, verb: str, age: str) -> None:
 
 
 def make_old(path: Path) -> None:
-    """Let a full file be a week old, when it is sealed: nothing more is written to it."""
-    wait_until(path.with_suffix(".index.gz").exists, f"{path.name} is not indexed")
+    """Let a full file be a week old, when the server has written to it for the last time."""
+    wait_until(path.with_suffix(".index.gz").exists)
     moment = time.time() - WEEK
     os.utime(path, (moment, moment))
 
