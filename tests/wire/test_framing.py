@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from server.base.limits import MOST_HEADER
-from server.wire.framing import FrameReader, frame
+from server.wire.framing import FrameReader, frame, frame_run
 from server.wire.header import Header, decode_frame
 from server.wire.runs import RunReader
 
@@ -53,6 +53,23 @@ def test_garbage_gives_frames_or_one_error(garbage: bytes, cuts: list[int]) -> N
     at_once = whole.feed(garbage)
     assert [one for piece in cut(garbage, cuts) for one in pieces.feed(piece)] == at_once
     assert (whole.error is None) == (pieces.error is None)
+
+
+@given(
+    st.lists(st.tuples(BODIES, st.integers(0, 2**64), st.sampled_from([b"%", b"ab", b"}"]))),
+    st.sampled_from(["c", "100%%d"]),
+    st.booleans(),
+)
+def test_a_run_has_the_frames_of_its_messages(
+    messages: list[tuple[bytes, int, bytes]], topic: str, all_alike: bool
+) -> None:
+    """Whether their headers are of one length, and their bodies, or not."""
+    messages = messages[:1] * 3 if all_alike else messages
+    template = b'{"t":"%s","l":%%d,"bm":"7|%%d|","x":"%%s"}' % topic.encode()
+    columns: list[list[int | bytes]] = [[n for _, n, _ in messages], [x for _, _, x in messages]]
+    bodies = [body for body, _, _ in messages]
+    expected = [frame(template % (len(body), n, x), body) for body, n, x in messages]
+    assert not messages or frame_run(template, bodies, columns) == b"".join(expected)
 
 
 NUMBERED = st.builds(
