@@ -486,7 +486,7 @@ class Ledger:
 
         Args:
             now: the moment.
-            most: about how many leased messages come back; the others do so with the next call.
+            most: about how many messages of each kind; the others come with the next call.
         """
         moment = self.next_moment
         if moment is None or moment > now:
@@ -496,11 +496,11 @@ class Ledger:
             if lease is not None:
                 self.counters.expired_leases += 1
                 self.give_back(place, lease, now)
-        for place in self._retries.due(now):
+        for place in self._retries.due(now, most):
             if self.entries.state(place) == DELAYED:
                 del self._delayed[place]
                 self.offer(place, now)
-        for place in self._expirations.due(now):
+        for place in self._expirations.due(now, most):
             state = self.entries.state(place)  # the one before it may have taken it along
             if state == BARRIER or (
                 state in (AVAILABLE, BEHIND, DELAYED) and not self.entries.owner(place)
