@@ -293,6 +293,13 @@ class Commands(ABC):
     def settle(self, inbox: Inbox, message: Message, options: str | None, now: float) -> None:
         """Tell a queue what became of a message: at once, or that it is done with, before long."""
         self._check_open()
+        if message.header.lease_period is not None:
+            if inbox.redelivery.is_done(message):
+                return
+            inbox.redelivery.settled(message, options)
+        self._tell_queue(inbox, message, options, now)
+
+    def _tell_queue(self, inbox: Inbox, message: Message, options: str | None, now: float) -> None:
         bookmark = message.bookmark or ""
         if options is not None:
             self._emit(acknowledge_header(message.topic, [bookmark], options))

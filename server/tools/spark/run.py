@@ -5,12 +5,13 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Callable, Mapping
-from contextlib import ExitStack, closing
+from contextlib import ExitStack, closing, suppress
 from itertools import chain, groupby
 from typing import BinaryIO, Final
 
 from client import (
     Client,
+    ClientError,
     CommandError,
     InvalidTopicError,
     Message,
@@ -26,6 +27,8 @@ from server.tools.spark.sources import paced, read_messages
 _CONTENT: Final = frozenset({"publish", "sow", "oof"})
 _FLUSH_TIMEOUT: Final = 60.0
 """Seconds for the server to work off what it has been sent."""
+_ACKS_TIMEOUT: Final = 5.0
+"""Seconds for the server to store what has been acknowledged, when the command ends."""
 _REFUSALS_SHOWN: Final = 3
 
 
@@ -210,7 +213,9 @@ class _Printer:
         return self
 
     def __exit__(self, *_exception: object) -> None:
-        self._stack.close()
+        with self._stack, suppress(ClientError):
+            if self._settings.ack:
+                self.client.flush_acks(timeout=_ACKS_TIMEOUT)
 
     def print_all(self, stream: MessageStream) -> int:
         """Print a stream to its end; what has arrived together is written together.
