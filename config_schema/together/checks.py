@@ -272,7 +272,7 @@ def _cascade(sent: _Sent) -> Iterator[Finding]:
                 "cascade",
                 topic.location,
                 f"{quoted(sent.topic.selection.name)} is replicated to {_instance(instance)} with "
-                f"the validation of {', '.join(waived)}, which that instance excludes where it "
+                f"the validation {', '.join(waived)}, which that instance excludes where it "
                 f"replicates it to {quoted(destination.name)} ({topic.location})",
                 f"take {', '.join(waived)} from the ExcludeValidation there",
             )
@@ -403,7 +403,9 @@ def _parts(parts: Sequence[Part]) -> str:
     names = [" with ".join(quoted(one.name) for one in part) for part in parts]
     message_type = quoted(parts[0][0].message_type)
     more = len(names) - _MOST_NAMED
-    listed = ", ".join(names[:_MOST_NAMED]) + (f" and {more} more topics" if more > 0 else "")
+    listed = ", ".join(names[:_MOST_NAMED])
+    if more > 0:
+        listed += f" and {more} other{'s' if more > 1 else ''}"
     return f"{listed} of type {message_type}"
 
 

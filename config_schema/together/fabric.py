@@ -30,6 +30,8 @@ def check_together(instances: Sequence[InstanceDescription]) -> list[Finding]:
         What does not fit. Errors are what keeps instances from being connected, or from being run
         beside each other; warnings are what can be meant, and seldom is.
     """
+    if not any(one.destinations for one in instances):
+        return []
     members = [one for one in instances if one.replicates]
     routes = [
         route(one, destination, [other for other in members if other is not one])
