@@ -234,6 +234,9 @@ PAIRS: dict[str, Pair] = {
         b={"log": topic("^fix")},
         **both_ways(topics=topic("fix.orders")),
     ),
+    "txlog of what a queue is made from": Pair(
+        [], a={"sow": queue(), "log": ALL}, b={"sow": queue()}, **QUEUES
+    ),
     # replicate
     "replicate, other topics": Pair(["a replicate"], **both(log=TWO), to_b={"topics": TWO}),
     "replicate the other way": Pair(["b replicate"], **both(log=TWO), to_a={"topics": TWO}),
@@ -389,7 +392,7 @@ PAIRS: dict[str, Pair] = {
     ),
     # beside the checks
     "name": Pair(["a name"], b={"name": "a", "group": "group-b", "listens": "9102"}),
-    "group": Pair(["a group", "b replicate"], to_b={"group": "other"}),
+    "group": Pair(["a group"], to_b={"group": "other"}),
     "address": Pair(["a (address)"], to_b={"address": "localhost:9999"}),
     "address of another": Pair(
         ["a (address)"], to_b={"address": "localhost:9999", "peer": "x", "group": "group-b"}
@@ -431,6 +434,14 @@ def chain(*ways: str, **changes: Any) -> list[Config]:
 
 ALONE = {"topics": topic("orders", excluding("replicate"))}
 FABRICS: dict[str, tuple[list[Config], list[str]]] = {
+    "back to another of the group": (
+        [
+            Config("a", (To("b"),), group="g"),
+            Config("b", (To("a", group="g"),)),
+            Config("c", (To("b"),), group="g"),
+        ],
+        ["c replicate"],
+    ),
     "a chain": (chain("ab", "ba", "bc", "cb"), []),
     "a chain without return": (chain("ab", "bc"), ["a replicate", "b replicate"]),
     "a chain that is not meant to return": (chain("ab", "bc", **ALONE), []),
