@@ -10,7 +10,7 @@ Source: AMPS User Guide, Message Flow for Queues; Acknowledging Messages.
 
 from __future__ import annotations
 
-from collections import Counter, deque
+from collections import deque
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from itertools import groupby
 from operator import itemgetter
@@ -37,7 +37,7 @@ from server.queues.events import (
 )
 from server.queues.keyed import KeyChains
 from server.queues.leases import Lease, Leases
-from server.queues.marks import Publisher
+from server.queues.marks import Publisher, repeated
 from server.queues.moments import Moments
 from server.queues.order import LogOrder, Order, PriorityOrder, stored_priority
 from server.queues.settings import DEFERRED_ACKS, QueueSettings
@@ -312,7 +312,7 @@ class Ledger:
     ) -> None:
         """The same for messages of one publisher; tells both in lists that it is given."""
         if len(marks) > 1 and len(set(marks)) < len(marks):
-            others += _repeated(marks)
+            others += repeated(marks)
             marks = list(dict.fromkeys(marks))
         places = publisher.find_all([sequence for _, sequence in marks])
         leases = list(map(self.leases.by_place.get, places))
@@ -604,10 +604,3 @@ class Ledger:
             if limit and attempts.deliveries >= limit:
                 self.expire(place, now, (MAX_DELIVERIES,))
         self.flush(now)
-
-
-def _repeated(marks: Sequence[Mark]) -> list[Mark]:
-    """Those that have been there before."""
-    left = Counter(marks)
-    left.subtract(set(marks))
-    return list(left.elements())
