@@ -4,7 +4,7 @@ The order matters: a definition may only use those before it, and it wins over a
 Source: AMPS User Guide, Configuring the State of the World.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
 from config_schema.compile.conflated import compile_conflated_topic
@@ -13,7 +13,7 @@ from config_schema.compile.reader import Reader, Report
 from config_schema.compile.scope import Scope, StoredTopic
 from config_schema.compile.topics import check_shared_files, compile_topic
 from config_schema.compile.views import compile_view
-from config_schema.spec import SowSpec, TopicRef
+from config_schema.spec import QueueSpec, SowSpec, TopicRef
 from config_schema.units import quoted
 
 _COMPILERS: Final[Mapping[str, Callable[[Reader, Scope], SowSpec]]] = {
@@ -24,6 +24,7 @@ _COMPILERS: Final[Mapping[str, Callable[[Reader, Scope], SowSpec]]] = {
     "LocalQueue": compile_queue,
     "GroupLocalQueue": compile_queue,
 }
+_NEVER_RECORDED: Final = ("View", "ConflatedTopic")
 
 
 def compile_sow(root: Reader, scope: Scope) -> tuple[SowSpec, ...]:
@@ -35,11 +36,12 @@ def compile_sow(root: Reader, scope: Scope) -> tuple[SowSpec, ...]:
     scope.later.extend(_stored(reader) for reader in readers)
     specs: list[SowSpec] = []
     for reader in readers:
-        _check_name(reader, scope.later[0], scope)
+        _check_name(reader, scope.later[0], scope, root.location.file)
         specs.append(_COMPILERS[reader.node.tag](reader, scope))
         scope.define(scope.later.popleft())
     check_shared_files(specs, section.report)
     _check_journaled(scope, section.report)
+    _check_queues(specs, scope, section.report)
     return tuple(specs)
 
 
@@ -47,7 +49,7 @@ def _check_journaled(scope: Scope, report: Report) -> None:
     """Warn about topics of the transaction log that record nothing."""
     for ref, logged in scope.journaled.items():
         stored = scope.find_stored(ref)
-        if stored is not None and stored.kind in ("View", "ConflatedTopic"):
+        if stored is not None and stored.kind in _NEVER_RECORDED:
             report.warning(
                 logged,
                 "Topic/Name",
@@ -66,12 +68,28 @@ def _check_journaled(scope: Scope, report: Report) -> None:
                 )
 
 
+def _check_queues(specs: Sequence[SowSpec], scope: Scope, report: Report) -> None:
+    """Warn about queues over topics that record nothing."""
+    for spec in specs:
+        if not isinstance(spec, QueueSpec) or spec.underlying_is_regex:
+            continue
+        made = scope.find_stored(TopicRef(spec.underlying_topic, spec.message_type))
+        if made is not None and made.kind in _NEVER_RECORDED:
+            report.warning(
+                spec,
+                f"{spec.kind}/UnderlyingTopic",
+                f"{made.ref} is the {made.kind} at {made.node.location}, whose messages are not "
+                "recorded: none will enter the queue",
+                "feed the queue from its underlying topic",
+            )
+
+
 def _stored(reader: Reader) -> StoredTopic:
     ref = TopicRef(reader.text("Name") or "", reader.text("MessageType") or "")
     return StoredTopic(reader.node.tag, ref, reader.text("Pattern"), reader.node)
 
 
-def _check_name(reader: Reader, stored: StoredTopic, scope: Scope) -> None:
+def _check_name(reader: Reader, stored: StoredTopic, scope: Scope, main_file: str) -> None:
     reader.required("Name")
     if not stored.ref.name:
         return
@@ -80,7 +98,7 @@ def _check_name(reader: Reader, stored: StoredTopic, scope: Scope) -> None:
         reader.error(
             f"{stored.ref} is defined twice: it is the {earlier.kind} at {earlier.node.location}",
             "the file is included twice"
-            if earlier.node.location == reader.location
+            if earlier.node == reader.node and reader.location.file != main_file
             else "topics of one name need different message types",
             tag="Name",
         )

@@ -73,7 +73,7 @@ def queue_of(session: Sender, selector: TopicSelector) -> QueueTopic | None:
 
 
 def handle(session: Publisher, header: Header, body: bytes) -> Steps:
-    """An ack that a client sends: an acknowledgement by bookmarks, in another word for it.
+    """An ack that a client sends to a queue: an acknowledgement, in another word for it.
 
     The reference keeps the command for servers. There are clients that acknowledge so.
 
@@ -81,7 +81,7 @@ def handle(session: Publisher, header: Header, body: bytes) -> Steps:
         CommandRefused: as for `acknowledge_messages`, or it is no acknowledgement of messages.
     """
     queue = None
-    if header.bookmark is not None and header.topic:
+    if header.topic:
         options = split_options(header.options or "")
         queue = queue_of(session, read_topic(session, header, options))
     if queue is None:

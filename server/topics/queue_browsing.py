@@ -57,7 +57,7 @@ _LAST_TXID: Final = (1 << 63) - 1
 _LONGEST_NUMBER: Final = 19
 """Digits that a number in the log may have."""
 _ROOM: Final = 1024 * 1024
-"""Bytes of bodies that have been read back for onlookers, and are kept for the next slice."""
+"""Bytes of memory for what has been read back for onlookers, and is kept for the next slice."""
 
 
 class Farewell(NamedTuple):

@@ -183,10 +183,13 @@ class _Value:
 
 
 def _as_priority(value: object) -> float | None:
-    """A value as a number, None for what is none (AMPS User Guide, Priority Queues)."""
+    """A value as a number, None for what is none (AMPS User Guide, Priority Queues).
+
+    What is beyond either end of the scale, of whatever size, counts as that end.
+    """
     number = numeral(value) if isinstance(value, str) else value
-    if isinstance(number, int | float) and 0 <= number < _LARGEST:
-        return number
+    if isinstance(number, int | float):
+        return max(min(number, _LARGEST), -1)  # not a number stays what it is
     return None
 
 

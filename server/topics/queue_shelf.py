@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from server.topics.transaction_log import TransactionLog
 
 _ROOM: Final = 32 * 1024 * 1024
-"""Bytes of bodies that a queue keeps at hand."""
+"""Bytes of memory for the messages that a queue keeps at hand."""
 
 _AT_ONCE: Final = 512
 """Entries that are read back together."""
@@ -73,7 +73,7 @@ class Shelf:
     Args:
         log: where all of them are.
         wanted: which topics the queue takes its messages from.
-        room: bytes of bodies that are kept.
+        room: bytes of memory for what is kept.
     """
 
     def __init__(

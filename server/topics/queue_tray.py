@@ -9,7 +9,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Callable, Iterator, KeysView, Sequence
 from itertools import groupby, repeat
-from typing import TYPE_CHECKING, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
 
 from server.journal.layout import CLIENT, SEQUENCE, TIMESTAMP, TXID
 from server.subscriptions.logged import LoggedEnvelope
@@ -23,6 +23,13 @@ if TYPE_CHECKING:
 
 _Value = TypeVar("_Value")
 
+_EACH: Final = 170
+_EACH_READ_BACK: Final = 620
+_TOGETHER: Final = 800
+"""What keeping messages takes besides their bodies, in bytes, as measured: each message its objects
+and its place in all columns and tables, much more of it when its record of the log is kept as well;
+and each tray."""
+
 
 class Tray:
     """Messages of one publisher in the order of the log, with nothing of the queue between them.
@@ -35,10 +42,11 @@ class Tray:
         bodies: what was recorded.
         moments: when they were recorded, in microseconds since 1970.
         envelope: what their publisher said about one of them.
+        overhead: bytes of memory that each of them takes besides its body.
 
     Attributes:
         keys: header keys that all of them carry, as JSON text, each with its leading comma.
-        size: bytes of all bodies.
+        size: bytes of memory that all of it takes, nearly.
     """
 
     __slots__ = (
@@ -63,6 +71,7 @@ class Tray:
         bodies: Sequence[bytes],
         moments: Sequence[int],
         envelope: Callable[[int], Envelope],
+        overhead: int,
     ) -> None:
         self.topic = topic
         self.client = client
@@ -72,7 +81,7 @@ class Tray:
         self.moments = moments
         self.envelope = envelope
         self.keys = envelope(0).keys
-        self.size = sum(map(len, bodies))
+        self.size = sum(map(len, bodies)) + overhead * len(bodies) + _TOGETHER
         self._is_dense = txids[-1] - txids[0] == len(txids) - 1
 
     def positions(self, txids: Sequence[int]) -> Sequence[int]:
@@ -133,6 +142,7 @@ def tray_of(recorded: Recorded) -> Tray:
         recorded.bodies,
         [recorded.moment] * count,
         lambda _: envelope,
+        _EACH,
     )
 
 
@@ -169,4 +179,5 @@ def _logged_tray(run: Run, start: int, stop: int) -> Tray:
         bodies,
         [row[TIMESTAMP] for row in rows],
         lambda position: LoggedEnvelope(run.entry(start + position)),
+        _EACH_READ_BACK,
     )

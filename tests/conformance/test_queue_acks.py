@@ -155,18 +155,20 @@ def test_sow_keys(server: RunningServer, peer: RawPeer) -> None:
 
 
 def test_the_command_ack(server: RunningServer, peer: RawPeer) -> None:
-    """It is taken as a sow_delete with bookmarks, options included."""
+    """It is taken as a sow_delete, options included, and refused as that is."""
     put(server, "in-command", range(2))
     consume(peer, "command", 1)
     (header, _), *_ = take(peer, 1)
     command = {"c": "ack", "cid": "d", "t": "command", "bm": header["bm"], "a": "stats"}
     assert peer.ask(command | {"o": "cancel"})["records_deleted"] == 1
     assert peer.receive()[0]["bm"] == header["bm"]
+    ack = peer.ask(command | {"bm": "", "a": "processed"})
+    assert (ack["status"], ack["reason"]) == ("failure", "invalid command")
     assert peer.ask(command)["records_deleted"] == 1
     assert numbers(take(peer, 1)) == [1]
 
 
-@pytest.mark.parametrize("keys", [{}, {"t": "command"}, {"t": "in-command", "bm": "1|1|"}])
+@pytest.mark.parametrize("keys", [{}, {"bm": "1|1|"}, {"t": "in-command", "bm": "1|1|"}])
 def test_other_acks_are_no_command(server: RunningServer, keys: dict[str, str]) -> None:
     """They are what servers say."""
     with server.log_on("server") as peer:

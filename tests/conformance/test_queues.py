@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
@@ -320,11 +321,14 @@ def test_priorities(server: RunningServer, peer: RawPeer) -> None:
         '{"n":6,"p":0}',
         '{"n":7,"p":null}',
         '{"n":8,"p":"9"}',
+        '{"n":9,"p":-5}',
+        '{"n":10,"p":1e30}',
+        '{"n":11,"p":18446744073709551616}',
     ]
     put(server, "in-priority", bodies)
     consume(peer, "priority")
-    order = [body[5:6] for _, body in take(peer, len(bodies))]
-    assert order == [b"5", b"3", b"8", b"1", b"4", b"6", b"0", b"2", b"7"]
+    order = [json.loads(body)["n"] for _, body in take(peer, len(bodies))]
+    assert order == [5, 10, 11, 3, 8, 1, 4, 6, 9, 0, 2, 7]
 
 
 def test_barriers(server: RunningServer, peer: RawPeer, other: RawPeer) -> None:
