@@ -9,6 +9,59 @@ directions. An *identity* stands for a publisher in bookmarks; an identity and a
 message on all instances. A *cursor* is a destination's place in a source's log, and belongs to a
 *stream*: to that log, and to what is replicated of it. *Stored* is what is on stable storage at a
 destination; *settled* is what is so, too, at the instances that acknowledge to it.
+
+For whoever integrates it
+-------------------------
+
+Identity. What names a message elsewhere is what names it here: `Entry.client` and `sequence`. A
+publisher that gives no numbers, and the events of queues, have the identity that the server made
+where they were published, and the txid there as number; both are kept by all instances. `source` of
+an entry is the hash of the name of the instance that sent it, `source_txid` as in the columns, and
+the path in its origin names all instances that it has been through. Its time is that of this
+instance; its lifetime is what was left of it when it was sent.
+
+At the start. Read `replication.ack` (`unpack`); it is void if its `log` is not that of the journal,
+or its `txid` is beyond the journal's end. Let a `Recollection` take what the log has behind that
+(or all of it), in runs. Then `known = recollection.known`, and `known.highest` is to be
+`Journal.last_sequence`. Make a `Digests`; a `Sender` for each Destination; for each instance that
+connects with a name not seen before, a `Receiver`, with its cursor if one was remembered; and one
+`Acknowledgement` over the senders. Receivers and senders live as long as the instance.
+
+Publishes of clients. Where a numbered message is appended whose number does not follow on the
+publisher's highest: `known.noted(client, highest before, sequences)`. `Digests.note` there is
+optional. The journal's table of publishers must never go down when an entry in a gap is appended.
+
+A link. Both ends send a `Hello`, and judge the other's with `refusal`, by its credentials, its
+`description`, and for a destination with `group_refusal`; a reason goes back as `Refused`, and both
+log it. Then `disconnected()` of the sender and the receiver for that instance, which may still be
+on another link; if there is a destination, send what `sender.connected(peer_of(hello))` returns.
+Frames:
+
+    Begin       -> send all that `receiver.begin(peer, frame)` gives
+    Resume      -> `sender.resume(frame)`; Knowledge -> `sender.learn(frame)`; both tell (`Resumed`)
+                   when sending begins, and what is missing
+    Batch       -> `receiver.take(frame)`; while `receiver.is_stalled` read nothing from that link,
+                   and call `go_on()` now and then
+    Ack         -> `sender.acknowledge(frame)`
+    Beat        -> nothing; whoever hears nothing for too long closes the link
+
+`FrameError` and `ProtocolError` end the link, and are logged. While the link takes more, send what
+`sender.pull(now)` returns, until that is None; about once a second with `flush`. Once a turn of the
+engine, or in a rhythm of your own, send what `receiver.acknowledge(durable,
+acknowledgement.is_settled)` returns. When the link is gone: `disconnected()` of both.
+
+Acknowledgement. `recorded(txid, now)` when something has been appended, now and then; `reached`
+when the journal's thread has synced; after that, and after acks, downgrades and upgrades,
+`find_out`: if it returns true, whoever waits for `settled` goes on, and receivers may have something
+to acknowledge. That a message is refused as a duplicate must not be told before the end of the log
+at that moment is settled, too.
+
+The record. To store `replication.ack`: make a `Remembered` of `receiver.cursor`,
+`sender.needed_from - 1` and `known.summary(...)`, with the last txid appended; write it when that is
+on stable storage, and no sooner. The log is needed from `sender.needed_from` on.
+
+Sources: AMPS User Guide, Replicating Messages Between Instances and what follows it; High
+Availability. What is ours: the protocol, gaps, resynchronization by difference, conflicts.
 """
 
 from server.replication.acknowledgement import Acknowledgement, Progress, Waiting

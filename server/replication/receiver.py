@@ -267,12 +267,12 @@ class Receiver:
         new = new._replace(origin=Origin(run.origin.auth_id, path))
         before = {client: self._known.highest(client) for client, _ in by_client(new.clients)}
         recorded = self._recorder.record(new, source)
-        done = new if recorded.done == len(new.data) else new.pick(range(recorded.done))
         if recorded.done:
+            done = new.pick(range(recorded.done))
             self._note(done, before)
             self._taken = self._taken._replace(new=self._taken.new + recorded.done)
-        if recorded.first_txid:
-            self._add_unit(done, recorded)
+            if recorded.first_txid:
+                self._add_unit(done, recorded)
         if recorded.done < len(new.data):
             return run.pick(range(chosen[recorded.done], count))
         return None

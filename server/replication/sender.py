@@ -436,8 +436,10 @@ class _Difference:
                 if rows[place][SEQUENCE] < peer.began
                 or not was_made_by(peer.name, rows[place][CLIENT], rows[place][SOURCE_TXID])
             ]
+        if not places:
+            return run.pick(())
         chosen: list[int] = []
-        for client, indexes in by_client([rows[place][CLIENT] for place in places]):
+        for client, indexes in by_client(compact([rows[place][CLIENT] for place in places])):
             sequences = compact([rows[places[index]][SEQUENCE] for index in indexes])
             new = self._known.unknown(client, sequences)
             chosen += [places[indexes[position]] for position in new]
