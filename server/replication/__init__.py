@@ -52,12 +52,14 @@ acknowledgement.is_settled)` returns. When the link is gone: `disconnected()` of
 
 Acknowledgement. `recorded(txid, now)` when something has been appended, now and then; `reached`
 when the journal's thread has synced; after that, and after acks, downgrades and upgrades,
-`find_out`: if it returns true, whoever waits for `settled` goes on, and receivers may have something
-to acknowledge. That a message is refused as a duplicate must not be told before the end of the log
-at that moment is settled, too.
+`find_out`: if it returns true, whoever waits for `settled` goes on, and receivers may have
+something
+to acknowledge. That a message is refused as a duplicate must not be told before the end of the
+log at that moment is settled, too.
 
 The record. To store `replication.ack`: make a `Remembered` of `receiver.cursor`,
-`sender.needed_from - 1` and `known.summary(...)`, with the last txid appended; write it when that is
+`sender.needed_from - 1` and `known.summary(...)`, with the last txid appended; write it when that
+is
 on stable storage, and no sooner. The log is needed from `sender.needed_from` on.
 
 Sources: AMPS User Guide, Replicating Messages Between Instances and what follows it; High

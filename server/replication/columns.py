@@ -142,7 +142,9 @@ class Batch(NamedTuple):
     upto: int
     runs: Sequence[Columns]
 
-    def __len__(self) -> int:
+    @property
+    def entries(self) -> int:
+        """How many there are."""
         return sum(len(run.data) for run in self.runs)
 
 

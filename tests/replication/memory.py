@@ -29,7 +29,10 @@ class Log:
         self.data: list[bytes] = []
         self.names: Names = no_names()
         self.sequences: dict[int, int] = {}
-        self._topics: dict[Topic, int] = {}
+        self._sequences_of_removed: dict[int, int] = {}
+        self.removed: list[tuple[int, int]] = []
+        self._topics: dict[Topic, int] = {Topic("json", "orders"): 1}
+        self.names.topics[1] = Topic("json", "orders")
         self._origins: dict[Origin, int] = {NO_ORIGIN: 0}
 
     @property
@@ -83,7 +86,8 @@ class Log:
         """Lose what is not on stable storage; the table of publishers is made again."""
         kept = self.durable - self.first_txid + 1
         del self.rows[kept:], self.data[kept:]
-        self.sequences = {}
+        # Publishers of removed entries are remembered, as in clients.ack.
+        self.sequences = dict(self._sequences_of_removed)
         for row in self.rows:
             if row[3] != row[0] or row[5]:
                 self.sequences[row[2]] = max(row[3], self.sequences.get(row[2], 0))
@@ -91,6 +95,11 @@ class Log:
     def remove_before(self, txid: int) -> None:
         """Remove the oldest entries; publishers stay known."""
         count = max(min(txid, self.durable + 1) - self.first_txid, 0)
+        for row in self.rows[:count]:
+            if row[3] != row[0] or row[5]:
+                before = self._sequences_of_removed.get(row[2], 0)
+                self._sequences_of_removed[row[2]] = max(row[3], before)
+        self.removed += [(row[2], row[3]) for row in self.rows[:count] if row[10] == 1]
         del self.rows[:count], self.data[:count]
         self.first_txid += count
 

@@ -430,6 +430,7 @@ class Instance:
         self.log = Log(name)
         self.remembered: bytes | None = None
         self.room: int | None = None
+        self.slowest = world.random.choice((1, 4, 4, 40)) * MILLISECOND  # its disk, for a commit
         self.loss = 0
         self.links = [link for link in world.topology.links if link.source == name]
         self.sources = [link.source for link in world.topology.links if link.destination == name]
@@ -518,8 +519,9 @@ class Instance:
         )
 
     def on_disk(self) -> set[tuple[int, int]]:
+        """What a crash would leave, or has been removed because nobody needs it."""
         end = self.log.durable - self.log.first_txid + 1
-        return {(row[2], row[3]) for row in self.log.rows[:end]}
+        return {(row[2], row[3]) for row in self.log.rows[:end]}.union(self.log.removed)
 
     # Publishers.
 
@@ -555,7 +557,8 @@ class Instance:
         if log.durable < log.last_txid and not self.is_committing:
             self.is_committing = True
             end = log.last_txid
-            self.world.at(self.world.random.randrange(200, 4000), lambda: self._committed(life, end))
+            delay = self.world.random.randrange(200, self.slowest)
+            self.world.at(delay, lambda: self._committed(life, end))
         for connection in list(self.world.connections):
             if self.name in connection.ends:
                 self._serve(connection)
@@ -712,10 +715,20 @@ class Instance:
         message = publisher.client, sequence
         if message not in self.on_disk():
             raise Violation(f"{self.name} acknowledges {message}, which is not on its disk")
-        for name in sorted(self.settlement.waited_for):
-            other = self.world.instances[name]
-            if message not in other.on_disk() and not other.loss:
-                raise Violation(f"{self.name} acknowledges {message}, which {name} does not have")
+        seen, following = {self.name}, [self]
+        while following:
+            instance = following.pop()
+            if instance is not self and not instance.is_up:
+                continue
+            for name in sorted(instance.settlement.waited_for - seen):
+                seen.add(name)
+                other = self.world.instances[name]
+                following.append(other)
+                if message not in other.on_disk() and not other.loss:
+                    raise Violation(
+                        f"{self.name} acknowledges {message}, which {name} does not have, to which "
+                        f"{instance.name} replicates"
+                    )
 
 
 class SimulatedRecorder:
@@ -876,16 +889,18 @@ def check_end(world: World) -> None:
     for name, instance in world.instances.items():
         found[name] = messages(instance)
         everywhere |= {(client, sequence) for client, sequence, _ in found[name]}
+        everywhere.update(instance.log.removed)
     for name, entries in found.items():
-        names = [(client, sequence) for client, sequence, _ in entries]
+        names = [*world.instances[name].log.removed]
+        names += [(client, sequence) for client, sequence, _ in entries]
         if len(names) != len(set(names)):
             twice = sorted(one for one in set(names) if names.count(one) > 1)
             raise Violation(f"{name} has twice: {twice}")
         missing = everywhere - set(names)
-        if missing and not world.faults.remove_journals:
+        if missing:
             raise Violation(f"{name} lacks {sorted(missing)}")
         lost = world.acked.keys() - set(names)
-        if lost and not world.faults.remove_journals:
+        if lost:
             raise Violation(f"{name} lacks what was acknowledged: {sorted(lost)}")
         for client, sequence, body in entries:
             if world.published.get((client, sequence), body) != body:
