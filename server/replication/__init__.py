@@ -68,7 +68,6 @@ Availability. What is ours: the protocol, gaps, resynchronization by difference,
 
 from server.replication.acknowledgement import Acknowledgement, Progress, Waiting
 from server.replication.columns import Batch, Column, Columns, Same
-from server.replication.digests import Digests
 from server.replication.frames import (
     MOST_BEFORE_HELLO,
     MOST_IN_FRAME,
@@ -88,6 +87,7 @@ from server.replication.frames import (
 from server.replication.handshake import group_refusal, peer_of, prefers, refusal
 from server.replication.known import Had, Known
 from server.replication.receiver import Conflict, Cursor, Receiver, Recorded, Recorder, Taken
+from server.replication.recent import Recent
 from server.replication.routes import Filter, Hop, Routes, TopicRoute, hops, lengthen
 from server.replication.sender import Peer, ProtocolError, Reader, Resumed, Sender, SourceLog, State
 from server.replication.state import Recollection, Remembered, pack, unpack
@@ -105,7 +105,6 @@ __all__ = [
     "Columns",
     "Conflict",
     "Cursor",
-    "Digests",
     "Filter",
     "Frame",
     "FrameError",
@@ -120,6 +119,7 @@ __all__ = [
     "ProtocolError",
     "Reader",
     "Receiver",
+    "Recent",
     "Recollection",
     "Recorded",
     "Recorder",

@@ -7,10 +7,11 @@ where the one before ended. What is new is handed to the recorder; what is known
 reported where it says something else than what is known.
 
 It acknowledges what is on stable storage here (`stored`), and, of what was recorded because of this
-source, what the instances have that acknowledge to this one (`settled`). Something else than that
-must not be waited for: in a ring, instances would wait for each other for ever. So entries wait in
-*units* that came together on one path, and what came by another path first waits for the disk only.
-A unit waits for instances further down its path; it can never come back to where it has been.
+source, what the instances have that acknowledge to this one (`settled`). Entries wait for that in
+*units* that came together on one path, and no unit for another: were they acknowledged in the order
+of the log, instances in a ring would wait for each other for ever. A message that has come by
+another path first waits, too, where that path is longer, or as long and this instance the later one
+by name; else for the disk only. So whoever waits for somebody else, that one never waits for them.
 """
 
 from __future__ import annotations
@@ -24,9 +25,10 @@ from typing import Final, NamedTuple, Protocol
 from server.journal import EVENTS, Kind, Origin, Topic
 from server.journal.layout import crc32c
 from server.replication.columns import Batch, Column, Columns, Same, by_client, different
-from server.replication.digests import Digests
 from server.replication.frames import Ack, Begin, Knowledge, Resume
 from server.replication.known import Known, was_made_by
+from server.replication.ranges import Ranges
+from server.replication.recent import Recent
 from server.replication.routes import Hop, hops, lengthen
 from server.replication.sender import Peer, ProtocolError
 
@@ -139,7 +141,7 @@ class Receiver:
         instance: name of this instance.
         began: the first txid that its log ever had.
         known: what it has of each publisher.
-        digests: checksums of what it recorded last.
+        recent: what it recorded last.
         recorder: where new entries go.
         cursor: how far it had got in an earlier run; None if it is new to the source.
 
@@ -153,14 +155,14 @@ class Receiver:
         instance: str,
         began: int,
         known: Known,
-        digests: Digests,
+        recent: Recent,
         recorder: Recorder,
         cursor: Cursor | None = None,
     ) -> None:
         self._instance = instance
         self._began = began
         self._known = known
-        self._digests = digests
+        self._recent = recent
         self._recorder = recorder
         self._stream = None if cursor is None else cursor.stream
         self._received = self._stored = self._settled = 0 if cursor is None else cursor.txid
@@ -259,7 +261,7 @@ class Receiver:
         count = len(run.data)
         chosen: Sequence[int] = self._new(run)
         if len(chosen) < count:
-            self._tell_duplicates(run, chosen)
+            self._drop(run, sorted(set(range(count)).difference(chosen)), source)
         if not chosen:
             return None
         new = run.pick(chosen)
@@ -269,10 +271,11 @@ class Receiver:
         recorded = self._recorder.record(new, source)
         if recorded.done:
             done = new.pick(range(recorded.done))
-            self._note(done, before)
+            self._note(done, before, recorded)
             self._taken = self._taken._replace(new=self._taken.new + recorded.done)
             if recorded.first_txid:
-                self._add_unit(done, recorded)
+                own = recorded.first_txid, recorded.last_txid
+                self._wait_for(_Unit(done.txids[0], done.txids[-1], *own, done.topic, done.origin))
         if recorded.done < len(new.data):
             return run.pick(range(chosen[recorded.done], count))
         return None
@@ -307,23 +310,27 @@ class Receiver:
             chosen += [places[position] for position in self._known.unknown(client, sequences)]
         return sorted(chosen)
 
-    def _tell_duplicates(self, run: Columns, new: Sequence[int]) -> None:
-        known = set(range(len(run.data)))
-        known.difference_update(new)
+    def _drop(self, run: Columns, places: Sequence[int], source: Peer) -> None:
+        """Leave out what is known, see that it is the same, and wait for where it goes."""
         conflicts = list(self._taken.conflicts)
-        differs = self._digests.differs
-        for place in sorted(known):
+        theirs = len(hops(run.origin.path)), source.name
+        for place in places:
             client, sequence = run.clients[place], run.sequences[place]
-            if (
-                len(conflicts) < _MOST_CONFLICTS
-                and run.kinds[place] == Kind.PUBLISH
-                and differs(client, sequence, run.checksums[place])
-            ):
+            found = self._recent.find(client, sequence)
+            if found is None:
+                continue
+            differs = found.checksum != run.checksums[place] and run.kinds[place] == Kind.PUBLISH
+            if differs and len(conflicts) < _MOST_CONFLICTS:
                 conflicts.append(Conflict(client, sequence, run.topic))
-        self._taken = Taken(self._taken.new, self._taken.duplicates + len(known), conflicts)
+            if (len(hops(found.origin.path)), self._instance) > theirs:
+                txid = run.txids[place]
+                self._wait_for(_Unit(txid, txid, *found[1:]))
+        duplicates = self._taken.duplicates + len(places)
+        self._taken = Taken(self._taken.new, duplicates, conflicts)
 
-    def _note(self, run: Columns, before: dict[int, int]) -> None:
+    def _note(self, run: Columns, before: dict[int, int], recorded: Recorded) -> None:
         """Know entries from now on, which have been recorded."""
+        txids = recorded.first_txid, recorded.last_txid
         for client, places in by_client(run.clients):
             if len(places) == len(run.data):
                 sequences, checksums = run.sequences, run.checksums
@@ -331,22 +338,13 @@ class Receiver:
                 sequences = [run.sequences[place] for place in places]
                 checksums = [run.checksums[place] for place in places]
             self._known.noted(client, before[client], sequences)
-            self._digests.note(client, sequences, checksums)
+            if txids[0]:
+                self._recent.note(client, sequences, checksums, txids, run.topic, run.origin)
 
-    def _add_unit(self, run: Columns, recorded: Recorded) -> None:
-        units = self._units
-        units.append(
-            _Unit(
-                run.txids[0],
-                run.txids[-1],
-                recorded.first_txid,
-                recorded.last_txid,
-                run.topic,
-                run.origin,
-            )
-        )
-        if len(units) > MOST_UNITS:
-            self._units = _joined(units)
+    def _wait_for(self, unit: _Unit) -> None:
+        self._units.append(unit)
+        if len(self._units) > MOST_UNITS:
+            self._units = _joined(self._units)
 
     # Acknowledgements.
 
@@ -374,17 +372,12 @@ class Receiver:
         return ack
 
     def _ack(self) -> Ack:
-        stored, ranges = self._stored, []
-        settled = stored
-        if self._units:
-            settled = min(stored, self._units[0].first - 1)
-            for unit, following in pairwise(self._units):
-                if unit.last + 1 < following.first <= stored:
-                    ranges.append((unit.last + 1, following.first - 1))
-            end = self._units[-1].last
-            if settled <= end < stored:
-                ranges.append((end + 1, stored))
-        return Ack(stored, settled, ranges[:_MOST_RANGES])
+        stored = self._stored
+        lacking = Ranges((unit.first, unit.last) for unit in self._units)
+        settled = stored if lacking.first is None else min(stored, lacking.first - 1)
+        holes = pairwise([*lacking, (stored + 1, stored + 1)])
+        ranges = [(one[1] + 1, other[0] - 1) for one, other in holes if other[0] <= stored + 1]
+        return Ack(stored, settled, [one for one in ranges if one[0] <= one[1]][:_MOST_RANGES])
 
     @property
     def cursor(self) -> Cursor | None:

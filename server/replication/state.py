@@ -10,17 +10,17 @@ Without the file everything is found out from the log, and from the other instan
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import Final
 
 import msgspec
 import numpy as np
 
 from server.journal import Run
-from server.journal.layout import CHECKSUM, CLIENT, SEQUENCE, TXID, FormatError, crc32c
+from server.journal.layout import BODY_CRC, CHECKSUM, CLIENT, SEQUENCE, TXID, FormatError, crc32c
 from server.replication.columns import by_client, compact
 from server.replication.known import Had, Known
 from server.replication.receiver import Cursor
+from server.replication.recent import Recent
 
 MAGIC: Final = b"AMPGRACK"
 VERSION: Final = 1
@@ -118,26 +118,37 @@ class Recollection:
     """Finds out from the log what there is of each publisher, beyond what was remembered.
 
     Args:
-        had: what was remembered; empty to begin with the first entry of the log.
+        remembered: what was; with a txid of 0 nothing is taken for known.
+        recent: is told of all entries.
 
     Attributes:
-        highest: identity -> its highest number.
-        known: the same with the gaps, as far as the log has been gone through.
+        known: what there is, as far as the log has been gone through.
     """
 
-    def __init__(self, had: Iterable[Had] = ()) -> None:
-        had = list(had)
-        self.highest = {one.client: one.highest for one in had}
-        self.known = Known(lambda client: self.highest.get(client, 0))
-        self.known.restore(had)
+    def __init__(self, remembered: Remembered, recent: Recent) -> None:
+        self._txid = remembered.txid
+        self._recent = recent
+        self._highest = {one.client: one.highest for one in remembered.had}
+        self.known = Known(lambda client: self._highest.get(client, 0))
+        self.known.restore(remembered.had)
 
     def take(self, run: Run) -> None:
-        """Take in entries; to be called with all that change state, in order."""
+        """Take in entries; to be called with all that change state, in order.
+
+        From behind the txid that was remembered on none may be left out; it is good to begin before
+        that, with what the destinations have not acknowledged.
+        """
         rows = run.rows
         if not run.origin.path:  # what has no number but that of this log cannot come from others
             rows = [row for row in rows if row[SEQUENCE] != row[TXID]]
         for client, places in by_client([row[CLIENT] for row in rows]):
-            sequences = compact([rows[place][SEQUENCE] for place in places])
-            before = self.highest.get(client, 0)
-            self.known.noted(client, before, sequences)
-            self.highest[client] = max(before, *sequences)
+            chosen = [rows[place] for place in places]
+            sequences = compact([row[SEQUENCE] for row in chosen])
+            txids = chosen[0][TXID], chosen[-1][TXID]
+            checksums = [row[BODY_CRC] for row in chosen]
+            self._recent.note(client, sequences, checksums, txids, run.topic, run.origin)
+            new = [row[SEQUENCE] for row in chosen if row[TXID] > self._txid]
+            if new:
+                before = self._highest.get(client, 0)
+                self.known.noted(client, before, compact(new))
+                self._highest[client] = max(before, *new)

@@ -126,7 +126,8 @@ class LogReader:
         places = [
             place
             for place in range(start, end)
-            if log.rows[place][KIND] in EVENTS and self._wanted(log.names.topics[log.rows[place][TOPIC]])
+            if log.rows[place][KIND] in EVENTS
+            and self._wanted(log.names.topics[log.rows[place][TOPIC]])
         ]
         self.position = max(self.position, log.first_txid + end - 1)
         return Stretch([log.rows[p] for p in places], [log.data[p] for p in places], log.names)

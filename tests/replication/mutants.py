@@ -6,16 +6,16 @@ from collections.abc import Sequence
 from typing import Any
 
 from server.journal import Origin, Topic
-from server.replication import Ack, Batch, Begin, Cursor, Known, Receiver, Resume, Sender, Taken
+from server.replication import Ack, Batch, Begin, Cursor, Known, Receiver, Resume, Sender
 from server.replication.routes import Way
-from tests.replication.simulation import Instance, SimulatedRecorder
+from tests.replication.simulation import Instance
 
 
 class AcksBeforeStable(Receiver):
     """Acknowledges what it has received, be it on stable storage or not."""
 
     def acknowledge(self, durable: int, is_settled: Any) -> Ack | None:
-        return super().acknowledge(1 << 60, is_settled)
+        return super().acknowledge(1 << 60, lambda *_: True)
 
 
 class AcksBeforeOthers(Receiver):
@@ -37,6 +37,11 @@ class AcksDuplicatesAtOnce(Receiver):
         self._received = txid
         self._storing.append((txid, max(before, newest)))
 
+    def _drop(self, run: Any, places: Any, source: Any) -> None:
+        units = list(self._units)
+        super()._drop(run, places, source)
+        self._units = units
+
 
 class StoresCursorTooEarly(Receiver):
     """Remembers a place in the source's log before it has all that is before it."""
@@ -47,21 +52,11 @@ class StoresCursorTooEarly(Receiver):
         return None if found is None else found._replace(txid=self._received + 2)
 
 
-class TakesHoles(Receiver):
-    """Does not notice that something is missing between two batches."""
-
-    def take(self, batch: Batch) -> Taken:
-        if batch.upto > self._received:
-            batch = batch._replace(after=self._received)
-        return super().take(batch)
-
-
-class ResumesBlindly(Receiver):
-    """Takes a source's new log for the old one."""
+class AsksForTooLittle(Receiver):
+    """After an interruption, asks for what comes behind the next entry."""
 
     def begin(self, source: Any, frame: Begin) -> Any:
-        if self._stream is not None:
-            self._stream = frame.stream
+        self._received += self._stream == frame.stream and self._received < frame.last
         return super().begin(source, frame)
 
 
@@ -72,6 +67,17 @@ class LosesRange(Sender):
         found = super().resume(frame)
         if found is not None and self._reader is not None:
             self._reader = self._log.read_from(found.after + 1, self._routes.takes)
+        return found
+
+
+class RepeatsRange(Sender):
+    """Goes on too early, and does not say so."""
+
+    def resume(self, frame: Resume) -> Any:
+        found = super().resume(frame)
+        if found is not None and self._reader is not None:
+            start = max(found.after - 3, self._log.first_txid - 1)
+            self._reader = self._log.read_from(start, self._routes.takes)
         return found
 
 
@@ -123,14 +129,6 @@ class IgnoresPath(Sender):
         return begin
 
 
-class ReordersRecorder(SimulatedRecorder):
-    """Appends the last entry of a run first."""
-
-    def record(self, run: Any, source: Any) -> Any:
-        count = len(run.data)
-        return super().record(run.pick([*range(1, count), 0]) if count > 2 else run, source)
-
-
 def with_receiver(kind: type[Receiver]) -> type[Instance]:
     return type(kind.__name__, (Instance,), {"receiver_type": kind})
 
@@ -148,9 +146,9 @@ MUTANTS: dict[str, tuple[str, type[Instance]]] = {
     "acks before others have it": ("chain", with_receiver(AcksBeforeOthers)),
     "acks duplicates at once": ("mesh", with_receiver(AcksDuplicatesAtOnce)),
     "stores its cursor too early": ("pair", with_receiver(StoresCursorTooEarly)),
-    "does not notice holes": ("pair", with_receiver(TakesHoles)),
-    "takes a new log for the old one": ("pair", with_receiver(ResumesBlindly)),
+    "asks for too little": ("pair", with_receiver(AsksForTooLittle)),
     "loses a range": ("pair", with_sender(LosesRange)),
+    "repeats a range": ("pair", with_sender(RepeatsRange)),
     "trusts what is not stable": ("mesh", with_sender(TrustsKnowledge)),
     "forgets what is under way": ("pair", with_sender(ForgetsUnderWay)),
     "takes everything twice": ("mesh", with_known(TakesTwice)),

@@ -16,22 +16,19 @@ from heapq import heappop, heappush
 from random import Random
 from typing import Any
 
-from server.journal import Kind, Origin, Topic
-from server.journal.layout import TXID
+from server.journal import Origin, Topic
 from server.replication import (
-    Acknowledgement,
     Ack,
+    Acknowledgement,
     Batch,
     Begin,
     Columns,
-    Cursor,
-    Digests,
     FrameReader,
     Hello,
-    Hop,
     Knowledge,
     Known,
     Receiver,
+    Recent,
     Recollection,
     Recorded,
     Refused,
@@ -102,7 +99,9 @@ TOPOLOGIES = {
             (("A", "H"), ("B", "C"), ("H", "A")),
         ),
         Topology("chain", both(("A", "B"), ("B", "C")), (("A", "B", "C"), ("C", "B"))),
-        Topology("ring", (Link("A", "B"), Link("B", "C"), Link("C", "A")), (("A",), ("B",), ("C",))),
+        Topology(
+            "ring", (Link("A", "B"), Link("B", "C"), Link("C", "A")), (("A",), ("B",), ("C",))
+        ),
         Topology(
             "mesh",
             both(("A", "B"), ("B", "C"), ("A", "C")),
@@ -138,6 +137,7 @@ class Faults:
     """How often what happens, as weights."""
 
     kill: int = 4
+    forget: int = 2
     replace_disk: int = 0
     cut: int = 4
     one_way: int = 3
@@ -248,6 +248,11 @@ class World:
             self.restarts += 1
             instance.die()
             self.at(self.random.randrange(5, 800) * MILLISECOND, instance.boot)
+
+    def _forget(self, name: str, other: str) -> None:
+        if self.instances[name].is_up:
+            self._kill(name, other)
+            self.instances[name].remembered = None
 
     def _replace_disk(self, name: str, other: str) -> None:
         instance = self.instances[name]
@@ -364,7 +369,9 @@ class Connection:
         for name, waiting in self._way.items():
             if waiting and not self._moving[name]:
                 self._moving[name] = True
-                self.world.at(self.world.random.randrange(100, 3000), lambda n=name: self._arrive(n))
+                self.world.at(
+                    self.world.random.randrange(100, 3000), lambda n=name: self._arrive(n)
+                )
 
     def _arrive(self, name: str) -> None:
         self._moving[name] = False
@@ -411,7 +418,9 @@ class Connection:
         for waiting in self._way.values():
             del waiting[self.world.random.randrange(len(waiting) + 1) :]
         for name in self.ends:
-            self.world.at(self.world.random.randrange(0, 2000), lambda n=name: self.close(n, tell=False))
+            self.world.at(
+                self.world.random.randrange(0, 2000), lambda n=name: self.close(n, tell=False)
+            )
 
 
 class Instance:
@@ -450,15 +459,16 @@ class Instance:
             found = unpack(self.remembered)
             if found.log == log.identity and found.txid <= log.durable:
                 remembered = found
-        recollection = Recollection(remembered.had)
-        reader = LogReader(log, max(remembered.txid, log.first_txid - 1), lambda topic: True)
+        self.recent = Recent(1000)
+        recollection = Recollection(remembered, self.recent)
+        start = min([remembered.txid, *remembered.acknowledged.values()])
+        reader = LogReader(log, max(start, log.first_txid - 1), lambda topic: True)
         while not reader.is_caught_up:
             for run in reader.read_on(100).runs():
                 recollection.take(run)
         self.known = recollection.known
         self.known.highest = lambda client: self.log.sequences.get(client, 0)
         self.known.__class__ = self.known_type
-        self.digests = Digests(1000)
         self.senders = {
             link.destination: self.sender_type(
                 log,
@@ -474,7 +484,7 @@ class Instance:
                 self.name,
                 log.began,
                 self.known,
-                self.digests,
+                self.recent,
                 SimulatedRecorder(self),
                 remembered.cursors.get(source),
             )
@@ -523,9 +533,18 @@ class Instance:
         end = self.log.durable - self.log.first_txid + 1
         return {(row[2], row[3]) for row in self.log.rows[:end]}.union(self.log.removed)
 
+    def path_of(self, message: tuple[int, int]) -> set[str] | None:
+        """The instances that a message has been through, None if it is not there."""
+        for row in self.log.rows:
+            if (row[2], row[3]) == message:
+                return {hop.name for hop in hops(self.log.names.origins[row[11]].path)}
+        return None
+
     # Publishers.
 
-    def publish(self, publisher: Publisher, client: int, sequence: int, body: bytes, topic: Topic) -> None:
+    def publish(
+        self, publisher: Publisher, client: int, sequence: int, body: bytes, topic: Topic
+    ) -> None:
         """A publisher's message."""
         if sequence and sequence <= self.log.sequences.get(client, 0):
             self.waiting.append((self.log.last_txid, publisher, sequence))
@@ -535,7 +554,8 @@ class Instance:
             if sequence:
                 if sequence != before + 1:
                     self.known.noted(client, before, (sequence,))
-                self.digests.note(client, (sequence,), (self.log.rows[-1][15],))
+                checksum = self.log.rows[-1][15]
+                self.recent.note(client, (sequence,), (checksum,), (txid, txid), topic, Origin())
                 self.waiting.append((txid, publisher, sequence))
         self.wake()
 
@@ -596,7 +616,9 @@ class Instance:
                 self.remembered, self.snapshot = self.snapshot[1], None
         if self.world.random.random() < 0.5:
             self._serve_all(flush=True)
-        self.world.at(self.world.random.randrange(20, 120) * MILLISECOND, lambda: self._remember(life))
+        self.world.at(
+            self.world.random.randrange(20, 120) * MILLISECOND, lambda: self._remember(life)
+        )
 
     def _serve_all(self, *, flush: bool) -> None:
         for connection in list(self.world.connections):
@@ -626,7 +648,12 @@ class Instance:
         world, other = self.world, self.world.instances[peer]
         current = world.find(self.name, peer)
         is_there = current is not None and current.open[self.name]
-        if not is_there and other.is_up and world.can_reach(self.name, peer) and world.can_reach(peer, self.name):
+        if (
+            not is_there
+            and other.is_up
+            and world.can_reach(self.name, peer)
+            and world.can_reach(peer, self.name)
+        ):
             if current is not None:
                 current.close(peer, tell=False)
                 current.close(self.name, tell=False)
@@ -653,7 +680,9 @@ class Instance:
                 if peer in self.senders:
                     connection.send(self.name, self.senders[peer].connected(peer_of(frame)))
             case Begin():
-                for answer in self.receivers[peer].begin(peer_of(connection.hello[self.name]), frame):
+                for answer in self.receivers[peer].begin(
+                    peer_of(connection.hello[self.name]), frame
+                ):
                     connection.send(self.name, answer)
             case Resume():
                 self.senders[peer].resume(frame)
@@ -715,12 +744,22 @@ class Instance:
         message = publisher.client, sequence
         if message not in self.on_disk():
             raise Violation(f"{self.name} acknowledges {message}, which is not on its disk")
+        for name in self.settlement.waited_for:
+            other = self.world.instances[name]
+            if message not in other.on_disk() and not other.loss:
+                raise Violation(f"{self.name} acknowledges {message}, which {name} does not have")
+        copies = [instance.path_of(message) for instance in self.world.instances.values()]
+        if copies.count(set()) > 1:
+            return  # published twice: then the two copies are waited for one way only
         seen, following = {self.name}, [self]
         while following:
             instance = following.pop()
             if instance is not self and not instance.is_up:
                 continue
-            for name in sorted(instance.settlement.waited_for - seen):
+            passed = instance.path_of(message)
+            if passed is None or (passed and instance is self):
+                continue  # what came from elsewhere, the one that it came from sees to
+            for name in sorted(instance.settlement.waited_for - seen - passed):
                 seen.add(name)
                 other = self.world.instances[name]
                 following.append(other)
@@ -789,9 +828,12 @@ class Publisher:
 
     def _live(self) -> None:
         random = self.world.random
-        if self.home is None or not self.home.is_up or self.home.life != self.life:
-            self._move()
-        elif random.random() < 0.05 and not self.world.is_calm:
+        if (
+            self.home is None
+            or not self.home.is_up
+            or self.home.life != self.life
+            or (random.random() < 0.05 and not self.world.is_calm)
+        ):
             self._move()
         if self.home is not None and self.left and self.home.is_up:
             for _ in range(min(random.randrange(1, 4), self.left)):
@@ -843,16 +885,13 @@ def run(world: World) -> None:
 
 
 def is_quiet(world: World) -> bool:
-    return (
-        all(publisher.is_done for publisher in world.publishers)
+    return all(publisher.is_done for publisher in world.publishers) and all(
+        instance.log.durable == instance.log.last_txid
         and all(
-            instance.log.durable == instance.log.last_txid
-            and all(
-                sender.resynchronized and sender.settled >= instance.log.last_txid
-                for sender in instance.senders.values()
-            )
-            for instance in world.instances.values()
+            sender.resynchronized and sender.settled >= instance.log.last_txid
+            for sender in instance.senders.values()
         )
+        for instance in world.instances.values()
     )
 
 
