@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from server.journal import Origin, Topic
-from server.replication import Ack, Batch, Begin, Cursor, Known, Receiver, Resume, Sender
+from server.replication import Ack, Begin, Cursor, Known, Receiver, Resume, Sender
 from server.replication.routes import Way
 from tests.replication.simulation import Instance
 
@@ -81,15 +81,6 @@ class RepeatsRange(Sender):
         return found
 
 
-class TrustsKnowledge(Sender):
-    """Takes what a destination knows for what it has on stable storage."""
-
-    def _take_note(self, batch: Batch) -> None:
-        lacks, self._lacks = self._lacks, None
-        super()._take_note(batch)
-        self._lacks = lacks if batch.upto < self._goal else None
-
-
 class ForgetsUnderWay(Sender):
     """Takes what has been sent for what has been acknowledged, once the link is gone."""
 
@@ -149,7 +140,6 @@ MUTANTS: dict[str, tuple[str, type[Instance]]] = {
     "asks for too little": ("pair", with_receiver(AsksForTooLittle)),
     "loses a range": ("pair", with_sender(LosesRange)),
     "repeats a range": ("pair", with_sender(RepeatsRange)),
-    "trusts what is not stable": ("mesh", with_sender(TrustsKnowledge)),
     "forgets what is under way": ("pair", with_sender(ForgetsUnderWay)),
     "takes everything twice": ("mesh", with_known(TakesTwice)),
     "ignores gaps": ("async", with_known(IgnoresGaps)),
