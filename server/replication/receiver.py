@@ -181,9 +181,8 @@ class Receiver:
         self.disconnected()
         self._source = source
         if self._stream == frame.stream and self._received <= frame.last:
+            yield Resume(self._received, self._ack())
             self._move_to(max(self._received, frame.first - 1))
-            ack = self._ack()
-            yield Resume(self._received, ack)
             return
         self._stream = frame.stream
         self._units = []
