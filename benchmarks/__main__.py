@@ -2,17 +2,49 @@
 
 from __future__ import annotations
 
+import argparse
 import importlib
 import sys
-from pathlib import Path
+from collections.abc import Mapping, Sequence
+from typing import Final
 
-NOT_BENCHMARKS = {"__init__", "__main__", "harness", "journal_server", "spark_runs"}
+BENCHMARKS: Final[Mapping[str, str]] = {
+    "pubsub": "publish and subscribe, beside other servers",
+    "wire": "one publisher and one subscriber, beside copying bytes",
+    "fairness": "what others wait for while one client is busy",
+    "matching": "what filters cost",
+    "first_matches": "what the first match of a filter costs",
+    "sow": "publishing and querying records, beside databases",
+    "journal": "the transaction log, beside the disk",
+    "replay": "bookmark subscriptions",
+    "queues": "queues, beside RabbitMQ",
+    "views": "changes of views, beside DuckDB",
+    "pages": "changes of paginated subscriptions",
+    "bodies": "reading fields, per message type",
+    "pipeline": "Spark, beside Parquet",
+    "pipeline_journal": "journals on Spark, beside Parquet",
+}
+"""What can be measured, by the names of modules."""
 
 
-def main(names: list[str]) -> None:
-    """Run benchmarks one after the other."""
-    available = {path.stem for path in Path(__file__).parent.glob("*.py")} - NOT_BENCHMARKS
-    for name in names or sorted(available):
+def main(arguments: Sequence[str]) -> None:
+    """Run benchmarks one after the other.
+
+    Args:
+        arguments: the command line without the program's name.
+    """
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks",
+        description="Measure what is named, or everything.",
+        epilog="\n".join(f"{name:<17} {what}" for name, what in BENCHMARKS.items()),
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("names", nargs="*", metavar="NAME", help="one of those below")
+    names: list[str] = parser.parse_args(arguments).names
+    unknown = [name for name in names if name not in BENCHMARKS]
+    if unknown:
+        parser.error(f"there is no benchmark {unknown[0]}: expected {', '.join(BENCHMARKS)}")
+    for name in names or BENCHMARKS:
         importlib.import_module(f"benchmarks.{name}").main()
 
 

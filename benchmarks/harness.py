@@ -52,13 +52,13 @@ class Server:
     port: int
     pid: int
 
-    def load(self, *arguments: str) -> Measurement:
-        """One run of the load generator.
+    def load(self, *arguments: str, generator: str = "ampsload") -> Measurement:
+        """One run of a load generator.
 
         Raises:
             RuntimeError: messages were lost, or the run failed.
         """
-        command = [str(tool("ampsload")), "-proto", self.protocol, "-port", str(self.port)]
+        command = [str(tool(generator)), "-proto", self.protocol, "-port", str(self.port)]
         command += ["-pid", str(self.pid), *arguments]
         run = subprocess.run(command, capture_output=True, text=True, check=False)
         if run.returncode != 0:
@@ -110,7 +110,7 @@ def amperage(elements: str = "") -> Iterator[Server]:
         path = Path(directory, "config.xml")
         path.write_text(_CONFIGURATION.format(port=port, elements=elements))
         command = [sys.executable, "-m", "server.cli", str(path)]
-        with _process(command, port) as pid:
+        with running(command, port) as pid:
             yield Server("Amperage", "amps", port, pid)
 
 
@@ -122,7 +122,7 @@ def relay() -> Iterator[Server]:
     """
     port = free_port(also_next=True)
     command = [str(tool("relay")), str(port), "chunk", str(RELAY_SECONDS)]
-    with _process(command, port + 1) as pid:
+    with running(command, port + 1) as pid:
         yield Server("relay, only copies", "raw", port, pid)
 
 
@@ -149,14 +149,25 @@ def _installed(program: str, arguments: Sequence[str], port: int) -> Iterator[in
         print(f"{program} is not on PATH: measured without it")
         yield None
         return
-    with _process([path, *arguments], port) as pid:
+    with running([path, *arguments], port) as pid:
         yield pid
 
 
 @contextmanager
-def _process(command: Sequence[str], port: int) -> Iterator[int]:
+def running(
+    command: Sequence[str], port: int, environment: Mapping[str, str] | None = None
+) -> Iterator[int]:
+    """A program that runs, and listens on a port; gives its process.
+
+    Args:
+        command: the program with its arguments.
+        port: see above.
+        environment: its environment variables; None for those of this process.
+    """
     silent = subprocess.DEVNULL
-    process = subprocess.Popen(command, cwd=ROOT, stdout=silent, stderr=silent)
+    process = subprocess.Popen(
+        command, cwd=ROOT, env=environment, stdin=silent, stdout=silent, stderr=silent
+    )
     try:
         _wait_for_port(port, process)
         yield process.pid

@@ -9,11 +9,11 @@ with Client("pricing") as client:
 """
 
 from client.aio import AsyncClient
-from client.aio_commands import AsyncMessageStream
+from client.aio_stream import AsyncMessageStream
 from client.authentication import Authenticator, Credentials, PasswordAuthenticator
 from client.backoff import Backoff
 from client.blocking import Client
-from client.blocking_commands import MessageStream
+from client.blocking_stream import MessageStream
 from client.bookmarks import MOST_RECENT, BookmarkStorage, BookmarkStore, BookmarkTrail
 from client.errors import (
     AuthenticationError,

@@ -1,4 +1,4 @@
-"""The commands of an asyncio client, and the streams of what they bring.
+"""The commands of an asyncio client.
 
 How bytes move is left to `client.aio.AsyncClient`, which has one connection, and to
 `client.ha_aio.AsyncHAClient`, which has as many as it takes.
@@ -12,16 +12,15 @@ from __future__ import annotations
 
 import asyncio
 from abc import ABC, abstractmethod
-from collections.abc import AsyncIterator, Callable, Iterable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from types import TracebackType
 from typing import Self
 
+from client.aio_stream import AsyncMessageStream
 from client.arguments import Body, all_bodies, seconds
 from client.commands import AckType, chunks
 from client.errors import (
-    ClientError,
-    ConnectionLostError,
     NotConnectedError,
     PublishStoreFullError,
     TimedOutError,
@@ -33,72 +32,7 @@ from client.numbering import Numbering
 from client.pending import Inbox, Request
 from client.protocol import ClientProtocol
 from client.queue_acks import DEFAULT_DELAY
-from client.streams import Stream
 from server.wire.header import Header
-
-
-class AsyncMessageStream(Stream):
-    """The messages of one subscription or query, as an asynchronous iterator.
-
-    It ends and raises as `client.MessageStream` does; it is an asynchronous context manager, too.
-    """
-
-    def __init__(self, client: AsyncCommands, inbox: Inbox) -> None:
-        super().__init__(inbox)
-        self._client = client
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        if kind is None:
-            self.done()
-        # A lost connection has ended the stream as well; an error on the way out comes first.
-        with suppress(ConnectionLostError if kind is None else ClientError):
-            await self.unsubscribe()
-
-    def __aiter__(self) -> AsyncIterator[Message]:
-        return self
-
-    async def __anext__(self) -> Message:
-        if self._handed_out:
-            self.done()
-        message = self._take() or await self.next()
-        if message is None:
-            raise StopAsyncIteration
-        return message
-
-    async def next(self, timeout: float | None = None) -> Message | None:
-        """Wait for the next message; see `client.MessageStream.next`."""
-        self.done()
-        loop = asyncio.get_running_loop()
-        deadline = None if timeout is None else loop.time() + seconds("timeout", timeout)
-        while (message := self._take()) is None and not self._is_over():
-            self._client.send_acks()
-            left = None if deadline is None else max(0.0, deadline - loop.time())
-            await self._client.wait_until(self._has_news, left, "the next message", is_urgent=False)
-        return message
-
-    async def batch(self, timeout: float | None = None) -> list[Message]:
-        """Take everything that has arrived; see `client.MessageStream.batch`."""
-        first = await self.next(timeout)
-        if first is None:
-            return []
-        others = (self._take() for _ in range(len(self._inbox.messages)))
-        return [first, *(message for message in others if message is not None)]
-
-    async def unsubscribe(self, timeout: float | None = None) -> None:
-        """End the subscription or query; what has arrived can still be taken."""
-        if not self._inbox.ended:
-            await self._client.unsubscribe(self._inbox.id, timeout=timeout)
-
-    def _settle(self, message: Message, options: str | None) -> None:
-        self._client.settle(self._inbox, message, options)
 
 
 class AsyncCommands(ABC):
@@ -410,6 +344,10 @@ class AsyncCommands(ABC):
         """Tell a queue that messages are done with."""
         self._protocol.acknowledge(topic, bookmarks, options)
         await self._write()
+
+    async def flush_acks(self, *, timeout: float | None = None) -> None:
+        """Wait until all acknowledgements of queue messages given so far are on stable storage."""
+        await self._ask(lambda protocol: protocol.flush_acks(), timeout)
 
     def settle(self, inbox: Inbox, message: Message, options: str | None) -> None:
         """Tell a queue what became of a message; for `AsyncMessageStream`."""

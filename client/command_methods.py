@@ -322,6 +322,11 @@ class Commands(ABC):
         self.send_acks()
         return self._send(Header(command="flush"), awaited=("completed",))
 
+    def flush_acks(self) -> Request:
+        """Ask for an answer when every acknowledgement of queue messages is on stable storage."""
+        self.send_acks()
+        return self._send(Header(command="flush"), awaited=("persisted",))
+
     def heartbeat(self, interval: int) -> Request:
         """Exchange signs of life from now on, every so many seconds; ours answer the server's."""
         if not number("interval", interval):

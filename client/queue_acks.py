@@ -8,6 +8,7 @@ have to wait for them: half of what the subscription may hold.
 from __future__ import annotations
 
 import re
+from collections import deque
 from dataclasses import dataclass
 from typing import Final
 
@@ -16,6 +17,9 @@ _MOST_TOGETHER: Final = 80
 
 DEFAULT_DELAY: Final = 0.1
 """Seconds that an acknowledgement waits for others."""
+
+_CONFIRMED_TOGETHER: Final = 1000
+"""Acknowledgements after which the server is asked whether they are safe."""
 
 _EFFECTIVE: Final = re.compile(r"(?:^|,)\s*max_backlog=(\d+)")
 
@@ -69,6 +73,47 @@ class AckBatches:
         self._by_queue = {}
         self.due = None
         return taken
+
+
+class UnconfirmedAcks:
+    """What has been sent and may be lost with the connection, or the server: it is sent again.
+
+    Nothing answers acknowledgements. Once in a while the server is asked about all of them. A queue
+    that knows of a message already passes over what it is told again.
+    """
+
+    __slots__ = ("_asked", "_commands", "_count", "_questions")
+
+    def __init__(self) -> None:
+        self._commands: deque[tuple[int, bytes]] = deque()  # each with the count up to it
+        self._count = 0
+        self._asked = 0  # the count at the last question
+        self._questions: dict[str, int] = {}  # by command id: the count that it is about
+
+    def add(self, command: bytes, bookmarks: int) -> None:
+        """Keep a command that acknowledges so many messages."""
+        self._count += bookmarks
+        self._commands.append((self._count, command))
+
+    @property
+    def is_to_be_asked(self) -> bool:
+        """Whether there are enough that nobody has asked about."""
+        return self._count - self._asked >= _CONFIRMED_TOGETHER
+
+    def asked(self, command_id: str) -> None:
+        """A command asks whether all that has been sent is safe."""
+        self._asked = self._count
+        self._questions[command_id] = self._count
+
+    def answered(self, command_id: str, *, is_safe: bool) -> None:
+        """What was asked has been answered; harmless for other commands."""
+        count = self._questions.pop(command_id, 0)
+        while is_safe and self._commands and self._commands[0][0] <= count:
+            self._commands.popleft()
+
+    def again(self) -> bytes:
+        """The commands, to be sent on another connection."""
+        return b"".join(command for _, command in self._commands)
 
 
 def effective_backlog(options: str | None) -> int | None:

@@ -8,8 +8,9 @@
 Between the two, commands are taken and nothing is sent. With the next session comes, in this order:
 
 1. the heartbeat, if it was asked for;
-2. acknowledgements of queue messages that were given meanwhile, before the queue could deliver the
-   messages again; what was given back meanwhile has gone back already, with the lease;
+2. acknowledgements of queue messages that were given meanwhile, or are not known to be stored,
+   before the queue could deliver the messages again; what was given back meanwhile has gone back
+   already, with the lease;
 3. every subscription, with the same id, as it was last changed; those with a bookmark resume;
 4. every message that is not known to be persisted;
 5. every command that has not been answered, so that whoever waits for it goes on waiting.
@@ -32,6 +33,7 @@ from client.numbering import Numbering, RefusalListener
 from client.pending import Inbox, Request
 from client.protocol import ClientProtocol
 from client.publish_store import PublishStorage
+from client.queue_acks import UnconfirmedAcks
 from client.resubscription import again, changed, gives_back, is_change, places_none, replaces
 from server.wire.framing import frame, frame_head
 from server.wire.header import Header
@@ -63,7 +65,7 @@ class RecoveringProtocol(ClientProtocol):
         self._store = store
         self._bookmarks = bookmarks
         self._heartbeat: int | None = None
-        self._unsent: list[bytes] = []
+        self._unconfirmed = UnconfirmedAcks()
         self._sent_deletions: set[str] = set()
         self._trails: dict[str, BookmarkTrail] = {}
         self._replacing: dict[str, BookmarkTrail | None] = {}  # by the command's id
@@ -105,8 +107,7 @@ class RecoveringProtocol(ClientProtocol):
         unanswered = [it for it in self._requests.values() if not it.done and not _is_covered(it)]
         if self._heartbeat is not None and not self._awaits("heartbeat"):
             self.heartbeat(self._heartbeat)
-        self.output += b"".join(self._unsent)
-        self._unsent.clear()
+        self.output += self._unconfirmed.again()
         self.send_acks()
         for inbox in self._inboxes.values():
             self._resubscribe(inbox)
@@ -210,11 +211,23 @@ class RecoveringProtocol(ClientProtocol):
     def _check_numbers(self) -> None:
         """The store has the numbers, with or without a session."""
 
+    def flush_acks(self) -> Request:
+        """See `Commands.flush_acks`; however many connections it takes."""
+        request = super().flush_acks()
+        self._unconfirmed.asked(request.command_id)
+        return request
+
     def _emit(self, header: Header, body: bytes = b"") -> None:
-        if not self.is_online and header.command != "logon":
-            if header.command_id is None and not gives_back(header):  # no request remembers it
-                self._unsent.append(frame(encoded(header), body))
-            return
+        is_ack = header.command_id is None and not gives_back(header)  # no request remembers it
+        if is_ack:
+            bookmarks = (header.bookmark or "").count(",") + 1
+            self._unconfirmed.add(frame(encoded(header), body), bookmarks)
+        if self.is_online or header.command == "logon":
+            self._emit_now(header, body)
+        if is_ack and self._unconfirmed.is_to_be_asked:
+            self.flush_acks()
+
+    def _emit_now(self, header: Header, body: bytes) -> None:
         if header.command == "sow_delete" and header.command_id is not None:
             self._sent_deletions.add(header.command_id)
         super()._emit(header, body)
@@ -235,6 +248,7 @@ class RecoveringProtocol(ClientProtocol):
             return
         if request.done:
             self._sent_deletions.discard(request.command_id)
+            self._unconfirmed.answered(request.command_id, is_safe=request.error is None)
         if header.acks == "processed" and request.error is None and is_change(request.header):
             self._note_change(request)
 

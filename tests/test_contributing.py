@@ -8,9 +8,12 @@ from typing import Final
 
 import pytest
 
+from benchmarks.__main__ import BENCHMARKS
+
 ROOT: Final = Path(__file__).parents[1]
 PAGE: Final = (ROOT / "CONTRIBUTING.md").read_text()
 README: Final = (ROOT / "README.md").read_text()
+PERFORMANCE: Final = (ROOT / "docs" / "performance.md").read_text()
 PLACEHOLDER: Final = "NAME"
 
 _WORDS: Final = re.compile(r"`([^`\s]+)`")
@@ -53,8 +56,12 @@ def test_the_tests_that_are_run_exist() -> None:
 
 
 def test_the_benchmarks_exist() -> None:
-    (named,) = re.findall(r"-m benchmarks (\w+)", PAGE)
-    assert (ROOT / "benchmarks" / f"{named}.py").is_file()
+    """Those that the pages name are those that there are, and each can be run."""
+    documented = re.findall(r"^python -m benchmarks (\w+)", PERFORMANCE, re.MULTILINE)
+    assert sorted(documented) == sorted(BENCHMARKS)
+    assert set(re.findall(r"-m benchmarks (\w+)", PAGE)) <= set(documented)
+    modules = [(ROOT / "benchmarks" / f"{name}.py").read_text() for name in BENCHMARKS]
+    assert all("\ndef main(" in module for module in modules)
 
 
 def test_every_recipe_has_ten_lines_at_most() -> None:

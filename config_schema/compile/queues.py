@@ -62,8 +62,10 @@ def compile_queue(reader: Reader, scope: Scope) -> QueueSpec:
         max_cancels=reader.quantity("MaxCancels", COUNT, "0"),
         retry_delay=reader.quantity("RetryDelay", INTERVAL),
         max_retry_delay=reader.quantity("MaxRetryDelay", INTERVAL, "1h"),
+        dead_letter_topic=_dead_letter_topic(reader, name, message_type, underlying, scope),
         priority=reader.expression("Priority", ExpressionKind.VALUE),
         barrier_expression=reader.expression("BarrierExpression", ExpressionKind.STABLE_FILTER),
+        order_key=reader.expression("OrderKey", ExpressionKind.VALUE),
         file_backed_metadata=reader.flag("FileBackedMetadata", default=False),
         target_queue_depth=reader.quantity("TargetQueueDepth", COUNT, least="1000"),
         deferred_ack_expiration=reader.quantity("DeferredAckExpiration", INTERVAL, "1d"),
@@ -109,6 +111,31 @@ def _is_expression(reader: Reader, scope: Scope) -> bool:
     return scope.is_pattern(reader.text("UnderlyingTopic") or "")
 
 
+def _dead_letter_topic(
+    reader: Reader, name: str, message_type: str, underlying: str, scope: Scope
+) -> str | None:
+    """Return the topic for dead letters, which must not come back by themselves."""
+    topic = reader.text("DeadLetterTopic")
+    if topic is None:
+        return None
+    if topic == name:
+        reader.error(
+            f"{quoted(topic)} is the queue itself, from which dead letters have to be kept apart",
+            tag="DeadLetterTopic",
+        )
+    elif topic == underlying or (
+        _is_expression(reader, scope) and scope.matches(underlying, topic)
+    ):
+        reader.error(
+            f"{quoted(topic)} feeds this queue (UnderlyingTopic {quoted(underlying)}): "
+            "dead letters would come back at once",
+            tag="DeadLetterTopic",
+        )
+    else:
+        _require_journal(reader, topic, message_type, "DeadLetterTopic", scope)
+    return topic
+
+
 def _require_journal(reader: Reader, topic: str, message_type: str, tag: str, scope: Scope) -> None:
     if not topic or message_type not in scope.message_types:
         return
@@ -116,7 +143,11 @@ def _require_journal(reader: Reader, topic: str, message_type: str, tag: str, sc
         return
     reader.error(
         f"topic {quoted(topic)} of type {quoted(message_type)} is not in the transaction log, "
-        "from which a queue takes its messages",
+        + (
+            "where dead letters are kept"
+            if tag == "DeadLetterTopic"
+            else "from which a queue takes its messages"
+        ),
         did_you_mean(
             topic,
             [ref.name for ref in scope.journaled if ref.message_type == message_type],

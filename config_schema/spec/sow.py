@@ -153,8 +153,10 @@ class QueueSpec:
     max_cancels: int
     retry_delay: int | None
     max_retry_delay: int
+    dead_letter_topic: str | None
     priority: str | None
     barrier_expression: str | None
+    order_key: str | None
     file_backed_metadata: bool
     target_queue_depth: int | None
     deferred_ack_expiration: int

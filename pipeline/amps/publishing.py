@@ -10,7 +10,7 @@ import msgspec
 from client import Backoff, CommandError, HAClient, PublishStore, StoredMessage
 from pipeline.amps.connection import blaming
 from pipeline.amps.options import AmpsOptions
-from pipeline.amps.resuming import ByPosition, Resumption, by_content
+from pipeline.amps.resuming import ByContent, ByPosition, Published, Resumption
 from pipeline.amps.sink import LOGON_OPTIONS, Identity, Sink
 from pipeline.bodies import Outgoing
 
@@ -107,7 +107,7 @@ class Publisher(Sink):
         options, count = self._options, self._already_sent
         if not count or options.order != "checked" or options.command != "publish":
             return ByPosition(count)
-        return by_content(options, self._identity, count, first.headers)
+        return ByContent(Published(options, self._identity, count, first.headers))
 
     def _publish(
         self, topics: list[str], bodies: list[bytes], headers: dict[str, list[Any]]

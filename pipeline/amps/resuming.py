@@ -11,11 +11,12 @@ try.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from hashlib import blake2b
+from itertools import chain, repeat
 from typing import Final, Protocol
 
-from client import NOW, Client
+from client import NOW
 from pipeline.amps.connection import session
 from pipeline.amps.options import AmpsOptions
 from pipeline.amps.replay import replayed
@@ -59,34 +60,28 @@ class ByContent:
     """For rows that may come in another order.
 
     Args:
-        sent: marks of the messages in the log.
-        topic: that of rows that do not say it.
+        published: what the server has of the rows.
     """
 
-    def __init__(self, sent: Iterable[bytes], topic: str) -> None:
-        self._left = Counter(sent)
-        self._topic = topic
+    def __init__(self, published: Published) -> None:
+        self._published = published
 
     def unsent(self, outgoing: Outgoing) -> Sequence[int]:
         """See `Resumption.unsent`."""
-        headers = outgoing.headers
-        topics = headers.get("topic") or [self._topic] * len(outgoing.bodies)
-        columns = [topics, *(headers[name] for name in _COMPARED if name in headers)]
-        marks = map(_mark, outgoing.bodies, zip(*columns, strict=True))
-        return [place for place, mark in enumerate(marks) if not self._has(mark)]
-
-    def _has(self, mark: bytes) -> bool:
-        """Whether the server has such a row, and not only for others that are equal."""
-        if not self._left[mark]:
-            return False
-        self._left[mark] -= 1
-        return True
+        headers, published = outgoing.headers, self._published
+        topics = headers.get("topic") or [published.topic] * len(outgoing.bodies)
+        columns = [headers[name] for name in _COMPARED if name in headers]
+        values = zip(*columns, strict=True) if columns else repeat(())
+        marks = map(_mark, outgoing.bodies, values)
+        rows = enumerate(zip(topics, marks, strict=True))
+        return [place for place, (topic, mark) in rows if not published.take(topic, mark)]
 
 
-def by_content(
-    options: AmpsOptions, identity: Identity, count: int, headers: Iterable[str]
-) -> ByContent:
-    """Read back what an earlier try of a task has published.
+class Published:
+    """What an earlier try of a task has published, as the log has it.
+
+    The log says where a message went, which is another topic than the row says where that is the
+    name of a queue: its messages are those of the topics that feed it.
 
     Args:
         options: the topic.
@@ -94,31 +89,67 @@ def by_content(
         count: how many messages the server has.
         headers: what rows bring with them.
 
+    Attributes:
+        topic: that of rows that do not say it.
+
     Raises:
         ClientError: the log cannot be read.
     """
-    names = [name for name in _COMPARED if name in headers]
-    with session(options, "resume", patient=True) as client:
-        sent = _published(client, options, identity, names)
-        return ByContent((mark for number, mark in sent if number <= count), options.topic or "")
 
+    def __init__(
+        self, options: AmpsOptions, identity: Identity, count: int, headers: Iterable[str]
+    ) -> None:
+        self.topic: Final = options.topic or ""
+        self._options = options
+        self._identity = identity
+        self._count = count
+        self._names = [name for name in _COMPARED if name in headers]
+        found = list(self._read(options.topic))
+        self._left = Counter(found)
+        self._went_to: dict[str, frozenset[str]] = {}
+        topics = frozenset(topic for topic, _ in found)
+        if options.topic is None:
+            self._went_to = {topic: frozenset((topic,)) for topic in topics}
+        else:
+            self._went_to[options.topic] = topics
 
-def _published(
-    client: Client, options: AmpsOptions, identity: Identity, names: Sequence[str]
-) -> Iterable[tuple[int, bytes]]:
-    """Numbers of rows, and marks of their messages, as the log has them."""
-    publisher, before = str(client_hash(identity.name)), identity.before_first
-    command_options = "bookmark_not_found=epoch"  # where the first message has been refused
-    if options.topic is not None:
-        command_options += ",non_regex_topic"
-    topic = _EVERY_TOPIC if options.topic is None else options.topic
-    span = f"[{publisher}|{before + 1}|:{NOW}]"
-    for messages in replayed(client, options, span, topic=topic, command_options=command_options):
-        for message in messages:
-            client_part, number, *_ = (message.bookmark or "").split("|")
-            if client_part == publisher and int(number) > before:
-                values = (message.topic, *(getattr(message.header, name) for name in names))
-                yield int(number) - before, _mark(message.body, values)
+    def take(self, topic: str, mark: bytes) -> bool:
+        """Whether the server has a row, and not only for others that are equal.
+
+        Raises:
+            ClientError: the log cannot be read.
+        """
+        went_to = self._went_to.get(topic)
+        if went_to is None:
+            went_to = frozenset(where for where, _ in self._read(topic))
+            self._went_to[topic] = went_to
+        for where in went_to:
+            if self._left[where, mark]:
+                self._left[where, mark] -= 1
+                return True
+        return False
+
+    def _read(self, topic: str | None) -> Iterator[tuple[str, bytes]]:
+        """Where messages went, and their marks, of those that were published to a topic."""
+        publisher, before = str(client_hash(self._identity.name)), self._identity.before_first
+        command_options = "bookmark_not_found=epoch"  # where the first message has been refused
+        if topic is not None:
+            command_options += ",non_regex_topic"
+        span = f"[{publisher}|{before + 1}|:{NOW}]"
+        with session(self._options, "resume", patient=True) as client:
+            for message in chain.from_iterable(
+                replayed(
+                    client,
+                    self._options,
+                    span,
+                    topic=_EVERY_TOPIC if topic is None else topic,
+                    command_options=command_options,
+                )
+            ):
+                client_part, number, *_ = (message.bookmark or "").split("|")
+                if client_part == publisher and 0 < int(number) - before <= self._count:
+                    values = [getattr(message.header, name) for name in self._names]
+                    yield message.topic or "", _mark(message.body, values)
 
 
 def _mark(body: bytes, values: Sequence[str | None]) -> bytes:

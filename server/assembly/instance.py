@@ -204,7 +204,7 @@ class Instance:
         if not specs:
             return None
         engine, settings = self._engine, self._engine.settings
-        surroundings = Surroundings(log, engine.clock, engine.turns.queue, engine.flush, self._log)
+        surroundings = Surroundings(log, engine.topics, engine.clock, engine.turns.queue, self._log)
         return Queues(
             specs, settings.message_types, settings.functions, self._spec.name, surroundings
         )

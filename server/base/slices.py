@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Protocol
+from collections.abc import Iterator, Sequence
+from typing import Protocol, TypeVar
+
+_One = TypeVar("_One")
 
 
 class Sliced(Protocol):
@@ -24,3 +27,12 @@ class Slices(Protocol):
 
     def queue(self, work: Sliced) -> None:
         """Do some work in turns with other work."""
+
+
+def portions(things: Sequence[_One], size: int) -> Iterator[Sequence[_One]]:
+    """Some things in portions of a size, the last one smaller; at least one, perhaps of nothing."""
+    if len(things) <= size:
+        yield things
+        return
+    for start in range(0, len(things), size):
+        yield things[start : start + size]

@@ -45,7 +45,6 @@ if TYPE_CHECKING:
     from server.commands.subscribing import Querying, Subscribing
     from server.expressions.tree import Field, Identifier, Reference
     from server.queries.page import Scan
-    from server.queries.run import Findings
     from server.sow.history import PastPoint
     from server.sow.query import OpenQuery
     from server.subscriptions.aggregate import Aggregate
@@ -120,7 +119,7 @@ def query_and_subscribe(session: Subscribing, header: Header, options: Mapping[s
     page = read_page(terms)
     before = session.subscriptions.get(header.sub_id or header.command_id or "")
     replaced = page_of(session, before)
-    subscription = subscribe.place(
+    subscription = subscribe.prepare(
         session,
         header,
         options,
@@ -129,11 +128,12 @@ def query_and_subscribe(session: Subscribing, header: Header, options: Mapping[s
         aggregation=aggregation,
         began_with_query=terms.top_n is None,
     )
+    subscribe.put_in_place(session, header, subscription)
     command = QueryCommand(session, header, terms, subscription.presentation, subscription.sub_id)
     acknowledge(session, header, "processed", sub_id=subscription.sub_id, query_id=command.query_id)
     follower = _follower(session, subscription)
     remember = subscribe.remember(subscription)
-    found: Findings
+    found: OpenQuery
     if follower.page is None:
         scan = _scan(command, topic, terms)
         ranked = _ranked(terms, aggregation)
@@ -188,7 +188,11 @@ def _read(
     name = header.topic or ""
     _check_references(session, name, fields, grouping)
     aggregation = AggregationTerms(
-        Projection(fields, grouping, functions), message_type, name, functions
+        Projection(fields, grouping, functions),
+        message_type,
+        name,
+        functions,
+        owner=(session.client_name, session.engine.turns),
     )
     try:
         check_fields(message_type, aggregation.projection)

@@ -18,8 +18,8 @@ def handle(session: Publisher, header: Header, _body: bytes) -> None:
     """Answer once all earlier commands of the connection are done.
 
     Commands of a connection are carried out in order, so by now they are (AMPS Command Reference,
-    flush command). What they published to topics with records is on stable storage when the ack of
-    type persisted comes.
+    flush command). What they published to topics with records, and what they said of messages of
+    queues, is on stable storage when the ack of type persisted comes.
     """
     for ack in ("processed", "completed"):
         acknowledge(session, header, ack)
@@ -30,12 +30,16 @@ def handle(session: Publisher, header: Header, _body: bytes) -> None:
 def _when_stored(session: Publisher, then: Settled) -> None:
     """Call back when all published so far is on stable storage, or some may not get there."""
     stores, log = session.engine.stores, session.engine.transaction_log
+    queues = session.engine.topics.queues
     if log is None:
         stores.when_stored(stores.topics, then)
         return
 
     def records_settled(problem: StoreError | None) -> None:
-        log.when_durable(partial(then, problem))
+        if queues is None:
+            log.when_durable(partial(then, problem))
+        else:
+            queues.when_recorded(partial(log.when_durable, partial(then, problem)))
 
     unrecorded = [sow for sow in stores.topics if not stores.is_journaled(sow)]
     stores.when_stored(unrecorded, records_settled)

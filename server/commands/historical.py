@@ -38,8 +38,8 @@ from server.wire.bookmarks import NOW, is_now
 if TYPE_CHECKING:
     from server.commands.subscribing import Subscribing
     from server.journal import Span
-    from server.queries.run import Findings
     from server.sow.history import PastPoint
+    from server.sow.query import OpenQuery
     from server.subscriptions.subscription import Subscription
     from server.topics.stores import Selected
     from server.topics.transaction_log import Place
@@ -114,7 +114,7 @@ def handle(session: Subscribing, header: Header, options: Mapping[str, str]) -> 
         replay = subscription.replay
         assert isinstance(replay, Replay)  # noqa: S101 - see make_subscription
         try:
-            queries: Sequence[Findings] = command.queries(topics)
+            queries: Sequence[OpenQuery] = command.queries(topics)
         except StoreError as error:
             session.end_subscription(sub_id)
             refuse(session, header, NOT_READABLE, str(error))

@@ -96,6 +96,7 @@ WITHOUT_EFFECT: Final[Mapping[str, str]] = {
 WITHOUT_EFFECT_ON_REPLAYS: Final[Mapping[str, str]] = {
     "none": "it is the same as no option",
     "bookmark": "messages of a replay always have their bookmarks",
+    "max_backlog": "only messages of queues are leased, and a replay is none of a queue",
     "oof": "a replay sends what was published; it does not follow records",
     "send_keys": "a message always has the fields that its SOW key is made from",
 }

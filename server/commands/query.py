@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from server.commands.acks import NOT_READABLE, acks_among, failure, success, wants
 from server.commands.memory import memory_of
 from server.expressions.effort import TooCostlyError
-from server.queries.run import Findings, Part, QueryRun, ResultForm, Totals
+from server.queries.run import Part, QueryRun, ResultForm, Totals
 from server.sow.query import QuerySpec
 from server.sow.records import to_nanoseconds
 from server.sow.store import StoreError
@@ -58,7 +58,7 @@ class QueryCommand:
 
     def begin(
         self,
-        queries: Sequence[Findings],
+        queries: Sequence[OpenQuery],
         wanted: Callable[[Record], bool] | None = None,
         sent: Callable[[Record], None] | None = None,
         leavers: Callable[[QueryRun], Sequence[Part]] | None = None,

@@ -21,7 +21,7 @@ from server.expressions.effort import TooCostlyError
 from server.journal import JournalUnavailable
 from server.queues import UnmatchedError, Way, parse_marks
 from server.security.entitlement import Permission
-from server.topics.queue_topic import Acknowledged, Said
+from server.topics.queue_acknowledging import Acknowledged, Said
 
 if TYPE_CHECKING:
     from server.commands.persisted_acks import Publisher
@@ -29,7 +29,8 @@ if TYPE_CHECKING:
     from server.commands.steps import Steps
     from server.expressions.topic_names import TopicSelector
     from server.queues import Mark
-    from server.topics.queue_topic import Found, QueueTopic
+    from server.topics.queue_acknowledging import Acknowledging, Found
+    from server.topics.queue_topic import QueueTopic
     from server.wire.header import Header
 
 _OPTIONS: Final = frozenset({"cancel", "expire", "delay", "non_regex_topic", "none"})
@@ -88,12 +89,13 @@ def acknowledge_messages(
     marks = None if header.bookmark is None else _read_marks(header.bookmark)
     refuse_duplicate(session, header)
     said = Said(way, session.number, (session.client_hash, header.sequence or 0), delay)
+    acks = queue.acknowledging
     try:
         if marks is not None:
-            done = queue.acknowledge(marks, said)
+            done = acks.acknowledge(marks, said)
         else:
-            found = queue.find_keys(keys or ()) if filter_ is None else queue.find_matching(filter_)
-            done = yield from _acknowledge_found(queue, found, said)
+            found = acks.find_keys(keys or ()) if filter_ is None else acks.find_matching(filter_)
+            done = yield from _acknowledge_found(acks, found, said)
     except (JournalUnavailable, UnmatchedError) as error:
         raise CommandRefused("not stored", str(error)) from None
     except TooCostlyError as error:
@@ -102,7 +104,7 @@ def acknowledge_messages(
 
 
 def _acknowledge_found(
-    queue: QueueTopic, found: Iterator[Found], said: Said
+    acks: Acknowledging, found: Iterator[Found], said: Said
 ) -> Generator[bool, None, Acknowledged]:
     """Acknowledge messages as they are found; the command's number comes last."""
     looked_at = matched = done = 0
@@ -111,9 +113,9 @@ def _acknowledge_found(
         looked_at += portion.looked_at
         matched += len(portion.places)
         if portion.places:
-            done += queue.acknowledge_places(portion.places, some)
-        yield not queue.is_log_crowded
-    queue.acknowledge_places((), said)
+            done += acks.acknowledge_places(portion.places, some)
+        yield not acks.is_log_crowded
+    acks.acknowledge_places((), said)
     return Acknowledged(looked_at, matched, done)
 
 
@@ -152,6 +154,8 @@ def _read_marks(text: str) -> list[Mark]:
 
 
 def _answer(session: Publisher, header: Header, queue: QueueTopic, done: Acknowledged) -> None:
+    if header.acks is None:
+        return
     for ack in ("processed", "completed"):
         acknowledge(session, header, ack, query_id=header.query_id, sequence=header.sequence)
     acknowledge(

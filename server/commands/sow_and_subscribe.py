@@ -36,8 +36,10 @@ from server.wire.header import Header
 
 if TYPE_CHECKING:
     from server.commands.query_terms import QueryTerms
+    from server.commands.steps import Steps
     from server.commands.subscribing import Subscribing
-    from server.queries.run import Findings, QueryRun
+    from server.queries.run import QueryRun
+    from server.sow.query import OpenQuery
     from server.sow.records import Record
     from server.subscriptions.difference import Differ
     from server.subscriptions.page import Page
@@ -46,12 +48,21 @@ if TYPE_CHECKING:
     from server.topics.stores import Selected
 
 
-def handle(session: Subscribing, header: Header, _body: bytes) -> None:
+def handle(session: Subscribing, header: Header, _body: bytes) -> Steps:
     """Query and subscribe in one step (AMPS Command Reference, sow_and_subscribe command).
 
     Raises:
         CommandRefused: see subscribe, and sow.
     """
+    behind: list[bytes] = []
+    try:
+        yield from _query_and_subscribe(session, header, behind)
+    finally:
+        for some in behind:
+            session.outbox.write(some)
+
+
+def _query_and_subscribe(session: Subscribing, header: Header, behind: list[bytes]) -> Steps:
     options = read_options(header)
     if aggregated.is_asked_for(options):
         aggregated.query_and_subscribe(session, header, options)
@@ -63,8 +74,14 @@ def handle(session: Subscribing, header: Header, _body: bytes) -> None:
     page = read_page(terms)
     before = session.subscriptions.get(header.sub_id or header.command_id or "")
     replaced = page_of(session, before)
-    subscription = subscribe.place(
-        session, header, options, keys=terms.keys, page=page, began_with_query=terms.top_n is None
+    subscription = yield from subscribe.place(
+        session,
+        header,
+        options,
+        behind,
+        keys=terms.keys,
+        page=page,
+        began_with_query=terms.top_n is None,
     )
     command = QueryCommand(session, header, terms, subscription.presentation, subscription.sub_id)
     acknowledge(
@@ -77,7 +94,7 @@ def handle(session: Subscribing, header: Header, _body: bytes) -> None:
     )
     topics = records_of(session, Permission.READ_TOPIC, subscription.selector)
     remember = subscribe.remember(subscription)
-    queries: list[Findings]
+    queries: list[OpenQuery]
     has = _matches(session, subscription)
     current = page_of(session, subscription)
     if current is None:

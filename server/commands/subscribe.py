@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Generator, Iterable, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from server.base.limits import MOST_CONFLATED, MOST_PATTERNS
 from server.commands.acks import acknowledge
+from server.commands.attaching import attach_in_steps
 from server.commands.bookmark_subscribe import begin as begin_replay
 from server.commands.bookmark_subscribe import is_replayed, make_subscription, pause_or_resume
 from server.commands.memory import memory_of
@@ -30,6 +31,7 @@ from server.subscriptions.subscription import Subscription
 from server.wire.header import LONGEST_NAME, Header
 
 if TYPE_CHECKING:
+    from server.commands.steps import Steps
     from server.commands.subscribing import Subscribing
     from server.expressions.topic_names import TopicSelector
     from server.message_types.paths import Path
@@ -43,7 +45,7 @@ _NOTHING_FOUND: Final = {"matches": 0, "topic_matches": 0, "records_returned": 0
 """The statistics of a delta subscription, which may be asked for though it queries nothing."""
 
 
-def handle(session: Subscribing, header: Header, _body: bytes) -> None:
+def handle(session: Subscribing, header: Header, _body: bytes) -> Steps:
     """Subscribe (AMPS Command Reference, subscribe command).
 
     A bookmark asks for a replay (server/commands/bookmark_subscribe.py); a topic that is not in the
@@ -52,6 +54,15 @@ def handle(session: Subscribing, header: Header, _body: bytes) -> None:
     Raises:
         CommandRefused: the topic, an option or the id cannot be used, or the user may not read.
     """
+    behind: list[bytes] = []
+    try:
+        yield from _subscribe(session, header, behind)
+    finally:
+        for some in behind:
+            session.outbox.write(some)
+
+
+def _subscribe(session: Subscribing, header: Header, behind: list[bytes]) -> Steps:
     if header.top_n is not None and header.bookmark is None:
         raise CommandRefused("invalid option", "top_n is for subscriptions with a bookmark")
     if header.skip_n:
@@ -63,7 +74,7 @@ def handle(session: Subscribing, header: Header, _body: bytes) -> None:
     options = read_options(header)
     if header.command == "subscribe" and pause_or_resume(session, header, options):
         return
-    subscription = place(session, header, options)
+    subscription = yield from place(session, header, options, behind)
     if subscription.replay is not None:
         begin_replay(session, header, options, subscription)
         return
@@ -102,35 +113,30 @@ def place(
     session: Subscribing,
     header: Header,
     options: Mapping[str, str],
+    behind: list[bytes],
     *,
     keys: tuple[str, ...] | None = None,
     page: PageTerms | None = None,
-    aggregation: AggregationTerms | None = None,
     began_with_query: bool = False,
-) -> Subscription:
-    """Place or replace the subscription that a command asks for.
+) -> Generator[bool, None, Subscription]:
+    """Place or replace the subscription that a command asks for, in steps.
 
     Args:
         session: the connection that sent the command.
         header: the command's header.
         options: its options, split.
+        behind: gets what has to be sent after the command has been answered.
         keys: the SOW keys of the records that it is for, None for all.
         page: which of them it is for, None for all.
-        aggregation: what is made of them, None if they are sent as they are.
         began_with_query: the client gets all records that match now.
 
     Raises:
         CommandRefused: the topic, an option or the id cannot be used, or the user may not read.
     """
     subscription = prepare(
-        session,
-        header,
-        options,
-        keys=keys,
-        page=page,
-        aggregation=aggregation,
-        began_with_query=began_with_query,
+        session, header, options, keys=keys, page=page, began_with_query=began_with_query
     )
+    yield from attach_in_steps(session, subscription, behind)
     put_in_place(session, header, subscription)
     return subscription
 

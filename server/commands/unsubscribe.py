@@ -25,6 +25,9 @@ class Unsubscribing(Answered, Protocol):
     def subscriptions(self) -> Iterable[str]:
         """The ids of its subscriptions."""
 
+    def loosen(self, sub_id: str) -> bool:
+        """Prepare the end of a subscription a little further; whether that takes more."""
+
     def end_subscription(self, sub_id: str) -> None:
         """End a subscription, if there is one with this id."""
 
@@ -47,6 +50,8 @@ def handle(session: Unsubscribing, header: Header, _body: bytes) -> Steps:
             "the command names neither subscriptions (header sub_id) nor queries (query_id)",
         )
     for number, sub_id in enumerate(_ids(header.sub_id, session), 1):
+        while session.loosen(sub_id):
+            yield True
         session.end_subscription(sub_id)
         if number % _AT_ONCE == 0:
             yield True

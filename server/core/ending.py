@@ -33,6 +33,9 @@ class Closed(Protocol):
     def subscriptions(self) -> Collection[str]:
         """The ids of its subscriptions, in the order in which they were made."""
 
+    def loosen(self, sub_id: str) -> bool:
+        """Prepare the end of a subscription a little further; whether that takes more."""
+
     def end_subscription(self, sub_id: str) -> None:
         """End a subscription."""
 
@@ -58,6 +61,8 @@ class Ending:
     def step(self) -> bool:
         """End some of the subscriptions. See `Sliced.step`."""
         for _ in range(min(_AT_ONCE, len(self._left))):
+            if self._session.loosen(self._left[-1]):
+                return True
             self._end(self._left.pop())
         if self._left:
             return True

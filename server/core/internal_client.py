@@ -29,7 +29,7 @@ from server.wire.header import Header
 
 if TYPE_CHECKING:
     from server.core.engine import Engine
-    from server.queries.run import Findings
+    from server.sow.query import OpenQuery
     from server.subscriptions.presentation import Presentation
     from server.subscriptions.sink import Sink
     from server.subscriptions.subscription import Subscription
@@ -154,7 +154,7 @@ class InternalClient:
 
 
 def _first(
-    queries: Sequence[Findings], presentation: Presentation, skip_n: int = 0
+    queries: Sequence[OpenQuery], presentation: Presentation, skip_n: int = 0
 ) -> Iterator[bytes | None]:
     try:
         for query in queries:

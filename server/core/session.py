@@ -358,6 +358,14 @@ class Session:
         self.memory_of_commands += size
         self.hold(size)
 
+    def loosen(self, sub_id: str) -> bool:
+        """Prepare the end of a subscription a little further; whether that takes more.
+
+        One that is attached to very many topics gets nothing of some of them any more.
+        """
+        subscription = self.subscriptions.get(sub_id)
+        return subscription is not None and self.engine.topics.detach_some(subscription)
+
     def end_subscription(self, sub_id: str) -> None:
         """End a subscription, if there is one with this id."""
         for query in [query for query in self.queries if query.sub_id == sub_id]:

@@ -223,8 +223,13 @@ class Turns:
     def _turn(self) -> None:
         """Give everybody who waits a slice, as long as there is time, and let outboxes leave."""
         self._is_scheduled = False
-        if self._waiting:  # whatever happens in this turn
-            self._schedule()
+        try:
+            self._do_turn()
+        finally:
+            if self._waiting:  # whatever has happened in this turn
+                self._schedule()
+
+    def _do_turn(self) -> None:
         now = self.elapsed()
         is_somebody_ahead, self._is_counting = self._is_counting, False
         if not is_somebody_ahead:

@@ -15,6 +15,10 @@ LONG_SEARCHES: Final = 3
 """How many there may be in one evaluation, or for all filters that a message is tested for."""
 
 
+_LARGE: Final = 64 * 1024
+"""Bytes of a text with which a long search takes about twice as long."""
+
+
 class TooCostlyError(Exception):
     """An expression cannot be evaluated with the work that is allowed. The text says why."""
 
@@ -25,11 +29,27 @@ class TooCostlyError(Exception):
         )
 
 
+def searches_in(size: int) -> int:
+    """For how many long searches one in a text counts.
+
+    Args:
+        size: the length of the text, in bytes.
+    """
+    return min(1 + size // _LARGE, LONG_SEARCHES)
+
+
 class Effort(Protocol):
     """Counts long searches."""
 
-    def spend(self) -> None:
+    @property
+    def left(self) -> int:
+        """How many there may still be."""
+
+    def spend(self, searches: int = 1) -> None:
         """Count one that is about to begin.
+
+        Args:
+            searches: for how many it counts.
 
         Raises:
             TooCostlyError: there have been enough.
@@ -52,8 +72,8 @@ class Allowance:
         """Something else is evaluated from now on."""
         self.left = searches
 
-    def spend(self) -> None:
+    def spend(self, searches: int = 1) -> None:
         """See `Effort.spend`."""
-        if not self.left:
+        if self.left < searches:
             raise TooCostlyError
-        self.left -= 1
+        self.left -= searches

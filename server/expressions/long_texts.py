@@ -38,22 +38,31 @@ LONG: Final = 1_000
 _SCANNED: Final = 5_000_000
 """Bytes of the text that the steps of one call may go through, which takes about 1 ms."""
 
-_SECONDS: Final = 0.005
-_SECONDS_PER_BYTE: Final = 0.000_000_03
+_SECONDS: Final = 0.003
+_SECONDS_PER_BYTE: Final = 0.000_000_02
 """How long a search may take."""
+
+_HURRIED: Final = 1 / 4
+"""The part of that which a search has that would not be repeated."""
 
 _FOR_ALL_MATCHES: Final = 5
 """How many times as long the search for all matches may take."""
 
-_BRIEF: Final = 50_000
-_THOROUGH: Final = 150_000
-"""Short steps of one call, besides some for each position."""
+_BRIEF: Final = 20_000
+_THOROUGH: Final = 60_000
+"""Short steps of the first call, besides some for each position."""
+
+_HOPE: Final = 1.5
+"""How many times the time that is left a call may be expected to take: most end before."""
+
+_LEAST_SECONDS: Final = 0.000_01
 
 _STEP: Final = 4
 """What sizes of windows and limits are powers of, so that few forms are compiled."""
 
 _FEWEST_STEPS: Final = _STEP**2
 _LARGEST_WINDOW: Final = _STEP**7
+_WINDOW_OF_SHORT_STEPS: Final = _STEP**6
 
 OF_THE_WHOLE: Final = re.compile(rb"\(\*|\(\?[R0]|\\g[<'{]?0|\\G")
 """What means something else when something stands before a pattern: verbs, recursion, `\\G`."""
@@ -101,7 +110,7 @@ class LongTexts:
         self._has_short_steps = short is not None
         self._source = source if short is None else short
         self._options = options + verbs
-        self._forms: dict[tuple[int | None, int, bool], pcre2.Pattern] = {}
+        self._forms: dict[tuple[int, int, bool], pcre2.Pattern] = {}
         self._beginnings = _beginnings(source)
 
     def search(self, attempt: Attempt, start: int) -> pcre2.Match | None:
@@ -118,7 +127,7 @@ class LongTexts:
         if self._beginnings is not None:
             return self._search_beginnings(self._beginnings, attempt, start)
         if self._has_short_steps:
-            return self._match(None, attempt.short_steps, attempt, start)
+            return self._search_in_short_steps(attempt, start)
         return self._search_windows(attempt, start)
 
     def _search_beginnings(
@@ -130,6 +139,30 @@ class LongTexts:
             if found is not None:
                 return found
         return None
+
+    def _search_in_short_steps(self, attempt: Attempt, start: int) -> pcre2.Match | None:
+        window = _WINDOW_OF_SHORT_STEPS
+        for at in range(start, len(attempt.octets) + 1, window + 1):
+            attempt.look_at_clock()
+            found = self._match_in_short_steps(window, attempt, at)
+            if found is not None:
+                return found
+        return None
+
+    def _match_in_short_steps(self, window: int, attempt: Attempt, at: int) -> pcre2.Match | None:
+        """Try with few steps, then with as many as the time is enough for, going by these."""
+        steps = attempt.short_steps
+        while True:
+            before = attempt.seconds_left
+            try:
+                return self._match(window, steps, attempt, at)
+            except GivenUpError:
+                after = attempt.seconds_left
+                times = _HOPE * max(after, 0.0) / max(before - after, _LEAST_SECONDS)
+                more = min(int(times), attempt.most_steps // steps).bit_length() - 1
+                if more < 1:
+                    raise
+                steps <<= more
 
     def _search_windows(self, attempt: Attempt, start: int) -> pcre2.Match | None:
         at, window = start, attempt.largest_window
@@ -152,25 +185,24 @@ class LongTexts:
         return None
 
     def _try_position(self, attempt: Attempt, at: int) -> pcre2.Match | None:
-        steps = attempt.short_steps if self._has_short_steps else attempt.steps
-        return self._match(0, steps, attempt, at)
+        if self._has_short_steps:
+            return self._match_in_short_steps(0, attempt, at)
+        return self._match(0, attempt.steps, attempt, at)
 
-    def _match(
-        self, window: int | None, steps: int, attempt: Attempt, at: int
-    ) -> pcre2.Match | None:
+    def _match(self, window: int, steps: int, attempt: Attempt, at: int) -> pcre2.Match | None:
         try:
             return self._form(window, steps, attempt).match(attempt.octets, at)
         except pcre2.LibraryError:
             raise GivenUpError from None
 
-    def _form(self, window: int | None, steps: int, attempt: Attempt) -> pcre2.Pattern:
-        """The expression after something that skips positions: those of a window, or any."""
+    def _form(self, window: int, steps: int, attempt: Attempt) -> pcre2.Pattern:
+        """The expression after something that skips the positions of a window."""
         key = window, steps, attempt.thorough
         form = self._forms.get(key)
         if form is None:
             limit = b"(*LIMIT_MATCH=%d)" % steps + self._options
-            skipped = b"*" if window is None else b"{0,%d}" % window
-            source = limit + b"(?s:." + skipped + b"?)\\K(?:" + self._source + b")"
+            skip = b"(?s:.{0,%d}?)\\K(?:" % window
+            source = limit + skip + self._source + b")"
             form = pcre2.compile(source, jit=False) if attempt.thorough else compiled(source)
             self._forms[key] = form
         return form
@@ -183,12 +215,14 @@ class Attempt:
         octets: the text, which is not empty.
         thorough: take more steps, and do without machine code, whose stack is small.
         matches: search for all matches, which may take longer.
+        hurried: take less time; the search is not repeated if that is not enough.
 
     Attributes:
         octets: see above.
         thorough: see above.
         steps: limits one call, so that it takes about a millisecond if each goes through the text.
-        short_steps: limits one call if steps are short.
+        short_steps: limits the first call if steps are short.
+        most_steps: limits those that follow if that was not enough.
         largest_window: how many positions are skipped at most in one call.
     """
 
@@ -197,23 +231,33 @@ class Attempt:
         "_seconds",
         "_used_before",
         "largest_window",
+        "most_steps",
         "octets",
         "short_steps",
         "steps",
         "thorough",
     )
 
-    def __init__(self, octets: bytes, *, thorough: bool = False, matches: bool = False) -> None:
+    def __init__(
+        self,
+        octets: bytes,
+        *,
+        thorough: bool = False,
+        matches: bool = False,
+        hurried: bool = False,
+    ) -> None:
         self.octets = octets
         self.thorough = thorough
         size = len(octets)
         self.steps = _power(_SCANNED * (_STEP if thorough else 1) // size)
-        positions = 1 << size.bit_length()
-        self.short_steps = positions + _THOROUGH if thorough else 2 * positions + _BRIEF
+        self.short_steps = 2 * _WINDOW_OF_SHORT_STEPS + (_THOROUGH if thorough else _BRIEF)
+        self.most_steps = 2 * _STEP * max(self.short_steps, size)
         self.largest_window = min(self.steps // _STEP, _LARGEST_WINDOW)
         self._seconds = _SECONDS + size * _SECONDS_PER_BYTE
         if matches:
             self._seconds *= _FOR_ALL_MATCHES
+        elif hurried:
+            self._seconds *= _HURRIED
         self._ends = time.perf_counter() + self._seconds
         self._used_before = time.thread_time()
 
@@ -225,10 +269,15 @@ class Attempt:
         """
         if time.perf_counter() < self._ends:
             return
-        left = self._seconds - (time.thread_time() - self._used_before)
+        left = self.seconds_left
         if left <= 0:
             raise GivenUpError
         self._ends = time.perf_counter() + left
+
+    @property
+    def seconds_left(self) -> float:
+        """How much time is left; below zero if more has been taken."""
+        return self._seconds - (time.thread_time() - self._used_before)
 
 
 def is_bounded(source: bytes) -> bool:

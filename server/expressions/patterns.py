@@ -31,7 +31,7 @@ import pcre2
 
 from config_schema.regex import compiled, limit_error
 from server.base.octets import from_octets, to_octets
-from server.expressions.effort import Effort
+from server.expressions.effort import Effort, searches_in
 from server.expressions.errors import ExpressionError
 from server.expressions.joining import LONGEST_TEXT
 from server.expressions.long_texts import (
@@ -164,14 +164,17 @@ class Regex:
         try:
             if self._is_at_once(octets):
                 return self._quick_for(octets, _BRIEF_SEARCH).search(octets)
-            return self._search_long(Attempt(octets), 0)
+            return self._search_long(Attempt(octets, hurried=self._is_hurried(octets)), 0)
         except _GIVEN_UP:  # a limit was reached, or (*UTF) met bytes that are not UTF-8
-            self._spend()
+            self._spend(octets)
         return self._search_thoroughly(octets, 0)
 
-    def _spend(self) -> None:
+    def _spend(self, octets: bytes) -> None:
         if self._effort is not None:
-            self._effort.spend()
+            self._effort.spend(searches_in(len(octets)))
+
+    def _is_hurried(self, octets: bytes) -> bool:
+        return self._effort is not None and self._effort.left < searches_in(len(octets))
 
     def _is_at_once(self, octets: bytes) -> bool:
         return len(octets) < LONG or self._is_bounded
@@ -205,7 +208,7 @@ class Regex:
             try:
                 found = self._search_long(attempt, end)
             except _GIVEN_UP:
-                self._spend()
+                self._spend(octets)
                 searches -= 1
                 if not searches:
                     raise
@@ -225,7 +228,7 @@ class Regex:
             except pcre2.LibraryError:
                 if size == _BRIEF_SEARCH:
                     size = _QUICK_SEARCH
-                    self._spend()
+                    self._spend(octets)
                     continue
                 found = self._search_thoroughly(octets, end)
                 searches -= 1

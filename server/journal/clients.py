@@ -17,15 +17,14 @@ from typing import Final
 
 import numpy as np
 
-from server.journal.layout import CHECKSUM, FormatError, crc32c
+from server.journal.layout import with_checksum
+from server.journal.side_files import check_side_file
 from server.wire.bookmarks import client_hash
 
 MAGIC: Final = b"AMPGCACK"
 VERSION: Final = 1
 
-_HEADER: Final = struct.Struct(
-    "<8sHHIQQQ"
-)  # magic, version, reserved, reserved, txid, time, clients
+_HEADER: Final = struct.Struct("<8sHHIQQQ")  # magic, version, reserved (2), txid, time, clients
 _ROW: Final = np.dtype([("client", "<u8"), ("sequence", "<u8"), ("time", "<i8")])
 
 Sequences = dict[int, tuple[int, int]]
@@ -64,7 +63,7 @@ def pack_clients(cache: ClientsCache, now: int) -> bytes:
     rows = [(client, *known) for client, known in cache.sequences.items()]
     header = _HEADER.pack(MAGIC, VERSION, 0, 0, cache.txid, now, len(rows))
     data = header + np.array(rows, _ROW).tobytes()
-    return data + CHECKSUM.pack(crc32c(data))
+    return with_checksum(data)
 
 
 def unpack_clients(data: bytes) -> ClientsCache:
@@ -73,13 +72,8 @@ def unpack_clients(data: bytes) -> ClientsCache:
     Raises:
         FormatError: it is damaged, or something else.
     """
-    if len(data) < _HEADER.size + CHECKSUM.size or data[: len(MAGIC)] != MAGIC:
-        raise FormatError("it does not begin like a clients.ack file")
-    if CHECKSUM.pack(crc32c(data[: -CHECKSUM.size])) != data[-CHECKSUM.size :]:
-        raise FormatError("its checksum is wrong")
-    _, version, _, _, txid, _, count = _HEADER.unpack_from(data)
-    if version != VERSION:
-        raise FormatError(f"its format has version {version}; this program reads {VERSION}")
+    check_side_file(data, MAGIC, VERSION, _HEADER.size, "a clients.ack file")
+    _, _, _, _, txid, _, count = _HEADER.unpack_from(data)
     rows = np.frombuffer(data, _ROW, count, _HEADER.size).tolist()
     return ClientsCache(txid, {client: (sequence, time) for client, sequence, time in rows})
 

@@ -25,18 +25,17 @@ from server.journal.entry import EVENTS
 from server.journal.layout import (
     BODY_LENGTH,
     BODY_START,
-    CHECKSUM,
     EXTRAS_LENGTH,
     KIND,
     PAGE,
     SEQUENCE,
     TXID,
     FormatError,
-    crc32c,
     pack_origin,
     pack_topic,
     unpack_origin,
     unpack_topic,
+    with_checksum,
 )
 from server.journal.records import (
     CHUNK,
@@ -47,6 +46,7 @@ from server.journal.records import (
     read_names,
     read_rows,
 )
+from server.journal.side_files import check_side_file
 from server.journal.storage import Source
 
 INDEX_MAGIC: Final = b"AMPGJIDX"
@@ -183,7 +183,7 @@ def pack_index(index: Index) -> bytes:
     rows = [(client, one.first, one.last, one.time) for client, one in index.clients.items()]
     parts += [np.array(rows, _CLIENT).tobytes(), index.offsets.astype("<i8").tobytes()]
     data = b"".join(parts)
-    return gzip.compress(data + CHECKSUM.pack(crc32c(data)), _COMPRESSION, mtime=0)
+    return gzip.compress(with_checksum(data), _COMPRESSION, mtime=0)
 
 
 def _name(number: int, definition: bytes) -> bytes:
@@ -200,7 +200,7 @@ def unpack_index(compressed: bytes) -> Index:
         data = gzip.decompress(compressed)
     except (OSError, EOFError, zlib.error) as problem:
         raise FormatError(f"the index cannot be decompressed: {problem}") from problem
-    _check(data, INDEX_MAGIC, _HEADER.size)
+    check_side_file(data, INDEX_MAGIC, VERSION, _HEADER.size, "an index")
     _, _, _, _, number, first_txid, count, topics, origins, clients, offsets = _HEADER.unpack_from(
         data
     )
@@ -250,8 +250,7 @@ def pack_topic_index(count: int, topics: Mapping[int, npt.NDArray[np.uint32]]) -
     parts = [_TOPIC_HEADER.pack(TOPIC_INDEX_MAGIC, VERSION, 0, count, len(topics), 0)]
     parts += [_POSTING.pack(number, len(entries)) for number, entries in topics.items()]
     parts += [entries.astype("<u4").tobytes() for entries in topics.values()]
-    data = b"".join(parts)
-    return data + CHECKSUM.pack(crc32c(data))
+    return with_checksum(b"".join(parts))
 
 
 def unpack_topic_index(data: bytes, count: int) -> dict[int, npt.NDArray[np.uint32]]:
@@ -264,7 +263,7 @@ def unpack_topic_index(data: bytes, count: int) -> dict[int, npt.NDArray[np.uint
     Raises:
         FormatError: it is damaged, or belongs to another file.
     """
-    _check(data, TOPIC_INDEX_MAGIC, _TOPIC_HEADER.size)
+    check_side_file(data, TOPIC_INDEX_MAGIC, VERSION, _TOPIC_HEADER.size, "an index")
     _, _, _, entries, number_of_topics, _ = _TOPIC_HEADER.unpack_from(data)
     if entries != count:
         raise FormatError(f"the topic index is for {entries} entries, the file has {count}")
@@ -278,14 +277,3 @@ def unpack_topic_index(data: bytes, count: int) -> dict[int, npt.NDArray[np.uint
         topics[number] = np.frombuffer(data, "<u4", length, position)
         position += 4 * length
     return topics
-
-
-def _check(data: bytes, magic: bytes, header_size: int) -> None:
-    if len(data) < header_size + CHECKSUM.size or data[: len(magic)] != magic:
-        raise FormatError("it does not begin like an index")
-    body, checksum = data[: -CHECKSUM.size], data[-CHECKSUM.size :]
-    if CHECKSUM.pack(crc32c(body)) != checksum:
-        raise FormatError("its checksum is wrong")
-    version = int.from_bytes(data[8:10], "little")
-    if version != VERSION:
-        raise FormatError(f"its format has version {version}; this program reads {VERSION}")

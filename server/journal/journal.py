@@ -320,6 +320,11 @@ class Journal:
     # Reading.
 
     @property
+    def directory(self) -> Path:
+        """Where the files in use are."""
+        return self._settings.directory
+
+    @property
     def first_txid(self) -> int:
         """Of the oldest entry that there is."""
         return self._table.files[0].first_txid

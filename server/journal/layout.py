@@ -148,7 +148,7 @@ def pack_header(header: FileHeader) -> bytes:
         header.created,
         len(name),
     )
-    return _with_checksum((fixed + name).ljust(_SEAL_OFFSET - CHECKSUM.size, b"\0"))
+    return with_checksum((fixed + name).ljust(_SEAL_OFFSET - CHECKSUM.size, b"\0"))
 
 
 def unpack_header(page: bytes) -> FileHeader | None:
@@ -167,7 +167,7 @@ def unpack_header(page: bytes) -> FileHeader | None:
     )
     if magic != MAGIC:
         raise FormatError("it does not begin like a journal file")
-    is_intact = _checks(page[:_SEAL_OFFSET])
+    is_intact = has_checksum(page[:_SEAL_OFFSET])
     if version != VERSION and is_intact:
         raise VersionError(f"its format has version {version}; this program reads {VERSION}")
     if not is_intact or record_size != RECORD_SIZE or page_size != PAGE:
@@ -187,13 +187,13 @@ def pack_seal(seal: Seal) -> tuple[int, bytes]:
         seal.first_timestamp,
         seal.last_timestamp,
     )
-    return _SEAL_OFFSET, _with_checksum(fixed)
+    return _SEAL_OFFSET, with_checksum(fixed)
 
 
 def unpack_seal(page: bytes) -> Seal | None:
     """The seal on a header page; None if there is none that holds."""
     block = page[_SEAL_OFFSET : _SEAL_OFFSET + _SEAL.size + CHECKSUM.size]
-    if len(block) < _SEAL.size + CHECKSUM.size or not _checks(block):
+    if len(block) < _SEAL.size + CHECKSUM.size or not has_checksum(block):
         return None
     magic, _, count, bodies_end, with_extras, first, last = _SEAL.unpack_from(block)
     return Seal(count, bodies_end, with_extras, first, last) if magic == _SEAL_MAGIC else None
@@ -201,12 +201,12 @@ def unpack_seal(page: bytes) -> Seal | None:
 
 def pack_mark(mark: Mark) -> bytes:
     """A mark as the bytes at the beginning of the place of a record."""
-    return _with_checksum(_MARK.pack(MARK_MAGIC, mark.next_txid, mark.bodies_end))
+    return with_checksum(_MARK.pack(MARK_MAGIC, mark.next_txid, mark.bodies_end))
 
 
 def unpack_mark(block: bytes) -> Mark | None:
     """The mark that a block begins with; None if there is none that holds."""
-    if not block.startswith(MARK_MAGIC) or not _checks(block[:MARK_SIZE]):
+    if not block.startswith(MARK_MAGIC) or not has_checksum(block[:MARK_SIZE]):
         return None
     _, next_txid, bodies_end = _MARK.unpack_from(block)
     return Mark(next_txid, bodies_end)
@@ -214,7 +214,7 @@ def unpack_mark(block: bytes) -> Mark | None:
 
 def with_lag(record: bytes, lag: int) -> bytes:
     """A record that says how many entries before its own were not known to be safe."""
-    return _with_checksum(record[:_LAG_OFFSET] + _LENGTH.pack(min(lag, LAG_UNKNOWN)))
+    return with_checksum(record[:_LAG_OFFSET] + _LENGTH.pack(min(lag, LAG_UNKNOWN)))
 
 
 def pack_extras(correlation_id: bytes, given_key: bytes) -> bytes:
@@ -299,11 +299,13 @@ def _unpair(body: bytes) -> tuple[str, str] | None:
     return (parts[0], parts[1]) if position == len(body) else None
 
 
-def _with_checksum(data: bytes) -> bytes:
+def with_checksum(data: bytes) -> bytes:
+    """Bytes, and behind them their checksum."""
     return data + CHECKSUM.pack(crc32c(data))
 
 
-def _checks(block: bytes) -> bool:
+def has_checksum(block: bytes) -> bool:
+    """Whether bytes end with the checksum of what is before it."""
     if len(block) < CHECKSUM.size:
         return False
     return bool(block[-CHECKSUM.size :] == CHECKSUM.pack(crc32c(block[: -CHECKSUM.size])))

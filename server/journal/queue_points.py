@@ -16,7 +16,8 @@ from typing import Final
 
 import numpy as np
 
-from server.journal.layout import CHECKSUM, FormatError, crc32c, decode_text, encode_text
+from server.journal.layout import decode_text, encode_text, with_checksum
+from server.journal.side_files import check_side_file
 
 MAGIC: Final = b"AMPGQACK"
 VERSION: Final = 1
@@ -67,7 +68,7 @@ def pack_queues(cache: QueuesCache, now: int) -> bytes:
     """A cache as the bytes of its file; `now` in microseconds since the Unix epoch."""
     data = _HEADER.pack(MAGIC, VERSION, 0, 0, cache.txid, now, len(cache.points))
     data += b"".join(map(_pack_point, cache.points))
-    return data + CHECKSUM.pack(crc32c(data))
+    return with_checksum(data)
 
 
 def _pack_point(point: QueuePoint) -> bytes:
@@ -84,13 +85,8 @@ def unpack_queues(data: bytes) -> QueuesCache:
     Raises:
         FormatError: it is damaged, or something else.
     """
-    if len(data) < _HEADER.size + CHECKSUM.size or data[: len(MAGIC)] != MAGIC:
-        raise FormatError("it does not begin like a queues.ack file")
-    if CHECKSUM.pack(crc32c(data[: -CHECKSUM.size])) != data[-CHECKSUM.size :]:
-        raise FormatError("its checksum is wrong")
-    _, version, _, _, txid, _, count = _HEADER.unpack_from(data)
-    if version != VERSION:
-        raise FormatError(f"its format has version {version}; this program reads {VERSION}")
+    check_side_file(data, MAGIC, VERSION, _HEADER.size, "a queues.ack file")
+    _, _, _, _, txid, _, count = _HEADER.unpack_from(data)
     points: list[QueuePoint] = []
     place = _HEADER.size
     for _ in range(count):

@@ -21,6 +21,7 @@ from config_schema.problems import Problems, Severity
 from config_schema.spec import InstanceSpec
 from config_schema.validate import validate
 from server.assembly.catalogue import ProgramCatalogue
+from server.assembly.expected_files import check_expected_files
 from server.assembly.foreign_files import (
     ForeignFilesError,
     refuse_foreign_files,
@@ -29,7 +30,6 @@ from server.assembly.foreign_files import (
 from server.assembly.instance import Instance, StartError
 from server.assembly.plan import as_graphviz, as_text, plan_runtime
 from server.assembly.provision import ProvisionError, check_provisions
-from server.assembly.surroundings import check_surroundings
 from server.base.unavailable import warn_of_unavailable
 from server.events.log import PROBLEM_IDS, EventLog
 from server.events.targets import LogTargetError
@@ -101,7 +101,7 @@ def _fulfil(path: str, wish: Wish) -> int:
     if not (wish.check or wish.explain or wish.drawing):
         return _run(spec, document, problems, wish)
     check_provisions(spec, problems)
-    check_surroundings(root, problems)
+    check_expected_files(root, problems)
     warn_of_foreign_files(spec, problems)
     if wish.drawing and not problems.has_errors:
         put(f"{_DRAWINGS[wish.drawing](plan_runtime(spec))}\n")

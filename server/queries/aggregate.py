@@ -8,22 +8,21 @@ groups are followed afterwards, what has changed meanwhile is made good in the e
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterator, Sequence
-from itertools import islice
 from typing import TYPE_CHECKING, Final
 
+from server.base.slices import portions
 from server.sow.ordering import Ordering, Placed, Ranking
 
 if TYPE_CHECKING:
     from server.expressions.tree import OrderTerm
     from server.message_types.base import MessageType
-    from server.queries.run import Findings
     from server.sow.query import OpenQuery
     from server.sow.records import Record
     from server.subscriptions.aggregate import Aggregate
     from server.views.group_records import GroupRecords
 
-_AT_ONCE: Final = 1000
-"""Groups whose records are made in a slice."""
+_AT_ONCE: Final = 100
+"""Records that are gathered, or groups whose records are made, in a slice."""
 
 
 class Ranked:
@@ -45,10 +44,8 @@ class Ranked:
     ) -> None:
         self._ordering: Final = Ordering(order_by)
         self._extract: Final = message_type.extractor(self._ordering.fields)
-        self._start: Final = start
-        self._stop: Final = stop
         self._records: Final[list[Record]] = []
-        self._ranking: Final = Ranking(stop)
+        self._ranking: Final = Ranking(start, stop)
 
     def add(self, records: Sequence[Record]) -> None:
         """Add records."""
@@ -59,10 +56,10 @@ class Ranked:
             [Placed(self._ordering.key(one), place) for place, one in enumerate(values, first)]
         )
 
-    def wanted(self) -> Iterator[Record]:
-        """The records that are wanted, in order."""
-        places = islice(self._ranking.rows(), self._start, self._stop)
-        return (self._records[place] for place in places)
+    def wanted(self) -> Iterator[Sequence[Record]]:
+        """The records that are wanted, in order and in slices, some of which may be empty."""
+        for places in self._ranking.slices(_AT_ONCE):
+            yield [self._records[place] for place in places]
 
 
 class Gathering:
@@ -80,8 +77,9 @@ class Gathering:
     def __iter__(self) -> Iterator[Sequence[Record]]:
         """The slices of work; each gives records of groups, perhaps none."""
         for records in self._scan:
-            self._groups.gather(records)
-            yield []
+            for some in portions(records, _AT_ONCE):
+                self._groups.gather(some)
+                yield []
         while made := self._groups.settle(_AT_ONCE):
             yield made
 
@@ -135,9 +133,9 @@ class AggregateQuery:
         self._found: Final = found
         self._ranked: Final = ranked
         self._end: Final = end
-        self._steps: Final[Generator[list[Record], None, None]] = self._run()
+        self._steps: Final[Generator[Sequence[Record], None, None]] = self._run()
 
-    def __iter__(self) -> Iterator[list[Record]]:
+    def __iter__(self) -> Iterator[Sequence[Record]]:
         """The slices of work that are left; each gives records, perhaps none."""
         return self._steps
 
@@ -148,14 +146,12 @@ class AggregateQuery:
         if self._end is not None:
             self._end()
 
-    def _run(self) -> Generator[list[Record], None, None]:
+    def _run(self) -> Generator[Sequence[Record], None, None]:
         for records in self._found:
             self._ranked.add(records)
             self.matches += len(records)
             yield []
-        wanted = self._ranked.wanted()
-        while results := list(islice(wanted, _AT_ONCE)):
-            yield results
+        yield from self._ranked.wanted()
 
 
 class Followed:
@@ -166,7 +162,7 @@ class Followed:
         follower: follows the groups.
     """
 
-    def __init__(self, query: Findings, follower: Aggregate) -> None:
+    def __init__(self, query: OpenQuery, follower: Aggregate) -> None:
         self._query: Final = query
         self._follower: Final = follower
 
@@ -180,7 +176,7 @@ class Followed:
         """The groups, when all have been found."""
         return self._query.matches
 
-    def __iter__(self) -> Iterator[list[Record]]:
+    def __iter__(self) -> Iterator[Sequence[Record]]:
         """The slices of work; in the last ones, what has changed meanwhile is made good."""
         yield from self._query
         while self._follower.catch_up():

@@ -11,12 +11,14 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Final, Protocol
 
+from server.base.slices import portions
+
 if TYPE_CHECKING:
     from server.sow.records import Record
     from server.subscriptions.page import Page
 
-_AT_ONCE: Final = 1000
-"""Records that are read, or changes that are made good, in a slice."""
+_AT_ONCE: Final = 200
+"""Records that are put in order or read, or changes that are made good, in a slice."""
 
 
 class Scan(Protocol):
@@ -79,10 +81,11 @@ class PageQuery:
         known = self._take_over()
         if self._scan is not None:
             for records in self._scan:
-                if page.has_ended:
-                    return
-                page.results.fill(records)
-                yield []
+                for some in portions(records, _AT_ONCE):
+                    if page.has_ended:
+                        return
+                    page.results.fill(some)
+                    yield []
             page.results.filled()
             self._cut_page()
             while page.results.catch_up(_AT_ONCE):

@@ -8,8 +8,9 @@ what else is sent to the client waits behind them.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
+from server.base.slices import portions
 from server.queries.batches import BatchWriter
 from server.subscriptions.outbox import Outbox, Reservation
 from server.wire.framing import frame
@@ -17,8 +18,12 @@ from server.wire.header import Header, encode_header
 
 if TYPE_CHECKING:
     from server.base.slices import Slices
+    from server.sow.query import OpenQuery
     from server.sow.records import Record
     from server.subscriptions.presentation import Presentation
+
+_AT_ONCE: Final = 200
+"""Results that are framed in a slice."""
 
 
 class Totals(NamedTuple):
@@ -35,24 +40,6 @@ class Totals(NamedTuple):
     records_returned: int
 
 
-class Findings(Protocol):
-    """A query under way: each step gives the records that were found in it, perhaps none."""
-
-    @property
-    def topic_matches(self) -> int:
-        """The records that were there to be tested."""
-
-    @property
-    def matches(self) -> int:
-        """The records that match so far."""
-
-    def __iter__(self) -> Iterator[list[Record]]:
-        """The steps that are left."""
-
-    def close(self) -> None:
-        """End the query; harmless if it has ended."""
-
-
 class Part(NamedTuple):
     """A query of one topic.
 
@@ -61,7 +48,7 @@ class Part(NamedTuple):
         take: what is done with a record that it finds; whether that was to send it as a result.
     """
 
-    query: Findings
+    query: OpenQuery
     take: Callable[[Record], bool]
 
 
@@ -195,15 +182,17 @@ class QueryRun:
         sent = 0
         for query, take in self._results:
             for records in query:
-                sent += sum(map(take, records))
-                yield
+                for some in portions(records, _AT_ONCE):
+                    sent += sum(map(take, some))
+                    yield
         self.batches.finish()
         self.send(Header(command="group_end", query_id=self.query_id))
         for query, take in self._leavers:
             for records in query:
-                for record in records:
-                    take(record)
-                yield
+                for some in portions(records, _AT_ONCE):
+                    for record in some:
+                        take(record)
+                    yield
         queries = [part.query for part in self._results]
         totals = Totals(
             sum(query.topic_matches for query in queries),

@@ -16,10 +16,10 @@ For whoever integrates it
     queue = Queue(settings_of(spec), matching=make_matching, owner=instance_name)
 
 Messages. When entries of an underlying topic are applied (in the order of the log, when stored),
-and their bodies match the queue's Filter, `queue.enqueue(txids, times, client, sequences, details)`
-takes in a run of one publisher. `details` only where there is something to say: a queue without
-expressions is given none, and no body is parsed. Keep bodies by txid in a cache of recent ones, and
-read others from the journal.
+and their bodies match the queue's Filter, `queue.ledger.enqueue(txids, times, client, sequences,
+details)` takes in a run of one publisher. `details` only where there is something to say: a queue
+without expressions is given none, and no body is parsed. Keep bodies by txid in a cache of recent
+ones, and read others from the journal.
 
 Consumers. `Consumer(name, client, requested)` per subscription, `queue.attach(consumer, filter)`
 for every queue that it matches; then `consumer.limit` is the effective backlog for the ack. When a
@@ -41,12 +41,12 @@ The record. After every call that may change something, `queue.take_events()` is
 has to record, in that order and before anything that happens later: `encode(event)` is the body.
 Under at-most-once, nothing that `deliver` returned may be sent before its `Sent` event is stored;
 a `persisted` ack for an acknowledgement waits for its event, too. An `Expired` event has for each
-message what actions and dead letters need. Recovery: `restore_deferred`, `enqueue` and `replay`
-entries in the order of the log from the point of `checkpoint` on, `finish_recovery(now)`. Leases
-end with the process: everything that was not acknowledged is delivered again.
+message what actions and dead letters need. Recovery: `restore_deferred`, `ledger.enqueue` and
+`replay` entries in the order of the log from `oldest_txid` on, `finish_recovery(now)`. Leases end
+with the process: everything that was not acknowledged is delivered again.
 
-TargetQueueDepth. While `queue.wanted`, read that many messages of the queue from the log, from
-`queue.resume_txid` on, and `admit` them.
+TargetQueueDepth. While `queue.ledger.wanted`, read that many messages of the queue from the log,
+from `ledger.resume_txid` on, and let `ledger.admit` take them in.
 
 Sources: AMPS User Guide, Message Queues; Configuring Queues in a SOW. What is ours: order per key,
 delays of cancelled messages, counts that survive restarts, extension of leases.

@@ -9,6 +9,9 @@ since.
 
 What can be done to a run of messages with a slice is done so; a scalar access costs about as much
 as a lookup in a dictionary.
+
+Columns of full blocks may be put away (`Room`): what is left in memory of their messages is
+their states, and where to find them by their bookmarks.
 """
 
 from __future__ import annotations
@@ -16,7 +19,7 @@ from __future__ import annotations
 import re
 from array import array
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Final
+from typing import Final, Literal, Protocol, cast
 
 from server.queues.events import Mark
 from server.queues.marks import Publisher
@@ -31,8 +34,35 @@ _THERE: Final = re.compile(b"[^" + bytes((GONE, SENT)) + b"]")
 _AVAILABLE: Final = re.compile(re.escape(bytes((AVAILABLE,))) + b"*")
 
 
+_PUT_AWAY: Final = (
+    "txids",
+    "times",
+    "publishers",
+    "sequences",
+    "expires",
+    "priorities",
+    "keys",
+    "sow_keys",
+)
+"""Columns that are put away; they are all that is large, and are hardly ever changed."""
+_WIDTH: Final = SIZE * 8
+"""Bytes for the widest column."""
+
+
+class Room(Protocol):
+    """Where columns can be put away."""
+
+    def take(self, size: int) -> memoryview | None:
+        """Bytes of no particular content, aligned as columns need it; None if there is no space."""
+
+    def give_back(self, room: memoryview) -> None:
+        """What was taken is not needed any more, and nobody looks at it."""
+
+
 class Block:
     """Consecutive places; all columns are as long as what has been filled, or empty.
+
+    Of a block that has been put away, columns are views of memory that is elsewhere.
 
     Attributes:
         kept: messages that are not GONE, those that are to come included.
@@ -46,6 +76,7 @@ class Block:
         keys: 64-bit hashes of keys, 0 for none.
         sow_keys: SOW keys, 0 for none.
         owners: numbers of instances, 0 for this one.
+        room: where columns are, if they have been put away.
     """
 
     __slots__ = (
@@ -55,6 +86,7 @@ class Block:
         "owners",
         "priorities",
         "publishers",
+        "room",
         "sequences",
         "sow_keys",
         "states",
@@ -74,6 +106,21 @@ class Block:
         self.keys = array("Q")
         self.sow_keys = array("Q")
         self.owners = array("H")
+        self.room: memoryview | None = None
+
+    def put_away(self, somewhere: Room) -> None:
+        """Put away the columns of a full block; where there is no space, they stay."""
+        names = [name for name in _PUT_AWAY if len(getattr(self, name))]
+        room = self.room = somewhere.take(len(names) * _WIDTH)
+        if room is None:
+            return
+        for number, name in enumerate(names):
+            column: array[int] = getattr(self, name)
+            column.frombytes(bytes((SIZE - len(column)) * column.itemsize))
+            start = number * _WIDTH
+            view = room[start : start + SIZE * column.itemsize]
+            view[:] = memoryview(column).cast("B")
+            setattr(self, name, view.cast(cast("Literal['Q']", column.typecode)))
 
 
 class Entries:
@@ -83,9 +130,13 @@ class Entries:
         blocks: those that have a message that is not GONE, by number.
         end: the place of the next one.
         counts: how many there are, by state; GONE are all that have ever been.
+
+    Args:
+        room: where columns of full blocks are put away; None for nowhere.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, room: Room | None = None) -> None:
+        self._room = room
         self.blocks: dict[int, Block] = {}
         self.end = 0
         self.counts = [0] * STATES
@@ -100,7 +151,9 @@ class Entries:
     def append(
         self, txids: Sequence[int], times: Sequence[int], client: int, sequences: Sequence[int]
     ) -> int:
-        """Take in messages of one publisher; they are GONE until their state is set.
+        """Take in messages of one publisher; they are AVAILABLE until another state is set.
+
+        They are there from now on: what has left the queue may be forgotten at any moment.
 
         Returns:
             The place of the first.
@@ -114,16 +167,30 @@ class Entries:
             stop = min(count, start + SIZE - within)
             block = self.blocks.get(self.end >> SHIFT)
             if block is None:
-                block = self.blocks[self.end >> SHIFT] = Block()
-            block.states.extend(bytes(stop - start))
+                block = self._new_block()
+            block.states.extend(bytes((AVAILABLE,)) * (stop - start))
             block.txids.extend(txids[start:stop])
             block.times.extend(times[start:stop])
             block.publishers.extend([publisher.number] * (stop - start))
             block.sequences.extend(sequences[start:stop])
             self.end += stop - start
             start = stop
-        self.counts[GONE] += count
+        self.counts[AVAILABLE] += count
         return first
+
+    def _new_block(self) -> Block:
+        """Begin a block; the one before the last is put away: nothing is being filled in there."""
+        number = self.end >> SHIFT
+        block = self.blocks[number] = Block()
+        done = self.blocks.get(number - 2)
+        if done is not None and self._room is not None:
+            done.put_away(self._room)
+        return block
+
+    def _drop_block(self, number: int) -> None:
+        block = self.blocks.pop(number)
+        if block.room is not None and self._room is not None:
+            self._room.give_back(block.room)
 
     def _new_publisher(self, client: int) -> Publisher:
         """Take note of a publisher, and of those no longer of whom there is nothing here."""
@@ -178,16 +245,8 @@ class Entries:
         self.counts[before] -= len(places)
         self.counts[state] += len(places)
 
-    def begin(self, places: range, state: int) -> None:
-        """Give messages that have just been appended their first state."""
-        start, stop = places.start, places.stop
-        while start < stop:
-            end = min(stop, (start | WITHIN) + 1)
-            self.set_states(range(start, end), GONE, state)
-            start = end
-
     def remove(self, place: int) -> None:
-        """A message becomes GONE, from any state, GONE included if it has just been appended."""
+        """A message becomes GONE, from any other state."""
         number = place >> SHIFT
         block = self.blocks[number]
         within = place & WITHIN
@@ -198,26 +257,39 @@ class Entries:
         block.kept -= 1
         publisher = self._numbered[block.publishers[within]]
         if not block.kept:
-            del self.blocks[number]
+            self._drop_block(number)
         publisher.gone += 1
         if publisher.gone > publisher.bearable:
-            publisher.tidy(self.is_there)
+            self._tidy(publisher)
 
-    def remove_all(self, places: Iterable[int], publisher: Publisher, state: int) -> None:
+    def remove_all(self, places: Sequence[int], publisher: Publisher, state: int) -> None:
         """Messages of one publisher that are all in the same state become GONE."""
-        blocks, count = self.blocks, 0
-        for place in places:
-            block = blocks[place >> SHIFT]
-            block.states[place & WITHIN] = GONE
-            block.kept -= 1
-            if not block.kept:
-                del blocks[place >> SHIFT]
-            count += 1
-        self.counts[state] -= count
-        self.counts[GONE] += count
-        publisher.gone += count
+        number = places[0] >> SHIFT
+        if min(places) >> SHIFT == max(places) >> SHIFT:
+            self._remove_within(number, places)
+        else:
+            for place in places:
+                self._remove_within(place >> SHIFT, (place,))
+        self.counts[state] -= len(places)
+        self.counts[GONE] += len(places)
+        publisher.gone += len(places)
         if publisher.gone > publisher.bearable:
-            publisher.tidy(self.is_there)
+            self._tidy(publisher)
+
+    def _remove_within(self, number: int, places: Sequence[int]) -> None:
+        """Messages of one block become GONE."""
+        block = self.blocks[number]
+        states = block.states
+        for place in places:
+            states[place & WITHIN] = GONE
+        block.kept -= len(places)
+        if not block.kept:
+            self._drop_block(number)
+
+    def _tidy(self, publisher: Publisher) -> None:
+        """Have a publisher's index drop what has left."""
+        oldest = 0 if self.counts[SENT] else self.head  # what has been sent stays until it ends
+        publisher.tidy(self.is_there, oldest)
 
     def is_there(self, place: int) -> bool:
         """Whether any place there has been is not GONE."""
@@ -292,7 +364,9 @@ class Entries:
         """The numbers in the log of messages; those of a range are in one block."""
         if isinstance(places, range):
             start = places.start & WITHIN
-            return self.blocks[places.start >> SHIFT].txids[start : start + len(places)]
+            block = self.blocks[places.start >> SHIFT]
+            some = block.txids[start : start + len(places)]
+            return some if block.room is None else some.tolist()  # the room may be given back
         blocks = self.blocks
         return [blocks[place >> SHIFT].txids[place & WITHIN] for place in places]
 
@@ -305,6 +379,10 @@ class Entries:
         block = self.blocks[place >> SHIFT]
         within = place & WITHIN
         return self._numbered[block.publishers[within]].client, block.sequences[within]
+
+    def marks(self, places: Iterable[int]) -> list[Mark]:
+        """The bookmarks of messages."""
+        return [self.mark(place) for place in places]
 
     def expires(self, place: int) -> int:
         """When it is to leave the queue, 0 for never."""

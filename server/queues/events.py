@@ -9,7 +9,7 @@ is there again, unleased.
     Deferred     acknowledged before the message came; done when it comes
     Expired      done: removed by time, by too many attempts, or because somebody said so
     Cancelled    given back; how often that has happened, and when it may be delivered again
-    Leased       delivered; recorded where MaxDeliveries counts it, and nowhere else
+    Leased       delivered; recorded where that is counted for MaxDeliveries or dead letters
     Sent         done: sent under at-most-once; recorded before it is sent
     Released     done: a barrier that has been passed
     Transferred  another instance owns the message from now on
@@ -58,8 +58,8 @@ class Departure(msgspec.Struct, frozen=True, gc=False, array_like=True):
     Attributes:
         txid: of the message in this instance's log.
         reasons: `time_limit`, `forced_expire`, `max_cancels`, `max_deliveries`.
-        deliveries: how often it was delivered: in all where MaxDeliveries is set, and since the
-            start of the instance where it is not.
+        deliveries: how often it was delivered: in all where that is recorded, and since the start
+            of the instance where it is not.
         cancels: how often it was cancelled.
         last_consumer: who had it last, empty if nobody has had it.
     """
@@ -76,9 +76,11 @@ class Expired(_Event, tag=3, frozen=True, gc=False, array_like=True):
 
     Attributes:
         departures: for each mark, how it came to that.
+        has_letters: whether a dead letter is published for each of them, after this.
     """
 
     departures: list[Departure]
+    has_letters: bool = False
 
 
 class Cancelled(_Event, tag=4, frozen=True, gc=False, array_like=True):

@@ -202,7 +202,7 @@ def status(queue: Queue, now: int) -> QueueStatus:
             if count and state not in (GONE, SENT)
         },
         queue.depth,
-        queue.inactive,
+        ledger.inactive,
         len(ledger.deferred),
         None if is_empty else entries.txid(head),
         0 if is_empty else max(now - entries.time(head), 0),

@@ -10,15 +10,17 @@ Source: AMPS User Guide, Message Flow for Queues; Acknowledging Messages.
 
 from __future__ import annotations
 
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from itertools import groupby
+from operator import itemgetter
 from typing import Final, Protocol
 
 from server.queues.consumers import Consumer
 from server.queues.counts import Attempts, Counters
 from server.queues.deferred import DeferredAcks
 from server.queues.details import NO_DETAILS, Details
-from server.queues.entries import Entries
+from server.queues.entries import Entries, Room
 from server.queues.events import (
     MAX_CANCELS,
     MAX_DELIVERIES,
@@ -50,6 +52,9 @@ from server.queues.states import (
     SENT,
 )
 
+_CLIENT: Final = itemgetter(0)
+"""The publisher of a bookmark."""
+
 
 class Watcher(Protocol):
     """Told what is available in a queue: what views and aggregates over it follow."""
@@ -74,6 +79,7 @@ class Ledger:
     Args:
         settings: how the queue behaves.
         on_offer: told of a place that is available, and may have been passed over.
+        room: see `Entries`.
 
     Attributes:
         entries: the messages, by place.
@@ -91,9 +97,11 @@ class Ledger:
         watcher: told what is visible, None if nobody is.
     """
 
-    def __init__(self, settings: QueueSettings, on_offer: Callable[[int], None]) -> None:
+    def __init__(
+        self, settings: QueueSettings, on_offer: Callable[[int], None], room: Room | None = None
+    ) -> None:
         self.settings = settings
-        self.entries = Entries()
+        self.entries = Entries(room)
         self.order: Order = (
             PriorityOrder(self.entries) if settings.prioritized else LogOrder(self.entries)
         )
@@ -191,13 +199,11 @@ class Ledger:
         places = range(first, self.entries.end)
         self.counters.enqueued += len(places)
         if (
-            details == NO_DETAILS
-            and not settings.prioritized
-            and settings.expiration is None
-            and not self.deferred
+            details != NO_DETAILS
+            or settings.prioritized
+            or settings.expiration is not None
+            or self.deferred
         ):
-            self.entries.begin(places, AVAILABLE)
-        else:
             for index, place in enumerate(places):
                 self._describe(place, times[index], details, index)
                 self._enter(place, details, index)
@@ -243,7 +249,6 @@ class Ledger:
         elif entries.owner(place):
             entries.set_state(place, FOREIGN)
         else:
-            entries.set_state(place, AVAILABLE)
             self.order.add(place)
             if self.settings.prioritized:
                 self._on_offer(place)
@@ -284,40 +289,43 @@ class Ledger:
         Returns:
             What has left the queue, and what has to go the long way.
         """
-        entries, by_place = self.entries, self.leases.by_place
         done: list[Mark] = []
         others: list[Mark] = []
-        publisher: Publisher | None = None
-        current: Lease | None = None
-        places: list[int] = []  # of the current lease
-        for mark in marks:
-            client, sequence = mark
-            if publisher is None or publisher.client != client:
-                self._finish(current, publisher, places)
-                current, publisher = None, entries.publisher(client)
-            place = None if publisher is None else publisher.find(sequence)
-            lease = None if place is None else by_place.get(place)
-            if (
-                place is None
-                or lease is None
-                or (holder is not None and lease.seat.consumer.client != holder)
-            ):
-                others.append(mark)
-                continue
-            if lease is not current:
-                self._finish(current, publisher, places)
-                current, places = lease, []
-            del by_place[place]
-            places.append(place)
-            done.append(mark)
-        self._finish(current, publisher, places)
+        for client, alike in groupby(marks, _CLIENT):
+            publisher = self.entries.publisher(client)
+            if publisher is None:
+                others += alike
+            else:
+                self._acknowledge_leased(publisher, list(alike), holder, done, others)
         return done, others
 
-    def _finish(self, lease: Lease | None, publisher: Publisher | None, places: list[int]) -> None:
-        """Messages of one publisher and one lease, which knows them no more, leave the queue."""
-        if lease is None or publisher is None:
-            return
+    def _acknowledge_leased(
+        self,
+        publisher: Publisher,
+        marks: list[Mark],
+        holder: Hashable,
+        done: list[Mark],
+        others: list[Mark],
+    ) -> None:
+        """The same for messages of one publisher; tells both in lists that it is given."""
+        if len(set(marks)) < len(marks):
+            others += _repeated(marks)
+            marks = list(dict.fromkeys(marks))
+        places = publisher.find_all([sequence for _, sequence in marks])
+        start = 0
+        for lease, alike in groupby(map(self.leases.by_place.get, places)):
+            stop = start + len(list(alike))
+            if lease is None or (holder is not None and lease.seat.consumer.client != holder):
+                others += marks[start:stop]
+            else:
+                self._finish(lease, publisher, places[start:stop])
+                done += marks[start:stop]
+            start = stop
+
+    def _finish(self, lease: Lease, publisher: Publisher, places: Sequence[int]) -> None:
+        """Messages of one publisher and one lease leave the queue."""
         seat, count = lease.seat, len(places)
+        self.leases.forget(places)
         self.entries.remove_all(places, publisher, SENT if self.settings.at_most_once else LEASED)
         self.leases.close(lease, count)
         seat.held.difference_update(places)
@@ -450,7 +458,7 @@ class Ledger:
             marks = [mark for mark, _ in self._departures]
             departures = [departure for _, departure in self._departures]
             self._departures = []
-            self.events.append(Expired(now, marks, departures))
+            self.events.append(Expired(now, marks, departures, self.settings.dead_letters))
         if self.freed:
             freed, self.freed = self.freed, set()
             for consumer in freed:
@@ -462,11 +470,12 @@ class Ledger:
     def next_moment(self) -> int | None:
         """When `advance` has something to do, None for never; it may be earlier than that."""
         moments = (self.leases.next, self._retries.next, self._expirations.next, self._forget_at)
-        return min((moment for moment in moments if moment is not None), default=None)
+        known = [moment for moment in moments if moment is not None]
+        return min(known) if known else None
 
     @property
     def _forget_at(self) -> int | None:
-        oldest = self.deferred.oldest
+        oldest = self.deferred.oldest if self.deferred else None
         if oldest is None or self.inactive:
             return None
         return oldest + self.settings.deferred_ack_expiration
@@ -491,9 +500,10 @@ class Ledger:
                 del self._delayed[place]
                 self.offer(place, now)
         for place in self._expirations.due(now):
-            is_ours = not self.entries.owner(place)
-            state = self.entries.state(place)
-            if state == BARRIER or (is_ours and state in (AVAILABLE, BEHIND, DELAYED)):
+            state = self.entries.state(place)  # the one before it may have taken it along
+            if state == BARRIER or (
+                state in (AVAILABLE, BEHIND, DELAYED) and not self.entries.owner(place)
+            ):
                 self.expire(place, now, (TIME_LIMIT,))
         if (self._forget_at or now + 1) <= now:
             self.deferred.drop_before(now - self.settings.deferred_ack_expiration + 1)
@@ -588,3 +598,10 @@ class Ledger:
             if limit and attempts.deliveries >= limit:
                 self.expire(place, now, (MAX_DELIVERIES,))
         self.flush(now)
+
+
+def _repeated(marks: Sequence[Mark]) -> list[Mark]:
+    """Those that have been there before."""
+    left = Counter(marks)
+    left.subtract(set(marks))
+    return list(left.elements())

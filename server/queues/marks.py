@@ -16,12 +16,19 @@ import re
 from array import array
 from bisect import bisect_left
 from collections.abc import Callable, Sequence
-from typing import Final
+from itertools import repeat
+from operator import itemgetter
+from typing import Final, cast
 
 from server.queues.events import Mark
 
+NOWHERE: Final = -1
+"""The place of no message."""
+
 _SOME: Final = 1024
 _MARK: Final = re.compile(r"\s*(\d{1,20})\|(\d{1,20})\|[0-9TZ.]*\s*", re.ASCII)
+_CLIENT: Final = re.compile(r"(\d{1,20})\|", re.ASCII)
+_NUMBERS: Final = re.compile(r"\d{1,19}(?:,\d{1,19})*", re.ASCII)
 _PAIR: Final = re.compile(r"(\d+)\|(\d+)\|", re.ASCII)
 _LIST: Final = re.compile(r"\d{1,20}\|\d{1,19}\|(?:,\d{1,20}\|\d{1,19}\|)*", re.ASCII)
 """The form in which lists nearly always come, which is read at once."""
@@ -96,12 +103,28 @@ class Publisher:
                     return self._places[found]
         return self._strays.get(sequence) if self._strays else None
 
-    def tidy(self, is_there: Callable[[int], bool]) -> None:
+    def find_all(self, sequences: Sequence[int]) -> Sequence[int]:
+        """The places of several messages, NOWHERE for those that there are none of."""
+        own = self._sequences
+        ahead = len(own) - 1 - self.last  # what would be added to a number without gaps
+        guesses = [sequence + ahead for sequence in sequences]
+        if len(guesses) > 1 and min(guesses) >= 0 and max(guesses) < len(own):
+            pick = itemgetter(*guesses)
+            if pick(own) == tuple(sequences):
+                return cast("tuple[int, ...]", pick(self._places))
+        places = map(self.find, sequences)
+        return [NOWHERE if place is None else place for place in places]
+
+    def tidy(self, is_there: Callable[[int], bool], oldest: int) -> None:
         """Drop the entries that have left the queue, if they are the larger part.
 
         Args:
             is_there: tells whether the message at a place has not left.
+            oldest: a place before which all have left: most of those that have.
         """
+        before = bisect_left(self._places, oldest)
+        del self._sequences[:before], self._places[:before]
+        self.gone -= before
         size = len(self._sequences) + len(self._strays)
         if 2 * self.gone > size:
             kept = [index for index, place in enumerate(self._places) if is_there(place)]
@@ -127,6 +150,12 @@ def parse_marks(text: str) -> tuple[list[Mark], list[str]]:
     Returns:
         The bookmarks, and what is none.
     """
+    first = _CLIENT.match(text)
+    if first is not None and text[-1] == "|":  # of one publisher?
+        numbers = text[first.end() : -1].split("|," + first[0])
+        client = int(first[1])
+        if _NUMBERS.fullmatch(",".join(numbers)) and client <= _LARGEST:
+            return list(zip(repeat(client), map(int, numbers), strict=False)), []
     if _LIST.fullmatch(text) is not None:
         pairs = _PAIR.findall(text)
         clients = {client: int(client) for client in {client for client, _ in pairs}}

@@ -12,8 +12,8 @@ from typing import Final, NamedTuple
 
 from server.queues.consumers import Consumer, Seat
 from server.queues.counts import Counters
-from server.queues.details import NO_DETAILS, Details
 from server.queues.dispatch import Dispatch, Share
+from server.queues.entries import Room
 from server.queues.events import (
     FORCED_EXPIRE,
     Acked,
@@ -56,7 +56,6 @@ class Delivery(NamedTuple):
         consumer: who gets them.
         txids: their numbers in the log.
         places: their places in the queue, for questions about them.
-        marks: their bookmarks.
         lease_until: when they come back unless they are acknowledged, in microseconds since 1970;
             None for never.
         is_barrier: whether it is a barrier, which everybody gets and nobody acknowledges.
@@ -65,7 +64,6 @@ class Delivery(NamedTuple):
     consumer: Consumer
     txids: Sequence[int]
     places: Sequence[int]
-    marks: Sequence[Mark]
     lease_until: int | None
     is_barrier: bool = False
 
@@ -100,9 +98,14 @@ class Queue:
         matching: makes what decides filters; only called when a consumer has one.
         owner: the name of this instance.
         on_room: told when a consumer may have room, also by what it does at other queues: deliver.
+        was_recorded: tells whether a message can come no more, because the log has it, or later
+            ones of its publisher.
+        room: where to put away what is known of messages; None to keep all of it in memory.
 
     Attributes:
         settings: how it behaves.
+        ledger: its messages: they come by `Ledger.enqueue`.
+        dispatch: its consumers.
     """
 
     def __init__(
@@ -111,34 +114,16 @@ class Queue:
         matching: Callable[[], Matching],
         owner: str = "",
         on_room: Callable[[], None] = lambda: None,
+        was_recorded: Callable[[Mark], bool] = lambda _: False,
+        room: Room | None = None,
     ) -> None:
         self.settings = settings
         self._owner = owner
-        self._dispatch = Dispatch(settings, matching, on_room)
-        self._ledger = Ledger(settings, self._dispatch.offered)
-        self._dispatch.ledger = self._ledger
+        self._was_recorded = was_recorded
+        self.dispatch: Final = Dispatch(settings, matching, on_room)
+        self.ledger: Final = Ledger(settings, self.dispatch.offered, room)
+        self.dispatch.ledger = self.ledger
         self._has_more = False
-
-    # messages come
-
-    def enqueue(
-        self,
-        txids: Sequence[int],
-        times: Sequence[int],
-        client: int,
-        sequences: Sequence[int],
-        details: Details = NO_DETAILS,
-    ) -> None:
-        """Take in messages of one publisher, in the order of the log; also when it is replayed.
-
-        Args:
-            txids: their numbers in the log, ascending.
-            times: when they were recorded, in microseconds since 1970.
-            client: the publisher's client hash.
-            sequences: the publisher's numbers for them.
-            details: what else is to be known, for each of them.
-        """
-        self._ledger.enqueue(txids, times, client, sequences, details)
 
     # consumers
 
@@ -149,7 +134,7 @@ class Queue:
             consumer: who.
             content_filter: what it wants, as the `Matching` understands it; None for everything.
         """
-        dispatch = self._dispatch
+        dispatch = self.dispatch
         dispatch.supply(dispatch.seat(consumer), content_filter)
 
     def detach(self, consumer: Consumer, now: int) -> None:
@@ -157,21 +142,21 @@ class Queue:
 
         Under at-most-once it does not come back.
         """
-        seat = self._dispatch.seats.get(consumer)
+        seat = self.dispatch.seats.get(consumer)
         if seat is None:
             return
-        self._dispatch.cut_off(seat)
+        self.dispatch.cut_off(seat)
         for place in sorted(seat.held):
-            lease = self._ledger.end_lease(place)
+            lease = self.ledger.end_lease(place)
             if lease is None:
                 continue
-            self._ledger.counters.returned += 1
-            if self._ledger.entries.state(place) == SENT:
-                self._ledger.remove(place, now)
+            self.ledger.counters.returned += 1
+            if self.ledger.entries.state(place) == SENT:
+                self.ledger.remove(place, now)
             else:
-                self._ledger.give_back(place, lease, now)
-        self._dispatch.dismiss(seat)
-        self._ledger.flush(now)
+                self.ledger.give_back(place, lease, now)
+        self.dispatch.dismiss(seat)
+        self.ledger.flush(now)
 
     def retire(self, consumer: Consumer) -> None:
         """A consumer wants no more messages of this queue, and keeps those that it has.
@@ -179,9 +164,9 @@ class Queue:
         They are its own until they are acknowledged, their leases end, or it is detached: what a
         replaced subscription does to a queue that it has left.
         """
-        seat = self._dispatch.seats.get(consumer)
+        seat = self.dispatch.seats.get(consumer)
         if seat is not None:
-            self._dispatch.cut_off(seat)
+            self.dispatch.cut_off(seat)
             consumer.limits_changed()
 
     # delivery
@@ -199,20 +184,20 @@ class Queue:
             Deliveries, in the order in which they are to be sent. Those of at-most-once may be
             sent when the event that they have caused is stored.
         """
-        self._ledger.advance(now, most)
+        self.ledger.advance(now, most)
         deliveries: list[Delivery] = []
-        self._has_more = (self._ledger.leases.next or now + 1) <= now
+        self._has_more = (self.ledger.leases.next or now + 1) <= now
         while True:
             most = self._serve(now, effort, most, deliveries)
-            barriers = len(self._ledger.barriers)
+            barriers = len(self.ledger.barriers)
             if barriers:
                 deliveries += self._release_barriers(now)
-            if barriers == len(self._ledger.barriers):
+            if barriers == len(self.ledger.barriers):
                 return deliveries
 
     def _serve(self, now: int, effort: int, most: int, deliveries: list[Delivery]) -> int:
         """Have messages found and handed out; returns how many more may be."""
-        dispatch = self._dispatch
+        dispatch = self.dispatch
         while True:
             left = dispatch.look(effort)
             shares = dispatch.serve(min(self._capacity, most))
@@ -228,36 +213,35 @@ class Queue:
     @property
     def _capacity(self) -> int:
         limit = self.settings.max_backlog
-        return _NO_LIMIT if limit is None else limit - len(self._ledger.leases)
+        return _NO_LIMIT if limit is None else limit - len(self.ledger.leases)
 
     def _hand_over(self, share: Share, now: int) -> Delivery:
         """Lease messages to a consumer."""
-        ledger, settings = self._ledger, self.settings
+        ledger, settings = self.ledger, self.settings
         seat, places, txids = share
         period = settings.lease_period
         until = None if period is None or settings.at_most_once else now + period
         ledger.lease(Lease(seat, now, until, places))
-        marks = [ledger.entries.mark(place) for place in places]
         if settings.at_most_once:
-            ledger.events.append(Sent(now, marks))
-        elif settings.max_deliveries:
-            ledger.events.append(Leased(now, marks, seat.consumer.name))
+            ledger.events.append(Sent(now, ledger.entries.marks(places)))
+        elif settings.records_deliveries:
+            ledger.events.append(Leased(now, ledger.entries.marks(places), seat.consumer.name))
         if ledger.watcher is not None:
             ledger.watcher.went(places)
-        return Delivery(seat.consumer, txids, places, marks, until)
+        return Delivery(seat.consumer, txids, places, until)
 
     def _release_barriers(self, now: int) -> list[Delivery]:
         """Send barriers that nothing is before, to all consumers that they match."""
-        ledger = self._ledger
+        ledger = self.ledger
         deliveries: list[Delivery] = []
         while ledger.barriers and ledger.barriers[0] == ledger.entries.head:
-            consumers = self._dispatch.everybody_for(ledger.barriers[0])
+            consumers = self.dispatch.everybody_for(ledger.barriers[0])
             if consumers is None:
                 break
             place = ledger.barriers[0]
             txid, mark = ledger.entries.txid(place), ledger.entries.mark(place)
             deliveries += [
-                Delivery(consumer, (txid,), (place,), (mark,), None, is_barrier=True)
+                Delivery(consumer, (txid,), (place,), None, is_barrier=True)
                 for consumer in consumers
             ]
             ledger.remove(place, now)
@@ -267,12 +251,12 @@ class Queue:
     @property
     def is_behind(self) -> bool:
         """Whether `deliver` has left messages that somebody may wait for: call again."""
-        return self._has_more or self._dispatch.is_behind
+        return self._has_more or self.dispatch.is_behind
 
     @property
     def is_stalled(self) -> bool:
         """Whether `deliver` could not look at messages: call again when that may be otherwise."""
-        return self._dispatch.is_stalled
+        return self.dispatch.is_stalled
 
     # acknowledgements
 
@@ -295,29 +279,35 @@ class Queue:
                 the queue says.
         """
         result = AckResult()
-        entries = self._ledger.entries
+        entries = self.ledger.entries
         places: list[int] = []
         if not self.settings.keyed and (way is Way.DONE or self.settings.at_most_once):
             holder = client if self.settings.strict else None
-            done, marks = self._ledger.acknowledge_leased(marks, holder)
+            done, marks = self.ledger.acknowledge_leased(marks, holder)
             result.done = len(done)
             if done and not self.settings.at_most_once:
-                self._ledger.events.append(Acked(now, done))
+                self.ledger.events.append(Acked(now, done))
         for mark in marks:
             place = entries.find(mark)
             if place is not None and entries.state(place) != GONE:
                 places.append(place)
-            elif way is Way.DONE and not entries.has_come(mark):
+            elif way is Way.DONE and self._is_to_come(mark):
                 result.deferred.append(mark)
             else:
                 result.refused.append((mark, HAS_LEFT if entries.has_come(mark) else NOT_HERE))
         if result.deferred:
-            self._ledger.deferred.add(result.deferred, now)
-            self._ledger.events.append(Deferred(now, result.deferred))
+            self.ledger.deferred.add(result.deferred, now)
+            self.ledger.events.append(Deferred(now, result.deferred))
         if places:
             self._acknowledge(places, now, client, way, delay, result)
-        self._ledger.flush(now)
+        self.ledger.flush(now)
         return result
+
+    def _is_to_come(self, mark: Mark) -> bool:
+        """Whether a message that is not here may come yet, also from beyond TargetQueueDepth."""
+        if self.ledger.entries.has_come(mark):
+            return False
+        return self.ledger.inactive > 0 or not self._was_recorded(mark)
 
     def acknowledge_places(
         self,
@@ -332,10 +322,10 @@ class Queue:
         Of many messages, in portions: each call is one event of the record.
         """
         result = AckResult()
-        entries = self._ledger.entries
+        entries = self.ledger.entries
         there = [place for place in places if entries.state(place) not in (GONE, SENT)]
         self._acknowledge(there, now, client, way, delay, result)
-        self._ledger.flush(now)
+        self.ledger.flush(now)
         return result
 
     def _acknowledge(
@@ -347,94 +337,78 @@ class Queue:
         delay: int | None,
         result: AckResult,
     ) -> None:
-        places = dict.fromkeys(places)
-        if way is Way.DONE or self.settings.at_most_once:
-            self._done(places, now, client, result)
-        elif way is Way.EXPIRE:
-            self._expire(places, now, client, result)
-        else:
-            self._cancel(places, now, client, delay, result)
-
-    def _refusal(self, place: int, state: int, client: Hashable) -> str | None:
-        """Why an acknowledgement has no effect on a message; None if it has."""
-        if state == BARRIER:
-            return IS_BARRIER
-        if self.settings.strict and state == LEASED and client is not None:
-            lease = self._ledger.leases.by_place[place]
-            if lease.seat.consumer.client != client:
-                return LEASED_ELSEWHERE
-        return None
-
-    def _done(self, places: Iterable[int], now: int, client: Hashable, result: AckResult) -> None:
-        ledger = self._ledger
+        ledger = self.ledger
         entries = ledger.entries
-        acked: list[Mark] = []
-        for place in places:
-            state = entries.state(place)
+        if self.settings.at_most_once:
+            way = Way.DONE
+        done: list[Mark] = []
+        kept: list[tuple[Mark, int, int]] = []
+        for place in dict.fromkeys(places):
+            state, mark = entries.state(place), entries.mark(place)
             if state == GONE:  # it has expired when the one before it left
                 continue
-            reason = self._refusal(place, state, client)
+            reason = self._refusal(place, state, client, way)
             if reason is not None:
-                result.refused.append((entries.mark(place), reason))
+                result.refused.append((mark, reason))
                 continue
-            if state in (LEASED, SENT):
-                ledger.end_lease(place)
-            if state != SENT:
-                acked.append(entries.mark(place))
-            ledger.remove(place, now)
-            ledger.counters.acknowledged += 1
             result.done += 1
-        if acked:
-            ledger.events.append(Acked(now, acked))
-
-    def _expire(self, places: Iterable[int], now: int, client: Hashable, result: AckResult) -> None:
-        ledger = self._ledger
-        for place in places:
-            state = ledger.entries.state(place)
-            if state == GONE:
-                continue
-            reason = self._refusal(place, state, client)
-            if reason is not None:
-                result.refused.append((ledger.entries.mark(place), reason))
-                continue
-            lease = ledger.end_lease(place)
-            if lease is not None:
-                attempts = ledger.attempt(place)
-                attempts.deliveries += 1
-                attempts.last_consumer = lease.seat.consumer.name
-            ledger.expire(place, now, (FORCED_EXPIRE,))
-            result.done += 1
-
-    def _cancel(
-        self,
-        places: Iterable[int],
-        now: int,
-        client: Hashable,
-        delay: int | None,
-        result: AckResult,
-    ) -> None:
-        ledger = self._ledger
-        kept: list[tuple[Mark, int, int]] = []
-        for place in places:
-            state = ledger.entries.state(place)
-            mark = ledger.entries.mark(place)
-            reason = self._refusal(place, state, client)
-            if reason is None and state != LEASED:
-                reason = NOT_LEASED
-            lease = None if reason is not None else ledger.end_lease(place)
-            if lease is None:
-                result.refused.append((mark, reason or NOT_LEASED))
-                continue
-            attempts = ledger.attempt(place)
-            cancels = attempts.cancels + 1
-            wait = self.settings.retry_after(cancels) if delay is None else delay
-            if ledger.give_back(place, lease, now, now + wait):
-                kept.append((mark, cancels, now + wait))
-            result.done += 1
+            if way is Way.EXPIRE:
+                self._expire(place, now)
+            elif way is Way.CANCEL:
+                cancels, until, is_kept = self._cancel(place, now, delay)
+                if is_kept:
+                    kept.append((mark, cancels, until))
+            else:
+                self._finish(place, now)
+                if state != SENT:
+                    done.append(mark)
+        if done:
+            ledger.events.append(Acked(now, done))
         if kept:
             ledger.counters.cancelled += len(kept)
             marks, counts, moments = (list(column) for column in zip(*kept, strict=True))
             ledger.events.append(Cancelled(now, marks, counts, moments))
+
+    def _refusal(self, place: int, state: int, client: Hashable, way: Way) -> str | None:
+        """Why an acknowledgement has no effect on a message; None if it has."""
+        if state == BARRIER:
+            return IS_BARRIER
+        if self.settings.strict and state == LEASED and client is not None:
+            lease = self.ledger.leases.by_place[place]
+            if lease.seat.consumer.client != client:
+                return LEASED_ELSEWHERE
+        if way is Way.CANCEL and state != LEASED:
+            return NOT_LEASED
+        return None
+
+    def _finish(self, place: int, now: int) -> None:
+        """A message is done with."""
+        self.ledger.end_lease(place)
+        self.ledger.remove(place, now)
+        self.ledger.counters.acknowledged += 1
+
+    def _expire(self, place: int, now: int) -> None:
+        """A message is given up."""
+        lease = self.ledger.end_lease(place)
+        if lease is not None:
+            attempts = self.ledger.attempt(place)
+            attempts.deliveries += 1
+            attempts.last_consumer = lease.seat.consumer.name
+        self.ledger.expire(place, now, (FORCED_EXPIRE,))
+
+    def _cancel(self, place: int, now: int, delay: int | None) -> tuple[int, int, bool]:
+        """A leased message is given back.
+
+        Returns:
+            How often that has happened to it, when it may be delivered again, and whether it is
+            still in the queue.
+        """
+        ledger = self.ledger
+        lease = ledger.leases.by_place[place]
+        ledger.end_lease(place)
+        cancels = ledger.attempt(place).cancels + 1
+        until = now + (self.settings.retry_after(cancels) if delay is None else delay)
+        return cancels, until, ledger.give_back(place, lease, now, until)
 
     def extend(
         self, marks: Iterable[Mark], until: int, now: int, client: Hashable = None
@@ -448,7 +422,7 @@ class Queue:
             client: whose wish it is; it can extend its own leases only. None for the server.
         """
         result = AckResult()
-        ledger = self._ledger
+        ledger = self.ledger
         extended: dict[Seat, list[int]] = {}
         for mark in marks:
             place = ledger.entries.find(mark)
@@ -472,7 +446,7 @@ class Queue:
         Returns:
             The messages whose owner has changed: those that are here and that nobody has.
         """
-        ledger = self._ledger
+        ledger = self.ledger
         moved: list[Mark] = []
         new_owner = "" if owner == self._owner else owner
         for mark in marks:
@@ -492,7 +466,7 @@ class Queue:
 
     def take_events(self) -> list[Event]:
         """What has happened since the last call and is to be recorded, in this order."""
-        ledger = self._ledger
+        ledger = self.ledger
         if ledger.taken:
             taken, ledger.taken = ledger.taken, {}
             ledger.events.append(Acked(max(taken.values()), list(taken)))
@@ -503,63 +477,33 @@ class Queue:
 
     def replay(self, event: Event) -> None:
         """Let an event of the record happen again, in the order of the log."""
-        self._ledger.replay(event, self._owner)
+        self.ledger.replay(event, self._owner)
 
     def finish_recovery(self, now: int) -> None:
         """Everything has been replayed: what must not be delivered once more, expires."""
-        self._ledger.finish_recovery(now)
-
-    def checkpoint(self) -> tuple[int | None, list[tuple[Mark, int]]]:
-        """From where the record is needed.
-
-        Returns:
-            The txid of the oldest message in the queue (everything before has left it), None if it
-            is empty; and the acknowledgements whose messages have not come, with when they came,
-            which have to be kept apart (see `restore_deferred`).
-        """
-        return self.oldest_txid, list(self._ledger.deferred)
+        self.ledger.finish_recovery(now)
 
     @property
     def oldest_txid(self) -> int | None:
-        """The txid of the oldest message in the queue, None if it is empty. See `checkpoint`."""
-        ledger = self._ledger
+        """The txid of the oldest message in the queue; everything before has left it.
+
+        None if it is empty. The record is needed from there on. Acknowledgements whose messages
+        have not come (`ledger.deferred`) may be older, and have to be kept apart.
+        """
+        ledger = self.ledger
         head = ledger.entries.head
         if head != ledger.entries.end:
             return ledger.entries.txid(head)
         return ledger.resume_txid if ledger.inactive else None
 
     def restore_deferred(self, acks: Iterable[tuple[Mark, int]]) -> None:
-        """Take back what `checkpoint` gave, before anything is replayed."""
+        """Take back acknowledgements whose messages had not come, before anything is replayed.
+
+        Args:
+            acks: their bookmarks, each with when it came.
+        """
         for mark, came in acks:
-            self._ledger.deferred.add((mark,), came)
-
-    # messages beyond TargetQueueDepth
-
-    @property
-    def inactive(self) -> int:
-        """Messages in the log that do not count yet."""
-        return self._ledger.inactive
-
-    @property
-    def wanted(self) -> int:
-        """How many of these there is room for: to be read from the log, and admitted."""
-        return self._ledger.wanted
-
-    @property
-    def resume_txid(self) -> int:
-        """The first of these in the log, if there are any."""
-        return self._ledger.resume_txid
-
-    def admit(
-        self,
-        txids: Sequence[int],
-        times: Sequence[int],
-        client: int,
-        sequences: Sequence[int],
-        details: Details = NO_DETAILS,
-    ) -> None:
-        """Take in messages that did not count, in the order of the log. See `enqueue`."""
-        self._ledger.admit(txids, times, client, sequences, details)
+            self.ledger.deferred.add((mark,), came)
 
     # time
 
@@ -569,35 +513,25 @@ class Queue:
 
         It may be earlier than needed, and never is later.
         """
-        return self._ledger.next_moment
+        return self.ledger.next_moment
 
     # looking into it
 
     @property
     def counters(self) -> Counters:
         """What has happened."""
-        return self._ledger.counters
+        return self.ledger.counters
 
     @property
     def depth(self) -> int:
         """Messages in the queue, leased ones included."""
-        return self._ledger.depth
+        return self.ledger.depth
 
     @property
     def leased(self) -> int:
         """Messages that consumers have and have not acknowledged."""
-        return len(self._ledger.leases)
-
-    @property
-    def ledger(self) -> Ledger:
-        """The messages, for those who look into the queue (inspection.py)."""
-        return self._ledger
-
-    @property
-    def dispatch(self) -> Dispatch:
-        """The consumers, for those who look into the queue (inspection.py)."""
-        return self._dispatch
+        return len(self.ledger.leases)
 
     def watch(self, watcher: Watcher | None) -> None:
         """Tell somebody what can be seen of the queue, None for nobody."""
-        self._ledger.watcher = watcher
+        self.ledger.watcher = watcher

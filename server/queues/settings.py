@@ -31,6 +31,8 @@ class QueueSettings:
         strict: whether only its holder may acknowledge a leased message.
         max_deliveries: a message that comes back after so many deliveries is expired; 0 for never.
         max_cancels: a message that is cancelled so many times is expired; 0 for never.
+        dead_letters: whether something is published for every message that is expired (an
+            extension).
         prioritized: whether messages have priorities; higher ones are delivered first.
         keyed: whether messages have keys, and those of one key are delivered one after the other,
             each when the one before has left the queue (an extension).
@@ -51,12 +53,18 @@ class QueueSettings:
     strict: bool = False
     max_deliveries: int = 0
     max_cancels: int = 0
+    dead_letters: bool = False
     prioritized: bool = False
     keyed: bool = False
     target_depth: int | None = None
     deferred_ack_expiration: int = 86_400_000_000
     retry_delay: int = 0
     max_retry_delay: int = 3_600_000_000
+
+    @property
+    def records_deliveries(self) -> bool:
+        """Whether it is recorded that messages are delivered, so that it is counted in all."""
+        return self.max_deliveries > 0 or self.dead_letters
 
     def expires(self, time: int, lifetime: int | None) -> int | None:
         """When a message is to leave the queue.
@@ -86,13 +94,8 @@ class QueueSettings:
         return min(self.retry_delay << min(cancels - 1, 40), self.max_retry_delay)
 
 
-def settings_of(spec: QueueSpec, *, keyed: bool = False) -> QueueSettings:
-    """The settings that a configuration asks for.
-
-    Args:
-        spec: the queue's description; its intervals are nanoseconds.
-        keyed: whether messages are delivered in order per key.
-    """
+def settings_of(spec: QueueSpec) -> QueueSettings:
+    """The settings that a configuration asks for; its intervals are nanoseconds."""
     return QueueSettings(
         at_most_once=spec.semantics == "at-most-once",
         lease_period=None if spec.semantics == "at-most-once" else _micros(spec.lease_period),
@@ -104,8 +107,9 @@ def settings_of(spec: QueueSpec, *, keyed: bool = False) -> QueueSettings:
         strict=spec.leasing == "strict",
         max_deliveries=spec.max_deliveries,
         max_cancels=spec.max_cancels,
+        dead_letters=spec.dead_letter_topic is not None,
         prioritized=spec.priority is not None,
-        keyed=keyed,
+        keyed=spec.order_key is not None,
         target_depth=spec.target_queue_depth,
         deferred_ack_expiration=_micros(spec.deferred_ack_expiration) or 1,
         retry_delay=_micros(spec.retry_delay) or 0,

@@ -13,7 +13,7 @@ from server.expressions.context import NO_CONTEXT
 from server.expressions.effort import Allowance, TooCostlyError
 from server.journal import MESSAGES
 from server.security.entitlement import Permission
-from server.subscriptions.delivery import DirectDelivery, hand_over
+from server.subscriptions.delivery import deliver_run, hand_over
 from server.subscriptions.failures import give_up_on
 from server.subscriptions.logged import LoggedEnvelope, LoggedRun
 from server.topics.topic import Topic
@@ -172,14 +172,6 @@ def _send_some(run: LoggedRun, positions: Sequence[int], recipients: Sequence[Re
 def _send(run: LoggedRun, recipients: Sequence[Recipient]) -> None:
     for delivery, subscriptions in recipients:
         try:
-            _deliver(run, delivery)
+            deliver_run(run, delivery)
         except Exception as error:  # whatever it is, the others who are read for must not pay
             give_up_on(subscriptions, error)
-
-
-def _deliver(run: LoggedRun, delivery: Delivery) -> None:
-    if isinstance(delivery, DirectDelivery):
-        delivery.deliver_run(run)
-        return
-    for position, body in enumerate(run.bodies):
-        delivery.deliver((body,), run.envelope(position))

@@ -6,7 +6,9 @@ Source: AMPS User Guide, Managing Result Sets.
 from __future__ import annotations
 
 import heapq
+from collections import deque
 from collections.abc import Iterator, Sequence
+from itertools import islice
 from typing import Final, NamedTuple, TypeAlias
 
 from server.base.octets import Descending
@@ -16,6 +18,9 @@ from server.message_types.base import Value
 from server.message_types.paths import Path
 
 SortKey: TypeAlias = tuple[object, ...]
+
+_FEW: Final = 1000
+"""Rows that are wanted up to which all others are dropped, which takes as long as a sort."""
 
 
 def _descending(value: Value) -> tuple[int, object]:
@@ -52,14 +57,17 @@ class Placed(NamedTuple):
 
 
 class Ranking:
-    """Rows in order, of which perhaps only the first are wanted.
+    """Rows in order, of which perhaps only some are wanted.
 
     Args:
-        limit: how many are wanted; None for all.
+        start: how many are passed over first.
+        stop: how many are passed over or wanted, None for all.
     """
 
-    def __init__(self, limit: int | None) -> None:
-        self._limit = limit
+    def __init__(self, start: int, stop: int | None) -> None:
+        self._start = start
+        self._stop = stop
+        self._limit = stop if stop is not None and stop <= _FEW else None
         self._runs: list[list[Placed]] = []
         self._gathered = 0
 
@@ -74,10 +82,15 @@ class Ranking:
             self._runs = [heapq.nsmallest(self._limit, heapq.merge(*self._runs))]
             self._gathered = len(self._runs[0])
 
-    def rows(self) -> Iterator[int]:
-        """The rows in order, as far as they are wanted."""
-        merged = heapq.merge(*self._runs)
-        for number, placed in enumerate(merged):
-            if number == self._limit:
-                return
-            yield placed.row
+    def slices(self, size: int) -> Iterator[list[int]]:
+        """The rows that are wanted, in order; what is passed over gives empty slices.
+
+        Args:
+            size: how many rows a slice has at most.
+        """
+        merged = islice(heapq.merge(*self._runs), self._stop)
+        for passed in range(0, self._start, size):
+            deque(islice(merged, min(size, self._start - passed)), maxlen=0)
+            yield []
+        while some := [placed.row for placed in islice(merged, size)]:
+            yield some

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterator, Sequence
 from functools import partial
-from itertools import groupby, islice
+from itertools import groupby
 from typing import Final, NamedTuple, Protocol
 
 import numpy as np
@@ -77,7 +77,7 @@ class OpenQuery(Protocol):
     def matches(self) -> int:
         """The records that match so far; all of them when the query has ended."""
 
-    def __iter__(self) -> Iterator[list[Record]]:
+    def __iter__(self) -> Iterator[Sequence[Record]]:
         """The steps that are left."""
 
     def close(self) -> None:
@@ -175,7 +175,7 @@ class Query(Iterator[list[Record]]):
         return found[self._spec.skip_n : self._last]
 
     def _run(self) -> Generator[list[Record], None, None]:
-        ranking = Ranking(self._last)
+        ranking = Ranking(self._spec.skip_n, self._last)
         try:
             pieces = self._scan() if self._candidates is None else self._look_up(self._candidates)
             for piece in pieces:
@@ -311,6 +311,5 @@ class Query(Iterator[list[Record]]):
         return placed
 
     def _ordered(self, ranking: Ranking) -> Iterator[list[Record]]:
-        rows = islice(ranking.rows(), self._spec.skip_n, None)
-        while some := list(islice(rows, _READ_AT_ONCE)):
-            yield [self._at(row) for row in some]
+        for rows in ranking.slices(_READ_AT_ONCE):
+            yield [self._at(row) for row in rows]

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from server.views.group_records import GroupRecords
     from server.views.terms import AggregationTerms
 
-_AT_ONCE: Final = 1000
+_AT_ONCE: Final = 100
 """Changes that are made good in a slice."""
 _WAITING: Final = 500
 """Bytes that a change takes while it waits, apart from the bodies."""

@@ -86,7 +86,9 @@ class Audience:
         filter_ = None
         if subscription.filter is not None:
             if self._filters is NO_FILTERS:
-                self._filters = FilterSet(self.message_type, self._functions, self._give_up_on)
+                self._filters = FilterSet(
+                    self.message_type, self._functions, self._give_up_on, self._owners_of
+                )
             filter_ = self._filters.add(subscription.filter)
         if filter_ is None:
             self._unfiltered[subscription] = self._attached
@@ -148,6 +150,10 @@ class Audience:
     def give_up(self, error: Exception) -> None:
         """What is told here cannot be made, which is the end of all who listen."""
         give_up_on(self._subscriptions, error)
+
+    def _owners_of(self, filter_: Filter) -> Collection[int]:
+        """The numbers of the connections that have a filter."""
+        return {subscription.subscriber.number for subscription in self._users.get(filter_, ())}
 
     def _give_up_on(self, filter_: Filter, error: Exception) -> None:
         """A filter has failed, which is the end of those who have it."""

@@ -16,7 +16,7 @@ from server.subscriptions.failures import give_up_on
 from server.subscriptions.message_run import MessageRun
 from server.subscriptions.outbox import Outbox
 from server.subscriptions.presentation import Presentation
-from server.wire.framing import frame_all, frame_head
+from server.wire.framing import frame_head, frame_run
 from server.wire.header import json_text
 
 if TYPE_CHECKING:
@@ -59,12 +59,14 @@ def hand_over(recipients: Iterable[Recipient], bodies: Sequence[bytes], envelope
 class _Heads(dict[int, bytes]):
     """Frame heads (length and header) by body length, made when first asked for."""
 
-    __slots__ = ("_left", "_right")
+    __slots__ = ("_end", "_left", "_right", "_start")
 
     def __init__(self, left: bytes, right: bytes) -> None:
         super().__init__()
         self._left = left
         self._right = right
+        self._start = left.replace(b"%", b"%%") + b',"l":%d'  # of a template
+        self._end = right.replace(b"%", b"%%")
 
     def __missing__(self, body_length: int) -> bytes:
         head = self.make(body_length, b"")
@@ -90,8 +92,7 @@ class _Heads(dict[int, bytes]):
             keys: further header keys as JSON text, each with its leading comma.
             varying: the same with % where values go.
         """
-        left, keys, right = (text.replace(b"%", b"%%") for text in (self._left, keys, self._right))
-        return left + b',"l":%d' + keys + varying + right
+        return self._start + keys.replace(b"%", b"%%") + varying + self._end
 
 
 class DirectDelivery:
@@ -144,5 +145,16 @@ class DirectDelivery:
         bodies = run.bodies if self._present is None else self._present(run.bodies)
         varying, columns = self._key_columns(run)
         template = self._heads.template(run.keys, varying)
-        headers = [template % values for values in zip(map(len, bodies), *columns, strict=True)]
-        self._outbox.write(frame_all(headers, bodies))
+        self._outbox.write(frame_run(template, bodies, columns))
+
+
+def deliver_run(run: MessageRun, delivery: Delivery) -> None:
+    """Deliver messages that have bookmarks of their own.
+
+    Whoever does not frame them directly takes them one by one.
+    """
+    if isinstance(delivery, DirectDelivery):
+        delivery.deliver_run(run)
+        return
+    for position, body in enumerate(run.bodies):
+        delivery.deliver((body,), run.envelope(position))

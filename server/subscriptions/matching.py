@@ -22,19 +22,21 @@ until the new layout has all filters that there are.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
+from itertools import dropwhile
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias, cast
 from weakref import WeakValueDictionary
 
 from server.expressions import BUILTINS, Functions, references, to_text
 from server.expressions.compile_message import Predicate, compile_filter
 from server.expressions.context import NO_CONTEXT, MessageContext
-from server.expressions.effort import LONG_SEARCHES
+from server.expressions.effort import TooCostlyError
+from server.expressions.patterns import searches
 from server.expressions.tree import Call, Expr, Reference, walk
 from server.message_types.base import Extractor, MessageType, Value
 from server.sow.record_context import context_of
 from server.subscriptions.field_index import FieldIndex, QuickFind, Term, indexable_terms
-from server.subscriptions.searches import Searches, TestEffort
+from server.subscriptions.searches import Hopeless, Searches, TestEffort
 
 if TYPE_CHECKING:
     from server.sow.records import Record
@@ -72,6 +74,13 @@ Candidate: TypeAlias = tuple[Filter, Predicate | None]
 OnFailure: TypeAlias = Callable[[Filter, Exception], None]
 """Told of a filter that failed instead of matching or not, and why."""
 
+Owners: TypeAlias = Callable[[Filter], Collection[int]]
+"""Tells whose a filter is, by the numbers of their connections."""
+
+
+def _nobody_known(_filter: Filter) -> Collection[int]:
+    return ()
+
 
 class FilterSet:
     """The distinct filters on one topic.
@@ -80,14 +89,20 @@ class FilterSet:
         message_type: how bodies are read.
         functions: what the filters may call.
         on_failure: told of a filter that has failed.
+        owners: tells whose a filter is, by the numbers of their connections.
     """
 
     def __init__(
-        self, message_type: MessageType, functions: Functions, on_failure: OnFailure
+        self,
+        message_type: MessageType,
+        functions: Functions,
+        on_failure: OnFailure,
+        owners: Owners = _nobody_known,
     ) -> None:
         self._message_type = message_type
         self._functions = functions
         self._on_failure = on_failure
+        self._owners = owners
         self._filters: dict[str, Filter] = {}
         self._asking = 0  # filters that ask for context
         self._searches = Searches()
@@ -165,6 +180,7 @@ class FilterSet:
         self._searches.messages += 1
         values = extract(body)
         matched: list[Filter] = []
+        filter_: Filter | None = None
         try:
             for filter_, test in scanned:
                 if test(values, context):
@@ -178,27 +194,53 @@ class FilterSet:
                 for filter_, decide in candidates:
                     if decide is None or decide(values, context):
                         matched.append(filter_)
-        except Exception:  # one of them fails: it is found out which
-            matched = self._match_with_care(values, context)
+        except Exception as error:  # the others are decided all the same
+            if filter_ is None:
+                raise
+            matched += self._match_with_care(values, context, filter_, error)
         if len(matched) > 1:
             return tuple(dict.fromkeys(matched))  # a filter may be found by two of its values
         return (matched[0],) if matched else ()
 
-    def _match_with_care(self, values: tuple[Value, ...], context: MessageContext) -> list[Filter]:
-        """The filters that match; those that fail are dropped, and told of."""
+    def _match_with_care(
+        self,
+        values: tuple[Value, ...],
+        context: MessageContext,
+        failed: Filter,
+        problem: Exception,
+    ) -> list[Filter]:
+        """Decide the filters that are left after one that has failed. Those that fail are dropped.
+
+        Args:
+            values: the message's fields.
+            context: what filters may ask about the message besides.
+            failed: the filter that has failed.
+            problem: why it has.
+
+        Returns:
+            Those that match.
+        """
         matched: list[Filter] = []
-        candidates = self._layout.candidates(values)
-        self._searches.begin_anew()
-        for filter_, decide in candidates:
-            self._searches.left = LONG_SEARCHES
-            try:
-                if decide is None or decide(values, context):
-                    matched.append(filter_)
-            except Exception as error:  # whatever it is, whoever published must not pay for it
-                if not filter_.has_failed:
-                    filter_.has_failed = True
-                    self._drop(filter_)
-                    self._on_failure(filter_, error)
+        hopeless = Hopeless()
+        left = dropwhile(lambda one: one[0] is not failed, self._layout.candidates(values))
+        for filter_, decide in left:
+            error: Exception | None = None
+            if filter_ is failed:
+                error = problem
+            elif hopeless.are(self._owners(filter_)) and searches(filter_.expr):
+                error = TooCostlyError()
+            else:
+                try:
+                    if decide is None or decide(values, context):
+                        matched.append(filter_)
+                except Exception as another:  # whatever it is, the publisher must not pay for it
+                    error = another
+            if error is not None and not filter_.has_failed:
+                if isinstance(error, TooCostlyError):
+                    hopeless.add(self._owners(filter_))
+                filter_.has_failed = True
+                self._drop(filter_)
+                self._on_failure(filter_, error)
         return matched
 
 

@@ -134,6 +134,13 @@ class Reservation:
         if self.is_open:
             self._outbox.release(self)
 
+    def withdraw(self) -> list[bytes]:
+        """Close, and give what has waited behind instead of letting it leave."""
+        behind = self.behind[1:]
+        del self.behind[1:]
+        self.close()
+        return behind
+
 
 class Outboxes:
     """All outboxes that have something to write.

@@ -11,13 +11,11 @@ from collections.abc import Iterator, Sequence
 from itertools import islice
 from pathlib import Path
 
-from config_schema.version import AMPS_VERSION, VERSION
 from server.journal.clients import VERSION as FORMAT_VERSION
 from server.journal.clients import ClientsCache, unpack_clients
-from server.journal.layout import FormatError
 from server.journal.times import iso_timestamp
+from server.tools.ack_files import dump_files, parser_for
 from server.tools.command import command
-from server.tools.journal_text import write_out
 
 
 @command("amps_clients_ack_dump")
@@ -30,18 +28,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     Returns:
         The exit status: 0, or 1 if a file cannot be read.
     """
-    options = _parser().parse_args(arguments)
-    status = 0
-    for path in options.filename:
-        try:
-            cache = unpack_clients(path.read_bytes())
-        except (OSError, FormatError) as problem:
-            why = problem.strerror if isinstance(problem, OSError) else str(problem)
-            print(f"amps_clients_ack_dump: {path}: {why}", file=sys.stderr)
-            status = 1
-            continue
-        write_out(_dump(path, cache, options.limit))
-    return status
+    return dump_files(_parser(), arguments, unpack_clients, _dump)
 
 
 def _dump(path: Path, cache: ClientsCache, limit: int | None) -> Iterator[bytes]:
@@ -57,14 +44,12 @@ def _dump(path: Path, cache: ClientsCache, limit: int | None) -> Iterator[bytes]
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        prog="amps_clients_ack_dump", description="Print the highest sequence of each publisher."
+    return parser_for(
+        "amps_clients_ack_dump",
+        "Print the highest sequence of each publisher.",
+        kind="clients.ack",
+        things="publishers",
     )
-    parser.add_argument("filename", type=Path, nargs="+", help="a clients.ack file")
-    parser.add_argument("-n", "--limit", type=int, help="publishers to print per file at most")
-    version = f"amps_clients_ack_dump {VERSION} (AMPS {AMPS_VERSION})"
-    parser.add_argument("--version", action="version", version=version)
-    return parser
 
 
 if __name__ == "__main__":

@@ -11,13 +11,13 @@ from collections.abc import Iterator, Sequence
 from itertools import islice
 from pathlib import Path
 
-from config_schema.version import AMPS_VERSION, VERSION
-from server.journal.layout import FormatError, encode_text
+from server.journal.layout import encode_text
 from server.journal.queue_points import VERSION as FORMAT_VERSION
 from server.journal.queue_points import QueuePoint, QueuesCache, unpack_queues
 from server.journal.times import iso_timestamp
+from server.tools.ack_files import dump_files, parser_for
 from server.tools.command import command
-from server.tools.journal_text import RULE, write_out
+from server.tools.journal_text import RULE
 
 
 @command("amps_queues_ack_dump")
@@ -30,18 +30,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     Returns:
         The exit status: 0, or 1 if a file cannot be read.
     """
-    options = _parser().parse_args(arguments)
-    status = 0
-    for path in options.filename:
-        try:
-            cache = unpack_queues(path.read_bytes())
-        except (OSError, FormatError) as problem:
-            why = problem.strerror if isinstance(problem, OSError) else str(problem)
-            print(f"amps_queues_ack_dump: {path}: {why}", file=sys.stderr)
-            status = 1
-            continue
-        write_out(_dump(path, cache, options.limit))
-    return status
+    return dump_files(_parser(), arguments, unpack_queues, _dump)
 
 
 def _dump(path: Path, cache: QueuesCache, limit: int | None) -> Iterator[bytes]:
@@ -71,14 +60,12 @@ def _text(point: QueuePoint) -> str:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        prog="amps_queues_ack_dump", description="Print how far queues have been worked off."
+    return parser_for(
+        "amps_queues_ack_dump",
+        "Print how far queues have been worked off.",
+        kind="queues.ack",
+        things="queues",
     )
-    parser.add_argument("filename", type=Path, nargs="+", help="a queues.ack file")
-    parser.add_argument("-n", "--limit", type=int, help="queues to print per file at most")
-    version = f"amps_queues_ack_dump {VERSION} (AMPS {AMPS_VERSION})"
-    parser.add_argument("--version", action="version", version=version)
-    return parser
 
 
 if __name__ == "__main__":

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from functools import partial
+from functools import cached_property, partial
 from itertools import islice
 from typing import TYPE_CHECKING, Final, NamedTuple
 
@@ -23,6 +23,7 @@ import numpy as np
 from server.journal import JournalUnreadable
 from server.queues import Expired
 from server.queues.inspection import available, is_available
+from server.queues.ledger import VISIBLE
 from server.sow.memory_store import MemoryStore
 from server.sow.ordering import Ordering, Placed, Ranking
 from server.sow.portions import Portions
@@ -96,7 +97,6 @@ class Browsing:
         surroundings: what the queue needs of the server.
 
     Attributes:
-        audience: the subscriptions that look and do not take; set before there are any.
         records: the messages, to be queried.
     """
 
@@ -109,7 +109,6 @@ class Browsing:
         shelf: Shelf,
         surroundings: Surroundings,
     ) -> None:
-        self.audience: TopicWithRecords | None = None
         self._core: Final = core
         self._shelf: Final = shelf
         self._read_back: Final = shelf.sibling(_ROOM)
@@ -121,21 +120,25 @@ class Browsing:
         self._told: dict[int, _Leases] = {}  # what followers know of leases, if there were any
         self._mourners: list[Callable[[Farewell], None]] = []
         self._departed: deque[Departure] = deque()
+        self._oldest_departed = _LAST_TXID  # or one before that
         self._queries: dict[QueueQuery, None] = {}
         self._is_awake = False
         self.records: Final = QueueRecords(self, name, message_type, functions)
 
     # who looks
 
+    @cached_property
+    def audience(self) -> TopicWithRecords:
+        """The subscriptions that look and do not take."""
+        return self._surroundings.topics.lookers_at(self.records)
+
     def attach(self, subscription: Subscription) -> None:
         """Let a subscription look at the queue."""
-        assert self.audience is not None  # noqa: S101 - set before there are subscriptions
         self.audience.attach(subscription)
         self._look_after()
 
     def detach(self, subscription: Subscription) -> None:
         """Let a subscription look no more; harmless if it does not."""
-        assert self.audience is not None  # noqa: S101 - set before there are subscriptions
         self.audience.detach(subscription)
         self._look_after()
 
@@ -158,7 +161,6 @@ class Browsing:
 
     def _look_after(self) -> None:
         """Follow the queue as long as that is of any use."""
-        assert self.audience is not None  # noqa: S101 - set before there are subscriptions
         audience = self.audience
         wanted = self._has_begun and (audience.has_followers or audience.has_subscriptions)
         if wanted == self._follows:
@@ -198,6 +200,8 @@ class Browsing:
         for event in events:
             if isinstance(event, Expired):
                 self._departed += event.departures
+                oldest = min(departure.txid for departure in event.departures)
+                self._oldest_departed = min(self._oldest_departed, oldest)
         if self._departed:
             self._wake()
 
@@ -238,7 +242,6 @@ class Browsing:
                     self._told[txid] = leases
                 record = self._record(txid, message, leases)
             if previous is not None or record is not None:
-                assert self.audience is not None  # noqa: S101 - it is what is followed
                 change = Change(str(txid), self.records.name, previous, record)
                 self.audience.announce(change, envelope, MATCH)
         if not self._pending:
@@ -254,16 +257,21 @@ class Browsing:
             correlation_id = message.context.correlation_id or ""
             for mourner in list(self._mourners):
                 mourner(Farewell(message.body, correlation_id, departure))
+        if not self._departed:
+            self._oldest_departed = _LAST_TXID
 
     # reading
 
     @property
     def needed_from(self) -> int | None:
         """The first message that has to be read yet, though it may have left; None for none."""
+        if not (self._queries or self._pending or self._departed):
+            return None
         needed = [query.needed_from for query in self._queries]
         if self._pending:
             needed.append(self._oldest_pending)
-        needed += [departure.txid for departure in islice(self._departed, 1)]
+        if self._departed:
+            needed.append(self._oldest_departed)
         return min(needed, default=None)
 
     def read(self, txids: Sequence[int]) -> list[Shelved | None]:
@@ -305,7 +313,7 @@ class Browsing:
             str(txid),
             message.body,
             name,
-            message.origin.moment * NANOSECONDS_IN_MICROSECOND,
+            message.moment * NANOSECONDS_IN_MICROSECOND,
             sequence=txid,
             correlation_id=context.correlation_id or "",
             bookmark=context.bookmark or "",
@@ -335,6 +343,13 @@ class Browsing:
             if not self._core.settings.prioritized:
                 seen.sort()
         return seen
+
+    @property
+    def count(self) -> int:
+        """How many messages can be seen. See `seen`."""
+        counts, pending = self._core.ledger.entries.counts, self._pending.values()
+        untold = sum(known.is_seen - known.was_seen for known in pending)
+        return sum(counts[state] for state in VISIBLE) - untold
 
     def find(self, txid: int) -> Record | None:
         """A message that can be seen; None if there is none with a number."""
@@ -405,7 +420,7 @@ class _Seen(MemoryStore):
 
     def __len__(self) -> int:
         """See `RecordStore.__len__`."""
-        return len(self._browsing.seen())
+        return self._browsing.count
 
     def row(self, identity: str) -> int | None:
         """See `RecordStore.row`."""
@@ -512,12 +527,11 @@ class QueueQuery(Iterator[list[Record]]):
             yield found[start : None if self._last is None else max(0, self._last - before)]
 
     def _ordered(self) -> Iterator[list[Record]]:
-        ranking, order = Ranking(self._last), self._ordering
+        ranking, order = Ranking(self._spec.skip_n, self._last), self._ordering
         for found in self._matching():
             ranking.add(
                 [Placed(order.key(self._extract(record.body)), record.sequence) for record in found]
             )
             yield []
-        wanted = islice(ranking.rows(), self._spec.skip_n, None)
-        while some := list(islice(wanted, _AT_ONCE)):
+        for some in ranking.slices(_AT_ONCE):
             yield self._browsing.records_of(some)

@@ -57,7 +57,7 @@ class Checkpoints:
     def close(self) -> None:
         """Look no more, and leave behind how it is now."""
         self._cancel()
-        if all(queue.is_recorded for queue in self._queues):
+        if self._is_recorded():
             self._log.journal.leave_queues(self._cache())
 
     def _look_later(self) -> None:
@@ -65,7 +65,7 @@ class Checkpoints:
 
     def _look(self) -> None:
         self._look_later()
-        if not all(queue.is_recorded for queue in self._queues):
+        if not self._is_recorded():
             return
         state = self._state()
         if state == self._stamp:
@@ -80,6 +80,12 @@ class Checkpoints:
 
     def _has_been_stored(self, txid: int, state: list[tuple[int, int]]) -> None:
         self._stored, self._stamp = txid, state
+
+    def _is_recorded(self) -> bool:
+        """Whether the log has been given all that has happened; tries to make it so."""
+        for queue in self._queues:
+            queue.recording.write()
+        return all(queue.recording.is_up_to_date for queue in self._queues)
 
     def _state(self) -> list[tuple[int, int]]:
         """What is the same as long as nothing has changed."""
@@ -101,8 +107,8 @@ class Checkpoints:
 
     def _start_of(self, queue: QueueTopic) -> int:
         """From where on a queue needs the log."""
-        needed_from = queue.core.oldest_txid
-        return self._log.last_txid + 1 if needed_from is None else needed_from
+        needed = queue.core.oldest_txid, queue.letters.ends_from
+        return min((txid for txid in needed if txid is not None), default=self._log.last_txid + 1)
 
     def _needed_from(self) -> int:
         """What says of acknowledgements that they came too early has to stay until it is stored."""

@@ -2,12 +2,13 @@
 
 A queue without expressions never has a body parsed: some are no messages of their type at all.
 
-Source: AMPS User Guide, Configuring Queues in a SOW (Filter, Priority, BarrierExpression).
+Source: AMPS User Guide, Configuring Queues in a SOW (Filter, Priority, BarrierExpression). OrderKey
+is ours.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from itertools import groupby
 from typing import TYPE_CHECKING, Final, Protocol
 
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from server.journal import Run
     from server.journal.layout import Row
     from server.message_types.base import MessageType
+    from server.subscriptions.envelope import Envelope
     from server.subscriptions.matching import Filter
     from server.topics.feed import Recorded
 
@@ -60,6 +62,8 @@ class Entrance:
         message_type: how bodies are read.
         functions: what expressions may call.
         on_failure: told when an expression fails.
+        strangers: what stands for those in bookmarks whose messages are for other queues that the
+            same topics feed.
     """
 
     def __init__(
@@ -68,12 +72,15 @@ class Entrance:
         message_type: MessageType,
         functions: Functions,
         on_failure: Failed,
+        strangers: Collection[int] = (),
     ) -> None:
+        self._strangers = strangers
         self._filters = FilterSet(message_type, functions, lambda _, error: on_failure(error))
         self._filter = self._add(spec.filter, functions)
         self._barrier = self._add(spec.barrier_expression, functions)
-        self._priority = (
-            None if spec.priority is None else _Value(spec.priority, message_type, functions)
+        self._priority, self._key = (
+            None if text is None else _Value(text, message_type, functions)
+            for text in (spec.priority, spec.order_key)
         )
 
     def _add(self, text: str | None, functions: Functions) -> Filter | None:
@@ -88,7 +95,7 @@ class Entrance:
             run: messages of the log.
             into: takes them, those of one publisher at a time.
         """
-        if self._filters or self._priority:
+        if self._filters or self._priority or self._key:
             for position in range(len(run.rows)):
                 recorded, details = self.admit(recorded_of(run.entry(position)))
                 if recorded.bodies:
@@ -96,6 +103,8 @@ class Entrance:
                     into(recorded.txids, moments, recorded.client, recorded.sequences, details)
             return
         for (client, lifetime, has_key), alike in groupby(run.rows, _alike):
+            if client in self._strangers:
+                continue
             rows = list(alike)
             details = NO_DETAILS
             if lifetime or has_key:
@@ -118,16 +127,20 @@ class Entrance:
             These, and what is to be known of them.
         """
         barriers = None
+        if recorded.client in self._strangers:
+            return pick(recorded, ()), NO_DETAILS
         if self._filters:
             recorded, barriers = self._chosen(recorded)
         count = len(recorded.bodies)
         lifetime = recorded.lifetime
-        if not (lifetime or recorded.sow_keys or self._priority or barriers):
+        priority, key = self._priority, self._key
+        if not (lifetime or recorded.sow_keys or priority or key or barriers):
             return recorded, NO_DETAILS
         return recorded, Details(
             barriers=barriers,
             lifetimes=[lifetime * _MICROSECONDS] * count if lifetime else None,
-            priorities=None if self._priority is None else self._priorities(recorded),
+            priorities=list(map(_as_priority, priority.of(recorded))) if priority else None,
+            keys=list(map(_as_key, key.of(recorded))) if key else None,
             sow_keys=recorded.sow_keys or None,
         )
 
@@ -145,13 +158,6 @@ class Entrance:
             return recorded, None
         return recorded, [self._barrier in filters for filters in matched]
 
-    def _priorities(self, recorded: Recorded) -> list[float | None]:
-        assert self._priority is not None  # noqa: S101 - see admit
-        return [
-            self._priority.of(body, context)
-            for body, context in zip(recorded.bodies, _contexts(recorded), strict=True)
-        ]
-
 
 def _alike(row: Row) -> tuple[int, int, bool]:
     """Messages with the same can enter together: publisher, lifetime, whether they have a key."""
@@ -159,7 +165,7 @@ def _alike(row: Row) -> tuple[int, int, bool]:
 
 
 class _Value:
-    """The number that an expression gives for a message."""
+    """What an expression gives for messages."""
 
     def __init__(self, text: str, message_type: MessageType, functions: Functions) -> None:
         expr = parse(text, Kind.VALUE, functions)
@@ -167,29 +173,44 @@ class _Value:
         self._extract = message_type.extractor([reference.path for reference in layout])
         self._evaluate = compile_value(expr, functions, layout)
 
-    def of(self, body: bytes, context: MessageContext) -> float | None:
-        """The number, None for what is none (AMPS User Guide, Priority Queues)."""
-        try:
-            value = self._evaluate(self._extract(body), context)
-        except (BodyError, ArithmeticError):
-            return None
-        number = numeral(value) if isinstance(value, str) else value
-        if isinstance(number, int | float) and 0 <= number < _LARGEST:
-            return number
-        return None
+    def of(self, recorded: Recorded) -> Iterator[object]:
+        """Its value for each of some messages, None where it has none."""
+        for body, context in zip(recorded.bodies, _contexts(recorded), strict=True):
+            try:
+                yield self._evaluate(self._extract(body), context)
+            except (BodyError, ArithmeticError):
+                yield None
+
+
+def _as_priority(value: object) -> float | None:
+    """A value as a number, None for what is none (AMPS User Guide, Priority Queues)."""
+    number = numeral(value) if isinstance(value, str) else value
+    if isinstance(number, int | float) and 0 <= number < _LARGEST:
+        return number
+    return None
+
+
+def _as_key(value: object) -> int:
+    """A value as the core wants it: 0 for none, otherwise 64 bits that are not.
+
+    They need not be the same after a restart, and different keys may rarely have the same.
+    """
+    return 0 if value is None else hash(value) % _LARGEST or 1
 
 
 def _contexts(recorded: Recorded) -> list[MessageContext]:
     """What expressions may ask about each of some messages."""
     return [
-        context_of(recorded, body, (recorded.client, sequence))
+        context_of(recorded.envelope, recorded.topic, body, (recorded.client, sequence))
         for body, sequence in zip(recorded.bodies, recorded.sequences, strict=True)
     ]
 
 
-def context_of(recorded: Recorded, body: bytes, mark: tuple[int, int]) -> MessageContext:
+def context_of(
+    envelope: Envelope, topic: str, body: bytes, mark: tuple[int, int]
+) -> MessageContext:
     """What expressions may ask about a message; its topic is the one that it was published to."""
-    context = recorded.envelope.context(recorded.topic, body)
+    context = envelope.context(topic, body)
     client, sequence = mark
     context.bookmark = f"{client}|{sequence}|"
     return context

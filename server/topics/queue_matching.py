@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from server.message_types.base import MessageType
     from server.subscriptions.matching import Filter
     from server.topics.queue_shelf import Shelf
+    from server.topics.queue_tray import Part
 
 
 class Wanted(NamedTuple):
@@ -80,20 +81,27 @@ class QueueMatching:
         Raises:
             UnmatchedError: the messages cannot be read at the moment.
         """
-        filters, wanted = self._filters, self._wanted
         results: list[Collection[Hashable]] = []
         try:
-            messages = self._shelf.get(txids)
+            parts = list(self._shelf.find(txids))
         except JournalUnreadable as problem:
             self._on_unreadable(problem)
             raise UnmatchedError(str(problem)) from problem
-        for message in messages:
-            if message is None:
-                results.append(())
-                continue
-            context = message.context if filters.asks_for_context else NO_CONTEXT
-            results.append([wanted[one] for one in filters.match(message.body, context)])
+        for part in parts:
+            results += [()] if part is None else self._match_part(part)
         return results
+
+    def _match_part(self, part: Part) -> Sequence[Collection[Hashable]]:
+        filters, wanted, tray = self._filters, self._wanted, part.tray
+        if not filters.asks_for_context:
+            match = filters.match
+            return [
+                [wanted[one] for one in match(body, NO_CONTEXT)] for body in part.of(tray.bodies)
+            ]
+        return [
+            [wanted[one] for one in filters.match(tray.bodies[at], tray.context(at))]
+            for at in part.positions
+        ]
 
     def _failed(self, filter_: Filter, error: Exception) -> None:
         self._on_failure(self._wanted[filter_], error)

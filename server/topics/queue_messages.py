@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from copy import copy
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from server.subscriptions.envelope import Envelope, iso_timestamp
 from server.subscriptions.message_run import KeyColumns
 
 if TYPE_CHECKING:
-    from server.topics.queue_shelf import Shelved
+    from server.topics.queue_tray import Part
 
 _MICROSECONDS = 1_000_000
+_Value = TypeVar("_Value")
 
 
 class QueueRun:
@@ -22,36 +23,46 @@ class QueueRun:
     there is one (AMPS Command Reference, LeasePeriod).
 
     Args:
-        messages: the messages, which have the same envelope but for their numbers.
+        parts: the messages, whose trays have the same publisher and keys.
         lease: the header key for the end of the lease, empty for none.
     """
 
-    __slots__ = ("_lease", "_messages", "bodies", "keys")
+    __slots__ = ("_lease", "_parts", "bodies", "keys")
 
-    def __init__(self, messages: Sequence[Shelved], lease: bytes) -> None:
-        self._messages = messages
+    def __init__(self, parts: Sequence[Part], lease: bytes) -> None:
+        self._parts = parts
         self._lease = lease
-        self.bodies: Sequence[bytes] = [message.body for message in messages]
-        self.keys = messages[0].origin.envelope.keys
+        self.bodies: Sequence[bytes] = _joined([part.of(part.tray.bodies) for part in parts])
+        self.keys = parts[0].tray.keys
 
     def further_keys(self, *, timestamp: bool, bookmark: bool, record: bool) -> KeyColumns:  # noqa: ARG002 - see above
         """See `MessageRun`."""
-        first = self._messages[0].origin
-        template = b',"bm":"%d|%%d|"' % first.client + self._lease
-        columns: list[Sequence[int | bytes]] = [[message.sequence for message in self._messages]]
+        parts = self._parts
+        template = b',"bm":"%d|%%d|"' % parts[0].tray.client + self._lease
+        sequences = _joined([part.of(part.tray.sequences) for part in parts])
+        columns: list[Sequence[int | bytes]] = [sequences]
         if timestamp:
             template += b',"ts":"%s"'
-            columns.append([_moment_text(message.origin.moment) for message in self._messages])
+            moments = _joined([part.of(part.tray.moments) for part in parts])
+            columns.append([_moment_text(moment) for moment in moments])
         return KeyColumns(template, tuple(columns))
 
     def envelope(self, position: int) -> Envelope:
         """See `MessageRun`."""
-        message = self._messages[position]
-        envelope = copy(message.origin.envelope)
-        envelope.received = message.origin.moment / _MICROSECONDS
-        envelope.bookmark = f"{message.origin.client}|{message.sequence}|"
+        for part in self._parts:
+            if position < len(part.positions):
+                break
+            position -= len(part.positions)
+        tray, place = part.tray, part.positions[position]
+        envelope = copy(tray.envelope(place))
+        envelope.received = tray.moments[place] / _MICROSECONDS
+        envelope.bookmark = f"{tray.client}|{tray.sequences[place]}|"
         envelope.keys += envelope.bookmark_key + self._lease
         return envelope
+
+
+def _joined(pieces: Sequence[Sequence[_Value]]) -> Sequence[_Value]:
+    return pieces[0] if len(pieces) == 1 else [value for piece in pieces for value in piece]
 
 
 def _moment_text(microseconds: int) -> bytes:

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 import msgspec
 
 from server.journal import EVENTS, MESSAGES, Kind, Span, parse_bookmark
-from server.journal.layout import KIND, TXID
+from server.journal.layout import CLIENT, KIND, TXID
 from server.queues import decode
 
 if TYPE_CHECKING:
@@ -134,6 +134,7 @@ class _Fold:
         self._starts = starts
         self._events = events
         self._fed: dict[TopicName, list[QueueTopic]] = {}
+        self._letters = {queue.letters.identity: queue.letters for queue in queues}
 
     def take_in(self, run: Run) -> None:
         """Take in entries of one topic."""
@@ -156,6 +157,9 @@ class _Fold:
             part = _from(run, self._starts[queue].messages)
             if part.rows:
                 queue.recover(part)
+        if run.has_extras:
+            for author in self._letters.keys() & set(run.column(CLIENT)):
+                self._letters[author].recover(run)
 
     def _replay(self, run: Run) -> None:
         queue = self._queues.find(run.topic.message_type, run.topic.name)
@@ -168,7 +172,7 @@ class _Fold:
             except msgspec.MsgspecError as problem:
                 self._events.emit("1D-0017", queue=queue.name, txid=row[TXID], problem=problem)
             else:
-                queue.replay(event)
+                queue.replay(event, row[TXID])
 
 
 def _kind(row: tuple[int, ...]) -> int:

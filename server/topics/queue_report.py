@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Final
 
-from server.journal import JournalUnreadable
-from server.queues.inspection import first_available, obstacles, status
+from server.queues.inspection import first_available, status
 from server.topics.queue_matching import Wanted
+from server.topics.queue_words import bookmark_of, why_it_stays
 
 if TYPE_CHECKING:
-    from server.queues import Queue
     from server.queues.inspection import ConsumerStatus
     from server.topics.queue_topic import QueueTopic
 
@@ -48,11 +47,12 @@ def _lines(topic: QueueTopic, now: int) -> Iterator[str]:
     if found.oldest_txid is None:
         return
     head = queue.ledger.entries.head
-    oldest = f"{_name(queue, head)}, of {found.oldest_age / _SECOND:.1f} s ago"
-    yield f"  the oldest message, {oldest}: {_why(queue, head, now)}"
+    oldest = f"{bookmark_of(queue, head)}, of {found.oldest_age / _SECOND:.1f} s ago"
+    yield f"  the oldest message, {oldest}: {why_it_stays(queue, head, now)}"
     first = first_available(queue)
     if first not in (None, head):
-        yield f"  the first that nobody has, {_name(queue, first)}: {_why(queue, first, now)}"
+        why = why_it_stays(queue, first, now)
+        yield f"  the first that nobody has, {bookmark_of(queue, first)}: {why}"
 
 
 def _consumer(consumer: ConsumerStatus) -> str:
@@ -63,16 +63,3 @@ def _consumer(consumer: ConsumerStatus) -> str:
         f"{consumer.name}: has {consumer.outstanding} of {consumer.limit}, {consumer.held} of this"
         f" queue; was sent {consumer.delivered}{filter_}{retired}"
     )
-
-
-def _name(queue: Queue, place: int) -> str:
-    client, sequence = queue.ledger.entries.mark(place)
-    return f"{client}|{sequence}|"
-
-
-def _why(queue: Queue, place: int, now: int) -> str:
-    try:
-        found = obstacles(queue, place, now)
-    except JournalUnreadable as problem:
-        return f"the transaction log cannot be read: {problem}"
-    return "; ".join(obstacle.text for obstacle in found) or "is about to be delivered"

@@ -11,24 +11,24 @@ What is not on stable storage yet cannot be read back, and so stays whatever the
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Sequence
-from itertools import repeat
+from collections.abc import Callable, Iterator, Sequence
+from itertools import groupby
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from server.journal import MESSAGES, Span
-from server.topics.feed import Recorded, recorded_of
-from server.topics.queue_entrance import context_of
+from server.topics.queue_tray import Part, Tray, tray_of, trays_of
 
 if TYPE_CHECKING:
     from server.expressions.context import MessageContext
     from server.journal import Topic as TopicName
     from server.journal.cursor import Cursor
+    from server.topics.feed import Recorded
     from server.topics.transaction_log import TransactionLog
 
 _ROOM: Final = 32 * 1024 * 1024
 """Bytes of bodies that a queue keeps at hand."""
 
-_AT_ONCE: Final = 128
+_AT_ONCE: Final = 512
 """Entries that are read back together."""
 
 _SHORT_WAY: Final = 4096
@@ -39,24 +39,32 @@ class Shelved(NamedTuple):
     """One message.
 
     Attributes:
-        body: what was recorded.
-        origin: what else is known of it, and of those that came with it; without bodies.
-        sequence: the number in its bookmark.
+        tray: where it is kept.
+        position: where it is there.
     """
 
-    body: bytes
-    origin: Recorded
-    sequence: int
+    tray: Tray
+    position: int
+
+    @property
+    def body(self) -> bytes:
+        """What was recorded."""
+        return self.tray.bodies[self.position]
+
+    @property
+    def moment(self) -> int:
+        """When it was, in microseconds since 1970."""
+        return self.tray.moments[self.position]
 
     @property
     def mark(self) -> tuple[int, int]:
         """Its bookmark as numbers."""
-        return self.origin.client, self.sequence
+        return self.tray.mark(self.position)
 
     @property
     def context(self) -> MessageContext:
         """What filters may ask about it besides its fields."""
-        return context_of(self.origin, self.body, self.mark)
+        return self.tray.context(self.position)
 
 
 class Shelf:
@@ -74,8 +82,8 @@ class Shelf:
         self._log = log
         self._wanted = wanted
         self._room = room
-        self._messages: dict[int, Shelved] = {}
-        self._order: deque[int] = deque()  # as they came: the first of a dict takes a search
+        self._trays: dict[int, Tray] = {}  # by the number of each message
+        self._order: deque[Tray] = deque()  # as they came
         self._size = 0
         self._cursor: Cursor | None = None
 
@@ -85,76 +93,101 @@ class Shelf:
 
     def at_hand(self, txid: int) -> Shelved | None:
         """A message, if it need not be read from the log."""
-        return self._messages.get(txid)
+        tray = self._trays.get(txid)
+        return None if tray is None else Shelved(tray, tray.positions((txid,))[0])
 
     def put(self, recorded: Recorded) -> None:
         """Keep messages that have just been recorded."""
-        bodies = recorded.bodies
-        messages = map(Shelved, bodies, repeat(_without_bodies(recorded)), recorded.sequences)
-        self._messages.update(zip(recorded.txids, messages, strict=False))
-        self._order += recorded.txids
-        self._size += sum(map(len, bodies))
+        self._keep(tray_of(recorded))
         if self._size > self._room:
             self._make_room()
 
     def clear_up(self, first: int | None) -> None:
-        """Let go of messages that have left the queue.
+        """Let go of messages that have left the queue, when all have that came together.
 
         Args:
             first: the txid of the oldest one that has not; None if all have.
         """
         if first is None:
-            self._messages.clear()
+            self._trays.clear()
             self._order.clear()
             self._size = 0
             return
-        messages, order = self._messages, self._order
-        while order and order[0] < first:
-            self._size -= len(messages.pop(order.popleft())[0])
+        order = self._order
+        while order and order[0].txids[-1] < first:
+            self._drop(order.popleft())
 
-    def get(self, txids: Sequence[int]) -> list[Shelved | None]:
-        """Messages by their numbers in the log.
+    def find(self, txids: Sequence[int]) -> Iterator[Part | None]:
+        """Messages by their numbers in the log, in that order.
 
         Returns:
-            For each of them the message; None for one that is damaged in the log.
+            Those next to each other in one tray together; None for each that is damaged in the
+            log.
 
         Raises:
             JournalUnreadable: the log cannot be read at the moment.
         """
-        found = [*map(self._messages.get, txids)]
+        tray = self._trays.get(txids[0]) if txids else None
+        if tray is not None and (positions := tray.adjacent(txids)) is not None:
+            yield Part(tray, positions)
+            return
+        found: list[Tray | None] = list(map(self._trays.get, txids))
         if None in found:
-            for position, message in enumerate(found):
-                if message is None:
+            for position, tray in enumerate(found):
+                if tray is None:
                     found[position] = self._read_back(txids[position])
-        return found
+        start = 0
+        for tray, alike in groupby(found):
+            stop = start + len(list(alike))
+            if tray is None:
+                yield from [None] * (stop - start)
+            else:
+                yield Part(tray, tray.positions(txids[start:stop]))
+            start = stop
+
+    def get(self, txids: Sequence[int]) -> list[Shelved | None]:
+        """Messages one by one. See `find`."""
+        messages: list[Shelved | None] = []
+        for part in self.find(txids):
+            if part is None:
+                messages.append(None)
+            else:
+                messages += [Shelved(part.tray, position) for position in part.positions]
+        return messages
+
+    def _keep(self, tray: Tray) -> None:
+        self._trays.update(dict.fromkeys(tray.txids, tray))
+        self._order.append(tray)
+        self._size += tray.size
+
+    def _drop(self, tray: Tray) -> None:
+        trays = self._trays
+        for txid in tray.txids:
+            del trays[txid]
+        self._size -= tray.size
 
     def _make_room(self) -> None:
         """Let go of the oldest that can be read back."""
-        messages, order, durable = self._messages, self._order, self._log.durable
-        while self._size > self._room and order and order[0] <= durable:
-            self._size -= len(messages.pop(order.popleft())[0])
+        order, durable = self._order, self._log.durable
+        while self._size > self._room and order and order[0].txids[-1] <= durable:
+            self._drop(order.popleft())
 
-    def _read_back(self, txid: int) -> Shelved | None:
-        message = self._messages.get(txid)  # it may have come with another one
-        if message is not None:
-            return message
+    def _read_back(self, txid: int) -> Tray | None:
+        tray = self._trays.get(txid)  # it may have come with another one
+        if tray is not None:
+            return tray
         cursor = self._cursor
         if cursor is None or not txid - _SHORT_WAY <= cursor.position + 1 <= txid:
             cursor = self._log.journal.replay(Span(txid - 1), self._wanted, MESSAGES)
             self._cursor = cursor
         while cursor.position < txid and not cursor.is_caught_up:
-            for entry in cursor.read(_AT_ONCE):
-                if entry.txid not in self._messages:
-                    origin = _without_bodies(recorded_of(entry))
-                    self._messages[entry.txid] = Shelved(entry.body, origin, entry.sequence)
-                    self._order.append(entry.txid)
-                    self._size += len(entry.body)
-        message = self._messages.get(txid)
+            for run in cursor.read_on(_AT_ONCE).runs():
+                for read in trays_of(run, self._is_missing):
+                    self._keep(read)
+        tray = self._trays.get(txid)
         if self._size > self._room:
             self._make_room()
-        return message
+        return tray
 
-
-def _without_bodies(recorded: Recorded) -> Recorded:
-    topic, _, envelope, _, moment, client, _, sow_keys, lifetime = recorded
-    return Recorded(topic, (), envelope, (), moment, client, (), sow_keys, lifetime)
+    def _is_missing(self, txid: int) -> bool:
+        return txid not in self._trays

@@ -2,14 +2,40 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Final
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Final, Protocol
 
 if TYPE_CHECKING:
     from server.base.clock import Clock
     from server.base.log import Log
     from server.base.slices import Sliced
+    from server.subscriptions.envelope import Envelope
+    from server.subscriptions.rejection import Rejection
+    from server.topics.keeper import Keeper
+    from server.topics.stored import TopicWithRecords
     from server.topics.transaction_log import TransactionLog
+
+_MICROSECONDS: Final = 1_000_000
+
+
+class Target(Protocol):
+    """A topic that takes messages."""
+
+    def publish(self, bodies: Sequence[bytes], envelope: Envelope) -> Sequence[Rejection]:
+        """See `Topic.publish`."""
+
+
+class Topics(Protocol):
+    """The topics of the server. See `TopicTable`."""
+
+    def find(self, message_type: str, name: str) -> Target:
+        """Find a topic, making it if need be."""
+
+    def behind_queue(self, message_type: str, queue: str, name: str) -> Target:
+        """The topic that takes what is published to a queue."""
+
+    def lookers_at(self, messages: Keeper) -> TopicWithRecords:
+        """Make what tells those who look at a queue, and take nothing."""
 
 
 class Surroundings:
@@ -17,22 +43,27 @@ class Surroundings:
 
     Attributes:
         log: the transaction log.
+        topics: the other topics; asked when everything is there.
         clock: tells the time.
         queue: has work done in slices.
-        flush: lets leave what has been written, when a timer has made it.
         events: where is written what happens.
     """
 
     def __init__(
         self,
         log: TransactionLog,
+        topics: Topics,
         clock: Clock,
         queue: Callable[[Sliced], None],
-        flush: Callable[[], None],
         events: Log,
     ) -> None:
         self.log: Final = log
+        self.topics: Final = topics
         self.clock: Final = clock
         self.queue: Final = queue
-        self.flush: Final = flush
         self.events: Final = events
+
+    @property
+    def now(self) -> int:
+        """The time, in microseconds since 1970."""
+        return int(self.clock.now() * _MICROSECONDS)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from server.expressions.topic_names import select_topics
@@ -52,6 +52,14 @@ class Queues:
     def find(self, message_type: str, name: str) -> QueueTopic | None:
         """The queue with a name, if there is one."""
         return self._topics.get((message_type, name))
+
+    def when_recorded(self, then: Callable[[], None]) -> None:
+        """Call back when the log has been given all that has happened so far; at once if it has."""
+        behind = next((queue for queue in self if not queue.recording.is_up_to_date), None)
+        if behind is None:
+            then()
+        else:
+            behind.recording.when_stored(lambda: self.when_recorded(then))
 
     def fed_by(self, message_type: str, name: str) -> list[QueueTopic]:
         """The queues that take the messages of a topic."""

@@ -11,8 +11,8 @@ those who hold on to topics.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping
-from typing import TYPE_CHECKING, Final, TypeAlias
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 
 from server.expressions.effort import Allowance
 from server.security.entitlement import Permission
@@ -43,8 +43,24 @@ _TOPIC_BYTES: Final = 8_192
 _CHARACTER_BYTES: Final = 8
 _ATTACHMENT_BYTES: Final = 1_024
 """What is kept for a topic, a character of its name and a subscription to it, at most."""
+_AD_HOC: Final = (Topic, JournaledTopic)
+"""Topics that are nothing but their subscribers."""
+_ATTACHED_AT_ONCE: Final = 200
+"""Topics that a subscription is attached to, or detached from, in a slice."""
 _LOOKED_AT_ONCE: Final = 500
 """Topics of which it is found out in a slice whether they may be forgotten."""
+
+
+class _Left(NamedTuple):
+    """What is left to be done for a subscription that has been attached to ad hoc topics.
+
+    Attributes:
+        topics: the topics that have not been looked at.
+        effort: counts long searches in names.
+    """
+
+    topics: list[AnyTopic]
+    effort: Allowance
 
 
 class TopicTable:
@@ -84,9 +100,11 @@ class TopicTable:
         self._kept = 0  # bytes that topics take, or took before subscriptions ended
         self._unlooked: list[tuple[str, str]] = []  # topics that may have to be forgotten
         self._topics: dict[tuple[str, str], AnyTopic] = {}
+        self._behind_queues: dict[tuple[str, str], AnyTopic] = {}
         self._patterns = defaultdict[str, NamePatterns](NamePatterns)  # by message type
         # the topics that those are for
         self._attached: dict[Subscription, set[AnyTopic]] = {}
+        self._left: dict[Subscription, _Left] = {}  # what is left to `subscribe`
 
     def __len__(self) -> int:
         return len(self._topics)
@@ -95,9 +113,6 @@ class TopicTable:
         """Let some names be those of queues. Called before any topic is used."""
         self.queues = queues
         for queue in queues:
-            messages = queue.browsing.records
-            audience = DerivedTopic(messages, queue.name, self._functions, self._stores)
-            queue.browsing.audience = audience
             self.find(queue.message_type.name, queue.name)
 
     def find(self, message_type: str, name: str) -> AnyTopic:
@@ -119,19 +134,62 @@ class TopicTable:
             if not selector.is_regex:
                 _attach_if_entitled(self.find(message_type, selector.text), subscription)
                 return
-            effort = Allowance()
-            attached = self._attached[subscription] = set()
-            for topic in self._of_type(message_type):
-                if subscription.is_for(topic.name, effort):
-                    attached.add(topic)  # whatever happens, it is detached from this
-                    if _attach_if_entitled(topic, subscription):
-                        self._kept += _ATTACHMENT_BYTES
-                    else:
-                        attached.discard(topic)
-            self._patterns[message_type].add(subscription)
+            if subscription not in self._left:
+                for _ in self.attach_in_steps(subscription):
+                    pass
+            left = self._left.pop(subscription)
+            for topic in left.topics:
+                self._attach(topic, subscription, left.effort)
         except Exception:  # whatever it is, later topics must not meet half a subscription
             self.unsubscribe(subscription)
             raise
+
+    def attach_in_steps(self, subscription: Subscription) -> Iterator[None]:
+        """Attach a subscription by regular expression to ad hoc topics, some in each step.
+
+        These need not be attached at the same moment; the others are left to `subscribe`, which
+        has to follow. If there are few, there is no step but the last one, which gives nothing.
+
+        Raises:
+            TooCostlyError: it takes too many steps to tell which topics it is for.
+        """
+        left = self._left[subscription] = _Left([], Allowance())
+        self._attached[subscription] = set()
+        message_type = subscription.subscriber.message_type
+        topics = self._of_type(message_type)
+        self._patterns[message_type].add(subscription)
+        for number, topic in enumerate(topics, 1):
+            if type(topic) not in _AD_HOC:
+                left.topics.append(topic)
+            elif self._topics.get((message_type, topic.name)) is topic:  # not forgotten meanwhile
+                self._attach(topic, subscription, left.effort)
+            if number % _ATTACHED_AT_ONCE == 0 and number < len(topics):
+                yield
+
+    def _attach(self, topic: AnyTopic, subscription: Subscription, effort: Allowance) -> None:
+        """Attach a subscription to a topic if its regular expression is for that."""
+        if not subscription.is_for(topic.name, effort):
+            return
+        attached = self._attached[subscription]
+        attached.add(topic)  # whatever happens, it is detached from this
+        if _attach_if_entitled(topic, subscription):
+            self._kept += _ATTACHMENT_BYTES
+        else:
+            attached.discard(topic)
+
+    def detach_some(self, subscription: Subscription) -> bool:
+        """Detach a subscription from some topics, before `unsubscribe`, if it has very many.
+
+        Returns:
+            Whether there are still many.
+        """
+        attached = self._attached.get(subscription, set())
+        if len(attached) <= _ATTACHED_AT_ONCE:
+            return False
+        self._patterns[subscription.subscriber.message_type].remove(subscription)
+        for _ in range(_ATTACHED_AT_ONCE):
+            attached.pop().detach(subscription)
+        return True
 
     def unsubscribe(self, subscription: Subscription) -> None:
         """Detach a subscription from all its topics; of queues it has nothing left after that.
@@ -150,6 +208,7 @@ class TopicTable:
                 known.detach(subscription)
             return
         self._patterns[message_type].remove(subscription)
+        self._left.pop(subscription, None)
         for topic in self._attached.pop(subscription, ()):
             topic.detach(subscription)
 
@@ -196,14 +255,27 @@ class TopicTable:
 
     def _make(self, message_type: str, name: str) -> AnyTopic:
         queue = None if self.queues is None else self.queues.find(message_type, name)
-        if queue is None:
-            return self._make_plain(message_type, name, self._stores.find(message_type, name))
-        target = queue.spec.default_publish_target
-        if target == name:  # what has records under this name is what can be seen of the queue
-            queue.target = self._make_plain(message_type, name, None)
-        else:
-            queue.target = self.find(message_type, target)
-        return queue
+        if queue is not None:
+            return queue
+        return self._make_plain(message_type, name, self._stores.find(message_type, name))
+
+    def behind_queue(self, message_type: str, queue: str, name: str) -> AnyTopic:
+        """The topic that takes what is published to a queue; it may have the queue's own name.
+
+        Then it is none that anybody else finds: what has records under that name is what can be
+        seen of the queue.
+        """
+        if name != queue:
+            return self.find(message_type, name)
+        topic = self._behind_queues.get((message_type, name))
+        if topic is None:
+            topic = self._make_plain(message_type, name, None)
+            self._behind_queues[message_type, name] = topic
+        return topic
+
+    def lookers_at(self, messages: Keeper) -> TopicWithRecords:
+        """Make what tells those who look at a queue, and take nothing."""
+        return DerivedTopic(messages, messages.name, self._functions, self._stores)
 
     def _make_plain(self, message_type: str, name: str, keeper: Keeper | None) -> AnyTopic:
         """Make a topic that is no queue.

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Generator, Sequence
-from typing import TYPE_CHECKING, Final, TypeAlias
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 
 from server.journal import (
     EVENTS,
@@ -25,6 +25,8 @@ from server.journal.errors import reason
 from server.wire.bookmarks import client_hash
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from config_schema.spec import JournaledTopicSpec
     from server.base.helper_thread import HelperThread
     from server.base.slices import Sliced
@@ -48,6 +50,17 @@ DUPLICATE: Final = "duplicate"
 
 class DuplicateError(Exception):
     """A publisher's sequence number is not above the highest one that it has used."""
+
+
+InTheWay: TypeAlias = Callable[["Path", int], None]
+"""Told of a journal that cannot be removed, and of the txid before which its entries are."""
+
+
+class _Hold(NamedTuple):
+    """What somebody needs of the log. See `TransactionLog.hold`."""
+
+    needed_from: Callable[[], int]
+    in_the_way: InTheWay | None
 
 
 class TransactionLog:
@@ -84,7 +97,7 @@ class TransactionLog:
         self._start: Callable[[Sliced], None] | None = None  # set before anything is recorded
         self._is_releasing = False
         self._readers: list[Callable[[], None]] = []
-        self._holds: dict[int, Callable[[], int]] = {}
+        self._holds: dict[int, _Hold] = {}
         self._holds_taken = 0
 
     def records(self, message_type: str, name: str) -> bool:
@@ -108,6 +121,18 @@ class TransactionLog:
     def last_sequence(self, client_name: str) -> int:
         """The highest sequence number that a publisher has used, 0 for none."""
         return self.journal.last_sequence(client_hash(client_name))
+
+    def has_come_to(self, mark: tuple[int, int]) -> bool:
+        """Whether a publisher has come as far as to a bookmark: no such message comes any more.
+
+        Args:
+            mark: the bookmark as two numbers. Identities made by the server count in txids.
+        """
+        client, sequence = mark
+        highest = self.journal.last_sequence(client)
+        if highest:
+            return sequence <= highest
+        return self.journal.first_txid <= sequence <= self.journal.last_txid
 
     def refuse_duplicate(self, client: int, sequence: int) -> None:
         """Refuse a command that its publisher has sent before.
@@ -250,20 +275,23 @@ class TransactionLog:
         except OSError as error:
             return BookmarkError(f"the transaction log cannot be read: {reason(error)}")
 
-    def hold(self, needed_from: Callable[[], int]) -> Callable[[], None]:
+    def hold(
+        self, needed_from: Callable[[], int], in_the_way: InTheWay | None = None
+    ) -> Callable[[], None]:
         """Keep the files of the log that somebody still needs.
 
-        Whoever reads the log for longer than a turn says so here: replays; queues, and replication,
-        when they come.
+        Whoever reads the log for longer than a turn says so here: replays, queues, and replication,
+        when it comes.
 
         Args:
             needed_from: tells the txid from which on entries are needed.
+            in_the_way: told of a journal that has to stay for that, again and again.
 
         Returns:
             A function that ends it; calling it again does nothing.
         """
         number = self._holds_taken = self._holds_taken + 1
-        self._holds[number] = needed_from
+        self._holds[number] = _Hold(needed_from, in_the_way)
 
         def release() -> None:
             self._holds.pop(number, None)
@@ -273,4 +301,16 @@ class TransactionLog:
     @property
     def needed_from(self) -> int:
         """The txid before which nobody needs the log any more, as far as reading it goes."""
-        return min((hold() for hold in self._holds.values()), default=self.last_txid + 1)
+        holds = (hold.needed_from() for hold in self._holds.values())
+        return min(holds, default=self.last_txid + 1)
+
+    def stays(self, path: Path, end: int) -> None:
+        """Tell those who need a journal that it is to be removed.
+
+        Args:
+            path: the journal.
+            end: the txid before which its entries are.
+        """
+        for hold in self._holds.values():
+            if hold.in_the_way is not None and hold.needed_from() < end:
+                hold.in_the_way(path, end)

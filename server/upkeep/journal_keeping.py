@@ -89,9 +89,7 @@ class JournalKeeping:
                 "the configuration has no JournalArchiveDirectory"
             )
         latest = self._clock.now() - age
-        files = [file for file in self._journal.files if file.seal is not None]
-        last_written = await self._call(lambda: [_last_written(file) for file in files])
-        for file, moment in zip(files, last_written, strict=True):
+        for file, moment in await self._call(self._last_written):
             if moment <= latest:
                 self._marks[deed, file.number] = None
             elif deed is Deed.REMOVE:  # the log must not have gaps
@@ -99,6 +97,15 @@ class JournalKeeping:
         self._more.set()
         if self._task is None and self._marks:
             self._task = asyncio.get_running_loop().create_task(self._work())
+
+    def _last_written(self) -> list[tuple[JournalFile, float]]:
+        """Full files, and when each was written to last.
+
+        That is for the thread that does what has been marked: there, no file is under way from one
+        place to another.
+        """
+        full = [file for file in self._journal.files if file.seal is not None]
+        return [(file, _last_written(file)) for file in full]
 
     async def close(self) -> None:
         """Give up what is under way, and drop what is marked; the files stay as they are."""
@@ -141,6 +148,8 @@ class JournalKeeping:
         if file.number not in self._said_waiting:
             self._said_waiting.add(file.number)
             self._log.emit("1D-0011", path=file.path, needed=needed_from)
+        if file.end_txid is not None:
+            self._transaction_log.stays(file.path, file.end_txid)
         return True
 
     async def _settle_records(self) -> bool:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from server.message_types.base import MessageType
     from server.sow.records import Change, Record
-    from server.views.projection import Projection
+    from server.views.projection import GroupKey, Projection
     from server.views.sources import RowSource
 
 
@@ -117,6 +117,11 @@ class Aggregation:
                 yield from grouping.replace(
                     before, after, before_context, after_context, context, sequence
                 )
+
+    @property
+    def contents(self) -> dict[GroupKey, Group]:
+        """See `Grouping.contents`."""
+        return self._grouping.contents
 
     def settle(self, group: Group) -> bool:
         """See `Grouping.settle`."""

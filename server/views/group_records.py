@@ -12,10 +12,12 @@ from collections.abc import Callable, Iterator, Sequence
 from itertools import islice
 from typing import TYPE_CHECKING, Final
 
+from server.base.letting_go import LettingGo
 from server.sow.records import Change, Record, to_nanoseconds
 from server.views.aggregates import Distinct, Greatest, Least, Texts
 
 if TYPE_CHECKING:
+    from server.base.slices import Slices
     from server.views.aggregation import Aggregation, Origin
     from server.views.grouping import Group
     from server.views.projection import Projection
@@ -37,16 +39,19 @@ class GroupRecords:
         projection: what is projected.
         topic: the topic's name, which is also that of the records.
         hold: takes note of bytes that are kept for the client from now on, or no more.
+        owner: the client's name, and what has work done in slices on its behalf.
     """
 
     __slots__ = (
         "_aggregation",
+        "_client",
         "_hold",
         "_moments",
         "_of_group",
         "_of_row",
         "_records",
         "_sizes",
+        "_slices",
         "_topic",
     )
 
@@ -56,7 +61,9 @@ class GroupRecords:
         projection: Projection,
         topic: str,
         hold: Callable[[int], None],
+        owner: tuple[str, Slices],
     ) -> None:
+        self._client, self._slices = owner
         self._aggregation: Final = aggregation
         self._topic: Final = topic
         self._hold: Final = hold
@@ -113,9 +120,10 @@ class GroupRecords:
                 yield Change(key, self._topic, self._records.pop(key, None), None)
 
     def drop(self) -> None:
-        """Forget everything; the client needs it no more."""
+        """Let go of everything; the client needs it no more."""
         self._hold(-sum(self._sizes.values()))
-        self._sizes.clear()
+        contents = self._moments, self._records, self._sizes, self._aggregation.contents
+        self._slices.queue(LettingGo(self._client, *contents))
 
     def _make(self, group: Group, moment: int) -> Record:
         key = group.sow_key

@@ -68,6 +68,11 @@ class Grouping:
         """How many groups there are."""
         return len(self._groups)
 
+    @property
+    def contents(self) -> dict[GroupKey, Group]:
+        """The groups by key; whoever needs them no more may empty it."""
+        return self._groups
+
     def adopt(self, group: Group) -> None:
         """Go on with a group that has been kept elsewhere."""
         self._groups[group.key] = group

@@ -15,6 +15,7 @@ from server.views.sources import SingleSource
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from server.base.slices import Slices
     from server.expressions import Functions
     from server.expressions.tree import Expr, Field, Identifier
     from server.message_types.base import MessageType
@@ -31,12 +32,14 @@ class AggregationTerms:
         message_type: the topic's message type.
         topic: the topic's name.
         functions: what expressions may call.
+        owner: see `GroupRecords`.
     """
 
     projection: Projection
     message_type: MessageType
     topic: str
     functions: Functions
+    owner: tuple[str, Slices]
 
     @property
     def definition(self) -> tuple[Sequence[Field], Sequence[Identifier]]:
@@ -63,4 +66,4 @@ class AggregationTerms:
         aggregation = Aggregation(
             self.projection, source, self.message_type, self.topic, in_order=False
         )
-        return GroupRecords(aggregation, self.projection, self.topic, hold)
+        return GroupRecords(aggregation, self.projection, self.topic, hold, self.owner)

@@ -62,3 +62,11 @@ def test_every_block_runs(
     assert priced == [{"id": 1, "qty": 5}]
     assert (tmp_path / "pricing.messages").exists()
     assert (tmp_path / "pricing.bookmarks").exists()
+
+
+def test_the_page_of_queues_names_every_option() -> None:
+    """Of those that the schema has for a queue."""
+    schema = (DOCS / "configuration.md").read_text()
+    options = set(re.findall(r"^### SOW/Queue/(\w+)$", schema, re.MULTILINE))
+    named = set(re.findall(r"`(\w+)`", (DOCS / "queues.md").read_text()))
+    assert options - named == {"Name", "MessageType"}

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from client import AsyncClient, Message
-from client.aio_commands import AsyncMessageStream
+from client.aio_stream import AsyncMessageStream
 from tests.client.shells import NewClient
 from tests.support.server import RunningServer, module_server
 from tests.support.waiting import WAIT_SECONDS

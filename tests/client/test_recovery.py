@@ -250,6 +250,36 @@ def test_acknowledgements_that_have_collected_come_before_the_next_sessions_subs
     assert again[1]["o"] == "max_backlog=100"
 
 
+def test_acknowledgements_are_sent_again_until_they_are_known_to_be_safe() -> None:
+    protocol = online()
+    protocol.acknowledge("q", ["1|1|", "1|2|"])
+    protocol.acknowledge("q", ["1|3|"], "cancel")
+    question = protocol.flush_acks()
+    protocol.acknowledge("q", ["1|4|"])
+    sent(protocol)
+    again = sent_again(protocol)
+    assert [header.get("bm", header["c"]) for header in again] == ["1|1|,1|2|", "1|4|", "flush"]
+    protocol.receive(ack(question, "persisted"))
+    assert [header["bm"] for header in sent_again(protocol)] == ["1|4|"]
+    refused = protocol.flush_acks()
+    protocol.receive(ack(refused, "persisted", status="failure", reason="not stored"))
+    assert [header["bm"] for header in sent_again(protocol)] == ["1|4|"]
+
+
+def test_a_client_asks_by_itself_whether_acknowledgements_are_safe() -> None:
+    """So that it need not keep all of them."""
+    protocol = online()
+    for number in range(1, 2500):
+        protocol.acknowledge("q", [f"1|{number}|"])
+    commands = [header for header, _ in sent(protocol)]
+    questions = [header for header in commands if header["c"] == "flush"]
+    assert [commands.index(question) for question in questions] == [1000, 2001]
+    for question in questions:
+        answer = {"c": "ack", "a": "persisted", "cid": question["cid"], "status": "success"}
+        protocol.receive(frame(answer))
+    assert len(sent_again(protocol)) == 499
+
+
 @pytest.mark.parametrize(
     ("options", "expected"),
     [(None, ["1|1|"]), ("expire", ["1|1|"]), ("cancel", []), ("cancel,delay=5000ms", [])],

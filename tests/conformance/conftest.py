@@ -1,7 +1,23 @@
-"""A server for the tests of a module."""
+"""A server for the tests of a module, and directories for what it moves away."""
 
 from __future__ import annotations
+
+import shutil
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
 
 from tests.support.server import module_server
 
 server = module_server()
+
+
+@pytest.fixture
+def archive() -> Iterator[Path]:
+    """A directory for old journals: on another file system, where there is one."""
+    memory = Path("/dev/shm")
+    directory = Path(tempfile.mkdtemp(dir=memory if memory.is_dir() else None))
+    yield directory
+    shutil.rmtree(directory)

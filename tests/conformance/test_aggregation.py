@@ -99,6 +99,20 @@ def test_a_query_can_have_a_select_list(server: RunningServer) -> None:
         assert group.messages == [{"sym": "IBM"}]
 
 
+def test_the_longest_projection(server: RunningServer) -> None:
+    """It has a limit of its own, which that of all options of a command stays above."""
+    frame = "[/ AS /long]"
+    longest = frame.replace("/ ", f"/{'a' * (64 * 1024 - len(frame))} ")
+    with server.log_on() as peer:
+        publish(peer, "longest", 1, "IBM")
+        options = f"projection={longest},grouping=[/g]"
+        group = query(peer, "orders", o=options, f="/g = 'longest'")
+        assert len(group.records) == 1
+        command = {"c": "sow", "cid": "x", "t": "orders", "a": "processed"}
+        ack = peer.ask(command | {"o": options.replace("/a", "/aa")})
+        assert "projection" in ack["reason"] + ack.get("detail", ""), ack
+
+
 @pytest.mark.parametrize(
     ("terms", "expected"),
     [

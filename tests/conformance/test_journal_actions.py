@@ -4,44 +4,23 @@ from __future__ import annotations
 
 import os
 import resource
-import shutil
 import signal
-import tempfile
 import time
-from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
-import pytest
-
-from tests.support.raw import RawPeer, frame
+from tests.support.old_journals import (
+    PER_FILE,
+    fill,
+    journals,
+    make_old,
+    number_of,
+    on_topic,
+    tell,
+)
+from tests.support.raw import RawPeer
 from tests.support.server import RunningServer, running_server
-from tests.support.waiting import wait_until
-
-BODY = 1_000_000
-PER_FILE = 10
-"""Messages that fit into a file of 10 MB."""
-
-WEEK = 7 * 86_400.0
-
-
-def on_topic(verb: str) -> str:
-    """An action that does something to journals as old as a message says."""
-    return f"""
-      <Action>
-        <On>
-          <Module>amps-action-on-publish-message</Module>
-          <Options><Topic>{verb}</Topic><MessageType>json</MessageType></Options>
-        </On>
-        <Do>
-          <Module>amps-action-do-{verb}-journal</Module>
-          <Options><Age>{{{{AMPS_DATA}}}}</Age></Options>
-        </Do>
-        <Do>
-          <Module>amps-action-do-echo-message</Module>
-          <Options><Message>{verb} marked</Message></Options>
-        </Do>
-      </Action>
-    """
+from tests.support.waiting import LOOK_SECONDS, wait_until
 
 
 def elements(archive: Path) -> str:
@@ -65,38 +44,6 @@ def elements(archive: Path) -> str:
     """
 
 
-@pytest.fixture
-def archive() -> Iterator[Path]:
-    """A directory on another file system, where there is one."""
-    memory = Path("/dev/shm")
-    directory = Path(tempfile.mkdtemp(dir=memory if memory.is_dir() else None))
-    yield directory
-    shutil.rmtree(directory)
-
-
-def fill(server: RunningServer, first: int, last: int) -> None:
-    """Publish messages with numbers, and wait until they are safe."""
-    with server.connect() as peer:
-        logon = {"c": "logon", "cid": "1", "client_name": "filler", "mt": "json"}
-        peer.ask(logon | {"a": "processed", "o": "ack_conflation=10ms"})
-        for number in range(first, last + 1):
-            peer.socket.sendall(
-                frame({"c": "publish", "t": "orders", "s": number, "a": "persisted"}, body(number))
-            )
-        while peer.receive()[0]["s"] < last:
-            pass
-
-
-def body(number: int) -> bytes:
-    """A message that takes some time to compress."""
-    return b'{"n":%d,"x":"%b"}' % (number, os.urandom(BODY // 20).hex().encode() * 10)
-
-
-def number_of(message: bytes) -> int:
-    """The number in a message."""
-    return int(message[5 : message.index(b",")])
-
-
 def replay(server: RunningServer, name: str = "reader") -> list[int]:
     """The numbers of all messages in the log, which come without a gap."""
     with server.log_on(name) as peer:
@@ -107,26 +54,6 @@ def replay(server: RunningServer, name: str = "reader") -> list[int]:
             if header["c"] == "ack":
                 return numbers
             numbers.append(number_of(message))
-
-
-def tell(server: RunningServer, verb: str, age: str) -> None:
-    """Have an action run."""
-    with server.log_on("operator") as peer:
-        peer.publish(verb, age.encode())
-        peer.flush()
-
-
-def make_old(path: Path) -> None:
-    """Let a file be a week old."""
-    moment = time.time() - WEEK
-    os.utime(path, (moment, moment))
-
-
-def journals(directory: Path) -> set[str]:
-    """The journal files in a directory, by number and form."""
-    return {
-        path.name.removeprefix("test-instance.00000000") for path in directory.glob("*.journal*")
-    }
 
 
 def test_a_replay_spans_archived_compressed_and_current_files(
@@ -147,7 +74,6 @@ def test_a_replay_spans_archived_compressed_and_current_files(
             tell(server, "archive", "1d")
             wait_until(lambda: journals(archive) == {"00.journal"})
             wait_until(lambda: "00.journal" not in journals(directory))
-            assert server.logs("test-instance.0000000000.journal has been archived")
             seen += [number_of(slow.receive()[1]) for _ in range(2)]
             make_old(directory / "test-instance.0000000001.journal")
             tell(server, "compress", "1d")
@@ -181,6 +107,46 @@ def test_a_replay_spans_archived_compressed_and_current_files(
             assert records(peer) == [b'{"id":1}']  # nor are records
 
 
+@dataclass(frozen=True)
+class Pause:
+    """Prepares a process: moving a file to a directory waits at its end as long as there is a sign.
+
+    Attributes:
+        sign: a file.
+        directory: where others are moved to.
+    """
+
+    sign: Path
+    directory: Path
+
+    def __call__(self) -> None:
+        """Watch the calls of this process from now on."""
+        replace = os.replace
+
+        def replace_later(old: Path, new: Path) -> None:
+            while new.parent == self.directory and self.sign.exists():
+                time.sleep(LOOK_SECONDS)
+            replace(old, new)
+
+        os.replace = replace_later  # type: ignore[assignment]
+
+
+def test_a_file_is_marked_while_it_is_moved(tmp_path: Path, archive: Path) -> None:
+    """It is as old as it was, wherever it is when that is looked up."""
+    pause = tmp_path / "pause"
+    prepare = Pause(pause, archive)
+    with running_server(tmp_path, elements=elements(archive), prepare=prepare) as server:
+        fill(server, 1, PER_FILE + 3)
+        make_old(tmp_path / "journal" / "test-instance.0000000000.journal")
+        pause.touch()
+        tell(server, "archive", "1d")
+        wait_until(lambda: any(archive.iterdir()))
+        tell(server, "compress", "1d")
+        tell(server, "unheard", "1d")  # the action before it has begun by now
+        pause.unlink()
+        wait_until(lambda: journals(archive) == {"00.journal.gz"})
+
+
 def test_what_somebody_needs_is_removed_later(tmp_path: Path, archive: Path) -> None:
     directory = tmp_path / "journal"
     with running_server(tmp_path, elements=elements(archive)) as server:
@@ -189,7 +155,7 @@ def test_what_somebody_needs_is_removed_later(tmp_path: Path, archive: Path) -> 
             fill(server, 1, 2 * PER_FILE + 3)
             tell(server, "remove", "0s")
             assert server.logs("0000000000.journal is to be removed, and is still needed, from")
-            assert server.logs("remove marked")
+            assert server.logs("29-0103 remove marked")
             tell(server, "compress", "0s")  # which waits for nobody
             wait_until(lambda: {"00.journal.gz", "01.journal.gz"} <= journals(directory))
         wait_until(lambda: not {"00.journal.gz", "01.journal.gz"} & journals(directory))

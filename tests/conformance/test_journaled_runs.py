@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
 from tests.conformance.test_journal import ELEMENTS
 from tests.support.raw import RawPeer, frame
-from tests.support.server import RunningServer, running_server
+from tests.support.server import RunningServer, module_server
 from tests.support.sow import query
 
 TOPICS = ("events", "orders", "quotes")
@@ -26,12 +25,7 @@ COPY = """
 """
 
 
-@pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningServer]:
-    """One server for all tests."""
-    elements = ELEMENTS.replace("</SOW>", COPY)
-    with running_server(tmp_path_factory.mktemp("server"), elements=elements) as running:
-        yield running
+server = module_server(ELEMENTS.replace("</SOW>", COPY))
 
 
 def receive(peer: RawPeer, count: int) -> list[dict[str, Any]]:

@@ -19,7 +19,7 @@ from tests.support.queues import (
     take,
 )
 from tests.support.raw import RawPeer
-from tests.support.server import RunningServer, running_server
+from tests.support.server import RunningServer, module_server
 from tests.support.sow import receive_group
 
 QUEUES: dict[str, Options] = {
@@ -29,6 +29,7 @@ QUEUES: dict[str, Options] = {
     "keys": {"UnderlyingTopic": "in-records"},
     "command": {},
     "early": {},
+    "many-early": {"MaxPerSubscriptionBacklog": 10_000},
     "foreign": {"Leasing": "strict"},
     "lent": {"Leasing": "sublet"},
     "cancel": {},
@@ -54,13 +55,7 @@ RECORDS = """
 """
 
 
-@pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningServer]:
-    """One server; each test has queues of its own."""
-    with running_server(
-        tmp_path_factory.mktemp("server"), elements=elements(QUEUES, RECORDS)
-    ) as running:
-        yield running
+server = module_server(elements(QUEUES, RECORDS))
 
 
 @pytest.fixture
@@ -191,6 +186,25 @@ def test_an_ack_before_its_message(server: RunningServer, peer: RawPeer) -> None
         for number in (2, 3):
             numbered.publish("in-early", b'{"n":%d}' % (number + 1), s=str(number))
         assert numbers(take(peer, 1)) == [4]
+
+
+def test_messages_that_come_with_many_acknowledged_before(
+    server: RunningServer, peer: RawPeer
+) -> None:
+    """What has left is forgotten, now and then, and never what has only just come."""
+    consume(peer, "many-early", 10_000)
+    with server.log_on("steady") as numbered:
+        numbered.publish("in-many-early", b'{"n":1}', s=1)
+        messages = take(peer, 1)
+        client, *_ = messages[0][0]["bm"].split("|")
+        early = ",".join(f"{client}|{number}|" for number in range(2, 3000) if number % 4)
+        assert done(peer, "many-early", bm=early) == 0
+        with numbered.at_once():
+            for number in range(2, 3001):
+                numbered.publish("in-many-early", b'{"n":%d}' % number, s=number)
+        messages += take(peer, 750)
+        assert numbers(messages) == [1, *range(4, 3001, 4)]
+        assert done(peer, "many-early", bm=bookmarks(messages)) == len(messages)
 
 
 STRICTNESS = [("foreign", 0), ("lent", 1)]

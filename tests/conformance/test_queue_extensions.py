@@ -2,16 +2,25 @@
 
 from __future__ import annotations
 
+import json
+import signal
+from pathlib import Path
+
+from tests.support.queues import make_safe
 from tests.support.raw import RawPeer
-from tests.support.server import RunningServer, module_server
+from tests.support.server import RunningServer, module_server, running_server
 from tests.support.sow import query
 
+MANY = "<MaxPerSubscriptionBacklog>100</MaxPerSubscriptionBacklog>"
 QUEUES = {
     "patient": "<RetryDelay>1h</RetryDelay>",
     "brisk": "<RetryDelay>1h</RetryDelay><MaxRetryDelay>1ms</MaxRetryDelay>",
+    "ordered": "<OrderKey>/order</OrderKey>" + MANY,
+    "flowing": "<OrderKey>/order</OrderKey>" + MANY,
+    "ranked": "<OrderKey>/order</OrderKey><Priority>/n</Priority>" + MANY,
 }
 
-server = module_server(
+ELEMENTS = (
     "<TransactionLog><JournalDirectory>./journal</JournalDirectory>"
     "<PreallocatedJournalFiles>1</PreallocatedJournalFiles><MinJournalSize>10MB</MinJournalSize>"
     + "".join(
@@ -24,6 +33,7 @@ server = module_server(
     )
     + "</SOW>"
 )
+server = module_server(ELEMENTS)
 
 
 def hand_back(peer: RawPeer, queue: str, mark: str, options: str = "cancel") -> None:
@@ -57,3 +67,77 @@ def test_the_delay_has_a_limit(server: RunningServer) -> None:
         mark = peer.receive()[0]["bm"]
         hand_back(peer, "brisk", mark)
         assert peer.receive()[0]["bm"] == mark
+
+
+def publish(server: RunningServer, queue: str, *messages: tuple[object, int]) -> None:
+    """Publish messages with a key and a number each; None for no key."""
+    with server.log_on("publisher") as peer:
+        for key, n in messages:
+            peer.publish(queue, json.dumps({"order": key, "n": n}).encode())
+        peer.flush()
+
+
+def receive(peer: RawPeer, count: int) -> dict[int, str]:
+    """The bookmarks of so many messages, by their numbers, in the order in which they come."""
+    got = [peer.receive() for _ in range(count)]
+    return {json.loads(body)["n"]: header["bm"] for header, body in got}
+
+
+def done(peer: RawPeer, queue: str, mark: str) -> None:
+    """Acknowledge a message; what is delivered for that comes later."""
+    peer.send({"c": "sow_delete", "t": queue, "bm": mark})
+
+
+def test_messages_of_one_key_come_one_after_the_other(server: RunningServer) -> None:
+    """Whoever gets them, with room for all; other keys flow, and so does what has none."""
+    publish(server, "ordered", ("a", 1), ("a", 2), ("b", 3), (None, 4), (1, 5), (1.0, 6), (None, 7))
+    with server.log_on("one") as one, server.log_on("two") as two:
+        one.subscribe("ordered", "1", o="max_backlog=100")
+        got = receive(one, 5)
+        assert list(got) == [1, 3, 4, 5, 7]
+        assert one.hears_nothing()
+        two.subscribe("ordered", "2", o="max_backlog=100")
+        assert two.hears_nothing()
+        done(two, "ordered", got[1])
+        done(two, "ordered", got[5])
+        assert list(receive(two, 2)) == [2, 6]
+
+
+def test_what_comes_back_is_still_the_first_of_its_key(server: RunningServer) -> None:
+    """Also when its consumer goes; a later message never overtakes it."""
+    publish(server, "flowing", ("a", 1), ("a", 2), ("b", 3))
+    with server.log_on("one") as one:
+        one.subscribe("flowing", "1", o="max_backlog=100")
+        got = receive(one, 2)
+        hand_back(one, "flowing", got[1])
+        assert list(receive(one, 1)) == [1]
+    with server.log_on("two") as two:
+        two.subscribe("flowing", "2", o="max_backlog=100")
+        got = receive(two, 2)
+        assert list(got) == [1, 3]
+        done(two, "flowing", got[1])
+        assert list(receive(two, 1)) == [2]
+
+
+def test_priorities_are_among_the_first_of_each_key(server: RunningServer) -> None:
+    publish(server, "ranked", ("a", 1), ("a", 9), ("b", 5))
+    with server.log_on("one") as one:
+        one.subscribe("ranked", "1", o="max_backlog=100")
+        got = receive(one, 2)
+        assert list(got) == [5, 1]
+        done(one, "ranked", got[1])
+        assert list(receive(one, 1)) == [9]
+
+
+def test_order_survives_a_restart(tmp_path: Path) -> None:
+    """Keys are worked out again from what the log has."""
+    with running_server(tmp_path, elements=ELEMENTS) as server:
+        publish(server, "ordered", ("a", 1), ("a", 2), ("b", 3), ("b", 4))
+        make_safe(server)
+        server.stop(signal.SIGKILL)
+    with running_server(tmp_path, elements=ELEMENTS) as server, server.log_on("one") as one:
+        one.subscribe("ordered", "1", o="max_backlog=100")
+        got = receive(one, 2)
+        assert list(got) == [1, 3]
+        done(one, "ordered", got[3])
+        assert list(receive(one, 1)) == [4]

@@ -13,7 +13,7 @@ import pytest
 
 from tests.support.queues import bookmarks, consume, done, elements, numbers, put, take
 from tests.support.raw import RawPeer
-from tests.support.server import RunningServer, running_server
+from tests.support.server import RunningServer, module_server, running_server
 from tests.support.sow import receive_group
 
 _MODELS = ("fast", "round-robin", "proportional")
@@ -60,13 +60,7 @@ RECORDS = """
 """
 
 
-@pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningServer]:
-    """One server; each test has queues of its own."""
-    with running_server(
-        tmp_path_factory.mktemp("server"), elements=elements(QUEUES, RECORDS)
-    ) as running:
-        yield running
+server = module_server(elements(QUEUES, RECORDS))
 
 
 @pytest.fixture

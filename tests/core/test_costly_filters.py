@@ -15,6 +15,7 @@ import pytest
 
 from server.expressions import BUILTINS, Kind, parse
 from server.expressions.effort import LONG_SEARCHES
+from server.expressions.long_texts import Attempt
 from server.message_types.registry import MessageTypes
 from server.subscriptions.matching import Filter, FilterSet
 from tests.core.support import Core, CorePeer
@@ -151,6 +152,36 @@ def test_subscriptions_whose_filters_take_too_long_end(
     assert {header["reason"] for header in ended} == {"subscription ended"}
     assert logged(core, "14-0005") == len(filters)
     assert logged(core, "14-0004") == 0
+
+
+def test_whose_filters_take_too_long_has_none_tried_any_more(
+    core: Core, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """For one message there are few long searches, however many filters want one."""
+    busy, quiet, publisher = core.log_on("busy"), core.log_on("quiet"), core.log_on("publisher")
+    for number in range(200):
+        header = {"c": "subscribe", "t": "elsewhere", "sub_id": str(number), "f": slow(number)}
+        busy.send(header)
+    busy.send({"c": "subscribe", "t": "elsewhere", "sub_id": "quick", "f": "/v > 'a'"})
+    quiet.send({"c": "subscribe", "t": "elsewhere", "sub_id": "1", "f": "/v LIKE 'a+b'"})
+    for peer in busy, quiet:
+        peer.take_frames()
+    texts: list[int] = []
+    look_at_clock = Attempt.look_at_clock
+
+    def count(attempt: Attempt) -> None:
+        texts.append(len(attempt.octets))
+        look_at_clock(attempt)
+
+    monkeypatch.setattr(Attempt, "look_at_clock", count)
+    publisher.send({"c": "publish", "t": "elsewhere"}, json.dumps({"v": LETTERS}).encode())
+    core.clock.advance(0)
+    assert len(texts) < 50
+    assert [header["c"] for header, _ in quiet.take_frames()] == ["p"]
+    received = busy.take_frames()
+    assert [header["sids"] for header, _ in received if header["c"] == "p"] == ["quick"]
+    ended = [header["sub_id"] for header, _ in received if header["c"] == "ack"]
+    assert 200 - LONG_SEARCHES - 1 <= len(ended) < 200
 
 
 def test_subscriptions_with_one_filter_end_in_slices(core: Core) -> None:

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from server.expressions import parse
 from server.expressions.compile_message import compile_filter, compile_value
+from server.expressions.effort import LONG_SEARCHES
 from server.expressions.joining import LONGEST_TEXT
 from server.expressions.patterns import compile_regex
 from server.expressions.short_steps import with_short_steps
@@ -52,8 +53,10 @@ class Count:
 
     def __init__(self) -> None:
         self.searches = 0
+        self.left = LONG_SEARCHES
 
-    def spend(self) -> None:
+    def spend(self, searches: int = 1) -> None:
+        assert searches > 0
         self.searches += 1
 
 

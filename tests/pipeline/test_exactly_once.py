@@ -191,6 +191,28 @@ def test_what_is_there_is_read_back_by_topic_and_header(server: RunningServer) -
         assert sorted(logged(server, topic)) == sorted(expected)
 
 
+def test_what_is_there_is_read_back_of_queues(server: RunningServer) -> None:
+    """Whose messages the log has under other names; those to such a topic itself are others."""
+    options = read_options({"server": uri(server)}, "write")
+    identity = Identity("spark-queued-0", 0)
+    names = ["queue-several", "log-feeds-2", "queue-one", "log-fed"]
+    topics = names * 20
+    bodies = [b'{"id":%d}' % (number // 4) for number in range(80)]
+
+    def run(order: list[int]) -> None:
+        with Publisher(options, identity) as publisher:
+            chosen = [topics[place] for place in order]
+            publisher.send(Outgoing([bodies[place] for place in order], {"topic": list(chosen)}))
+            publisher.finish()
+
+    run(list(range(45)))
+    run(list(reversed(range(80))))
+    run([*range(40, 80), *range(40)])
+    once = sorted(set(bodies))
+    assert sorted(logged(server, "^log-feeds-")) == sorted(once * 2)
+    assert sorted(logged(server, "log-fed")) == sorted(once * 2)
+
+
 @pytest.mark.parametrize(
     "tries",
     [

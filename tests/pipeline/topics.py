@@ -33,6 +33,26 @@ TOPICS = """
     <Name>past</Name><MessageType>json</MessageType><Key>/id</Key><FileName>past.sow</FileName>
     <History><Window>1h</Window><Granularity>0s</Granularity></History>
   </Topic>
+  <Queue>
+    <Name>queue-one</Name><MessageType>json</MessageType>
+    <UnderlyingTopic>log-fed</UnderlyingTopic>
+  </Queue>
+  <Queue>
+    <Name>queue-several</Name><MessageType>json</MessageType>
+    <UnderlyingTopic>^log-feeds-</UnderlyingTopic>
+    <DefaultPublishTarget>log-feeds-1</DefaultPublishTarget>
+    <MaxPerSubscriptionBacklog>100</MaxPerSubscriptionBacklog>
+  </Queue>
+  <Queue>
+    <Name>queue-shown</Name><MessageType>json</MessageType>
+    <UnderlyingTopic>^log-shown-</UnderlyingTopic>
+    <DefaultPublishTarget>log-shown-1</DefaultPublishTarget>
+    <MaxPerSubscriptionBacklog>100</MaxPerSubscriptionBacklog>
+  </Queue>
+  <Queue>
+    <Name>queue-copied</Name><MessageType>json</MessageType>
+    <UnderlyingTopic>log-copied</UnderlyingTopic>
+  </Queue>
 </SOW>
 <TransactionLog>
   <JournalDirectory>journal</JournalDirectory><JournalSize>10MB</JournalSize>
@@ -41,7 +61,7 @@ TOPICS = """
   <Topic><Name>^log-.*$</Name><MessageType>binary</MessageType></Topic>
 </TransactionLog>
 """
-"""`sow-…` keeps records, `log-…` is in the transaction log, `both-…` is both."""
+"""`sow-…` keeps records, `log-…` is in the transaction log, `both-…` is both, `queue-…` a queue."""
 
 
 def uri(server: RunningServer, message_type: str = "json") -> str:

@@ -45,12 +45,44 @@ class CountingMatching:
         return [[name for name in self.filters if FILTERS[str(name)](txid)] for txid in txids]
 
 
+class Drawer:
+    """Room to put columns away: refused now and then, and spoilt as soon as it is given back.
+
+    Attributes:
+        taken: how often there was room.
+        held: how much of it has not been given back.
+    """
+
+    def __init__(self) -> None:
+        self.taken = 0
+        self.held = 0
+        self._asked = 0
+
+    def take(self, size: int) -> memoryview | None:
+        """See `Room.take`."""
+        self._asked += 1
+        if self._asked % 4 == 0:
+            return None
+        self.taken += 1
+        self.held += 1
+        return memoryview(bytearray(b"\xee" * size))
+
+    def give_back(self, room: memoryview) -> None:
+        """See `Room.give_back`."""
+        self.held -= 1
+        room[:] = b"\xdd" * len(room)
+
+
 class Bench:
     """A queue with a clock, one publisher, and consumers by name."""
 
-    def __init__(self, **settings: Any) -> None:
+    def __init__(
+        self, was_recorded: Callable[[Mark], bool] = lambda _: False, **settings: Any
+    ) -> None:
         settings.setdefault("max_per_subscription_backlog", 100)
-        self.queue = Queue(QueueSettings(**settings), CountingMatching, "here")
+        self.queue = Queue(
+            QueueSettings(**settings), CountingMatching, "here", was_recorded=was_recorded
+        )
         self.now = SECOND
         self.published = 0
         self.consumers: dict[str, Consumer] = {}
@@ -59,7 +91,9 @@ class Bench:
         """Publish the next messages, whose txids count from 1."""
         numbers = range(self.published + 1, self.published + count + 1)
         self.published += count
-        self.queue.enqueue(numbers, [self.now] * count, PUBLISHER, numbers, Details(**details))
+        self.queue.ledger.enqueue(
+            numbers, [self.now] * count, PUBLISHER, numbers, Details(**details)
+        )
 
     def consumer(self, name: str, backlog: int = 1, content_filter: str | None = None) -> Consumer:
         consumer = Consumer(name, name, backlog)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from server.queues import Consumer, Expired, Way, parse_marks
@@ -9,7 +11,7 @@ from server.queues.inspection import by_sow_keys, everything
 from tests.queues.support import PUBLISHER, SECOND, Bench, marks
 
 
-def leased(**settings: object) -> Bench:
+def leased(**settings: Any) -> Bench:
     """A bench with two consumers, who have two messages each, and an unleased fifth message."""
     bench = Bench(fairness="fast", **settings)
     bench.consumer("a", 2)
@@ -74,6 +76,40 @@ def test_an_early_acknowledgement_waits_for_its_message() -> None:
     assert bench.queue.counters.acknowledged == 1
 
 
+def test_what_comes_with_messages_that_leave_at_once_can_be_acknowledged() -> None:
+    """So many leave that it is time to forget them, while those behind them are still coming."""
+    bench = Bench(deferred_ack_expiration=60 * SECOND)
+    bench.queue.acknowledge(marks(*range(1, 1501)), bench.now, "a")
+    bench.publish(2000)
+
+    result = bench.queue.acknowledge(marks(*range(1501, 2001)), bench.now, "a")
+    assert (result.done, result.refused, bench.queue.depth) == (500, [], 0)
+
+
+def test_what_the_log_has_had_is_not_waited_for() -> None:
+    """Of messages that have left, the queue need not know anything; of inactive ones neither."""
+    for settings, deferred in (({}, []), ({"target_depth": 1000}, marks(1500))):
+        bench = Bench(was_recorded=lambda mark: mark[1] <= 1500, **settings)
+        assert not bench.queue.acknowledge(marks(900), bench.now).deferred
+        bench.publish(1500)
+        bench.queue.acknowledge(marks(*range(1001, 1500)), bench.now)
+        assert bench.queue.acknowledge(marks(1500), bench.now).deferred == deferred
+        assert bench.queue.acknowledge(marks(1501), bench.now).deferred == marks(1501)
+
+
+def test_what_has_been_sent_once_makes_room_whenever_it_is_acknowledged() -> None:
+    """Also when thousands of its publisher that came later have been acknowledged before it."""
+    bench = Bench(at_most_once=True, max_per_subscription_backlog=4000)
+    consumer = bench.consumer("a", 4000)
+    bench.publish(4000)
+    bench.deliver()
+    for first in range(11, 3991, 10):
+        bench.queue.acknowledge(marks(*range(first, first + 10)), bench.now)
+    assert consumer.outstanding == 20
+    assert bench.queue.acknowledge(marks(*range(1, 11)), bench.now).done == 10
+    assert consumer.outstanding == 10
+
+
 def test_an_early_acknowledgement_is_forgotten_in_the_end() -> None:
     bench = Bench(deferred_ack_expiration=60 * SECOND)
     bench.queue.acknowledge(marks(1), bench.now, "a")
@@ -102,7 +138,7 @@ def test_an_early_acknowledgement_is_forgotten_in_the_end() -> None:
     ],
 )
 def test_a_message_that_fails_too_often_is_expired_and_says_why(
-    settings: dict[str, int], acts: list[str], reasons: tuple[str, ...]
+    settings: dict[str, Any], acts: list[str], reasons: tuple[str, ...]
 ) -> None:
     bench = Bench(lease_period=10 * SECOND, **settings)
     bench.publish(1)
@@ -215,3 +251,14 @@ def test_a_consumer_that_goes_gives_its_room_back() -> None:
 )
 def test_lists_of_bookmarks(text: str, found: list[tuple[int, int]], malformed: list[str]) -> None:
     assert parse_marks(text) == (found, malformed)
+
+
+def test_what_was_sent_is_known_however_much_was_acknowledged_before() -> None:
+    """Under at-most-once it has left the queue, and still counts until it is acknowledged."""
+    bench = Bench(at_most_once=True, prioritized=True, max_per_subscription_backlog=5000)
+    consumer = bench.consumer("a", 5000)
+    bench.publish(4000)
+    bench.deliver()
+    bench.queue.acknowledge(marks(*range(4000, 1000, -1)), bench.now)
+    assert bench.queue.acknowledge(marks(*range(1, 1001)), bench.now).done == 1000
+    assert consumer.outstanding == 0

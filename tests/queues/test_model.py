@@ -9,13 +9,14 @@ from __future__ import annotations
 from dataclasses import replace
 
 import hypothesis.strategies as st
+import pytest
 from hypothesis import settings as run_with
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from server.queues import Details, Event, Queue, QueueSettings, Way, decode, encode
 from server.queues.inspection import available, everything, message
 from tests.queues.model import NEVER, Message, Model
-from tests.queues.support import PUBLISHER, SECOND, Bench, CountingMatching, marks
+from tests.queues.support import PUBLISHER, SECOND, Bench, CountingMatching, Drawer, marks
 
 NAMES = ("ann", "bob", "cy", "dee")
 FILTERS = st.sampled_from([None, None, "even", "odd", "thirds", "nothing"])
@@ -38,18 +39,32 @@ ways_to_be = st.builds(
 )
 
 
+@pytest.fixture(autouse=True)
+def forgets_soon(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What has left a queue is forgotten before there are a thousand messages of it."""
+    monkeypatch.setattr("server.queues.marks._SOME", 0)
+
+
+@pytest.fixture(autouse=True)
+def blocks_are_small(monkeypatch: pytest.MonkeyPatch) -> None:
+    """So that they are full, and put away, after a few messages."""
+    for name, value in (("SHIFT", 2), ("SIZE", 4), ("WITHIN", 3), ("_WIDTH", 32)):
+        monkeypatch.setattr(f"server.queues.entries.{name}", value)
+
+
 class RandomWork(RuleBasedStateMachine):
     """A queue, its model, and the log of both."""
 
-    @initialize(settings=ways_to_be, data=st.data())
-    def begin(self, settings: QueueSettings, data: st.DataObject) -> None:
+    @initialize(settings=ways_to_be, data=st.data(), is_put_away=st.booleans())
+    def begin(self, settings: QueueSettings, data: st.DataObject, is_put_away: bool) -> None:
         if settings.at_most_once:
             settings = replace(settings, lease_period=None, max_deliveries=0, max_cancels=0)
         self.settings = settings
         self.bench = Bench()
-        self.bench.queue = Queue(settings, CountingMatching, "here")
+        self.room = Drawer() if is_put_away else None
+        self.bench.queue = Queue(settings, CountingMatching, "here", room=self.room)
         self.model = Model(settings)
-        self.log: list[tuple[Details, int, int] | bytes] = []
+        self.log: list[tuple[Details, range, int] | bytes] = []
         self.sent: set[int] = set()
         self.join_or_replace("ann", 3, None)
         self.join_or_replace("bob", 2, "even")
@@ -65,34 +80,35 @@ class RandomWork(RuleBasedStateMachine):
         self.log += map(encode, events)
         return events
 
-    @rule(data=st.data(), count=st.integers(1, 6))
+    @rule(data=st.data(), count=st.integers(1, 12))
     def publish(self, data: st.DataObject, count: int) -> None:
         settings, now = self.settings, self.bench.now
-        first = self.bench.published + 1
+        txids = range(self.bench.published + 1, self.bench.published + count + 1)
         self.bench.published += count
-        for txid in range(first, first + count):
-            lifetime = data.draw(st.sampled_from([None, None, None, 4 * SECOND]))
-            priority = data.draw(st.integers(0, 3)) if settings.prioritized else None
+        messages: list[Message] = []
+        lifetimes = [data.draw(st.sampled_from([None, None, None, 4 * SECOND])) for _ in txids]
+        for txid, lifetime in zip(txids, lifetimes, strict=True):
+            priority = data.draw(st.integers(0, 3)) if settings.prioritized else 0
             is_barrier = not settings.prioritized and data.draw(st.integers(0, 9)) == 0
-            key = txid % 3
-            is_ours = data.draw(st.integers(0, 9)) > 0
-            details = Details(
-                barriers=[is_barrier] if is_barrier else None,
-                lifetimes=[lifetime] if lifetime else None,
-                priorities=[priority] if priority is not None else None,
-                keys=[key] if settings.keyed else None,
-                owners=None if is_ours else ["there"],
-            )
-            if is_barrier:
-                key, is_ours = 0, True
-            self.enqueue(details, txid, now)
-            self.log.append((details, txid, now))
-            self.record()  # of those that were acknowledged before they came
+            is_ours = data.draw(st.integers(0, 9)) > 0 or is_barrier
+            key = 0 if is_barrier else txid % 3
             expires = settings.expires(now, lifetime) or NEVER
-            self.model.publish(Message(txid, now, expires, priority or 0, key, is_barrier, is_ours))
+            messages.append(Message(txid, now, expires, priority, key, is_barrier, is_ours))
+        details = Details(
+            barriers=[one.is_barrier for one in messages],
+            lifetimes=lifetimes,
+            priorities=[one.priority for one in messages] if settings.prioritized else None,
+            keys=[one.txid % 3 for one in messages] if settings.keyed else None,
+            owners=["" if one.is_ours else "there" for one in messages],
+        )
+        self.enqueue(details, txids, now)
+        self.log.append((details, txids, now))
+        self.record()  # of those that were acknowledged before they came
+        for one in messages:
+            self.model.publish(one)
 
-    def enqueue(self, details: Details, txid: int, now: int) -> None:
-        self.queue.enqueue([txid], [now], PUBLISHER, [txid], details)
+    def enqueue(self, details: Details, txids: range, now: int) -> None:
+        self.queue.ledger.enqueue(txids, [now] * len(txids), PUBLISHER, txids, details)
 
     @rule(name=st.sampled_from(NAMES), backlog=st.integers(0, 5), content_filter=FILTERS)
     def join_or_replace(self, name: str, backlog: int, content_filter: str | None) -> None:
@@ -125,21 +141,27 @@ class RandomWork(RuleBasedStateMachine):
         if self.settings.at_most_once:
             self.sent |= {txid for txid, how in self.model.gone.items() if how == "sent"}
 
+    @rule(steps=st.sets(st.integers(1, 12), min_size=1))
+    def acknowledge_early(self, steps: set[int]) -> None:
+        early = [self.bench.published + step for step in sorted(steps)]
+        self.queue.acknowledge(marks(*early), self.bench.now, "ann")
+        self.record()
+        self.model.deferred |= dict.fromkeys(early, self.bench.now)
+
+    @precondition(lambda self: self.model.messages)
     @rule(data=st.data(), way=st.sampled_from(Way), delay=DELAYS)
     def acknowledge(self, data: st.DataObject, way: Way, delay: int) -> None:
         known = sorted(self.model.messages)
         held = sorted(txid for worker in self.model.workers.values() for txid in worker.has)
-        txid = data.draw(st.sampled_from([self.bench.published + 2, *known, *held, *held]))
+        txid = data.draw(st.sampled_from([*known, *held, *held]))
         now = self.bench.now
         self.queue.acknowledge(marks(txid), now, "ann", way, delay)
         self.record()
-        if txid > self.bench.published and way is Way.DONE:
-            self.model.deferred[txid] = now
-        elif way is Way.DONE or self.settings.at_most_once:
+        if way is Way.DONE or self.settings.at_most_once:
             self.model.acknowledge(txid, now)
         elif way is Way.CANCEL:
             self.model.cancel(txid, now, delay)
-        elif txid in self.model.messages and not self.model.messages[txid].is_barrier:
+        elif not self.model.messages[txid].is_barrier:
             self.model.finish(txid, "expired")
 
     @precondition(lambda self: self.model.messages)
@@ -161,7 +183,7 @@ class RandomWork(RuleBasedStateMachine):
 
     @rule()
     def restart(self) -> None:
-        self.bench.queue = Queue(self.settings, CountingMatching, "here")
+        self.bench.queue = Queue(self.settings, CountingMatching, "here", room=self.room)
         self.bench.consumers.clear()
         for entry in self.log:
             if isinstance(entry, bytes):

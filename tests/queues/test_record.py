@@ -47,7 +47,7 @@ def folded(settings: QueueSettings, log: list[tuple[int, int] | Event]) -> Queue
     for entry in log:
         if isinstance(entry, tuple):
             txid, time = entry
-            queue.enqueue([txid], [time], PUBLISHER, [txid])
+            queue.ledger.enqueue([txid], [time], PUBLISHER, [txid])
         else:
             queue.replay(decode(encode(entry)))
     return queue
@@ -140,43 +140,43 @@ def test_the_record_is_needed_from_the_oldest_message_on() -> None:
     bench.publish(5)
     bench.deliver()
     bench.queue.acknowledge(marks(1, 2, 4, 9), bench.now)
-    txid, deferred = bench.queue.checkpoint()
-    assert (txid, deferred) == (3, [((PUBLISHER, 9), bench.now)])
+    deferred = list(bench.queue.ledger.deferred)
+    assert (bench.queue.oldest_txid, deferred) == (3, [((PUBLISHER, 9), bench.now)])
 
     queue = Queue(QueueSettings(), CountingMatching)
     queue.restore_deferred(deferred)
-    queue.enqueue([3, 4, 5], [1, 1, 1], PUBLISHER, [3, 4, 5])
+    queue.ledger.enqueue([3, 4, 5], [1, 1, 1], PUBLISHER, [3, 4, 5])
     queue.replay(Acked(bench.now, marks(1, 2, 4)))
-    queue.enqueue([9, 10], [1, 1], PUBLISHER, [9, 10])
+    queue.ledger.enqueue([9, 10], [1, 1], PUBLISHER, [9, 10])
     assert txids(queue) == [3, 5, 10]
-    assert queue.checkpoint() == (3, [])
+    assert (queue.oldest_txid, list(queue.ledger.deferred)) == (3, [])
 
 
 def test_an_empty_queue_needs_no_record() -> None:
     bench = Bench()
-    assert bench.queue.checkpoint() == (None, [])
+    assert bench.queue.oldest_txid is None
     bench.publish(2000)
     bench.queue.acknowledge(marks(*range(1, 2001)), bench.now)
-    assert bench.queue.checkpoint() == (None, [])
+    assert bench.queue.oldest_txid is None
 
 
 def test_messages_beyond_the_target_depth_are_read_again_later() -> None:
     bench = Bench(target_depth=4)
     bench.consumer("a", 2, "even")
     bench.publish(10)
-    queue = bench.queue
-    assert (queue.depth, queue.inactive, queue.resume_txid, queue.wanted) == (4, 6, 5, 0)
+    queue, ledger = bench.queue, bench.queue.ledger
+    assert (queue.depth, ledger.inactive, ledger.resume_txid, ledger.wanted) == (4, 6, 5, 0)
     assert bench.deliver() == {"a": [2, 4]}
     assert queue.acknowledge(marks(6), bench.now).deferred == marks(6)
     queue.acknowledge(marks(1, 2, 3), bench.now)
 
-    assert queue.wanted == 3
-    queue.admit([5, 6, 7], [bench.now] * 3, PUBLISHER, [5, 6, 7])
-    assert (queue.depth, queue.inactive, queue.resume_txid, queue.wanted) == (3, 3, 8, 1)
-    queue.admit([8], [bench.now], PUBLISHER, [8])
+    assert ledger.wanted == 3
+    ledger.admit([5, 6, 7], [bench.now] * 3, PUBLISHER, [5, 6, 7])
+    assert (queue.depth, ledger.inactive, ledger.resume_txid, ledger.wanted) == (3, 3, 8, 1)
+    ledger.admit([8], [bench.now], PUBLISHER, [8])
     assert bench.deliver() == {"a": [8]}
     bench.publish(1)
-    assert (queue.inactive, queue.resume_txid) == (3, 9), "what comes waits behind the others"
+    assert (ledger.inactive, ledger.resume_txid) == (3, 9), "what comes waits behind the others"
 
 
 def test_what_was_done_to_messages_that_are_inactive_again_after_a_restart_stays_done() -> None:
@@ -184,15 +184,16 @@ def test_what_was_done_to_messages_that_are_inactive_again_after_a_restart_stays
     bench.consumer("a", 2)
     bench.publish(5)
     bench.queue.acknowledge(marks(1, 2), bench.now)
-    bench.queue.admit([3, 4], [bench.now] * 2, PUBLISHER, [3, 4])
+    bench.queue.ledger.admit([3, 4], [bench.now] * 2, PUBLISHER, [3, 4])
     bench.queue.acknowledge(marks(3), bench.now)
     bench.queue.acknowledge(marks(4), bench.now, way=Way.EXPIRE)
 
     came: list[tuple[int, int] | Event] = [(txid, bench.now) for txid in range(1, 6)]
     queue = folded(QueueSettings(target_depth=2), [*came, *bench.queue.take_events()])
-    assert (queue.depth, queue.inactive, queue.resume_txid) == (0, 3, 3)
-    queue.admit([3, 4], [bench.now] * 2, PUBLISHER, [3, 4])
-    queue.admit([5], [bench.now], PUBLISHER, [5])
+    ledger = queue.ledger
+    assert (queue.depth, ledger.inactive, ledger.resume_txid) == (0, 3, 3)
+    ledger.admit([3, 4], [bench.now] * 2, PUBLISHER, [3, 4])
+    ledger.admit([5], [bench.now], PUBLISHER, [5])
     assert txids(queue) == [5]
 
 
@@ -200,7 +201,7 @@ def test_publishers_of_whom_nothing_is_left_are_forgotten() -> None:
     bench = Bench()
     bench.publish(1)
     for client in range(1000, 26_000):
-        bench.queue.enqueue([client], [bench.now], client, [1])
+        bench.queue.ledger.enqueue([client], [bench.now], client, [1])
         bench.queue.acknowledge([(client, 1)], bench.now)
     bench.publish(1)
 
@@ -221,7 +222,7 @@ def test_a_message_that_another_instance_owns_is_not_delivered_here() -> None:
     assert bench.queue.transfer(marks(2), "there", bench.now) == [], "somebody has it"
 
     queue = Queue(QueueSettings(), CountingMatching, "here")
-    queue.enqueue([2], [1], PUBLISHER, [2], Details(owners=["there"]))
+    queue.ledger.enqueue([2], [1], PUBLISHER, [2], Details(owners=["there"]))
     for event in bench.queue.take_events():
         queue.replay(event)
     (place,) = everything(queue)

@@ -43,18 +43,23 @@ class Publisher:
         peer: its connection.
         topic: where.
         first: the first sequence number.
+
+    Attributes:
+        size: about how many bytes a message has.
+        safe: the numbers of the messages that have been stored.
     """
 
     def __init__(self, peer: RawPeer, topic: str, first: int = 1) -> None:
         self.peer = peer
         self.topic = topic
         self.sequence = first
+        self.size = SIZE
         self.safe: list[int] = []
 
     def publish(self, key: int | None = None) -> dict[str, Any]:
         """Publish once; gives the persisted ack."""
         number = self.sequence
-        body = {"id": number if key is None else key, "n": number, "pad": "x" * SIZE}
+        body = {"id": number if key is None else key, "n": number, "pad": "x" * self.size}
         header = {"c": "publish", "t": self.topic, "s": number, "a": "persisted"}
         ack = self.peer.ask(header, json.dumps(body).encode())
         assert (ack["a"], ack["s"]) == ("persisted", number), ack

@@ -89,13 +89,17 @@ def _follow(shadows: Path, descriptor: int, ranges: list[tuple[int, int]]) -> No
     status = os.fstat(descriptor)
     if not os.path.isfile(f"/proc/self/fd/{descriptor}"):
         return  # a directory
-    shadow = os.open(shadows / str(status.st_ino), os.O_WRONLY | os.O_CREAT)
-    with open(f"/proc/self/fd/{descriptor}", "rb") as file, open(shadow, "wb", buffering=0) as copy:
+    shadow = shadows / str(status.st_ino)
+    # A new one counts when it is complete: the process may be killed while it is made.
+    copied = shadow if shadow.exists() else shadows / f"{status.st_ino}-{descriptor}"
+    target = os.open(copied, os.O_WRONLY | os.O_CREAT)
+    with open(f"/proc/self/fd/{descriptor}", "rb") as file, open(target, "wb", 0) as copy:
         for offset, length in ranges or [(0, status.st_size)]:
             file.seek(offset)
             copy.seek(offset)
             copy.write(file.read(length))
         copy.truncate(status.st_size)
+    copied.rename(shadow)
 
 
 def fail_power(directory: Path, shadows: Path, chance: random.Random) -> int:

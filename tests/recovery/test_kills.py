@@ -2,27 +2,21 @@
 
 After every kill the publishers do what a client with a publish store does: they log on again, and
 send everything again that has not been acknowledged. After every restart, `Audit` says what must be
-true. In some runs the power fails as well: then everything is lost that was not on stable storage,
-or some of it, or it comes to nothing that anybody wrote.
-
-`pytest tests/recovery --crash-runs 5000` does it for longer; AMPERAGE_SEED repeats a run.
+true. See killing.py for how it is killed.
 """
 
 from __future__ import annotations
 
-import os
 import random
-import signal
 from pathlib import Path
 from typing import Final
 
 import pytest
 
 from tests.recovery.audit import Audit
+from tests.recovery.killing import chance_of, live_and_die, number_of_logs
 from tests.recovery.publishers import COMPACT, Follower, Publisher, work
-from tests.recovery.stable_storage import Watch, fail_power
-from tests.support.server import ServerEnded, running_server
-from tests.support.waiting import WAIT_SECONDS
+from tests.support.server import RunningServer, running_server
 
 ELEMENTS: Final = f"""
 <SOW>
@@ -61,33 +55,25 @@ ELEMENTS: Final = f"""
   </Action>
 </Actions>
 """
-KILLS_OF_ONE_LOG: Final = 10
-"""After so many kills a fresh log is begun: every audit reads all of it."""
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """As many logs as it takes, every other one with power failures."""
-    runs = int(metafunc.config.getoption("--crash-runs"))
-    logs = -(-runs // KILLS_OF_ONE_LOG)
-    metafunc.parametrize("log", range(logs))
+    """As many logs as it takes."""
+    metafunc.parametrize("log", range(number_of_logs(metafunc.config)))
 
 
 @pytest.mark.timeout(600)
 def test_nothing_acknowledged_is_lost(tmp_path: Path, log: int) -> None:
     """See above."""
-    seed = int(os.environ.get("AMPERAGE_SEED", "0")) or random.randrange(1 << 32)
-    print(f"AMPERAGE_SEED={seed}")
-    chance = random.Random(f"{seed}-{log}")
+    chance = chance_of(log)
     publishers = [Publisher(f"p{n}", random.Random(chance.random())) for n in range(3)]
     publishers.append(Publisher("anonymous", random.Random(chance.random()), numbered=False))
     audit = Audit(publishers, Follower(), chance)
-    shadows = tmp_path / "shadows"
-    shadows.mkdir()
-    power_fails = log % 2 == 1
-    for _ in range(KILLS_OF_ONE_LOG):
-        run_and_kill(tmp_path, audit, shadows if power_fails else None)
-        if power_fails and chance.random() < 0.7:
-            fail_power(tmp_path, shadows, chance)
+
+    def work_until_killed(server: RunningServer) -> None:
+        work(server, publishers, audit.follower, chance.uniform(0.02, 0.2), kill=True)
+
+    live_and_die(tmp_path, log, chance, ELEMENTS, audit.check, work_until_killed)
     with running_server(tmp_path, elements=ELEMENTS.format(flush="2ms")) as server:
         audit.check(server)
         work(server, publishers, audit.follower, 0.1, kill=False)
@@ -98,29 +84,3 @@ def test_nothing_acknowledged_is_lost(tmp_path: Path, log: int) -> None:
         audit.check(server)
     assert all(one.acknowledged == len(one.commands) for one in publishers)
     assert len(audit.follower.seen) == len(audit.known)
-
-
-def run_and_kill(directory: Path, audit: Audit, shadows: Path | None) -> None:
-    """Start a server, audit it, let it work; it is killed, or dies in a call, which may be early.
-
-    Args:
-        directory: where it runs.
-        audit: compares, and knows who works.
-        shadows: see `Watch`.
-    """
-    chance = audit.chance
-    calls = chance.randrange(300) if chance.random() < 0.5 else None
-    elements = ELEMENTS.format(flush=chance.choice(("10us", "2ms")))
-    try:
-        with running_server(directory, elements=elements, prepare=Watch(shadows, calls)) as server:
-            try:
-                audit.check(server)
-            except (OSError, EOFError):
-                if calls is None or server.process.wait(WAIT_SECONDS) != -signal.SIGKILL:
-                    raise
-            else:
-                seconds = chance.uniform(0.02, 0.2)
-                work(server, audit.publishers, audit.follower, seconds, kill=True)
-    except ServerEnded as ended:
-        if calls is None or ended.code != -signal.SIGKILL:
-            raise

@@ -4,14 +4,13 @@
     nothing unacknowledged is gone         a message counts when its persisted ack is there
     at-most-once never repeats             whoever it was sent to
 
-What is not known is neither: what was on its way when the server was killed. In every other run the
-power fails as well. `--crash-runs` and AMPERAGE_SEED as for test_kills.py.
+What is not known is neither: what was on its way when the server was killed. See killing.py for how
+it is killed.
 """
 
 from __future__ import annotations
 
 import json
-import os
 import random
 import signal
 from collections.abc import Callable, Iterable, Iterator
@@ -23,10 +22,9 @@ from typing import Any, Final
 
 import pytest
 
-from tests.recovery.stable_storage import Watch, fail_power
+from tests.recovery.killing import chance_of, live_and_die, number_of_logs
 from tests.support.raw import RawPeer
-from tests.support.server import RunningServer, ServerEnded, running_server
-from tests.support.waiting import WAIT_SECONDS
+from tests.support.server import RunningServer, running_server
 
 ELEMENTS: Final = """
 <SOW>
@@ -53,7 +51,6 @@ ELEMENTS: Final = """
   <Topic><Name>work</Name><MessageType>json</MessageType></Topic>
 </TransactionLog>
 """
-KILLS_OF_ONE_LOG: Final = 10
 ALL: Final = "1000000"
 """A backlog for everything there is."""
 
@@ -61,9 +58,8 @@ _PATIENCE: Final = 20.0
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """As many logs as it takes, every other one with power failures."""
-    runs = int(metafunc.config.getoption("--crash-runs"))
-    metafunc.parametrize("log", range(-(-runs // KILLS_OF_ONE_LOG)))
+    """As many logs as it takes."""
+    metafunc.parametrize("log", range(number_of_logs(metafunc.config)))
 
 
 @dataclass
@@ -260,47 +256,18 @@ class World:
 @pytest.mark.timeout(600)
 def test_queues_keep_their_promises(tmp_path: Path, log: int) -> None:
     """See above."""
-    seed = int(os.environ.get("AMPERAGE_SEED", "0")) or random.randrange(1 << 32)
-    print(f"AMPERAGE_SEED={seed}")
-    chance = random.Random(f"{seed}-{log}")
+    chance = chance_of(log)
     world = World(chance)
-    shadows = tmp_path / "shadows"
-    shadows.mkdir()
-    power_fails = log % 2 == 1
-    for _ in range(KILLS_OF_ONE_LOG):
-        run_and_kill(tmp_path, world, shadows if power_fails else None)
-        if power_fails and chance.random() < 0.7:
-            fail_power(tmp_path, shadows, chance)
+
+    def work_until_killed(server: RunningServer) -> None:
+        killer = Timer(chance.uniform(0.02, 0.4), server.stop, (signal.SIGKILL,))
+        killer.start()
+        world.work(server)
+        killer.join()
+
+    live_and_die(tmp_path, log, chance, ELEMENTS, world.check, work_until_killed)
     for how in (signal.SIGTERM, signal.SIGKILL, signal.SIGTERM):
         with running_server(tmp_path, elements=ELEMENTS.format(flush="2ms")) as server:
             world.check(server)
             world.drain(server)
             server.stop(how)
-
-
-def run_and_kill(directory: Path, world: World, shadows: Path | None) -> None:
-    """Start a server, check it, let it work; it is killed, or dies in a call, which may be early.
-
-    Args:
-        directory: where it runs.
-        world: who works with it.
-        shadows: see `Watch`.
-    """
-    chance = world.chance
-    calls = chance.randrange(300) if chance.random() < 0.5 else None
-    elements = ELEMENTS.format(flush=chance.choice(("10us", "2ms")))
-    try:
-        with running_server(directory, elements=elements, prepare=Watch(shadows, calls)) as server:
-            try:
-                world.check(server)
-            except (OSError, EOFError):
-                if calls is None or server.process.wait(WAIT_SECONDS) != -signal.SIGKILL:
-                    raise
-            else:
-                killer = Timer(chance.uniform(0.02, 0.4), server.stop, (signal.SIGKILL,))
-                killer.start()
-                world.work(server)
-                killer.join()
-    except ServerEnded as ended:
-        if calls is None or ended.code != -signal.SIGKILL:
-            raise

@@ -14,6 +14,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from multiprocessing.context import ForkServerContext, ForkServerProcess
 from pathlib import Path
 from typing import Final
@@ -70,7 +71,8 @@ class ForkedProcess:
     def send_signal(self, number: signal.Signals) -> None:
         """Send a signal, if the process is still there."""
         if self._process.is_alive():
-            os.kill(self.pid, number)
+            with suppress(ProcessLookupError):  # it has gone since
+                os.kill(self.pid, number)
 
     def kill(self) -> None:
         """End the process at once."""

@@ -60,6 +60,12 @@ def put(server: RunningServer, topic: str, bodies: Iterable[bytes | str | int]) 
         peer.flush()
 
 
+def make_safe(server: RunningServer) -> None:
+    """Wait until everything that has been done is on stable storage."""
+    with server.log_on("safe") as peer:
+        assert peer.ask({"c": "flush", "cid": "f", "a": "persisted"})["status"] == "success"
+
+
 def consume(peer: RawPeer, name: str, backlog: int | None = 100, **keys: Any) -> Header:
     """Consume from a queue, and give the ack; None leaves the backlog to the server."""
     options = [] if backlog is None else [f"max_backlog={backlog}"]

@@ -17,7 +17,7 @@ from config_schema.units import parse_bool
 from server.events.targets.file import FORMATS, file_name
 
 
-def check_surroundings(root: Node, problems: Problems) -> None:
+def check_expected_files(root: Node, problems: Problems) -> None:
     """Warn of files and directories that do not exist here, and without which a start fails.
 
     Args:

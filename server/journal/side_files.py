@@ -1,0 +1,36 @@
+"""What the files beside the journals have in common: indexes, and caches of what the log says.
+
+They begin with a magic word and the version of their format, and end with a checksum of all that.
+Each can be made anew from the log: whoever finds one damaged does that.
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import Final
+
+from server.journal.layout import CHECKSUM, FormatError, has_checksum
+
+_START: Final = struct.Struct("<8sH")  # magic, version
+
+
+def check_side_file(data: bytes, magic: bytes, version: int, header_size: int, kind: str) -> None:
+    """Check that a file is whole, and what it should be.
+
+    Args:
+        data: its bytes.
+        magic: how it should begin.
+        version: of the format that it should have.
+        header_size: bytes of its header, with magic word and version.
+        kind: what it should be, with its article.
+
+    Raises:
+        FormatError: it is damaged, or something else.
+    """
+    if len(data) < header_size + CHECKSUM.size or data[: len(magic)] != magic:
+        raise FormatError(f"it does not begin like {kind}")
+    if not has_checksum(data):
+        raise FormatError("its checksum is wrong")
+    _, found = _START.unpack_from(data)
+    if found != version:
+        raise FormatError(f"its format has version {found}; this program reads {version}")

@@ -1,0 +1,115 @@
+"""The record of a queue: what has happened goes into the log, in order, before what happens later.
+
+What the log does not take at the moment waits, and is tried again.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Final
+
+from server.journal import JournalUnavailable, Kind
+from server.queues import Expired, encode
+
+if TYPE_CHECKING:
+    from server.journal import TopicHandle
+    from server.queues import Event, Queue
+    from server.topics.queue_browsing import Browsing
+    from server.topics.queue_letters import DeadLetters
+    from server.topics.queue_surroundings import Surroundings
+
+_RETRY_SECONDS: Final = 1.0
+"""Until it is tried again to write to a log that refuses."""
+
+NOBODY: Final = (0, 0)
+"""No publisher's command is recorded with what has happened."""
+
+
+class Recording:
+    """Puts what has happened to the messages of one queue into the log.
+
+    Args:
+        core: the queue.
+        name: its name, under which that is recorded.
+        message_type: the name of its message type.
+        browsing: is told of it, too.
+        letters: are written when it has been recorded.
+        surroundings: what the queue needs of the server.
+    """
+
+    def __init__(
+        self,
+        core: Queue,
+        name: str,
+        message_type: str,
+        browsing: Browsing,
+        letters: DeadLetters,
+        surroundings: Surroundings,
+    ) -> None:
+        self._core: Final = core
+        self._name: Final = name
+        self._message_type: Final = message_type
+        self._browsing: Final = browsing
+        self._letters: Final = letters
+        self._surroundings: Final = surroundings
+        self._handle: TopicHandle | None = None
+        self._unrecorded: deque[Event] = deque()
+        self._waiting: list[Callable[[], None]] = []
+        self._is_to_retry = False
+
+    @property
+    def is_up_to_date(self) -> bool:
+        """Whether the log has been given all that was to be recorded."""
+        return not self._unrecorded
+
+    def when_stored(self, then: Callable[[], None]) -> None:
+        """Call back when what happens until the next `write` is on stable storage."""
+        self._waiting.append(then)
+
+    def write(self, publisher: tuple[int, int] = NOBODY) -> None:
+        """Put what has happened into the log.
+
+        Args:
+            publisher: the client hash of whoever has caused it, and the number of its command,
+                which is recorded with it; 0 for none.
+        """
+        events = self._core.take_events()
+        self._browsing.take_events(events)
+        self._unrecorded += events
+        if not self._unrecorded and not self._waiting and not publisher[1]:
+            return
+        try:
+            self._append(*publisher)
+        except JournalUnavailable:
+            self._retry_later()
+            return
+        waiting, self._waiting = self._waiting, []
+        for then in waiting:
+            self._surroundings.log.when_durable(then)
+
+    def _append(self, client: int, sequence: int) -> None:
+        """The command's number comes with the last of what it has caused."""
+        journal = self._surroundings.log.journal
+        if self._handle is None:
+            self._handle = journal.topic(self._message_type, self._name)
+        while self._unrecorded:
+            event = self._unrecorded[0]
+            number = sequence if len(self._unrecorded) == 1 else 0
+            txid = journal.append(self._handle, client, number, encode(event), Kind.QUEUE_EVENT)
+            self._unrecorded.popleft()
+            if isinstance(event, Expired):
+                self._letters.take(event, txid)
+            if number:
+                return
+        if sequence:
+            journal.append(self._handle, client, sequence, b"", Kind.NO_OP)
+
+    def _retry_later(self) -> None:
+        if not self._is_to_retry:
+            self._is_to_retry = True
+            self._surroundings.clock.call_later(_RETRY_SECONDS, self._retry)
+
+    def _retry(self) -> None:
+        self._is_to_retry = False
+        self.write()

@@ -1,0 +1,80 @@
+"""Lets messages of a queue count that TargetQueueDepth has left out, as far as there is room.
+
+Source: AMPS User Guide, Configuring Queues in a SOW (TargetQueueDepth).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Final
+
+from server.journal import MESSAGES, Span
+
+if TYPE_CHECKING:
+    from server.journal import Cursor
+    from server.journal import Topic as TopicName
+    from server.queues import Queue
+    from server.topics.queue_entrance import Entrance
+    from server.topics.transaction_log import TransactionLog
+
+
+class Refilling:
+    """Reads from the log what one queue has room for again.
+
+    Args:
+        core: the queue.
+        entrance: decides what enters.
+        log: has the messages.
+        is_fed_by: whether the messages of a topic are for the queue.
+        wake: called when there is more to be read than there was.
+    """
+
+    def __init__(
+        self,
+        core: Queue,
+        entrance: Entrance,
+        log: TransactionLog,
+        is_fed_by: Callable[[TopicName], bool],
+        wake: Callable[[], None],
+    ) -> None:
+        self._core: Final = core
+        self._entrance: Final = entrance
+        self._log: Final = log
+        self._is_fed_by: Final = is_fed_by
+        self._wake: Final = wake
+        self._cursor: Cursor | None = None  # as long as there are such messages
+        self._waits_for_log = False
+
+    def refill(self, most: int) -> bool:
+        """Let messages enter.
+
+        Args:
+            most: how many are read.
+
+        Returns:
+            Whether there are more to be let in at once.
+
+        Raises:
+            JournalUnreadable: the log cannot be read at the moment.
+        """
+        ledger = self._core.ledger
+        if not ledger.inactive:
+            self._cursor = None
+        wanted = min(ledger.wanted, most)
+        if not wanted or self._waits_for_log:
+            return False
+        cursor = self._cursor
+        if cursor is None:
+            span = Span(ledger.resume_txid - 1)
+            cursor = self._cursor = self._log.journal.replay(span, self._is_fed_by, MESSAGES)
+        for run in cursor.read_on(wanted).runs():
+            self._entrance.enter(run, ledger.admit)
+        if ledger.wanted and cursor.is_caught_up:  # the rest is not on stable storage yet
+            self._waits_for_log = True
+            self._log.when_longer(self._log_is_longer)
+            return False
+        return ledger.wanted > 0
+
+    def _log_is_longer(self) -> None:
+        self._waits_for_log = False
+        self._wake()

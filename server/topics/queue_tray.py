@@ -1,0 +1,168 @@
+"""Messages of one publisher that came together, or were read from the log together.
+
+What they have in common is kept once, and what each has of its own in columns: a message by itself
+is no object as long as nobody asks for one.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Callable, Iterator, Sequence
+from itertools import groupby, repeat
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
+
+from server.journal.layout import CLIENT, SEQUENCE, TIMESTAMP, TXID
+from server.subscriptions.logged import LoggedEnvelope
+from server.topics.queue_entrance import context_of
+
+if TYPE_CHECKING:
+    from server.expressions.context import MessageContext
+    from server.journal import Run
+    from server.subscriptions.envelope import Envelope
+    from server.topics.feed import Recorded
+
+_Value = TypeVar("_Value")
+
+
+class Tray:
+    """Messages of one publisher in the order of the log, with nothing of the queue between them.
+
+    Args:
+        topic: where they were published.
+        client: what stands for the publisher in their bookmarks.
+        txids: their numbers in the log.
+        sequences: the numbers in their bookmarks.
+        bodies: what was recorded.
+        moments: when they were recorded, in microseconds since 1970.
+        envelope: what their publisher said about one of them.
+
+    Attributes:
+        keys: header keys that all of them carry, as JSON text, each with its leading comma.
+        size: bytes of all bodies.
+    """
+
+    __slots__ = (
+        "_is_dense",
+        "bodies",
+        "client",
+        "envelope",
+        "keys",
+        "moments",
+        "sequences",
+        "size",
+        "topic",
+        "txids",
+    )
+
+    def __init__(
+        self,
+        topic: str,
+        client: int,
+        txids: Sequence[int],
+        sequences: Sequence[int],
+        bodies: Sequence[bytes],
+        moments: Sequence[int],
+        envelope: Callable[[int], Envelope],
+    ) -> None:
+        self.topic = topic
+        self.client = client
+        self.txids = txids
+        self.sequences = sequences
+        self.bodies = bodies
+        self.moments = moments
+        self.envelope = envelope
+        self.keys = envelope(0).keys
+        self.size = sum(map(len, bodies))
+        self._is_dense = txids[-1] - txids[0] == len(txids) - 1
+
+    def positions(self, txids: Sequence[int]) -> Sequence[int]:
+        """Where messages of this tray are in it: a range if they are next to each other."""
+        positions = self.adjacent(txids)
+        if positions is not None:
+            return positions
+        own = self.txids
+        if self._is_dense:
+            return [txid - own[0] for txid in txids]
+        return [bisect_left(own, txid) for txid in txids]
+
+    def adjacent(self, txids: Sequence[int]) -> range | None:
+        """Where messages are of which the first is in this tray; None unless all are, in a row."""
+        own, count = self.txids, len(txids)
+        first = txids[0] - own[0] if self._is_dense else bisect_left(own, txids[0])
+        if count == 1 or list(own[first : first + count]) == list(txids):
+            return range(first, first + count)
+        return None
+
+    def mark(self, position: int) -> tuple[int, int]:
+        """The bookmark of a message as numbers."""
+        return self.client, self.sequences[position]
+
+    def context(self, position: int) -> MessageContext:
+        """What filters may ask about a message besides its fields."""
+        mark = self.mark(position)
+        return context_of(self.envelope(position), self.topic, self.bodies[position], mark)
+
+
+class Part(NamedTuple):
+    """Some messages of a tray.
+
+    Attributes:
+        tray: the tray.
+        positions: where they are in it; see `Tray.positions`.
+    """
+
+    tray: Tray
+    positions: Sequence[int]
+
+    def of(self, column: Sequence[_Value]) -> Sequence[_Value]:
+        """What one of the tray's columns has for them."""
+        positions = self.positions
+        if isinstance(positions, range):
+            return column[positions.start : positions.stop]
+        return [column[position] for position in positions]
+
+
+def tray_of(recorded: Recorded) -> Tray:
+    """The tray of messages that have just been recorded."""
+    envelope, count = recorded.envelope, len(recorded.txids)
+    return Tray(
+        recorded.topic,
+        recorded.client,
+        recorded.txids,
+        recorded.sequences,
+        recorded.bodies,
+        [recorded.moment] * count,
+        lambda _: envelope,
+    )
+
+
+def trays_of(run: Run, is_wanted: Callable[[int], bool]) -> Iterator[Tray]:
+    """The trays of messages that were read from the log.
+
+    Args:
+        run: the messages.
+        is_wanted: tells by its number in the log whether a message is to be in a tray.
+    """
+    start = 0
+    alike = repeat(0) if not run.has_extras else iter(range(len(run.rows)))  # apart, if they have
+    keys = [(row[CLIENT], is_wanted(row[TXID]), next(alike)) for row in run.rows]
+    for (client, is_in, _), group in groupby(keys):
+        stop = start + len(list(group))
+        if is_in:
+            yield _logged_tray(run, client, start, stop)
+        start = stop
+
+
+def _logged_tray(run: Run, client: int, start: int, stop: int) -> Tray:
+    rows = run.rows[start:stop]
+    return Tray(
+        run.topic.name,
+        client,
+        [row[TXID] for row in rows],
+        [row[SEQUENCE] for row in rows],
+        [run.entry(position).body for position in range(start, stop)]
+        if run.has_extras
+        else run.data[start:stop],
+        [row[TIMESTAMP] for row in rows],
+        lambda position: LoggedEnvelope(run.entry(start + position)),
+    )

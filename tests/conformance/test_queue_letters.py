@@ -1,0 +1,222 @@
+"""Dead letters (an extension): what leaves a queue without having been acknowledged, is published.
+
+Its correlation id says why, as the query of a URL; the message is what it was.
+"""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+from urllib.parse import parse_qs
+
+import pytest
+
+from tests.support.queues import (
+    Header,
+    Options,
+    bookmarks,
+    consume,
+    done,
+    elements,
+    make_safe,
+    put,
+    take,
+)
+from tests.support.raw import RawPeer
+from tests.support.server import RunningServer, running_server
+from tests.support.sow import query
+
+QUEUES: dict[str, Options] = {
+    "tried": {"MaxCancels": 2, "DeadLetterTopic": "dead-tried"},
+    "returned": {"MaxDeliveries": 1, "DeadLetterTopic": "dead-returned"},
+    "late": {"Expiration": "100ms", "DeadLetterTopic": "dead-late"},
+    "given-up": {"DeadLetterTopic": "dead-given-up"},
+    "once": {
+        "Semantics": "at-most-once",
+        "Expiration": "100ms",
+        "DeadLetterTopic": "dead-once",
+    },
+    "bytes": {"DeadLetterTopic": "dead-bytes"},
+    "records": {"DeadLetterTopic": "dead-records"},
+    "done": {"DeadLetterTopic": "dead-done"},
+    "kept": {"UnderlyingTopic": "dead-kept"},
+    "keeping": {"DeadLetterTopic": "dead-kept", "Expiration": "1h"},
+}
+
+RECORDS = """
+<Topic>
+  <Name>dead-records</Name><MessageType>json</MessageType><Key>/n</Key>
+  <FileName>./sow/%n.sow</FileName>
+  <Preprocessing><Field>/n + 0 AS /n</Field></Preprocessing>
+</Topic>
+"""
+RECORDED = "<Topic><Name>^dead-</Name><MessageType>json</MessageType></Topic>"
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningServer]:
+    """One server; each test has queues of its own."""
+    directory = tmp_path_factory.mktemp("server")
+    with running_server(directory, elements=elements(QUEUES, RECORDS, RECORDED)) as running:
+        yield running
+
+
+@pytest.fixture
+def peer(server: RunningServer) -> Iterator[RawPeer]:
+    """A consumer."""
+    with server.log_on("worker #1") as peer:
+        yield peer
+
+
+def letters(server: RunningServer, name: str, count: int) -> list[tuple[dict[str, str], bytes]]:
+    """The dead letters of a queue, from the log: what each says, and the message."""
+    with server.log_on("mourner") as peer:
+        peer.subscribe(f"dead-{name}", "m", bm="0")
+        found = [(said(header), body) for header, body in take(peer, count)]
+        assert peer.hears_nothing()
+        return found
+
+
+def said(header: Header) -> dict[str, str]:
+    """What a dead letter says in its correlation id."""
+    return {name: value for name, (value,) in parse_qs(header["x"], strict_parsing=True).items()}
+
+
+def test_what_a_letter_says(server: RunningServer, peer: RawPeer) -> None:
+    """How often it was tried, who had it last, where it came from; and its own correlation id."""
+    with server.log_on("publisher") as publisher:
+        publisher.publish("in-tried", b'{"n": 1}', x="a&b=c 100%")
+        publisher.flush()
+    consume(peer, "tried")
+    marks = []
+    for _ in range(2):
+        (message,) = take(peer, 1)
+        marks.append(message[0]["bm"])
+        assert done(peer, "tried", bm=marks[-1], o="cancel") == 1
+    ((letter, body),) = letters(server, "tried", 1)
+    assert body == b'{"n": 1}'
+    assert letter == {
+        "queue": "tried",
+        "topic": "in-tried",
+        "reason": "max_cancels",
+        "deliveries": "2",
+        "cancels": "2",
+        "last_consumer": "worker #1",
+        "bookmark": marks[0],
+        "correlation_id": "a&b=c 100%",
+    }
+
+
+def test_a_consumer_that_goes_away_too_often(server: RunningServer) -> None:
+    put(server, "in-returned", [1])
+    with server.log_on("gone") as gone:
+        consume(gone, "returned")
+        take(gone, 1)
+    ((letter, _),) = letters(server, "returned", 1)
+    assert (letter["reason"], letter["deliveries"], letter["cancels"]) == (
+        "max_deliveries",
+        "1",
+        "0",
+    )
+    assert letter["last_consumer"] == "gone"
+
+
+def test_time(server: RunningServer) -> None:
+    """Nobody has had it."""
+    put(server, "in-late", [1])
+    ((letter, _),) = letters(server, "late", 1)
+    assert (letter["reason"], letter["deliveries"]) == ("time_limit", "0")
+    assert "last_consumer" not in letter
+
+
+def test_a_client_gives_messages_up(server: RunningServer, peer: RawPeer) -> None:
+    """By bookmark or filter, leased or not, as many as there are, in the order in which it does."""
+    put(server, "in-given-up", range(100))
+    consume(peer, "given-up", 1)
+    (first,) = take(peer, 1)
+    with server.log_on("giver") as giver:
+        assert done(giver, "given-up", bm=first[0]["bm"], o="expire") == 1
+        take(peer, 1)
+        assert done(giver, "given-up", filter="1=1", o="expire") == 99
+    found = letters(server, "given-up", 100)
+    assert [body for _, body in found] == [b'{"n":%d}' % n for n in range(100)]
+    assert {letter["reason"] for letter, _ in found} == {"forced_expire"}
+    assert [letter["deliveries"] for letter, _ in found] == ["1", "1"] + ["0"] * 98
+
+
+def test_at_most_once(server: RunningServer) -> None:
+    """What expires before it has been sent; what has been sent has left the queue."""
+    with server.log_on("once") as peer:
+        consume(peer, "once", 1)
+        put(server, "in-once", [1, 2])
+        take(peer, 1)
+        ((letter, body),) = letters(server, "once", 1)
+    assert (letter["reason"], body) == ("time_limit", b'{"n":2}')
+
+
+def test_bodies_are_bytes(server: RunningServer, peer: RawPeer) -> None:
+    """Also such as are none of their message type."""
+    bodies = [b'{"n": 1, "n": 2}', b"\xff\x00 no json", b""]
+    put(server, "in-bytes", bodies)
+    consume(peer, "bytes")
+    assert done(peer, "bytes", bm=bookmarks(take(peer, 3)), o="expire") == 3
+    assert [body for _, body in letters(server, "bytes", 3)] == bodies
+
+
+def test_a_topic_with_records_takes_letters(server: RunningServer) -> None:
+    """What it cannot take is said in the log, and keeps nothing else from being published."""
+    put(server, "in-records", [b'{"n": 1, "a": 1}', b"no json", b'{"n": 1, "a": 2}'])
+    with server.log_on("giver") as giver:
+        consume(giver, "records")
+        assert done(giver, "records", bm=bookmarks(take(giver, 3)), o="expire") == 3
+        assert server.logs("1D-0020")
+        assert query(giver, "dead-records").messages == [{"n": 1, "a": 2}]
+
+
+def test_what_is_done_has_no_letter(server: RunningServer, peer: RawPeer) -> None:
+    """Nor has what is given back."""
+    put(server, "in-done", [1, 2])
+    consume(peer, "done", 1)
+    assert done(peer, "done", bm=take(peer, 1)[0][0]["bm"], o="cancel") == 1
+    with server.log_on("giver") as giver:
+        take(peer, 1)
+        assert done(giver, "done", filter="1=1") == 2
+    assert letters(server, "done", 0) == []
+
+
+def test_letters_may_be_worked_off(server: RunningServer, peer: RawPeer) -> None:
+    """Like any messages: a queue over their topic, and filters on what they say."""
+    put(server, "in-keeping", range(3))
+    with server.log_on("giver") as giver:
+        assert done(giver, "keeping", filter="/n > 0", o="expire") == 2
+    consume(peer, "kept", filter="CORRELATION_ID() LIKE 'reason=forced_expire&' AND /n = 2")
+    ((header, body),) = take(peer, 1)
+    assert (said(header)["queue"], body) == ("keeping", b'{"n":2}')
+
+
+COUNTING: dict[str, Options] = {
+    "counted": {"DeadLetterTopic": "dead-counted"},
+    "letters": {"UnderlyingTopic": "dead-counted"},
+}
+
+
+def test_counts_survive_a_restart(tmp_path: Path) -> None:
+    """Deliveries and cancels, and who had a message last, also if the server is killed."""
+    everything = elements(COUNTING, recorded=RECORDED)
+    with running_server(tmp_path, elements=everything) as server:
+        put(server, "in-counted", [1])
+        with server.log_on("first") as peer:
+            consume(peer, "counted", 1)
+            (message,) = take(peer, 1)
+            assert done(peer, "counted", bm=message[0]["bm"], o="cancel") == 1
+            take(peer, 1)
+        make_safe(server)
+        server.stop(signal.SIGKILL)
+    with running_server(tmp_path, elements=everything) as server:
+        with server.log_on("giver") as giver:
+            assert done(giver, "counted", filter="1=1", o="expire") == 1
+        ((letter, _),) = letters(server, "counted", 1)
+    assert (letter["deliveries"], letter["cancels"], letter["last_consumer"]) == ("2", "1", "first")
+    with running_server(tmp_path, elements=everything) as server:
+        letters(server, "counted", 1)
