@@ -166,6 +166,7 @@ class Receiver:
         self._recorder = recorder
         self._stream = None if cursor is None else cursor.stream
         self._received = self._stored = self._settled = 0 if cursor is None else cursor.txid
+        self._difference_to = 0
         self._source: Peer | None = None
         self._storing: deque[tuple[int, int]] = deque()  # txid there, and here: not stable yet
         self._units: list[_Unit] = []
@@ -180,12 +181,15 @@ class Receiver:
         """A source asks where to go on; returns what to tell it."""
         self.disconnected()
         self._source = source
-        if self._stream == frame.stream and self._received <= frame.last:
+        is_known = self._stream == frame.stream
+        if is_known and self._difference_to <= self._received <= frame.last:
             yield Resume(self._received, self._ack())
             self._move_to(max(self._received, frame.first - 1))
             return
+        if not is_known:
+            self._units = []
         self._stream = frame.stream
-        self._units = []
+        self._difference_to = frame.last  # until then, it is sent what otherwise stays there
         self._storing.clear()
         self._received = self._stored = self._settled = frame.first - 1
         yield Resume(None)
@@ -380,8 +384,14 @@ class Receiver:
 
     @property
     def cursor(self) -> Cursor | None:
-        """What to store as the place in the source's log; None if there is no source yet."""
-        return None if self._stream is None else Cursor(self._stream, self._settled)
+        """What to store as the place in the source's log.
+
+        None if there is none yet: with a cursor, a source sends what follows, and not what this
+        instance had once and has lost.
+        """
+        if self._stream is None or self._settled < self._difference_to:
+            return None
+        return Cursor(self._stream, self._settled)
 
 
 def _joined(units: Sequence[_Unit]) -> list[_Unit]:
