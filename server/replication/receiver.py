@@ -177,8 +177,14 @@ class Receiver:
 
     # The link.
 
-    def begin(self, source: Peer, frame: Begin) -> Iterator[Resume | Knowledge]:
-        """A source asks where to go on; returns what to tell it."""
+    def begin(self, source: Peer, frame: Begin, settled: int) -> Iterator[Resume | Knowledge]:
+        """A source asks where to go on; returns what to tell it.
+
+        Args:
+            source: the instance that asks.
+            frame: what it says.
+            settled: the txid up to which everything here is settled.
+        """
         self.disconnected()
         self._source = source
         is_known = self._stream == frame.stream
@@ -193,10 +199,27 @@ class Receiver:
         self._storing.clear()
         self._received = self._stored = self._settled = frame.first - 1
         yield Resume(None)
-        yield from self._knowledge()
+        yield from self._knowledge(source, settled)
 
-    def _knowledge(self) -> Iterator[Knowledge]:
-        had = self._known.summary(self._recorder.highest())
+    def _knowledge(self, source: Peer, settled: int) -> Iterator[Knowledge]:
+        """What there is of each publisher.
+
+        What came from this source, and is not settled, counts as missing: it comes again, is known,
+        and the source waits for whoever lacks it.
+        """
+        again: dict[int, Ranges] = {}
+        for client, sequences, origin in self._recent.behind(settled):
+            path = hops(origin.path)
+            if not path or path[-1].name != source.name:
+                continue
+            ranges = again.setdefault(client, Ranges(self._known.gaps(client)))
+            for sequence in sequences:
+                ranges.add(sequence, sequence)
+        summary = self._known.summary(self._recorder.highest())
+        had = (
+            one._replace(gaps=tuple(again[one.client])) if one.client in again else one
+            for one in summary
+        )
         part = list(islice(had, _MOST_HAD))
         while following := list(islice(had, _MOST_HAD)):
             yield Knowledge(part, is_last=False)

@@ -7,7 +7,7 @@ Only one of them is kept, and that must not pass in silence: checksums tell.
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Final, NamedTuple
 
 from server.journal import Origin, Topic
@@ -136,3 +136,11 @@ class Recent:
             if found is not None:
                 return found
         return None
+
+    def behind(self, txid: int) -> Iterator[tuple[int, Sequence[int], Origin]]:
+        """What is remembered behind a txid: identities, numbers, and where they came from."""
+        for known in (self._older, self._newer):
+            for client, runs in known.items():
+                for run in (*runs.ascending, *runs.late):
+                    if run.txids[1] > txid:
+                        yield client, run.sequences, run.origin

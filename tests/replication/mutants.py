@@ -55,9 +55,9 @@ class StoresCursorTooEarly(Receiver):
 class AsksForTooLittle(Receiver):
     """After an interruption, asks for what comes behind the next entry."""
 
-    def begin(self, source: Any, frame: Begin) -> Any:
+    def begin(self, source: Any, frame: Begin, settled: int) -> Any:
         self._received += self._stream == frame.stream and self._received < frame.last
-        return super().begin(source, frame)
+        return super().begin(source, frame, settled)
 
 
 class LosesRange(Sender):

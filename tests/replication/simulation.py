@@ -596,7 +596,7 @@ class Instance:
                 self._meet(connection, frame)
             case Begin():
                 for answer in self.receivers[peer].begin(
-                    peer_of(connection.hello[self.name]), frame
+                    peer_of(connection.hello[self.name]), frame, self.settlement.settled
                 ):
                     connection.send(self.name, answer)
             case Resume():
@@ -635,7 +635,8 @@ class Instance:
     def check_batch(self, batch: Batch, peer: str) -> None:
         """See that nothing comes back to where it has been."""
         for run in batch.runs:
-            if not self.loss and any(hop.name == self.name for hop in hops(run.origin.path)):
+            is_back = any(hop.name == self.name for hop in hops(run.origin.path))
+            if is_back and not self.world.disk_losses:
                 raise Violation(f"{peer} sent to {self.name} what came from there")
             if run.topic != ORDERS:
                 raise Violation(f"{peer} sent {run.topic}")
@@ -676,7 +677,7 @@ class Instance:
                 raise Violation(f"{self.name} acknowledges {message}, which {name} does not have")
         faults = self.world.faults
         copies = [instance.path_of(message) for instance in self.world.instances.values()]
-        if faults.forget or faults.replace_disk or faults.downgrade or copies.count(set()) > 1:
+        if faults.replace_disk or faults.downgrade or copies.count(set()) > 1:
             return  # what lies behind the next instance need not be waited for: see its docstring
         seen, following = {self.name}, [self]
         while following:

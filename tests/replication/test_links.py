@@ -110,7 +110,8 @@ class Pair:
     def connect(self) -> Any:
         begin = self.sender.connected(self.destination.peer)
         resumed = None
-        for frame in self.receiver.begin(Peer("A", "A", self.log.identity, 1000), begin):
+        source, settled = Peer("A", "A", self.log.identity, 1000), self.destination.last_txid
+        for frame in self.receiver.begin(source, begin, settled):
             if isinstance(frame, Resume):
                 resumed = self.sender.resume(frame)
             else:
