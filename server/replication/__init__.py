@@ -21,15 +21,17 @@ the path in its origin names all instances that it has been through. Its time is
 instance; its lifetime is what was left of it when it was sent.
 
 At the start. Read `replication.ack` (`unpack`); it is void if its `log` is not that of the journal,
-or its `txid` is beyond the journal's end. Let a `Recollection` take what the log has behind that
-(or all of it), in runs. Then `known = recollection.known`, and `known.highest` is to be
-`Journal.last_sequence`. Make a `Digests`; a `Sender` for each Destination; for each instance that
-connects with a name not seen before, a `Receiver`, with its cursor if one was remembered; and one
-`Acknowledgement` over the senders. Receivers and senders live as long as the instance.
+or its `txid` is beyond the journal's end. Make a `Recent`, and let a `Recollection` take the log
+(`EVENTS`, in runs) from the lowest of `txid` and `acknowledged` on, or as far as `Recent` reaches
+before `txid`; without the file, all of it. If journals behind `txid` are gone, it is not whole.
+Then `known = recollection.known`, and `known.highest` is to be `Journal.last_sequence`. Make a
+`Sender` for each Destination, with what is in `acknowledged`; for each instance that connects with
+a name not seen before, a `Receiver`, with its cursor if one was remembered; and one
+`Acknowledgement` over the senders. All of these live as long as the instance. The identity of a log
+must change when the log is begun anew.
 
-Publishes of clients. Where a numbered message is appended whose number does not follow on the
-publisher's highest: `known.noted(client, highest before, sequences)`. `Digests.note` there is
-optional. The journal's table of publishers must never go down when an entry in a gap is appended.
+Publishes of clients. `recent.note(...)` for what is appended, and where a numbered message does not
+follow on its publisher's highest number, `known.noted(client, highest before, sequences)`.
 
 A link. Both ends send a `Hello`, and judge the other's with `refusal`, by its credentials, its
 `description`, and for a destination with `group_refusal`; a reason goes back as `Refused`, and both
@@ -37,7 +39,7 @@ log it. Then `disconnected()` of the sender and the receiver for that instance, 
 on another link; if there is a destination, send what `sender.connected(peer_of(hello))` returns.
 Frames:
 
-    Begin       -> send all that `receiver.begin(peer, frame)` gives
+    Begin       -> send all that `receiver.begin(peer, frame, acknowledgement.settled)` gives
     Resume      -> `sender.resume(frame)`; Knowledge -> `sender.learn(frame)`; both tell (`Resumed`)
                    when sending begins, and what is missing
     Batch       -> `receiver.take(frame)`; while `receiver.is_stalled` read nothing from that link,
@@ -52,15 +54,13 @@ acknowledgement.is_settled)` returns. When the link is gone: `disconnected()` of
 
 Acknowledgement. `recorded(txid, now)` when something has been appended, now and then; `reached`
 when the journal's thread has synced; after that, and after acks, downgrades and upgrades,
-`find_out`: if it returns true, whoever waits for `settled` goes on, and receivers may have
-something
-to acknowledge. That a message is refused as a duplicate must not be told before the end of the
-log at that moment is settled, too.
+`find_out`: if it returns true, whoever waits for `settled` goes on, and there may be something to
+acknowledge. That a message is refused as a duplicate must not be told before the end of the log
+at that moment is settled, too.
 
 The record. To store `replication.ack`: make a `Remembered` of `receiver.cursor`,
 `sender.needed_from - 1` and `known.summary(...)`, with the last txid appended; write it when that
-is
-on stable storage, and no sooner. The log is needed from `sender.needed_from` on.
+is on stable storage, and no sooner. The log is needed from `sender.needed_from` on.
 
 Sources: AMPS User Guide, Replicating Messages Between Instances and what follows it; High
 Availability. What is ours: the protocol, gaps, resynchronization by difference, conflicts.

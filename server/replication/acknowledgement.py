@@ -80,8 +80,10 @@ class Acknowledgement:
         self._sync = sync
         self._durable = durable
         self._least_sync = least_sync
+        # The last entry of each group that counts as recorded together, and when its first one was.
         self._txids = [durable]
         self._moments = [now]
+        self._grain = 0
         self.find_out()
 
     # Progress.
@@ -95,12 +97,13 @@ class Acknowledgement:
         """
         if txid <= self._txids[-1]:
             return
+        if now - self._moments[-1] < self._grain:
+            self._txids[-1] = txid
+            return
         self._txids.append(txid)
         self._moments.append(now)
-        if len(self._txids) > _MOST_MOMENTS:  # what is old is known less exactly
-            half = _MOST_MOMENTS // 2
-            self._txids[:half] = self._txids[1:half:2]
-            self._moments[:half] = self._moments[1:half:2]
+        if len(self._txids) > _MOST_MOMENTS:
+            self._forget()
 
     def reached(self, durable: int) -> None:
         """Everything up to an entry is on stable storage."""
@@ -192,9 +195,17 @@ class Acknowledgement:
                 waiting.append(Waiting(name, after, self._moments[place]))
         return waiting
 
-    def forget(self) -> None:
-        """Forget when entries were recorded that all destinations have."""
+    def _forget(self) -> None:
+        """Forget when entries were recorded that all destinations have; know the rest less well.
+
+        The grain is what the times of all others may be wrong by.
+        """
         done = min((one.settled for one in self._destinations.values()), default=self._durable)
         place = max(bisect_right(self._txids, done) - 1, 0)
         del self._txids[:place]
         del self._moments[:place]
+        self._grain = 0
+        if len(self._txids) > _MOST_MOMENTS // 2:
+            self._grain = (self._moments[-1] - self._moments[0]) // (_MOST_MOMENTS // 4)
+            self._moments = self._moments[::2]
+            self._txids = [*self._txids[1:-1:2], self._txids[-1]]

@@ -57,10 +57,6 @@ class Reader(Protocol):
     def position(self) -> int:
         """The txid up to which the log has been read."""
 
-    @property
-    def is_caught_up(self) -> bool:
-        """Whether everything on stable storage has been read."""
-
     def read_on(self, most_entries: int, most_bytes: int = ...) -> Stretch:
         """The next entries; none does not mean that there are no more."""
 
@@ -266,11 +262,6 @@ class Sender:
     def has_room(self) -> bool:
         """Whether the window allows to send more."""
         return self._bytes < self._most_under_way
-
-    @property
-    def is_caught_up(self) -> bool:
-        """Whether there is nothing to send at the moment."""
-        return self._reader is None or (self._reader.is_caught_up and self._told >= self._looked_at)
 
     def pull(self, now: int, *, flush: bool = False) -> Batch | None:
         """What to send next; None if there is nothing, or no room.

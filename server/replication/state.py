@@ -120,14 +120,18 @@ class Recollection:
     Args:
         remembered: what was; with a txid of 0 nothing is taken for known.
         recent: is told of all entries.
+        is_whole: whether the log has everything behind that, or from its beginning on. If not,
+            what publishers have sent before the first entry that there is counts as had.
 
     Attributes:
         known: what there is, as far as the log has been gone through.
     """
 
-    def __init__(self, remembered: Remembered, recent: Recent) -> None:
+    def __init__(self, remembered: Remembered, recent: Recent, *, is_whole: bool) -> None:
         self._txid = remembered.txid
         self._recent = recent
+        self._is_whole = is_whole
+        self._seen: set[int] = set()
         self._highest = {one.client: one.highest for one in remembered.had}
         self.known = Known(lambda client: self._highest.get(client, 0))
         self.known.restore(remembered.had)
@@ -150,5 +154,8 @@ class Recollection:
             new = [row[SEQUENCE] for row in chosen if row[TXID] > self._txid]
             if new:
                 before = self._highest.get(client, 0)
+                if not self._is_whole and client not in self._seen:
+                    self._seen.add(client)
+                    before = max(before, new[0] - 1)
                 self.known.noted(client, before, compact(new))
                 self._highest[client] = max(before, *new)

@@ -382,7 +382,8 @@ class Instance:
             if found.log == log.identity and found.txid <= log.durable:
                 remembered = found
         self.recent = Recent(1000)
-        recollection = Recollection(remembered, self.recent)
+        is_whole = log.first_txid <= max(remembered.txid + 1, log.began)
+        recollection = Recollection(remembered, self.recent, is_whole=is_whole)
         start = min([remembered.txid, *remembered.acknowledged.values()])
         reader = LogReader(log, max(start, log.first_txid - 1), lambda topic: True)
         while not reader.is_caught_up:
