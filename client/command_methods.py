@@ -264,6 +264,7 @@ class Commands(ABC):
         filter: str | None = None,
         sow_keys: Iterable[str] | None = None,
         body: Body | None = None,
+        options: str | None = None,
         sequence: int | None = None,
         persisted: bool = False,
     ) -> Request:
@@ -271,7 +272,12 @@ class Commands(ABC):
         if sequence is not None and self.numbering is not None:
             raise ValueError("the publish store numbers what is sent; leave out sequence")
         header = delete_header(
-            topic, filter=filter, sow_keys=sow_keys, has_body=body is not None, sequence=sequence
+            topic,
+            filter=filter,
+            sow_keys=sow_keys,
+            has_body=body is not None,
+            options=options,
+            sequence=sequence,
         )
         data = b"" if body is None else body_bytes(body)
         awaited: tuple[AckType, ...] = ("processed", "stats")
@@ -287,6 +293,13 @@ class Commands(ABC):
     def settle(self, inbox: Inbox, message: Message, options: str | None, now: float) -> None:
         """Tell a queue what became of a message: at once, or that it is done with, before long."""
         self._check_open()
+        if message.header.lease_period is not None:
+            if inbox.redelivery.is_done(message):
+                return
+            inbox.redelivery.settled(message, options)
+        self._tell_queue(inbox, message, options, now)
+
+    def _tell_queue(self, inbox: Inbox, message: Message, options: str | None, now: float) -> None:
         bookmark = message.bookmark or ""
         if options is not None:
             self._emit(acknowledge_header(message.topic, [bookmark], options))

@@ -20,12 +20,13 @@ class Message:
         body: the message's data, verbatim.
     """
 
-    __slots__ = ("_settle", "body", "header")
+    __slots__ = ("_is_done", "_settle", "body", "header")
 
     def __init__(self, header: Header, body: bytes) -> None:
         self.header = header
         self.body = body
         self._settle: Callable[[Message, str | None], None] | None = None
+        self._is_done: Callable[[Message], bool] | None = None
 
     @property
     def command(self) -> str:
@@ -79,8 +80,8 @@ class Message:
 
     @property
     def is_leased(self) -> bool:
-        """Whether a queue waits to hear what became of the message."""
-        return self._settle is not None
+        """Whether a queue waits to hear what became of the message, be it of another copy."""
+        return self._settle is not None and not (self._is_done and self._is_done(self))
 
     def ack(self) -> None:
         """Tell the queue that the message is done with. Nobody will get it again.
@@ -114,14 +115,36 @@ class Message:
         """Have the queue treat the message as expired; raises as `ack` does."""
         self._settle_as("expire")
 
+    def extend(self, period: float | None = None) -> None:
+        """Keep the message for longer before the queue takes it back.
+
+        Args:
+            period: seconds, from when the server hears of it; None for as long as when it came.
+
+        Raises:
+            TypeError, ValueError: the period is no time.
+            ClientError: as `ack`.
+        """
+        if self._settle is not None:
+            length = "" if period is None else f"={milliseconds('period', period)}ms"
+            self._settle(self, f"extend{length}")
+
     def _settle_as(self, options: str | None) -> None:
         settle, self._settle = self._settle, None
         if settle is not None:
             settle(self, options)
 
-    def leased_by(self, settle: Callable[[Message, str | None], None]) -> None:
-        """Say who tells the queue what became of the message; for streams."""
+    def leased_by(
+        self, settle: Callable[[Message, str | None], None], is_done: Callable[[Message], bool]
+    ) -> None:
+        """Say who tells the queue what became of the message, and knows of its copies; for streams.
+
+        Args:
+            settle: tells the queue.
+            is_done: whether the queue was told of a copy already.
+        """
         self._settle = settle
+        self._is_done = is_done
 
     def __repr__(self) -> str:
         return f"<Message {self.command} {self.topic} {self.body[:64]!r}>"

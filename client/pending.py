@@ -8,6 +8,7 @@ from collections.abc import Callable
 from client.errors import ClientError
 from client.message import Message
 from client.queue_acks import AckRules
+from client.redelivery import Redelivery
 from server.wire.header import Header
 
 
@@ -22,6 +23,7 @@ class Inbox:
         on_done: takes the bookmark of a message that has been dealt with; None if nobody minds.
         ack_rules: how messages that come from queues are acknowledged.
         backlog: how many messages of queues may be held; None for a subscription to no queue.
+        redelivery: what is known of messages of queues that may come again.
         ended: nothing more will arrive.
         error: why it ended, if not as wished.
     """
@@ -36,6 +38,7 @@ class Inbox:
         "on_done",
         "opened_by",
         "put",
+        "redelivery",
     )
 
     def __init__(self, inbox_id: str) -> None:
@@ -46,6 +49,7 @@ class Inbox:
         self.on_done: Callable[[str], None] | None = None
         self.ack_rules = AckRules()
         self.backlog: int | None = None
+        self.redelivery = Redelivery()
         self.ended = False
         self.error: ClientError | None = None
 
@@ -69,6 +73,7 @@ class Inbox:
 
     def drop_leased(self) -> None:
         """Let go of messages that the queue gives to others now, since our leases have ended."""
+        self.redelivery.forget()
         for _ in range(len(self.messages)):
             try:
                 message = self.messages.popleft()

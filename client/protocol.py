@@ -44,6 +44,9 @@ from server.wire.header import Header, HeaderError, decode_frame, encode_header
 from server.wire.numbered import NumberedRun
 from server.wire.runs import RunReader
 
+_AT_ONCE: Final = 0.0
+"""A moment that is past, for what is to go out when somebody looks next."""
+
 _BEAT: Final = frame(encode_header(Header(command="heartbeat", short_options="beat")))
 
 
@@ -354,12 +357,22 @@ class ClientProtocol(Commands):
             return
         inbox = self._inboxes.get(ids)
         if inbox is not None:
-            inbox.put(message)
+            self._put(inbox, message)
             return
         for inbox_id in ids.split(","):
             inbox = self._inboxes.get(inbox_id)
             if inbox is not None:
-                inbox.put(message)
+                self._put(inbox, message)
+
+    def _put(self, inbox: Inbox, message: Message) -> None:
+        """Have a message wait, unless it comes from a queue once more after all has been said."""
+        if message.header.lease_period is not None:
+            redelivery = inbox.redelivery
+            if redelivery.is_done(message):
+                self._tell_queue(inbox, message, redelivery.said_of(message), _AT_ONCE)
+                return
+            redelivery.arrived(message)
+        inbox.put(message)
 
     def _take_group_mark(self, header: Header) -> None:
         """A plain query ends with its group; with a subscription, the marks are of interest."""

@@ -56,13 +56,16 @@ class Stream(ABC):
 
     def _take(self) -> Message | None:
         """The next message, if there is one."""
-        try:
-            message = self._inbox.messages.popleft()
-        except IndexError:  # nothing there, or another thread has just taken it
-            return None
         inbox = self._inbox
+        while True:
+            try:
+                message = inbox.messages.popleft()
+            except IndexError:  # nothing there, or another thread has just taken it
+                return None
+            if message.header.lease_period is None or inbox.redelivery.is_worth_taking(message):
+                break
         if inbox.leases(message):
-            message.leased_by(self._settle)
+            message.leased_by(self._settle, inbox.redelivery.is_done)
             if inbox.ack_rules.is_automatic:
                 self._handed_out.append(message)
         elif inbox.on_done is not None and message.bookmark is not None:

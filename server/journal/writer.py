@@ -389,11 +389,13 @@ class Writer:
             topic.file, topic.number = number, self._numbers[0]
             self._numbers[0] += 1
             names.topics[topic.number] = topic.topic
+            self.file.handles.append(topic)
             self.append(topic, 0, 0, topic.definition, Kind.DEFINE_TOPIC)
         if origin is not None and origin.file != number:
             origin.file, origin.number = number, self._numbers[1]
             self._numbers[1] += 1
             names.origins[origin.number] = origin.origin
+            self.file.handles.append(origin)
             self._no_topic.file = number
             definition = origin.definition
             self.append(self._no_topic, 0, 0, definition, Kind.DEFINE_ORIGIN, origin=origin)

@@ -16,7 +16,7 @@ from itertools import groupby
 from operator import itemgetter
 from typing import Final, Protocol
 
-from server.queues.consumers import Consumer
+from server.queues.consumers import Consumer, Seat
 from server.queues.counts import Attempts, Counters
 from server.queues.deferred import DeferredAcks
 from server.queues.details import NO_DETAILS, Details
@@ -308,26 +308,27 @@ class Ledger:
         others: list[Mark],
     ) -> None:
         """The same for messages of one publisher; tells both in lists that it is given."""
-        if len(set(marks)) < len(marks):
+        if len(marks) > 1 and len(set(marks)) < len(marks):
             others += _repeated(marks)
             marks = list(dict.fromkeys(marks))
         places = publisher.find_all([sequence for _, sequence in marks])
+        leases = list(map(self.leases.by_place.get, places))
         start = 0
-        for lease, alike in groupby(map(self.leases.by_place.get, places)):
+        for seat, alike in groupby(None if lease is None else lease.seat for lease in leases):
             stop = start + len(list(alike))
-            if lease is None or (holder is not None and lease.seat.consumer.client != holder):
+            if seat is None or (holder is not None and seat.consumer.client != holder):
                 others += marks[start:stop]
             else:
-                self._finish(lease, publisher, places[start:stop])
+                self._finish(seat, publisher, places[start:stop])
                 done += marks[start:stop]
             start = stop
 
-    def _finish(self, lease: Lease, publisher: Publisher, places: Sequence[int]) -> None:
-        """Messages of one publisher and one lease leave the queue."""
-        seat, count = lease.seat, len(places)
-        self.leases.forget(places)
+    def _finish(self, seat: Seat, publisher: Publisher, places: Sequence[int]) -> None:
+        """Messages of one publisher that one consumer has leave the queue."""
+        count = len(places)
+        for lease, alike in groupby(map(self.leases.by_place.pop, places)):
+            self.leases.close(lease, len(list(alike)))
         self.entries.remove_all(places, publisher, SENT if self.settings.at_most_once else LEASED)
-        self.leases.close(lease, count)
         seat.held.difference_update(places)
         seat.consumer.outstanding -= count
         self.freed.add(seat.consumer)

@@ -107,11 +107,12 @@ class Publisher:
         """The places of several messages, NOWHERE for those that there are none of."""
         own = self._sequences
         ahead = len(own) - 1 - self.last  # what would be added to a number without gaps
-        guesses = [sequence + ahead for sequence in sequences]
-        if len(guesses) > 1 and min(guesses) >= 0 and max(guesses) < len(own):
-            pick = itemgetter(*guesses)
-            if pick(own) == tuple(sequences):
-                return cast("tuple[int, ...]", pick(self._places))
+        if len(sequences) > 1:
+            guesses = [sequence + ahead for sequence in sequences]
+            if min(guesses) >= 0 and max(guesses) < len(own):
+                pick = itemgetter(*guesses)
+                if pick(own) == tuple(sequences):
+                    return cast("tuple[int, ...]", pick(self._places))
         places = map(self.find, sequences)
         return [NOWHERE if place is None else place for place in places]
 

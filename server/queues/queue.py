@@ -328,6 +328,13 @@ class Queue:
         self.ledger.flush(now)
         return result
 
+    def refusal(self, place: int, client: Hashable) -> str | None:
+        """Why a client cannot have done with a message of the queue; None if it can."""
+        state = self.ledger.entries.state(place)
+        if state in (GONE, SENT):
+            return HAS_LEFT
+        return self._refusal(place, state, client, Way.DONE)
+
     def _acknowledge(
         self,
         places: Iterable[int],

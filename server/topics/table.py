@@ -273,6 +273,13 @@ class TopicTable:
             self._behind_queues[message_type, name] = topic
         return topic
 
+    def way_into_queue(self, message_type: str, queue: str, topic: str) -> str | None:
+        """Where to publish a message that is to be in a queue. See `Topics`."""
+        found = None if self.queues is None else self.queues.find(message_type, queue)
+        if found is None:
+            return None
+        return topic if found.source.matches(topic) else found.spec.default_publish_target
+
     def lookers_at(self, messages: Keeper) -> TopicWithRecords:
         """Make what tells those who look at a queue, and take nothing."""
         return DerivedTopic(messages, messages.name, self._functions, self._stores)
