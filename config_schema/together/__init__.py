@@ -8,7 +8,8 @@ with several files), and by two running instances, which tell each other their d
 
     description.py   what of an instance the others have to know; it can be sent
     selection.py     which topics a name or a regular expression stands for
-    checks.py        one link: a source, its destination, and the instance at the other end
+    link.py          one link: what a source sends, and what becomes of it at the other end
+    checks.py        the checks of a link, named as in ExcludeValidation
     routes.py        which of several instances a destination leads to
     fabric.py        several instances: every link, and what only shows when all are seen at once
 

@@ -8,8 +8,6 @@ Source: AMPS User Guide, Replication Configuration Validation, Configuration for
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
-from functools import cached_property
 from typing import Final
 
 from config_schema.problems import Location, Problem, Severity
@@ -17,11 +15,11 @@ from config_schema.regex import matches
 from config_schema.together.description import (
     Destination,
     InstanceDescription,
-    ReplicatedTopic,
     SowTopic,
 )
 from config_schema.together.finding import Finding
-from config_schema.together.selection import Coverage, Part
+from config_schema.together.link import Link, Sent
+from config_schema.together.selection import Part
 from config_schema.units import quoted
 
 _MOST_NAMED: Final = 3
@@ -29,7 +27,10 @@ _MOST_NAMED: Final = 3
 
 
 def check_link(
-    source: InstanceDescription, destination: Destination, downstream: InstanceDescription
+    source: InstanceDescription,
+    destination: Destination,
+    downstream: InstanceDescription,
+    back: Sequence[Destination] | None = None,
 ) -> list[Finding]:
     """Validate what an instance replicates against the instance that takes it.
 
@@ -37,14 +38,18 @@ def check_link(
         source: the instance that sends.
         destination: its Destination.
         downstream: the instance that the Destination leads to.
+        back: its destinations that lead to the source. By default those for the Group of the
+            source: any of the instances of a group may be who is connected.
 
     Returns:
         What does not fit, in the order of the Destination's topics.
     """
-    link = _Link(source, destination, downstream)
+    if back is None:
+        back = [one for one in downstream.destinations if one.group == source.group]
+    link = Link(source, downstream, back)
     found: list[Finding] = []
     for topic in destination.topics:
-        sent = _Sent(link, topic)
+        sent = Sent(link, topic)
         for name, check in _CHECKS.items():
             if name in _MANDATORY or name not in topic.excluded:
                 found += check(sent)
@@ -70,115 +75,28 @@ def refusal(destination: Destination, downstream: InstanceDescription) -> Findin
     return Finding("group", problem, downstream.location)
 
 
-class _Link:
-    """A source and what is at the other end, with what is looked up for every topic."""
-
-    def __init__(
-        self, source: InstanceDescription, destination: Destination, downstream: InstanceDescription
-    ) -> None:
-        self.source = source
-        self.destination = destination
-        self.downstream = downstream
-
-    @cached_property
-    def logged(self) -> Coverage:
-        """What the source records."""
-        return Coverage(topic.selection for topic in self.source.logged)
-
-    @cached_property
-    def logged_there(self) -> Coverage:
-        """What is recorded at the other end."""
-        return Coverage(topic.selection for topic in self.downstream.logged)
-
-    @cached_property
-    def back(self) -> tuple[Destination, ...]:
-        """The destinations there that lead back: those for the Group of the source.
-
-        A group has equivalent instances, any of which may be who is connected.
-        """
-        group = self.source.group
-        return tuple(one for one in self.downstream.destinations if one.group == group)
-
-    @cached_property
-    def returned(self) -> Coverage:
-        """What comes back."""
-        return Coverage(topic.selection for one in self.back for topic in one.topics)
-
-    @cached_property
-    def stored_there(self) -> dict[tuple[str, str], SowTopic]:
-        """The SOW section of the other end."""
-        return {(one.name, one.message_type): one for one in self.downstream.stored}
-
-    @cached_property
-    def patterns_there(self) -> tuple[SowTopic, ...]:
-        """Its topics that keep records of other topics."""
-        return tuple(one for one in self.downstream.stored if one.pattern is not None)
+def _finding(sent: Sent, check: str, other: Location, message: str, hint: str) -> Finding:
+    mandatory = check in _MANDATORY
+    advice = f"{hint}; {check} cannot be excluded" if mandatory else hint
+    problem = Problem(
+        sent.topic.location,
+        Severity.ERROR,
+        "Destination/Topic",
+        f"{check}: {message}",
+        advice if mandatory else f"{hint}, or exclude {check} here",
+    )
+    return Finding(check, problem, other)
 
 
-@dataclass(frozen=True)
-class _Sent:
-    """A Topic of the Destination: which topics of the source it sends."""
-
-    link: _Link
-    topic: ReplicatedTopic
-
-    @cached_property
-    def recorded(self) -> tuple[Part, ...]:
-        """What is sent of the transaction log."""
-        return tuple(self.link.logged.parts(self.topic.selection))
-
-    @cached_property
-    def records(self) -> tuple[SowTopic, ...]:
-        """The topics with records whose messages are sent."""
-        return tuple(
-            one
-            for one in self.link.source.stored
-            if one.kind == "Topic"
-            and self.topic.selection.includes(one.selection)
-            and self.link.logged.has((one.selection,))
-        )
-
-    @cached_property
-    def queues(self) -> tuple[SowTopic, ...]:
-        """The queues that are shared with the other end."""
-        return tuple(
-            one
-            for one in self.link.source.stored
-            if one.is_shared_queue and self.topic.selection.includes(one.selection)
-        )
-
-    def onward(self) -> Iterator[tuple[Destination, ReplicatedTopic]]:
-        """Go through the topics by which the other end replicates something of this itself."""
-        for destination in self.link.downstream.destinations:
-            for topic in destination.topics:
-                theirs = Coverage([topic.selection])
-                if any(True for part in self.recorded for _ in theirs.parts(part[0])) or any(
-                    topic.selection.includes(queue.selection) for queue in self.queues
-                ):
-                    yield destination, topic
-
-    def found(self, check: str, other: Location, message: str, hint: str) -> Finding:
-        """Say what a check has found."""
-        mandatory = check in _MANDATORY
-        advice = hint if mandatory else f"{hint}, or exclude {check} here"
-        problem = Problem(
-            self.topic.location,
-            Severity.ERROR,
-            "Destination/Topic",
-            f"{check}: {message}",
-            advice + (f"; {check} cannot be excluded" if mandatory else ""),
-        )
-        return Finding(check, problem, other)
-
-
-def _txlog(sent: _Sent) -> Iterator[Finding]:
+def _txlog(sent: Sent) -> Iterator[Finding]:
     there = sent.link.downstream
     lacking = [part for part in sent.recorded if not sent.link.logged_there.has(part)]
     if not lacking:
         return
     log = there.log_location
     where = "has no transaction log" if log is None else f"does not record {_them(lacking)} ({log})"
-    yield sent.found(
+    yield _finding(
+        sent,
         "txlog",
         log or there.location,
         f"{_parts(lacking)} {_is(lacking)} replicated to {_instance(there)}, which {where}",
@@ -186,7 +104,7 @@ def _txlog(sent: _Sent) -> Iterator[Finding]:
     )
 
 
-def _replicate(sent: _Sent) -> Iterator[Finding]:
+def _replicate(sent: Sent) -> Iterator[Finding]:
     back = sent.link.back
     there = sent.link.downstream
     sources = [*sent.recorded, *((queue.selection,) for queue in sent.queues)]
@@ -195,15 +113,17 @@ def _replicate(sent: _Sent) -> Iterator[Finding]:
         return
     subject = f"{_parts(lacking)} {_is(lacking)} replicated to {_instance(there)}"
     if not back:
-        yield sent.found(
+        yield _finding(
+            sent,
             "replicate",
             there.location,
-            f"{subject}, which has no Destination for the group "
-            f"{quoted(sent.link.source.group)}: what is published there does not come back",
-            f"add a Destination with the Group {sent.link.source.group} there",
+            f"{subject}, which has no Destination that leads back to "
+            f"{quoted(sent.link.source.name)}: what is published there does not come here",
+            f"add one there, with the Group {sent.link.source.group}",
         )
         return
-    yield sent.found(
+    yield _finding(
+        sent,
         "replicate",
         back[0].location,
         f"{subject}, and not replicated back by its Destination {quoted(back[0].name)} "
@@ -212,18 +132,19 @@ def _replicate(sent: _Sent) -> Iterator[Finding]:
     )
 
 
-def _sow(sent: _Sent) -> Iterator[Finding]:
+def _sow(sent: Sent) -> Iterator[Finding]:
     for topic in sent.records:
-        if _records_there(sent, topic) is not None:
+        if sent.link.records_there(topic) is not None:
             continue
-        there = sent.link.stored_there.get((topic.name, topic.message_type))
+        there = sent.link.stored_there(topic)
         instance = sent.link.downstream
         what = (
             f"{_instance(instance)} keeps no records of it"
             if there is None
             else f"a {there.kind} in {quoted(instance.name)} ({there.location})"
         )
-        yield sent.found(
+        yield _finding(
+            sent,
             "sow",
             instance.location if there is None else there.location,
             f"{_topic(topic)} is a Topic of SOW here ({topic.location}), and {what}",
@@ -231,11 +152,12 @@ def _sow(sent: _Sent) -> Iterator[Finding]:
         )
 
 
-def _keys(sent: _Sent) -> Iterator[Finding]:
+def _keys(sent: Sent) -> Iterator[Finding]:
     for topic in sent.records:
-        there = _records_there(sent, topic)
+        there = sent.link.records_there(topic)
         if there is not None and there.identity != topic.identity:
-            yield sent.found(
+            yield _finding(
+                sent,
                 "keys",
                 there.location,
                 f"records of {_topic(topic)} have {_identity(topic)} here ({topic.location}), "
@@ -245,47 +167,31 @@ def _keys(sent: _Sent) -> Iterator[Finding]:
             )
 
 
-def _records_there(sent: _Sent, topic: SowTopic) -> SowTopic | None:
-    """The Topic of the other end that keeps the records of one of the source."""
-    there = sent.link.stored_there.get((topic.name, topic.message_type))
-    if there is not None:
-        alike = there.kind == "Topic" and there.pattern == topic.pattern
-        return there if alike else None
-    if topic.pattern is not None:
-        return None
-    return next(
-        (
-            one
-            for one in sent.link.patterns_there
-            if one.message_type == topic.message_type and matches(one.pattern or "", topic.name)
-        ),
-        None,
-    )
-
-
-def _cascade(sent: _Sent) -> Iterator[Finding]:
+def _cascade(sent: Sent) -> Iterator[Finding]:
     instance = sent.link.downstream
     for destination, topic in sent.onward():
         waived = sorted(topic.excluded - sent.topic.excluded)
         if waived:
-            yield sent.found(
+            yield _finding(
+                sent,
                 "cascade",
                 topic.location,
                 f"{quoted(sent.topic.selection.name)} is replicated to {_instance(instance)} with "
-                f"the validation of {', '.join(waived)}, which that instance excludes where it "
+                f"the validation {', '.join(waived)}, which that instance excludes where it "
                 f"replicates it to {quoted(destination.name)} ({topic.location})",
                 f"take {', '.join(waived)} from the ExcludeValidation there",
             )
 
 
-def _replicate_filter(sent: _Sent) -> Iterator[Finding]:
+def _replicate_filter(sent: Sent) -> Iterator[Finding]:
     wanted = sent.topic.filter
     if wanted is None:
         return
     for destination, topic in sent.onward():
         if destination in sent.link.back and topic.filter != wanted:
             has = "no Filter" if topic.filter is None else f"the Filter {quoted(topic.filter)}"
-            yield sent.found(
+            yield _finding(
+                sent,
                 "replicate_filter",
                 topic.location,
                 f"{quoted(sent.topic.selection.name)} is replicated to "
@@ -295,10 +201,10 @@ def _replicate_filter(sent: _Sent) -> Iterator[Finding]:
             )
 
 
-def _queue(sent: _Sent) -> Iterator[Finding]:
+def _queue(sent: Sent) -> Iterator[Finding]:
     instance = sent.link.downstream
     for queue in sent.queues:
-        there = sent.link.stored_there.get((queue.name, queue.message_type))
+        there = sent.link.stored_there(queue)
         if there is not None and there.kind == queue.kind:
             continue
         what = (
@@ -306,7 +212,8 @@ def _queue(sent: _Sent) -> Iterator[Finding]:
             if there is None
             else f"a {there.kind} in {quoted(instance.name)} ({there.location})"
         )
-        yield sent.found(
+        yield _finding(
+            sent,
             "queue",
             instance.location if there is None else there.location,
             f"{_topic(queue)} is a {queue.kind} here ({queue.location}), and {what}",
@@ -314,9 +221,9 @@ def _queue(sent: _Sent) -> Iterator[Finding]:
         )
 
 
-def _queue_underlying(sent: _Sent) -> Iterator[Finding]:
+def _queue_underlying(sent: Sent) -> Iterator[Finding]:
     for queue in sent.queues:
-        there = sent.link.stored_there.get((queue.name, queue.message_type))
+        there = sent.link.stored_there(queue)
         if there is None or there.kind != queue.kind:
             continue  # which is for the check before
         differing = [
@@ -325,7 +232,8 @@ def _queue_underlying(sent: _Sent) -> Iterator[Finding]:
             if mine != theirs
         ]
         if differing:
-            yield sent.found(
+            yield _finding(
+                sent,
                 "queue_underlying",
                 there.location,
                 f"the {queue.kind} {_topic(queue)} has {', '.join(differing)} "
@@ -342,21 +250,18 @@ def _definitions(queue: SowTopic, there: SowTopic) -> Iterator[tuple[str, str | 
         yield "the InitialOwner", queue.initial_owner, there.initial_owner
 
 
-def _queue_passthrough(sent: _Sent) -> Iterator[Finding]:
+def _queue_passthrough(sent: Sent) -> Iterator[Finding]:
     group = sent.link.source.group
     instance = sent.link.downstream
-    for destination in instance.destinations:
+    for destination, replicated in sent.link.onward:
         if destination.group == group != instance.group:
             continue  # straight back to where it came from
         if any(matches(pattern, group) for pattern in destination.pass_through):
             continue
-        taken = [
-            queue
-            for queue in sent.queues
-            if any(topic.selection.includes(queue.selection) for topic in destination.topics)
-        ]
+        taken = [queue for queue in sent.queues if replicated.has((queue.selection,))]
         if taken:
-            yield sent.found(
+            yield _finding(
+                sent,
                 "queue_passthrough",
                 destination.location,
                 f"{_parts([(queue.selection,) for queue in taken])} "
@@ -367,7 +272,7 @@ def _queue_passthrough(sent: _Sent) -> Iterator[Finding]:
             )
 
 
-_CHECKS: Final[dict[str, Callable[[_Sent], Iterable[Finding]]]] = {
+_CHECKS: Final[dict[str, Callable[[Sent], Iterable[Finding]]]] = {
     "txlog": _txlog,
     "replicate": _replicate,
     "sow": _sow,
@@ -403,7 +308,9 @@ def _parts(parts: Sequence[Part]) -> str:
     names = [" with ".join(quoted(one.name) for one in part) for part in parts]
     message_type = quoted(parts[0][0].message_type)
     more = len(names) - _MOST_NAMED
-    listed = ", ".join(names[:_MOST_NAMED]) + (f" and {more} more topics" if more > 0 else "")
+    listed = ", ".join(names[:_MOST_NAMED])
+    if more > 0:
+        listed += f" and {more} other{'s' if more > 1 else ''}"
     return f"{listed} of type {message_type}"
 
 

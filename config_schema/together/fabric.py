@@ -30,6 +30,8 @@ def check_together(instances: Sequence[InstanceDescription]) -> list[Finding]:
         What does not fit. Errors are what keeps instances from being connected, or from being run
         beside each other; warnings are what can be meant, and seldom is.
     """
+    if not any(one.destinations for one in instances):
+        return []
     members = [one for one in instances if one.replicates]
     routes = [
         route(one, destination, [other for other in members if other is not one])
@@ -40,7 +42,7 @@ def check_together(instances: Sequence[InstanceDescription]) -> list[Finding]:
     for way in routes:
         found += _astray(way)
         for downstream in way.instances:
-            found += _link(way, downstream)
+            found += _link(way, downstream, _back(way.source, downstream, routes))
     found += _sync_pairs(routes)
     found += _one_way_rings(routes)
     return found
@@ -123,13 +125,30 @@ def _listening(instance: InstanceDescription) -> tuple[Location, str]:
     return instance.listens.location, f"listens at {instance.listens}"
 
 
-def _link(way: Route, downstream: InstanceDescription) -> Iterator[Finding]:
+def _back(
+    source: InstanceDescription, downstream: InstanceDescription, routes: Sequence[Route]
+) -> list[Destination]:
+    """The destinations that lead back: if it cannot be told where one leads, its Group does."""
+    return [
+        way.destination
+        for way in routes
+        if way.source is downstream
+        and (
+            any(one is source for one in way.instances)
+            or (not way.instances and way.destination.group == source.group)
+        )
+    ]
+
+
+def _link(
+    way: Route, downstream: InstanceDescription, back: Sequence[Destination]
+) -> Iterator[Finding]:
     refused = refusal(way.destination, downstream)
     if refused is not None:
         yield refused
         return  # what is sent is meant for another
     yield from _encryption(way.destination, downstream)
-    yield from check_link(way.source, way.destination, downstream)
+    yield from check_link(way.source, way.destination, downstream, back)
 
 
 def _encryption(destination: Destination, downstream: InstanceDescription) -> Iterator[Finding]:

@@ -54,12 +54,14 @@ class Selection(Struct, frozen=True):
         mine, others = _shape(self.name), _shape(other.name)
         return mine is not None and others is not None and mine.includes(others)
 
-    def excludes(self, other: "Selection") -> bool:
-        """Whether it is certain that no topic is selected by both; both are expressions."""
-        if self.message_type != other.message_type:
-            return True
+    def overlaps(self, other: "Selection") -> bool:
+        """Whether some topic may be selected by both, for all that can be told."""
+        if not (self.is_expression and other.is_expression):
+            return self.includes(other) or other.includes(self)
         mine, others = _shape(self.name), _shape(other.name)
-        return mine is not None and others is not None and mine.excludes(others)
+        return self.message_type == other.message_type and not (
+            mine is not None and others is not None and mine.excludes(others)
+        )
 
 
 Part = tuple[Selection, ...]
@@ -86,7 +88,7 @@ class Coverage:
         for one in self._all:
             if selected.includes(one):
                 yield (one,)
-            elif one.is_expression and selected.is_expression and not one.excludes(selected):
+            elif one.is_expression and one.overlaps(selected):
                 yield (selected, one)
 
     def _includes(self, selection: Selection) -> bool:

@@ -62,7 +62,7 @@ class Together:
             problems.reading(path)
         for finding in check_together([one for _, one in given]):
             finding.report(problems)
-        paths = ", ".join(path for path, _ in given)
+        paths = ", ".join(path for path, one in given if one.replicates)
         return _conclude(paths, problems, "fit together", "do not fit together")
 
 

@@ -15,6 +15,7 @@ from __future__ import annotations
 import re
 from array import array
 from bisect import bisect_left
+from collections import Counter
 from collections.abc import Callable, Sequence
 from itertools import repeat
 from operator import itemgetter
@@ -178,3 +179,10 @@ def _parse_singly(text: str) -> tuple[list[Mark], list[str]]:
         if part.strip() or not text.strip():
             malformed.append(part.strip())
     return marks, malformed
+
+
+def repeated(marks: Sequence[Mark]) -> list[Mark]:
+    """Those that have been there before."""
+    left = Counter(marks)
+    left.subtract(set(marks))
+    return list(left.elements())

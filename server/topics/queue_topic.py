@@ -50,6 +50,9 @@ if TYPE_CHECKING:
     from server.topics.feed import Recorded
     from server.topics.queue_surroundings import Surroundings
 
+_RETURNED_AT_ONCE: Final = 256
+"""Messages of a consumer that is about to go that come back in a slice."""
+
 
 class QueueTopic(Topic):
     """One queue.
@@ -229,6 +232,13 @@ class QueueTopic(Topic):
             self._delivering.forget(cast("Subscription", consumer.subscription))
             self.core.detach(consumer, self._surroundings.now)
             self._settle()
+
+    def dismiss_some(self, consumer: Consumer) -> bool:
+        """Have back some of what a consumer has that is about to go; whether it has much more."""
+        if not self.core.detach_some(consumer, self._surroundings.now, _RETURNED_AT_ONCE):
+            return False
+        self._settle()
+        return True
 
     @property
     def has_literal_subscription(self) -> bool:

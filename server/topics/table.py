@@ -180,9 +180,16 @@ class TopicTable:
     def detach_some(self, subscription: Subscription) -> bool:
         """Detach a subscription from some topics, before `unsubscribe`, if it has very many.
 
+        If it has very many messages of a queue, some of these come back.
+
         Returns:
-            Whether there are still many.
+            Whether there is still much.
         """
+        consumer = subscription.consumer
+        if consumer is not None and consumer.subscription is subscription:
+            for queue in self.queues or ():
+                if queue.dismiss_some(consumer):
+                    return True
         attached = self._attached.get(subscription, set())
         if len(attached) <= _ATTACHED_AT_ONCE:
             return False

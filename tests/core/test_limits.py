@@ -458,3 +458,24 @@ def test_what_a_filter_takes_is_about_what_is_counted_for_it(
     after, _ = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     assert 0.6 < (peer.held - held) / (after - before) < 4
+
+
+def test_a_connection_may_have_so_many_different_select_lists(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Each makes messages of its own; equal ones share them, and a replacement needs no room."""
+    monkeypatch.setattr("server.commands.subscribe.MOST_SELECT_LISTS", 3)
+    core = Core()
+    peer = core.log_on("peer")
+    peer.take_frames()
+
+    def status(number: int, options: str) -> str:
+        header = {"c": "subscribe", "t": "t", "sub_id": str(number), "opts": options}
+        peer.send({**header, "cid": "1", "a": "processed"})
+        return str(only_ack(peer)["status"])
+
+    assert [status(n, f"select=[-/,+/f{n}]") for n in range(4)] == ["success"] * 3 + ["failure"]
+    assert status(5, "select=[-/,+/f1]") == "success"
+    assert status(6, "timestamp") == "success"
+    assert status(2, "replace,select=[-/,+/f7]") == "success"
+    assert status(8, "select=[-/,+/f8]") == "failure"
