@@ -37,6 +37,7 @@ from server.journal.layout import (
 
 _pack_head: Final = HEAD.pack
 _pack_checksum: Final = CHECKSUM.pack
+_NOBODY: Final = (0, 0)
 _MOST_IN_BLOCK: Final = 1024
 _PATIENCE: Final = 30.0  # seconds for which a full pipe may hold up the engine
 
@@ -199,7 +200,9 @@ class Writer:
         if now < self.last_timestamp:
             now = self.last_timestamp
         if sequence:
-            self.sequences[client] = (sequence, now)
+            # What comes from another instance may be what was missing here.
+            if not source or sequence > self.sequences.get(client, _NOBODY)[0]:
+                self.sequences[client] = (sequence, now)
         elif kind < Kind.NO_OP:
             source_txid = source_txid or client
             client = server_made_identity(client, self._instance)
