@@ -7,6 +7,7 @@ import contextlib
 import os
 import signal
 import subprocess
+import threading
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -27,12 +28,42 @@ async def started(helpers: Helpers, start: Callable[[], Process]) -> Process:
     Raises:
         asyncio.CancelledError: there is no time left; what is just being started is killed.
     """
-    starting = asyncio.ensure_future(helpers.call(start))
+    starting = _Starting(start)
     try:
-        return await asyncio.shield(starting)
+        return await helpers.call(starting.run)
     except asyncio.CancelledError:
-        starting.add_done_callback(lambda done: kill(done.result()))
+        starting.give_up()
         raise
+
+
+class _Starting:
+    """A process that is being started, and may be given up meanwhile.
+
+    Args:
+        start: starts it.
+    """
+
+    def __init__(self, start: Callable[[], Process]) -> None:
+        self._start = start
+        self._lock = threading.Lock()
+        self._process: Process | None = None
+        self._is_given_up = False
+
+    def run(self) -> Process:
+        """Start it; the event loop may be gone by then, so it is killed here if need be."""
+        process = self._start()
+        with self._lock:
+            self._process = process
+            if self._is_given_up:
+                kill(process)
+        return process
+
+    def give_up(self) -> None:
+        """Kill it, now or as soon as it has been started."""
+        with self._lock:
+            self._is_given_up = True
+            if self._process is not None:
+                kill(self._process)
 
 
 def kill(process: Process) -> None:

@@ -321,6 +321,7 @@ class AsyncCommands(ABC):
         filter: str | None = None,
         sow_keys: Iterable[str] | None = None,
         body: Body | None = None,
+        options: str | None = None,
         sequence: int | None = None,
         persisted: bool = False,
     ) -> int:
@@ -331,6 +332,7 @@ class AsyncCommands(ABC):
                 filter=filter,
                 sow_keys=sow_keys,
                 body=body,
+                options=options,
                 sequence=sequence,
                 persisted=persisted,
             ),

@@ -387,6 +387,7 @@ class BlockingCommands(ABC):
         filter: str | None = None,
         sow_keys: Iterable[str] | None = None,
         body: Body | None = None,
+        options: str | None = None,
         sequence: int | None = None,
         persisted: bool = False,
     ) -> int:
@@ -398,6 +399,8 @@ class BlockingCommands(ABC):
             filter: delete the records that match this content filter.
             sow_keys: delete the records with these keys.
             body: delete the record that a publish of this message would update.
+            options: what becomes of messages of a queue: they are done with, unless it is "cancel",
+                "expire", or "redrive" for dead letters.
             sequence: the command's number from this client name. A server that has it already takes
                 the command for a duplicate.
             persisted: whether to wait until the deletion is on stable storage.
@@ -411,6 +414,7 @@ class BlockingCommands(ABC):
                 filter=filter,
                 sow_keys=sow_keys,
                 body=body,
+                options=options,
                 sequence=sequence,
                 persisted=persisted,
             ),

@@ -264,6 +264,7 @@ class Commands(ABC):
         filter: str | None = None,
         sow_keys: Iterable[str] | None = None,
         body: Body | None = None,
+        options: str | None = None,
         sequence: int | None = None,
         persisted: bool = False,
     ) -> Request:
@@ -271,7 +272,12 @@ class Commands(ABC):
         if sequence is not None and self.numbering is not None:
             raise ValueError("the publish store numbers what is sent; leave out sequence")
         header = delete_header(
-            topic, filter=filter, sow_keys=sow_keys, has_body=body is not None, sequence=sequence
+            topic,
+            filter=filter,
+            sow_keys=sow_keys,
+            has_body=body is not None,
+            options=options,
+            sequence=sequence,
         )
         data = b"" if body is None else body_bytes(body)
         awaited: tuple[AckType, ...] = ("processed", "stats")

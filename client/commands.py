@@ -176,6 +176,7 @@ def delete_header(
     filter: str | None,
     sow_keys: Iterable[str] | None,
     has_body: bool,
+    options: str | None,
     sequence: int | None,
 ) -> Header:
     """The header of a deletion.
@@ -189,6 +190,7 @@ def delete_header(
         command="sow_delete",
         topic=required_text("topic", topic),
         short_filter=text("filter", filter),
+        short_options=text("options", options),
         sow_keys=_keys(sow_keys),
         sequence=number("sequence", sequence),
     )

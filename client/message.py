@@ -115,6 +115,20 @@ class Message:
         """Have the queue treat the message as expired; raises as `ack` does."""
         self._settle_as("expire")
 
+    def extend(self, period: float | None = None) -> None:
+        """Keep the message for longer before the queue takes it back.
+
+        Args:
+            period: seconds, from when the server hears of it; None for as long as when it came.
+
+        Raises:
+            TypeError, ValueError: the period is no time.
+            ClientError: as `ack`.
+        """
+        if self._settle is not None:
+            length = "" if period is None else f"={milliseconds('period', period)}ms"
+            self._settle(self, f"extend{length}")
+
     def _settle_as(self, options: str | None) -> None:
         settle, self._settle = self._settle, None
         if settle is not None:

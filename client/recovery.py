@@ -218,19 +218,22 @@ class RecoveringProtocol(ClientProtocol):
         return request
 
     def _emit(self, header: Header, body: bytes = b"") -> None:
-        is_ack = header.command_id is None and not gives_back(header)  # no request remembers it
-        if is_ack:
-            bookmarks = (header.bookmark or "").count(",") + 1
-            self._unconfirmed.add(frame(encoded(header), body), bookmarks)
-        if self.is_online or header.command == "logon":
-            self._emit_now(header, body)
-        if is_ack and self._unconfirmed.is_to_be_asked:
-            self.flush_acks()
-
-    def _emit_now(self, header: Header, body: bytes) -> None:
+        if header.command_id is None and not gives_back(header):  # no request remembers it
+            self._emit_ack(header)
+            return
+        if not self.is_online and header.command != "logon":
+            return
         if header.command == "sow_delete" and header.command_id is not None:
             self._sent_deletions.add(header.command_id)
         super()._emit(header, body)
+
+    def _emit_ack(self, header: Header) -> None:
+        command = frame(encoded(header))
+        self._unconfirmed.add(command, (header.bookmark or "").count(",") + 1)
+        if self.is_online:
+            self.output += command
+        if self._unconfirmed.is_to_be_asked:
+            self.flush_acks()
 
     def _emit_messages(self, frames: bytes) -> None:
         if self.is_online:

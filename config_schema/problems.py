@@ -95,6 +95,11 @@ class Problems:
         """Add a remark that asks for no change."""
         self._add(where, Severity.INFO, element, message, hint)
 
+    def add(self, problem: Problem) -> None:
+        """Add what has been put into words already."""
+        self.reading(problem.location.file)
+        self._found.setdefault(problem)
+
     @property
     def has_errors(self) -> bool:
         """Whether the configuration must not be used."""
@@ -115,8 +120,7 @@ class Problems:
         hint: str | None,
     ) -> None:
         location = where if isinstance(where, Location) else where.location
-        self.reading(location.file)
-        self._found.setdefault(Problem(location, severity, element, message, hint))
+        self.add(Problem(location, severity, element, message, hint))
 
     def _position(self, problem: Problem) -> tuple[int, int]:
         return self._file_rank[problem.location.file], problem.location.line

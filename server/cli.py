@@ -106,7 +106,12 @@ def _parser() -> _Parser:
         help="the configuration file; several can be checked at once",
     )
     add = parser.add_argument
-    add("--verify-config", action="store_true", help="check the configuration, then exit")
+    add(
+        "--verify-config",
+        action="store_true",
+        help="check the configuration, and several against each other as instances that replicate"
+        " would when they connect, then exit",
+    )
     add(
         "--graph",
         dest="drawing",

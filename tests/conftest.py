@@ -55,6 +55,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 def pytest_addoption(parser: pytest.Parser) -> None:
     """The options of our own."""
     parser.addoption(
+        "--schedules",
+        type=int,
+        default=8,
+        help="how many schedules the simulation of replication tries of each kind",
+    )
+    parser.addoption(
         "--crash-runs",
         type=int,
         default=50,

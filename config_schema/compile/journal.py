@@ -63,7 +63,8 @@ def _journal_size(reader: Reader) -> int:
 def _topic(reader: Reader, scope: Scope) -> JournaledTopicSpec:
     name = reader.required("Name")
     message_type = scope.message_type(reader)
-    if scope.is_pattern(name):
+    is_expression = scope.is_pattern(name)
+    if is_expression:
         reader.pattern("Name")
     earlier = scope.journaled.get(TopicRef(name, message_type))
     if name and earlier is not None:
@@ -72,4 +73,4 @@ def _topic(reader: Reader, scope: Scope) -> JournaledTopicSpec:
             f"it is already at {earlier.location}",
             tag="Name",
         )
-    return JournaledTopicSpec(name, message_type, reader.location)
+    return JournaledTopicSpec(name, is_expression, message_type, reader.location)

@@ -10,15 +10,22 @@ from config_schema.spec.common import InetAddr, ModuleUse, TlsSpec
 
 @dataclass(frozen=True, slots=True)
 class JournaledTopicSpec:
-    """A Topic of the TransactionLog: a name or a regular expression, and one message type."""
+    """A Topic of the TransactionLog: a name, or a regular expression, and one message type."""
 
     name: str
+    is_expression: bool
     message_type: str
     location: Location
 
     def covers(self, message_type: str, name: str) -> bool:
-        """Whether it has what is published to a topic recorded."""
-        return self.message_type == message_type and matches(self.name, name)
+        """Whether it has what is published to a topic recorded.
+
+        A name stands for itself only, however much an expression would find in others.
+        Source: AMPS User Guide, Configuring a Transaction Log: topics that match exactly.
+        """
+        return self.message_type == message_type and (
+            name == self.name or (self.is_expression and matches(self.name, name))
+        )
 
 
 @dataclass(frozen=True, slots=True)

@@ -70,6 +70,7 @@ class ByContent:
         """See `Resumption.unsent`."""
         headers, published = outgoing.headers, self._published
         topics = headers.get("topic") or [published.topic] * len(outgoing.bodies)
+        published.named.update(topics)
         columns = [headers[name] for name in _COMPARED if name in headers]
         values = zip(*columns, strict=True) if columns else repeat(())
         marks = map(_mark, outgoing.bodies, values)
@@ -81,7 +82,8 @@ class Published:
     """What an earlier try of a task has published, as the log has it.
 
     The log says where a message went, which is another topic than the row says where that is the
-    name of a queue: its messages are those of the topics that feed it.
+    name of a queue: its messages are those of the topics that feed it. Which of these takes what is
+    published to the queue is not said; it is none that rows name themselves, if there is another.
 
     Args:
         options: the topic.
@@ -91,6 +93,7 @@ class Published:
 
     Attributes:
         topic: that of rows that do not say it.
+        named: the topics of all rows so far.
 
     Raises:
         ClientError: the log cannot be read.
@@ -100,6 +103,7 @@ class Published:
         self, options: AmpsOptions, identity: Identity, count: int, headers: Iterable[str]
     ) -> None:
         self.topic: Final = options.topic or ""
+        self.named: Final[set[str]] = set()
         self._options = options
         self._identity = identity
         self._count = count
@@ -123,7 +127,7 @@ class Published:
         if went_to is None:
             went_to = frozenset(where for where, _ in self._read(topic))
             self._went_to[topic] = went_to
-        for where in went_to:
+        for where in went_to - self.named or went_to:
             if self._left[where, mark]:
                 self._left[where, mark] -= 1
                 return True

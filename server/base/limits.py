@@ -41,6 +41,9 @@ MOST_PATTERNS: Final = 500
 MOST_CONFLATED: Final = 1_000
 """Those of them that are conflated, each of which has a timer, and keeps what it lets wait."""
 
+MOST_SELECT_LISTS: Final = 500
+"""Different select lists of those, each of which makes messages of its own."""
+
 MOST_TOPIC_NAME: Final = 1_024
 """Characters of the name of a topic, which regular expressions are matched against."""
 
@@ -59,7 +62,7 @@ MOST_IDS: Final = 10_000
 MOST_ACKS: Final = 100
 """Types of ack that a command asks for; there are less than ten."""
 
-MOST_ORDER_TERMS: Final = 1_000
+MOST_ORDER_TERMS: Final = 300
 """Fields that results are ordered by."""
 
 MOST_COMPUTED_FIELDS: Final = 300

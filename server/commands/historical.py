@@ -22,6 +22,7 @@ from server.commands.paging import check_replacement, read_page, single_topic
 from server.commands.past_point import point_of
 from server.commands.query import QueryCommand
 from server.commands.query_terms import read_query_terms
+from server.commands.queue_acks import queue_of
 from server.commands.refusal import CommandRefused
 from server.commands.refuse import refuse
 from server.commands.selection import read_topic, records_of
@@ -52,11 +53,18 @@ def is_asked_for(session: Subscribing, header: Header, options: Mapping[str, str
     """Whether a command asks for a past state that is kept; other topics give what they have now.
 
     Raises:
-        CommandRefused: the topic is missing, or is no valid regular expression.
+        CommandRefused: the topic is missing, is no valid regular expression, or is a queue: who
+            asks for its past does not mean to take messages.
     """
     if header.bookmark is None or is_now(header.bookmark):
         return False
     selector = read_topic(session, header, options)
+    if queue_of(session, selector) is not None:
+        raise CommandRefused(
+            "invalid bookmark",
+            f"a queue keeps nothing that is past: expected {NOW} or none; subscribe with a bookmark"
+            " replays the topics that feed it",
+        )
     topics = records_of(session, Permission.READ_TOPIC, selector)
     return any(selected.keeper.table.history is not None for selected in topics)
 

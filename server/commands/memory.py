@@ -1,8 +1,10 @@
 """What a subscription or a query takes in memory, for which its client has to answer.
 
 What is kept follows what the command says: trees and programs of its filter, its SOW keys, its
-bookmarks, the fields of its options. It is estimated, and so that it is rather too much: equal
-filters are kept once, but count for each who has one. It counts against what the client may take
+bookmarks, the fields of its options. It is estimated from the text of the command, before that is
+read any further: what there is of a filter follows its fields, each of which stands in a comparison
+or a call, and the values of its lists. Equal filters are kept once, but count for each who has one.
+It counts against what the client may take
 (server/subscriptions/slow_clients.py) until the subscription or query has ended, and there is a
 limit to it.
 """
@@ -21,10 +23,12 @@ if TYPE_CHECKING:
     from server.wire.header import Header
 
 _COMMAND: Final = 2048
-_FILTER: Final = 128
+_FIELD: Final = 2000
+_VALUE: Final = 300
+_FILTER: Final = 8
 _TOPIC: Final = 16
 _LISTS: Final = 16
-"""Bytes for a command, and for each character of its parts."""
+"""Bytes for a command, for each field and value of its filter, and each character of its parts."""
 
 
 class Keeping(Protocol):
@@ -49,10 +53,14 @@ def memory_of(header: Header) -> int:
     lists = (header.options, header.sow_keys, header.bookmark, header.order_by)
     return (
         _COMMAND
-        + _FILTER * min(len(header.filter or ""), MOST_FILTER)
+        + _memory_of_filter((header.filter or "")[:MOST_FILTER])
         + _TOPIC * len(header.topic or "")
         + _LISTS * sum(len(text) for text in lists if text)
     )
+
+
+def _memory_of_filter(text: str) -> int:
+    return _FILTER * len(text) + _FIELD * text.count("/") + _VALUE * text.count(",")
 
 
 def check_memory(session: Keeping, header: Header) -> None:

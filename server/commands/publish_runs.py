@@ -41,12 +41,12 @@ class PublishRuns:
         self.are_recorded = False
         self._session = session
         self._topics_generation = 0
-        self._envelope = Envelope(session, session.last_heard)  # of messages that say no more
+        self._envelope: Envelope | None = None  # of messages that say no more
 
     def begin(self) -> None:
         """Make ready for the next runs; called after everything that may change what is known."""
         self._drop_forgotten_topics()
-        self._envelope = Envelope(self._session, self._session.last_heard)
+        self._envelope = None
 
     def remember(
         self, header: bytes, sequence: int | None, topic: AnyTopic, acks: Sequence[str]
@@ -74,11 +74,15 @@ class PublishRuns:
         """Publish a run, and answer it. See `plain_publish.Publish`."""
         session = self._session
         session.command = "publish"
-        topic, envelope = run.topic, self._envelope
+        topic = run.topic
         if topic.is_journaled:
             envelope = Envelope(session, session.last_heard)
             envelope.sequences = list(map(int, sequences))
             self.are_recorded = True
+        elif self._envelope is None:
+            envelope = self._envelope = Envelope(session, session.last_heard)
+        else:
+            envelope = self._envelope
         rejections = topic.publish(bodies, envelope)
         unsaid = sequences
         if rejections:

@@ -1,12 +1,14 @@
 """sow_delete on a queue: messages are done with, given back, or expired.
 
-Source: AMPS User Guide, Acknowledging Messages; AMPS Command Reference, Removing Messages.
+Source: AMPS User Guide, Acknowledging Messages; AMPS Command Reference, Removing Messages. What is
+ours: `delay` with cancel, `extend` for leases, `redrive` for dead letters.
 """
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterator, Mapping
-from typing import TYPE_CHECKING, Final
+from collections.abc import Generator, Iterator, Mapping, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from config_schema.units import UnitError, parse_interval
 from server.base.limits import MOST_BOOKMARKS
@@ -18,10 +20,11 @@ from server.commands.refusal import CommandRefused
 from server.commands.refuse import refuse_duplicate
 from server.commands.selection import read_filter, read_topic
 from server.expressions.effort import TooCostlyError
-from server.journal import JournalUnavailable
+from server.journal import JournalUnavailable, JournalUnreadable
 from server.queues import UnmatchedError, Way, parse_marks
 from server.security.entitlement import Permission
 from server.topics.queue_acknowledging import Acknowledged, Said
+from server.topics.queue_recording import NOBODY
 
 if TYPE_CHECKING:
     from server.commands.persisted_acks import Publisher
@@ -29,12 +32,36 @@ if TYPE_CHECKING:
     from server.commands.steps import Steps
     from server.expressions.topic_names import TopicSelector
     from server.queues import Mark
-    from server.topics.queue_acknowledging import Acknowledging, Found
+    from server.topics.queue_acknowledging import Found
     from server.topics.queue_topic import QueueTopic
     from server.wire.header import Header
 
-_OPTIONS: Final = frozenset({"cancel", "expire", "delay", "non_regex_topic", "none"})
+_WAYS: Final = ("cancel", "expire")
+_EXCLUSIVE: Final = (*_WAYS, "extend", "redrive")
+_OPTIONS: Final = frozenset({*_EXCLUSIVE, "delay", "non_regex_topic", "none"})
 _MICROSECONDS: Final = 1_000  # nanoseconds
+_AT_ONCE: Final = 512
+"""Messages that a slice acknowledges."""
+_REDRIVEN_AT_ONCE: Final = 32
+"""Dead letters that a slice redrives."""
+
+
+class _How(NamedTuple):
+    """What is to be done with messages. Times are microseconds.
+
+    Attributes:
+        way: what became of them.
+        delay: how long those that are given back stay away; None for as long as the queue says.
+        extends: whether their leases are to last longer instead.
+        period: how long, from now on; None for as long as new ones.
+        redrives: whether they are dead letters, and to go where they came from.
+    """
+
+    way: Way
+    delay: int | None
+    extends: bool
+    period: int | None
+    redrives: bool
 
 
 def queue_of(session: Sender, selector: TopicSelector) -> QueueTopic | None:
@@ -78,7 +105,7 @@ def acknowledge_messages(
         CommandRefused: the command does not say which messages, or how, or cannot be recorded.
     """
     session.require(Permission.READ_TOPIC, queue.name)
-    way, delay = _read_way(options)
+    how = _read_how(options)
     filter_, keys = read_filter(session, header), read_keys(header)
     if body or (header.bookmark is not None) + (filter_ is not None) + (keys is not None) != 1:
         raise CommandRefused(
@@ -87,56 +114,85 @@ def acknowledge_messages(
             " bookmarks, a filter (1=1 for all messages), or sow_keys",
         )
     marks = None if header.bookmark is None else _read_marks(header.bookmark)
+    if marks is None and how.extends:
+        raise option_refusal("extend", "leases are extended by the bookmarks of their messages")
     refuse_duplicate(session, header)
-    said = Said(way, session.number, (session.client_hash, header.sequence or 0), delay)
+    publisher = session.client_hash, header.sequence or 0
+    said = Said(how.way, session.number, publisher, how.delay)
     acks = queue.acknowledging
     try:
-        if marks is not None:
+        if marks is not None and how.extends:
+            done = acks.extend(marks, how.period, said)
+        elif marks is not None and not how.redrives:
             done = acks.acknowledge(marks, said)
         else:
-            found = acks.find_keys(keys or ()) if filter_ is None else acks.find_matching(filter_)
-            done = yield from _acknowledge_found(acks, found, said)
-    except (JournalUnavailable, UnmatchedError) as error:
+            if marks is not None:
+                found = acks.find_marks(marks)
+            elif filter_ is not None:
+                found = acks.find_matching(filter_)
+            else:
+                found = acks.find_keys(keys or ())
+            done = yield from _deal_with(session, queue, found, said, redrives=how.redrives)
+    except (JournalUnavailable, JournalUnreadable, UnmatchedError) as error:
         raise CommandRefused("not stored", str(error)) from None
     except TooCostlyError as error:
         raise CommandRefused("bad filter", str(error)) from None
     _answer(session, header, queue, done)
 
 
-def _acknowledge_found(
-    acks: Acknowledging, found: Iterator[Found], said: Said
+def _deal_with(
+    session: Publisher, queue: QueueTopic, found: Iterator[Found], said: Said, *, redrives: bool
 ) -> Generator[bool, None, Acknowledged]:
-    """Acknowledge messages as they are found; the command's number comes last."""
+    """Acknowledge or redrive messages as they are found; the command's number comes last."""
+    acks, some = queue.acknowledging, said._replace(publisher=NOBODY)
     looked_at = matched = done = 0
-    some = said._replace(publisher=(0, 0))
     for portion in found:
         looked_at += portion.looked_at
         matched += len(portion.places)
-        if portion.places:
-            done += acks.acknowledge_places(portion.places, some)
-        yield not acks.is_log_crowded
+        for places in _parts(portion.places, _REDRIVEN_AT_ONCE if redrives else _AT_ONCE):
+            if redrives:
+                done += queue.redriving.redrive(
+                    places, some, partial(session.may, Permission.WRITE_TOPIC)
+                )
+            elif places:
+                done += acks.acknowledge_places(places, some)
+            yield not acks.is_log_crowded
     acks.acknowledge_places((), said)
     return Acknowledged(looked_at, matched, done)
 
 
-def _read_way(options: Mapping[str, str]) -> tuple[Way, int | None]:
-    """What became of the messages, and for how many microseconds they are to stay away."""
+def _parts(places: Sequence[int], size: int) -> Iterator[Sequence[int]]:
+    """Parts of a portion, one at least."""
+    for start in range(0, max(len(places), 1), size):
+        yield places[start : start + size]
+
+
+def _read_how(options: Mapping[str, str]) -> _How:
     for name in options:
         if name not in _OPTIONS:
             raise option_refusal(name, "it is no option of an acknowledgement")
-    if "cancel" in options and "expire" in options:
-        raise option_refusal("expire", "a message that is given back cannot expire as well")
-    delay = None
-    if "delay" in options:
-        if "cancel" not in options:
-            raise option_refusal("delay", "it goes with the option cancel only")
-        try:
-            delay = parse_interval(options["delay"]) // _MICROSECONDS
-        except UnitError as error:
-            raise option_refusal("delay", str(error)) from None
-    if "cancel" in options:
-        return Way.CANCEL, delay
-    return Way.EXPIRE if "expire" in options else Way.DONE, None
+    given = [name for name in _EXCLUSIVE if name in options]
+    if len(given) > 1:
+        raise option_refusal(given[1], f"it cannot be done together with {given[0]}")
+    if "delay" in options and "cancel" not in options:
+        raise option_refusal("delay", "it goes with the option cancel only")
+    return _How(
+        Way(given[0]) if given and given[0] in _WAYS else Way.DONE,
+        _read_interval(options, "delay"),
+        "extend" in options,
+        _read_interval(options, "extend") if options.get("extend") else None,
+        "redrive" in options,
+    )
+
+
+def _read_interval(options: Mapping[str, str], name: str) -> int | None:
+    """An interval in microseconds, None if the option is not given."""
+    if name not in options:
+        return None
+    try:
+        return parse_interval(options[name]) // _MICROSECONDS
+    except UnitError as error:
+        raise option_refusal(name, str(error)) from None
 
 
 def _read_marks(text: str) -> list[Mark]:

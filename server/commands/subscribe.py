@@ -6,7 +6,7 @@ from collections.abc import Callable, Generator, Iterable, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
-from server.base.limits import MOST_CONFLATED, MOST_PATTERNS
+from server.base.limits import MOST_CONFLATED, MOST_PATTERNS, MOST_SELECT_LISTS
 from server.commands.acks import acknowledge
 from server.commands.attaching import attach_in_steps
 from server.commands.bookmark_subscribe import begin as begin_replay
@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from server.expressions.topic_names import TopicSelector
     from server.message_types.paths import Path
     from server.sow.records import Record
+    from server.subscriptions.presentation import SelectList
     from server.subscriptions.sink import Sink
     from server.subscriptions.subscription import PageTerms
     from server.views.terms import AggregationTerms
@@ -232,6 +233,7 @@ def prepare(
         require_topic(session, Permission.READ_TOPIC, selector)
     if wanted.conflation is not None:
         _check_conflated(session, sub_id)
+    _check_select_lists(session, sub_id, wanted.presentation.select)
     by_record = wanted.tracks_focus or page is not None
     stable = by_record or aggregation is not None
     subscription = Subscription(
@@ -331,6 +333,24 @@ def _check_conflated(session: Subscribing, sub_id: str) -> None:
             "limit exceeded",
             f"a connection may have {MOST_CONFLATED} conflated subscriptions: join them, or use"
             " more connections",
+        )
+
+
+def _check_select_lists(session: Subscribing, sub_id: str, select: SelectList | None) -> None:
+    """Refuse another select list beyond the limit.
+
+    Raises:
+        CommandRefused: there are enough of them.
+    """
+    subscriptions = session.subscriptions
+    if select is None or len(subscriptions) < MOST_SELECT_LISTS:
+        return
+    others = {one.presentation.select for one in subscriptions.values() if one.sub_id != sub_id}
+    if select not in others and len(others - {None}) >= MOST_SELECT_LISTS:
+        raise CommandRefused(
+            "limit exceeded",
+            f"the subscriptions of a connection may have {MOST_SELECT_LISTS} different select"
+            " lists: use fewer, or more connections",
         )
 
 

@@ -91,8 +91,12 @@ class Inbox:
         """
         begin = self._position
         if self._run is None:
-            done = runs.known.gather(self._frames[begin : begin + most], runs.publish, obey)
+            frames = self._frames
+            some = frames if most >= len(frames) and not begin else frames[begin : begin + most]
+            done = runs.known.gather(some, runs.publish, obey)
             self._position = begin + done
+            if self._position == len(frames):  # the memory is needed for what comes next
+                self._frames, self._position = (), 0
             return done
         shape, digits, bodies = self._run
         part = slice(begin, begin + most)

@@ -226,17 +226,15 @@ class Intake:
                 if turns.left(now) <= 0:
                     return self._has_something
                 continue
+            if not inbox.has_frames:
+                if not self._cut():
+                    return False
+                if not inbox.has_frames:
+                    if turns.left(elapsed()) <= 0:
+                        return self._has_something
+                    continue
             if self._has_to_hold():
                 return False
-            if not inbox.has_frames:
-                if inbox.reader.error is not None:
-                    session.give_up(inbox.reader.error)
-                    return False
-                if not inbox.cut():
-                    return False
-                if not inbox.has_frames and turns.left(elapsed()) <= 0:
-                    return self._has_something
-                continue
             runs.begin()
             done = inbox.obey(pace.messages_in(turns.left(now)), runs, self._obey)
             if not session.is_open:
@@ -245,6 +243,15 @@ class Intake:
             pace.took(done, now - begun)
             if turns.left(now) <= 0:
                 return self._has_something
+
+    def _cut(self) -> bool:
+        """Cut the next bytes into frames; whether there was anything to be cut."""
+        error = self._inbox.reader.error
+        if error is None:
+            return self._inbox.cut()
+        if not self._has_to_hold():
+            self._session.give_up(error)
+        return False
 
     @property
     def _has_something(self) -> bool:
@@ -282,9 +289,9 @@ class Intake:
         """
         session = self._session
         has_to = len(session.queries) >= MOST_QUERIES
-        log = session.engine.transaction_log
-        if log is not None and session.runs.are_recorded:
-            has_to |= log.journal.is_crowded and log.journal.refusal is None
+        if session.runs.are_recorded:
+            log = session.engine.transaction_log
+            has_to |= log is not None and log.journal.is_crowded and log.journal.refusal is None
         if has_to:
             self._hold()
         return has_to

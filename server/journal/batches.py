@@ -16,12 +16,15 @@ from collections import deque
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final, TypeAlias
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 from server.journal.clients import Sequences
 from server.journal.extent import MOST_IN_COMMIT
 from server.journal.layout import RECORD_SIZE, with_lag
 from server.journal.records import Names, no_names
+
+if TYPE_CHECKING:
+    from server.journal.handles import OriginHandle, TopicHandle
 
 MOST_WAITING: Final = 64 << 20
 """Bytes of bodies and records that may wait; then the engine is held up."""
@@ -44,6 +47,7 @@ class LiveFile:
         descriptor: for writing.
         size: in bytes.
         names: topics and origins defined in it so far.
+        handles: those that know their numbers in it; they are found again as long as it is there.
     """
 
     number: int
@@ -51,6 +55,7 @@ class LiveFile:
     descriptor: int
     size: int
     names: Names = field(default_factory=no_names)
+    handles: list[TopicHandle | OriginHandle] = field(default_factory=list)
 
 
 @dataclass(slots=True, eq=False)

@@ -19,7 +19,7 @@ class TopicHandle:
         topic: the topic.
     """
 
-    __slots__ = ("definition", "file", "number", "topic")
+    __slots__ = ("__weakref__", "definition", "file", "number", "topic")
 
     def __init__(self, topic: Topic) -> None:
         self.topic = topic
@@ -35,7 +35,7 @@ class OriginHandle:
         origin: the origin.
     """
 
-    __slots__ = ("definition", "file", "number", "origin")
+    __slots__ = ("__weakref__", "definition", "file", "number", "origin")
 
     def __init__(self, origin: Origin) -> None:
         self.origin = origin

@@ -29,6 +29,7 @@ from server.journal.layout import (
     KIND,
     PAGE,
     SEQUENCE,
+    SOURCE,
     TXID,
     FormatError,
     pack_origin,
@@ -122,8 +123,9 @@ def build_index(source: Source, number: int, first_txid: int, count: int) -> Ind
             middles[start:stop] = starts[start:stop] + records["body_length"]
             end = int(middles[stop - 1]) + int(records["extras_length"][-1])
             with_extras = with_extras or bool(records["extras_length"].any())
-            numbered = np.isin(records["kind"], _EVENTS) & (records["sequence"] != records["txid"])
-            _cover_all(clients, records[numbered])
+            # A number from another instance may happen to be the txid that its entry has here.
+            numbered = (records["sequence"] != records["txid"]) | (records["source"] != 0)
+            _cover_all(clients, records[numbered & np.isin(records["kind"], _EVENTS)])
             continue
         for place, row in enumerate(read_rows(source, first_txid, start, stop), start):
             if row is None:  # what lies between its neighbours is taken for its body
@@ -133,7 +135,7 @@ def build_index(source: Source, number: int, first_txid: int, count: int) -> Ind
             middles[place] = row[BODY_START] + row[BODY_LENGTH]
             end = row[BODY_START] + row[BODY_LENGTH] + row[EXTRAS_LENGTH]
             with_extras = with_extras or row[EXTRAS_LENGTH] > 0
-            if row[KIND] in EVENTS and row[SEQUENCE] != row[TXID]:
+            if row[KIND] in EVENTS and (row[SEQUENCE] != row[TXID] or row[SOURCE]):
                 timestamp, client, sequence = row[1:4]
                 _cover(clients, client, Span(sequence, sequence, timestamp))
     pairs = np.stack((starts, middles), axis=1).reshape(-1) if with_extras else starts

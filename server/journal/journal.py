@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Final
+from weakref import WeakValueDictionary
 
 from server.journal.batches import MOST_WAITING, Commit, LiveFile
 from server.journal.bookmarks import BookmarkRequest, NotFound, Span, resolve, resolving
@@ -160,8 +161,9 @@ class Journal:
             self._notice,
         )
         self._lookup = Lookup(self._table, self._cache, lambda: self._writer.durable)
-        self._topics: dict[tuple[str, str], TopicHandle] = {}
-        self._origins: dict[tuple[str, str], OriginHandle] = {}
+        # those in use, and those that the current file has numbers for
+        self._topics = WeakValueDictionary[tuple[str, str], TopicHandle]()
+        self._origins = WeakValueDictionary[tuple[str, str], OriginHandle]()
         self._reuse_names(live)
         # Without a step in between: this is the message path.
         self.append = self._writer.append
@@ -205,10 +207,12 @@ class Journal:
             if number:
                 handle = self.topic(topic.message_type, topic.name)
                 handle.file, handle.number = live.number, number
+                live.handles.append(handle)
         for number, origin in live.names.origins.items():
             if number:
                 known = self.origin(origin.auth_id, origin.path)
                 known.file, known.number = live.number, number
+                live.handles.append(known)
 
     def start(self) -> None:
         """Commit, and look after the files, on threads from now on."""
@@ -280,14 +284,14 @@ class Journal:
         self._last_queues = cache
 
     def topic(self, message_type: str, name: str) -> TopicHandle:
-        """What `append` wants to be given for a topic. Keep it: it is the same every time."""
+        """What `append` wants to be given for a topic; it is the same as long as it is kept."""
         handle = self._topics.get((message_type, name))
         if handle is None:
             handle = self._topics[message_type, name] = TopicHandle(Topic(message_type, name))
         return handle
 
     def origin(self, auth_id: str, path: str = "") -> OriginHandle:
-        """What `append` wants to be given for a user and a replication path. Keep it."""
+        """What `append` wants to be given for a user and a replication path; see `topic`."""
         handle = self._origins.get((auth_id, path))
         if handle is None:
             handle = self._origins[auth_id, path] = OriginHandle(Origin(auth_id, path))

@@ -23,6 +23,7 @@ from server.journal.layout import (
     ORIGIN,
     RECORD_SIZE,
     SEQUENCE,
+    SOURCE,
     TIMESTAMP,
     TOPIC,
     TXID,
@@ -295,7 +296,7 @@ class Recovery:
                     self._take_row(row)
 
     def _take_row(self, row: Row) -> None:
-        if row[KIND] in EVENTS and row[SEQUENCE] != row[TXID]:
+        if row[KIND] in EVENTS and (row[SEQUENCE] != row[TXID] or row[SOURCE]):
             self._take(row[CLIENT], row[SEQUENCE], row[TIMESTAMP])
 
     def _take(self, client: int, sequence: int, time: int) -> None:

@@ -37,6 +37,7 @@ from server.journal.layout import (
 
 _pack_head: Final = HEAD.pack
 _pack_checksum: Final = CHECKSUM.pack
+_NOBODY: Final = (0, 0)
 _MOST_IN_BLOCK: Final = 1024
 _PATIENCE: Final = 30.0  # seconds for which a full pipe may hold up the engine
 
@@ -199,7 +200,9 @@ class Writer:
         if now < self.last_timestamp:
             now = self.last_timestamp
         if sequence:
-            self.sequences[client] = (sequence, now)
+            # What comes from another instance may be what was missing here.
+            if not source or sequence > self.sequences.get(client, _NOBODY)[0]:
+                self.sequences[client] = (sequence, now)
         elif kind < Kind.NO_OP:
             source_txid = source_txid or client
             client = server_made_identity(client, self._instance)
@@ -386,11 +389,13 @@ class Writer:
             topic.file, topic.number = number, self._numbers[0]
             self._numbers[0] += 1
             names.topics[topic.number] = topic.topic
+            self.file.handles.append(topic)
             self.append(topic, 0, 0, topic.definition, Kind.DEFINE_TOPIC)
         if origin is not None and origin.file != number:
             origin.file, origin.number = number, self._numbers[1]
             self._numbers[1] += 1
             names.origins[origin.number] = origin.origin
+            self.file.handles.append(origin)
             self._no_topic.file = number
             definition = origin.definition
             self.append(self._no_topic, 0, 0, definition, Kind.DEFINE_ORIGIN, origin=origin)

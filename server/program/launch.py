@@ -38,6 +38,7 @@ from server.program.announcement import announce
 from server.program.banner import BANNER
 from server.program.console import OutputError, put, say
 from server.program.daemon import detach
+from server.program.verdict import Together, print_problems, report
 from server.upkeep import memory
 
 _PROBLEM: Final = PROBLEM_IDS[Severity.WARNING]
@@ -82,21 +83,25 @@ def fulfil(wish: Wish) -> int:
     memory.begin()
     sys.setswitchinterval(_SWITCH_SECONDS)
     os.environ.update(wish.defines)
-    return max([_fulfil(path, wish) for path in wish.paths])
+    together = Together()
+    code = max([_fulfil(path, wish, together) for path in wish.paths])
+    return max(code, together.verify()) if wish.check else code
 
 
-def _fulfil(path: str, wish: Wish) -> int:
+def _fulfil(path: str, wish: Wish, together: Together) -> int:
     problems = Problems()
     document = load(path, defines=wish.defines, environ=os.environ, problems=problems)
     if document is not None and document.complete and wish.dump:
         put(document.expanded, encoding="utf-8")  # which is what its first line says
         return 0
     if document is None:
-        return _report(path, problems)
+        together.lack(path)
+        return report(path, problems)
     root = validate(document, problems)
     spec = compile_config(root, ProgramCatalogue(), problems)
     if spec is None:
-        return _report(path, problems)
+        together.lack(path)
+        return report(path, problems)
     warn_of_unavailable(spec, problems)
     if not (wish.check or wish.explain or wish.drawing):
         return _run(spec, document, problems, wish)
@@ -107,32 +112,8 @@ def _fulfil(path: str, wish: Wish) -> int:
         put(f"{_DRAWINGS[wish.drawing](plan_runtime(spec))}\n")
     if wish.explain and not problems.has_errors:
         put(f"{explain(spec, datetime.now(local_zone()))}\n")
-    return _report(path, problems)
-
-
-def _report(path: str, problems: Problems) -> int:
-    """Print what was found in a configuration, and the verdict."""
-    _print_problems(problems, Severity.ERROR, Severity.WARNING, Severity.INFO)
-    errors = _count(problems, Severity.ERROR)
-    verdict = "cannot be used" if errors else "is valid"
-    warnings = _count(problems, Severity.WARNING)
-    counts = f"{_plural(errors, 'error')}, {_plural(warnings, 'warning')}"
-    say(f"{path} {verdict}: {counts}")
-    return 1 if errors else 0
-
-
-def _print_problems(problems: Problems, *severities: Severity) -> None:
-    for problem in problems:
-        if problem.severity in severities:
-            say(str(problem))
-
-
-def _count(problems: Problems, severity: Severity) -> int:
-    return sum(problem.severity is severity for problem in problems)
-
-
-def _plural(count: int, noun: str) -> str:
-    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
+    together.add(path, spec)
+    return report(path, problems)
 
 
 def _run(spec: InstanceSpec, document: Document, problems: Problems, wish: Wish) -> int:
@@ -146,11 +127,11 @@ def _run(spec: InstanceSpec, document: Document, problems: Problems, wish: Wish)
     try:
         log = EventLog(spec.logging, spec.name)
     except LogTargetError as error:
-        _print_problems(problems, Severity.WARNING)
+        print_problems(problems, Severity.WARNING)
         tell_starter(str(error))
         return 1
     if not _reaches_terminal(log):
-        _print_problems(problems, Severity.WARNING)
+        print_problems(problems, Severity.WARNING)
     announce(spec, log, problems, document.expanded, sys.argv)
 
     def on_started() -> None:

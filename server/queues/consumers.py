@@ -87,6 +87,7 @@ class Seat:
         content_filter: which messages it wants, None for all.
         is_supplied: whether it gets messages, and does not merely hold some.
         held: the places of messages that it has and has not acknowledged.
+        returning: those that come back since it is about to go, if they do so by and by.
         served: when it had its last message, in turns of the queue.
         delivered: messages that it has had.
     """
@@ -101,6 +102,7 @@ class Seat:
         "is_supplied",
         "look_again",
         "order",
+        "returning",
         "served",
     )
 
@@ -115,6 +117,7 @@ class Seat:
         self.content_filter: Hashable | None = None
         self.is_supplied = False
         self.held: set[int] = set()
+        self.returning: list[int] = []
         self.served = 0
         self.delivered = 0
 

@@ -119,10 +119,11 @@ class Rota:
         heap = self._heap
         is_proportional = self._key is _proportional
         for place in places:
-            best = self.best()
-            if best is None:
+            while heap and heap[0][2].entry is not heap[0]:  # as in `best`
+                heappop(heap)
+            if not heap:
                 break
-            seat = best[2]
+            seat = heap[0][2]
             consumer = seat.consumer
             outstanding = consumer.outstanding = consumer.outstanding + 1
             turn += 1

@@ -62,6 +62,13 @@ def available(queue: Queue) -> NDArray[np.uint64]:
     return txids
 
 
+def leases_of(queue: Queue, mark: Mark) -> tuple[int, int]:
+    """How often a message has been leased in vain, and when last, in microseconds since 1970."""
+    place = queue.ledger.entries.find(mark)
+    attempts = None if place is None else queue.ledger.attempts(place)
+    return (0, 0) if attempts is None else (attempts.deliveries, attempts.last_leased)
+
+
 def is_available(queue: Queue, mark: Mark) -> bool:
     """Whether a query of the queue sees a message."""
     entries = queue.ledger.entries

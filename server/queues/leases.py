@@ -7,7 +7,7 @@ there without its places until it surfaces or there are too many of its kind.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from heapq import heapify, heappop, heappush
 from typing import Final
 
@@ -79,12 +79,6 @@ class Leases:
         if lease is not None:
             self.close(lease)
         return lease
-
-    def forget(self, places: Iterable[int]) -> None:
-        """Messages are not leased any more; whoever says so closes their leases."""
-        by_place = self.by_place
-        for place in places:
-            del by_place[place]
 
     def close(self, lease: Lease, count: int = 1) -> None:
         """So many messages less are under a lease."""

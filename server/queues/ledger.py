@@ -10,13 +10,13 @@ Source: AMPS User Guide, Message Flow for Queues; Acknowledging Messages.
 
 from __future__ import annotations
 
-from collections import Counter, deque
+from collections import deque
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from itertools import groupby
 from operator import itemgetter
 from typing import Final, Protocol
 
-from server.queues.consumers import Consumer
+from server.queues.consumers import Consumer, Seat
 from server.queues.counts import Attempts, Counters
 from server.queues.deferred import DeferredAcks
 from server.queues.details import NO_DETAILS, Details
@@ -37,7 +37,7 @@ from server.queues.events import (
 )
 from server.queues.keyed import KeyChains
 from server.queues.leases import Lease, Leases
-from server.queues.marks import Publisher
+from server.queues.marks import Publisher, repeated
 from server.queues.moments import Moments
 from server.queues.order import LogOrder, Order, PriorityOrder, stored_priority
 from server.queues.settings import DEFERRED_ACKS, QueueSettings
@@ -65,6 +65,9 @@ class Watcher(Protocol):
     def went(self, places: Sequence[int]) -> None:
         """Messages can be seen no more; they may still be asked about."""
 
+
+_IN_AN_EVENT: Final = 4096
+"""Messages that expire with one event: it has to fit into a journal, however many do at once."""
 
 _LONG_AGO: Final = 0
 """The moment of a replay: nothing expires by it, because expirations are events by themselves."""
@@ -308,26 +311,27 @@ class Ledger:
         others: list[Mark],
     ) -> None:
         """The same for messages of one publisher; tells both in lists that it is given."""
-        if len(set(marks)) < len(marks):
-            others += _repeated(marks)
+        if len(marks) > 1 and len(set(marks)) < len(marks):
+            others += repeated(marks)
             marks = list(dict.fromkeys(marks))
         places = publisher.find_all([sequence for _, sequence in marks])
+        leases = list(map(self.leases.by_place.get, places))
         start = 0
-        for lease, alike in groupby(map(self.leases.by_place.get, places)):
+        for seat, alike in groupby(None if lease is None else lease.seat for lease in leases):
             stop = start + len(list(alike))
-            if lease is None or (holder is not None and lease.seat.consumer.client != holder):
+            if seat is None or (holder is not None and seat.consumer.client != holder):
                 others += marks[start:stop]
             else:
-                self._finish(lease, publisher, places[start:stop])
+                self._finish(seat, publisher, places[start:stop])
                 done += marks[start:stop]
             start = stop
 
-    def _finish(self, lease: Lease, publisher: Publisher, places: Sequence[int]) -> None:
-        """Messages of one publisher and one lease leave the queue."""
-        seat, count = lease.seat, len(places)
-        self.leases.forget(places)
+    def _finish(self, seat: Seat, publisher: Publisher, places: Sequence[int]) -> None:
+        """Messages of one publisher that one consumer has leave the queue."""
+        count = len(places)
+        for lease, alike in groupby(map(self.leases.by_place.pop, places)):
+            self.leases.close(lease, len(list(alike)))
         self.entries.remove_all(places, publisher, SENT if self.settings.at_most_once else LEASED)
-        self.leases.close(lease, count)
         seat.held.difference_update(places)
         seat.consumer.outstanding -= count
         self.freed.add(seat.consumer)
@@ -453,12 +457,14 @@ class Ledger:
         self.remove(place, now)
 
     def flush(self, now: int) -> None:
-        """Make the event of what has expired, and have consumers with room looked at."""
+        """Make events of what has expired, and have consumers with room looked at."""
         if self._departures:
-            marks = [mark for mark, _ in self._departures]
-            departures = [departure for _, departure in self._departures]
-            self._departures = []
-            self.events.append(Expired(now, marks, departures, self.settings.dead_letters))
+            expired, self._departures = self._departures, []
+            for start in range(0, len(expired), _IN_AN_EVENT):
+                some = expired[start : start + _IN_AN_EVENT]
+                marks = [mark for mark, _ in some]
+                departures = [departure for _, departure in some]
+                self.events.append(Expired(now, marks, departures, self.settings.dead_letters))
         if self.freed:
             freed, self.freed = self.freed, set()
             for consumer in freed:
@@ -485,7 +491,7 @@ class Ledger:
 
         Args:
             now: the moment.
-            most: about how many leased messages come back; the others do so with the next call.
+            most: about how many messages of each kind; the others come with the next call.
         """
         moment = self.next_moment
         if moment is None or moment > now:
@@ -495,11 +501,11 @@ class Ledger:
             if lease is not None:
                 self.counters.expired_leases += 1
                 self.give_back(place, lease, now)
-        for place in self._retries.due(now):
+        for place in self._retries.due(now, most):
             if self.entries.state(place) == DELAYED:
                 del self._delayed[place]
                 self.offer(place, now)
-        for place in self._expirations.due(now):
+        for place in self._expirations.due(now, most):
             state = self.entries.state(place)  # the one before it may have taken it along
             if state == BARRIER or (
                 state in (AVAILABLE, BEHIND, DELAYED) and not self.entries.owner(place)
@@ -598,10 +604,3 @@ class Ledger:
             if limit and attempts.deliveries >= limit:
                 self.expire(place, now, (MAX_DELIVERIES,))
         self.flush(now)
-
-
-def _repeated(marks: Sequence[Mark]) -> list[Mark]:
-    """Those that have been there before."""
-    left = Counter(marks)
-    left.subtract(set(marks))
-    return list(left.elements())

@@ -15,6 +15,7 @@ from __future__ import annotations
 import re
 from array import array
 from bisect import bisect_left
+from collections import Counter
 from collections.abc import Callable, Sequence
 from itertools import repeat
 from operator import itemgetter
@@ -107,11 +108,12 @@ class Publisher:
         """The places of several messages, NOWHERE for those that there are none of."""
         own = self._sequences
         ahead = len(own) - 1 - self.last  # what would be added to a number without gaps
-        guesses = [sequence + ahead for sequence in sequences]
-        if len(guesses) > 1 and min(guesses) >= 0 and max(guesses) < len(own):
-            pick = itemgetter(*guesses)
-            if pick(own) == tuple(sequences):
-                return cast("tuple[int, ...]", pick(self._places))
+        if len(sequences) > 1:
+            guesses = [sequence + ahead for sequence in sequences]
+            if min(guesses) >= 0 and max(guesses) < len(own):
+                pick = itemgetter(*guesses)
+                if pick(own) == tuple(sequences):
+                    return cast("tuple[int, ...]", pick(self._places))
         places = map(self.find, sequences)
         return [NOWHERE if place is None else place for place in places]
 
@@ -177,3 +179,10 @@ def _parse_singly(text: str) -> tuple[list[Mark], list[str]]:
         if part.strip() or not text.strip():
             malformed.append(part.strip())
     return marks, malformed
+
+
+def repeated(marks: Sequence[Mark]) -> list[Mark]:
+    """Those that have been there before."""
+    left = Counter(marks)
+    left.subtract(set(marks))
+    return list(left.elements())

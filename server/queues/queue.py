@@ -146,7 +146,36 @@ class Queue:
         if seat is None:
             return
         self.dispatch.cut_off(seat)
-        for place in sorted(seat.held):
+        self._take_back(sorted(seat.held), now)
+        self.dispatch.dismiss(seat)
+        self.ledger.flush(now)
+
+    def detach_some(self, consumer: Consumer, now: int, most: int) -> bool:
+        """Let come back some of what a consumer has that is about to go, if that is very much.
+
+        Args:
+            consumer: who; it gets nothing more.
+            now: the moment.
+            most: how many messages come back.
+
+        Returns:
+            Whether there may be more than so many left; if not, `detach` does the rest.
+        """
+        seat = self.dispatch.seats.get(consumer)
+        if seat is None or len(seat.held) <= most:
+            return False
+        self.dispatch.cut_off(seat)
+        if not seat.returning:
+            seat.returning = sorted(seat.held, reverse=True)
+        some = seat.returning[: -most - 1 : -1]
+        del seat.returning[-most:]
+        self._take_back(some, now)
+        self.ledger.flush(now)
+        return True
+
+    def _take_back(self, places: Iterable[int], now: int) -> None:
+        """End the leases on messages whose consumer has gone; under at-most-once they go."""
+        for place in places:
             lease = self.ledger.end_lease(place)
             if lease is None:
                 continue
@@ -155,8 +184,6 @@ class Queue:
                 self.ledger.remove(place, now)
             else:
                 self.ledger.give_back(place, lease, now)
-        self.dispatch.dismiss(seat)
-        self.ledger.flush(now)
 
     def retire(self, consumer: Consumer) -> None:
         """A consumer wants no more messages of this queue, and keeps those that it has.
@@ -327,6 +354,13 @@ class Queue:
         self._acknowledge(there, now, client, way, delay, result)
         self.ledger.flush(now)
         return result
+
+    def refusal(self, place: int, client: Hashable) -> str | None:
+        """Why a client cannot have done with a message of the queue; None if it can."""
+        state = self.ledger.entries.state(place)
+        if state in (GONE, SENT):
+            return HAS_LEFT
+        return self._refusal(place, state, client, Way.DONE)
 
     def _acknowledge(
         self,

@@ -40,6 +40,9 @@ class Matching(Protocol):
     def discard(self, content_filter: Hashable) -> None:
         """Decide a filter no more."""
 
+    def may_change(self, content_filter: Hashable) -> bool:
+        """Whether a message that comes back may match a filter now and not before, or no more."""
+
     def match(self, txids: Sequence[int]) -> Sequence[Collection[Hashable]]:
         """For each message the filters that it matches; none for a body that is none.
 
@@ -57,9 +60,10 @@ class Source:
         scan: the scan that finds messages for it.
         seats: how many consumers there are.
         found: ranks that match, as a heap; some may not be available any more.
+        may_change: whether a message that comes back may match no more.
     """
 
-    __slots__ = ("filter", "found", "order", "rota", "scan", "seats")
+    __slots__ = ("filter", "found", "may_change", "order", "rota", "scan", "seats")
 
     def __init__(self, content_filter: Hashable | None, rota: Rota, order: int) -> None:
         self.filter = content_filter
@@ -68,6 +72,13 @@ class Source:
         self.scan: Scan
         self.seats = 0
         self.found: list[int] = []
+        self.may_change = False
+
+    def forget(self, rank: int) -> None:
+        """It is not known any more whether a message matches, if it was."""
+        if rank in self.found:
+            self.found = [each for each in self.found if each != rank]
+            heapify(self.found)
 
     def head(self, is_available: Callable[[int], bool]) -> int | None:
         """The first rank that is available and known to match; None if there is none."""
@@ -108,6 +119,7 @@ class Scan:
         source.scan = self
         if self.matching is not None:
             self.matching.add(source.filter)
+            source.may_change = self.matching.may_change(source.filter)
 
     def discard(self, source: Source) -> None:
         """Find no more messages for a source."""
@@ -119,6 +131,10 @@ class Scan:
     def again(self, rank: int) -> None:
         """A message is available whose rank is not ahead: match it again."""
         heappush(self._again, rank)
+        for source in self.sources.values():
+            if source.may_change:
+                source.forget(rank)
+                self.hungry[source] = None
 
     @property
     def has_again(self) -> bool:

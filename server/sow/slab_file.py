@@ -135,12 +135,16 @@ class SlabFile:
         return mmap.ACCESS_WRITE if self._writable else mmap.ACCESS_READ
 
     def _map(self, index: int) -> mmap.mmap:
-        slab = mmap.mmap(
-            self.descriptor,
-            self.slab_size,
-            access=self._access,
-            offset=PAGE + index * self.slab_size,
-        )
+        try:
+            slab = mmap.mmap(
+                self.descriptor,
+                self.slab_size,
+                access=self._access,
+                offset=PAGE + index * self.slab_size,
+            )
+        except ValueError:  # the file has become shorter since its size was looked at
+            self.guard.lost = 1
+            raise OSError(errno.ESTALE, _LOST) from None
         self.guard.cover(slab)
         return slab
 

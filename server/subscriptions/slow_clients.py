@@ -9,7 +9,8 @@
     disconnected
 
 Clients of a transport, or of all transports that set no limits of their own, share a pool. What
-waits is a stream of bytes that have already been framed, so that it may be cut anywhere. What else
+waits is a stream of bytes that have already been framed, so that it may be cut anywhere. It goes to
+the file a piece at a time; what is still on its way there counts as if it had arrived. What else
 is held for a client in memory, like groups that it has aggregated, counts as well, but cannot go to
 a file: a client that holds too much is disconnected.
 
@@ -31,6 +32,9 @@ if TYPE_CHECKING:
 
 _SLICE: Final = 256 * 1024
 """Bytes handed to a socket at once."""
+
+_WRITTEN_AT_ONCE: Final = 1024 * 1024
+"""Bytes that go to the file before others have their turn, which takes below 1 ms."""
 
 _MARKS_PER_LIFETIME: Final = 100
 """How finely the age of what waits is kept, in parts of the age limit."""
@@ -108,9 +112,11 @@ class Backlog:
         self._tell = tell
         self._is_stalled = False
         self._is_closed = False
-        self._queue: deque[bytes | memoryview] = deque()
+        self._queue: deque[bytes | memoryview] = deque()  # what is not in the file, behind that
         self._file: IO[bytes] | None = None
         self._read_at = 0
+        self._written = 0  # the bytes of the file
+        self._cancel_spilling: Callable[[], None] | None = None
         self._ages = _Ages(pool.limits.age)
         self._cancel_age_check: Callable[[], None] | None = None
         self._cancel_enforcement: Callable[[], None] | None = None
@@ -189,11 +195,8 @@ class Backlog:
             except OSError as error:
                 self._lose(error)
                 return
-        while self._queue:
-            chunk = self._queue.popleft()
-            self._account(memory=-len(chunk))
-            if not self._spill(chunk):
-                return
+        self._account(memory=-self.memory_used, disk=self.memory_used)
+        self._spill_soon()
 
     def give_up(self) -> None:
         """Disconnect the client; what waits is dropped."""
@@ -210,6 +213,9 @@ class Backlog:
         if self._file is not None:
             self._file.close()
             self._file = None
+        if self._cancel_spilling is not None:
+            self._cancel_spilling()
+            self._cancel_spilling = None
         if self._cancel_age_check is not None:
             self._cancel_age_check()
             self._cancel_age_check = None
@@ -223,22 +229,31 @@ class Backlog:
 
     def _keep(self, data: bytes) -> None:
         self._ages.add(len(data), self._clock.now())
+        self._queue.append(data)
         if self._file is not None:
-            self._spill(data)
+            self._account(disk=len(data))
+            self._spill_soon()
         else:
-            self._queue.append(data)
             self._account(memory=len(data))
 
-    def _spill(self, data: bytes | memoryview) -> bool:
-        assert self._file is not None  # noqa: S101 - only offline clients spill
+    def _spill_soon(self) -> None:
+        if self._cancel_spilling is None and self._queue:
+            self._cancel_spilling = self._clock.call_later(0, self._spill)
+
+    def _spill(self) -> None:
+        """Write some of what is to go to the file."""
+        self._cancel_spilling = None
+        if self._file is None:
+            return
+        end = self._written + _WRITTEN_AT_ONCE
         try:
             self._file.seek(0, os.SEEK_END)
-            self._file.write(data)
+            while self._queue and self._written < end:
+                self._written += self._file.write(self._next_piece())
         except OSError as error:
             self._lose(error)
-            return False
-        self._account(disk=len(data))
-        return True
+            return
+        self._spill_soon()
 
     def _lose(self, error: OSError) -> None:
         self._log.emit("70-0013", client=self._client_name(), reason=error)
@@ -255,29 +270,38 @@ class Backlog:
 
     def _take(self) -> bytes | memoryview | None:
         if self._file is not None:
-            return self._take_from_disk(self._file)
+            return self._take_offline(self._file)
         if not self._queue:
             return None
+        piece = self._next_piece()
+        self._account(memory=-len(piece))
+        return piece
+
+    def _take_offline(self, file: IO[bytes]) -> bytes | memoryview | None:
+        """Take from the file, and when that has been read, from what was to go there."""
+        piece: bytes | memoryview = b""
+        if self._read_at < self._written:
+            file.seek(self._read_at)
+            piece = file.read(_SLICE)
+            self._read_at += len(piece)
+        elif self._queue:
+            piece = self._next_piece()
+        self._account(disk=-len(piece))
+        if not self.disk_used:
+            file.close()
+            self._file = None
+            self._read_at = self._written = 0
+            self._log.emit("70-0012", client=self._client_name())
+            self._tell("offline_stop")
+        return piece or None
+
+    def _next_piece(self) -> bytes | memoryview:
         chunk = self._queue.popleft()
         if len(chunk) > _SLICE:
             view = memoryview(chunk)
             chunk, rest = view[:_SLICE], view[_SLICE:]
             self._queue.appendleft(rest)
-        self._account(memory=-len(chunk))
         return chunk
-
-    def _take_from_disk(self, file: IO[bytes]) -> bytes | None:
-        file.seek(self._read_at)
-        piece = file.read(_SLICE)
-        self._read_at += len(piece)
-        self._account(disk=-len(piece))
-        if not self.disk_used:
-            file.close()
-            self._file = None
-            self._read_at = 0
-            self._log.emit("70-0012", client=self._client_name())
-            self._tell("offline_stop")
-        return piece or None
 
     def _account(self, memory: int = 0, disk: int = 0, held: int = 0) -> None:
         self.memory_used += memory

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import islice
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
 
 from server.expressions import to_text
 from server.journal import JournalUnavailable
@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from server.topics.queue_matching import QueueMatching
     from server.topics.queue_recording import Recording
     from server.topics.queue_surroundings import Surroundings
+
+_Thing = TypeVar("_Thing")
 
 _LOOKED_AT_ONCE: Final = 512
 """Messages that a slice looks at."""
@@ -106,6 +108,32 @@ class Acknowledging:
         self._record(said)
         return Acknowledged(len(marks), len(marks) - len(result.refused), result.done)
 
+    def extend(self, marks: Sequence[Mark], period: int | None, said: Said) -> Acknowledged:
+        """Let leases that a client has end later, or earlier.
+
+        Args:
+            marks: the bookmarks of the messages.
+            period: how long they last from now on, in microseconds; None for as long as those that
+                begin now.
+            said: who wants it.
+
+        Raises:
+            JournalUnavailable: the command's number cannot be recorded now.
+        """
+        now = self._surroundings.now
+        lasts = self._core.settings.lease_period if period is None else period
+        done = 0
+        if lasts is not None:
+            done = self._core.extend(marks, now + lasts, now, said.client).done
+        self._record(said)
+        return Acknowledged(len(marks), done, done)
+
+    def find_marks(self, marks: Sequence[Mark]) -> Iterator[Found]:
+        """Find the messages with some bookmarks, little by little."""
+        for some in _batches(iter(marks)):
+            there = map(self._core.ledger.entries.find, some)
+            yield Found(len(some), [place for place in there if place is not None])
+
     def find_matching(self, expr: Expr) -> Iterator[Found]:
         """Find the messages that match a filter, whoever has them, little by little.
 
@@ -156,9 +184,9 @@ class Acknowledging:
             raise JournalUnavailable("the transaction log takes nothing at the moment")
 
 
-def _batches(places: Iterator[int]) -> Iterator[Sequence[int]]:
+def _batches(things: Iterator[_Thing]) -> Iterator[Sequence[_Thing]]:
     """As many at a time as are looked at in a slice."""
-    while batch := list(islice(places, _LOOKED_AT_ONCE)):
+    while batch := list(islice(things, _LOOKED_AT_ONCE)):
         yield batch
 
 

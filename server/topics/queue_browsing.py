@@ -22,7 +22,7 @@ import numpy as np
 
 from server.journal import JournalUnreadable
 from server.queues import Expired
-from server.queues.inspection import available, is_available
+from server.queues.inspection import available, is_available, leases_of
 from server.queues.ledger import VISIBLE
 from server.sow.memory_store import MemoryStore
 from server.sow.ordering import Ordering, Placed, Ranking
@@ -33,6 +33,7 @@ from server.sow.store import StoreError
 from server.sow.table import RecordTable, TableOptions
 from server.subscriptions.envelope import Envelope
 from server.subscriptions.record_delivery import MATCH
+from server.topics.queue_matching import tell_leases
 from server.topics.queue_shelf import Shelf
 
 if TYPE_CHECKING:
@@ -307,8 +308,7 @@ class Browsing:
         if message is None:  # it is damaged in the log
             return Record(str(txid), b"", name, sequence=txid)
         context = message.context
-        context.lease_count = leases[0]
-        context.last_leased = leases[1] / _MICROSECONDS if leases[0] else None
+        tell_leases(context, leases)
         return Record(
             str(txid),
             message.body,
@@ -324,7 +324,7 @@ class Browsing:
         """How often a message has been leased, and when last."""
         if message is None:
             return _NEVER
-        return leases_of(self._core, message)
+        return leases_of(self._core, message.mark)
 
     def seen(self) -> NDArray[np.uint64]:
         """The messages that can be seen, by their numbers in the log, in the order of delivery.
@@ -368,13 +368,6 @@ class Browsing:
 _Leases = tuple[int, int]
 """How often a message has been leased, and when last, in microseconds since 1970."""
 _NEVER: Final[_Leases] = (0, 0)
-
-
-def leases_of(core: Queue, message: Shelved) -> _Leases:
-    """How often a message of a queue has been leased, and when last."""
-    place = core.ledger.entries.find(message.mark)
-    attempts = None if place is None else core.ledger.attempts(place)
-    return _NEVER if attempts is None else (attempts.deliveries, attempts.last_leased)
 
 
 class QueueRecords:

@@ -13,7 +13,7 @@ is pending, the log is kept from its message on, and the fold does not begin beh
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice
 from typing import TYPE_CHECKING, Final, NamedTuple, Self
 from urllib.parse import parse_qsl, quote, urlencode
@@ -264,7 +264,8 @@ class DeadLetters:
             message.context.correlation_id or "",
         )
         surroundings = self._surroundings
-        envelope = Envelope(self._author, surroundings.clock.now(), letter.to_text())
+        author = replace(self._author, user=message.context.user or "")
+        envelope = Envelope(author, surroundings.clock.now(), letter.to_text())
         topic = surroundings.topics.find(self._author.message_type, self._topic or "")
         for rejection in topic.publish((message.body,), envelope):
             if rejection.reason == _PASSING:

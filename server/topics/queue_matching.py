@@ -3,20 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Hashable, Sequence
-from typing import TYPE_CHECKING, NamedTuple, cast
+from typing import TYPE_CHECKING, Final, NamedTuple, cast
 
 from server.expressions.context import NO_CONTEXT
+from server.expressions.tree import Call, walk
 from server.journal import JournalUnreadable
 from server.queues import UnmatchedError
 from server.subscriptions.matching import FilterSet
 
 if TYPE_CHECKING:
     from server.expressions import Functions
+    from server.expressions.context import MessageContext
     from server.expressions.tree import Expr
     from server.message_types.base import MessageType
+    from server.queues import Mark
     from server.subscriptions.matching import Filter
     from server.topics.queue_shelf import Shelf
     from server.topics.queue_tray import Part
+
+
+_MICROSECONDS: Final = 1_000_000
+_OF_LEASES: Final = frozenset({"last_leased", "lease_count"})
+"""What filters may read of a message that is not always the same."""
 
 
 class Wanted(NamedTuple):
@@ -46,6 +54,7 @@ class QueueMatching:
         functions: what filters may call.
         on_failure: told of a filter that fails.
         on_unreadable: told when messages cannot be read.
+        leases: tells by its bookmark how often a message has been leased, and when last.
     """
 
     def __init__(
@@ -55,7 +64,10 @@ class QueueMatching:
         functions: Functions,
         on_failure: Callable[[Wanted, Exception], None],
         on_unreadable: Callable[[JournalUnreadable], None],
+        leases: Callable[[Mark], tuple[int, int]],
     ) -> None:
+        self._functions = functions
+        self._leases = leases
         self._shelf = shelf
         self._filters = FilterSet(message_type, functions, self._failed)
         self._on_failure = on_failure
@@ -74,6 +86,13 @@ class QueueMatching:
         filter_ = self._known.pop(cast(Wanted, content_filter))
         del self._wanted[filter_]
         self._filters.remove(filter_)
+
+    def may_change(self, content_filter: Hashable) -> bool:
+        """See `Matching.may_change`."""
+        return any(
+            isinstance(node, Call) and self._functions[node.name].reads in _OF_LEASES
+            for node in walk(cast(Wanted, content_filter).expr)
+        )
 
     def match(self, txids: Sequence[int]) -> Sequence[Collection[Hashable]]:
         """See `Matching.match`.
@@ -98,10 +117,19 @@ class QueueMatching:
             return [
                 [wanted[one] for one in match(body, NO_CONTEXT)] for body in part.of(tray.bodies)
             ]
-        return [
-            [wanted[one] for one in filters.match(tray.bodies[at], tray.context(at))]
-            for at in part.positions
-        ]
+        results: list[Collection[Hashable]] = []
+        for at in part.positions:
+            context = tray.context(at)
+            tell_leases(context, self._leases(tray.mark(at)))
+            results.append([wanted[one] for one in filters.match(tray.bodies[at], context)])
+        return results
 
     def _failed(self, filter_: Filter, error: Exception) -> None:
         self._on_failure(self._wanted[filter_], error)
+
+
+def tell_leases(context: MessageContext, leases: tuple[int, int]) -> None:
+    """Let filters ask how often a message has been leased, and when last (microseconds)."""
+    count, last = leases
+    context.lease_count = count
+    context.last_leased = last / _MICROSECONDS if count else None

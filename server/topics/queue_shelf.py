@@ -182,12 +182,9 @@ class Shelf:
             self._cursor = cursor
         while cursor.position < txid and not cursor.is_caught_up:
             for run in cursor.read_on(_AT_ONCE).runs():
-                for read in trays_of(run, self._is_missing):
+                for read in trays_of(run, self._trays.keys()):
                     self._keep(read)
         tray = self._trays.get(txid)
         if self._size > self._room:
             self._make_room()
         return tray
-
-    def _is_missing(self, txid: int) -> bool:
-        return txid not in self._trays

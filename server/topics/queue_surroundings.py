@@ -34,6 +34,19 @@ class Topics(Protocol):
     def behind_queue(self, message_type: str, queue: str, name: str) -> Target:
         """The topic that takes what is published to a queue."""
 
+    def way_into_queue(self, message_type: str, queue: str, topic: str) -> str | None:
+        """Where to publish a message that is to be in a queue.
+
+        Args:
+            message_type: the message type of both.
+            queue: the name of the queue.
+            topic: where it was published before.
+
+        Returns:
+            That topic if it feeds the queue, the queue's DefaultPublishTarget if it does not; None
+            if there is no such queue.
+        """
+
     def lookers_at(self, messages: Keeper) -> TopicWithRecords:
         """Make what tells those who look at a queue, and take nothing."""
 

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from server.expressions.topic_names import select_topics
+from server.topics.queue_redriving import redriver
 from server.topics.queue_topic import QueueTopic
 
 if TYPE_CHECKING:
@@ -34,6 +35,11 @@ class Queues:
         instance: str,
         surroundings: Surroundings,
     ) -> None:
+        specs = list(specs)
+        redrivers = {
+            spec.ref: redriver(spec.message_type, spec.name).identity(surroundings.log.instance)
+            for spec in specs
+        }
         self._topics = {
             (spec.message_type, spec.name): QueueTopic(
                 spec,
@@ -41,6 +47,7 @@ class Queues:
                 functions,
                 instance,
                 select_topics(spec.underlying_topic, literal=not spec.underlying_is_regex),
+                frozenset(redrivers.values()) - {redrivers[spec.ref]},
                 surroundings,
             )
             for spec in specs

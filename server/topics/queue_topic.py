@@ -13,11 +13,13 @@ Source: AMPS User Guide, Message Queues.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Final, cast
 
 from server.expressions import to_text
 from server.queues import Expired, Queue, settings_of
+from server.queues.inspection import leases_of
 from server.subscriptions.failures import give_up_on
 from server.topics.queue_acknowledging import Acknowledging
 from server.topics.queue_browsing import Browsing
@@ -27,6 +29,7 @@ from server.topics.queue_forgotten import Forgotten
 from server.topics.queue_letters import DeadLetters
 from server.topics.queue_matching import QueueMatching, Wanted
 from server.topics.queue_recording import Recording
+from server.topics.queue_redriving import Redriving
 from server.topics.queue_refilling import Refilling
 from server.topics.queue_scratch import Scratch
 from server.topics.queue_shelf import Shelf
@@ -47,6 +50,9 @@ if TYPE_CHECKING:
     from server.topics.feed import Recorded
     from server.topics.queue_surroundings import Surroundings
 
+_RETURNED_AT_ONCE: Final = 256
+"""Messages of a consumer that is about to go that come back in a slice."""
+
 
 class QueueTopic(Topic):
     """One queue.
@@ -57,6 +63,7 @@ class QueueTopic(Topic):
         functions: what expressions may call.
         instance: the name of this instance.
         source: the topics that feed it.
+        strangers: see `Entrance`.
         surroundings: what it needs of the server.
 
     Attributes:
@@ -67,6 +74,7 @@ class QueueTopic(Topic):
         letters: publishes what has left without having been acknowledged.
         recording: puts into the log what has happened.
         acknowledging: takes acknowledgements.
+        redriving: brings dead letters back, if the queue holds such.
     """
 
     __slots__ = (
@@ -79,6 +87,7 @@ class QueueTopic(Topic):
         "core",
         "letters",
         "recording",
+        "redriving",
         "source",
         "spec",
     )
@@ -93,6 +102,7 @@ class QueueTopic(Topic):
         functions: Functions,
         instance: str,
         source: TopicSelector,
+        strangers: Collection[int],
         surroundings: Surroundings,
     ) -> None:
         super().__init__(message_type, spec.name, functions)
@@ -101,7 +111,9 @@ class QueueTopic(Topic):
         self.source: Final = source
         self._surroundings: Final = surroundings
         self._shelf: Final = Shelf(log, self.is_fed_by)
-        self._entrance: Final = Entrance(spec, message_type, functions, self._expression_failed)
+        self._entrance: Final = Entrance(
+            spec, message_type, functions, self._expression_failed, strangers
+        )
         self.core: Final = Queue(
             settings_of(spec),
             lambda: self._make_matching(self._filter_failed),
@@ -131,6 +143,9 @@ class QueueTopic(Topic):
         self.acknowledging: Final = Acknowledging(
             self.core, self.recording, self._make_matching, self._clear_up, surroundings
         )
+        self.redriving: Final = Redriving(
+            self.core, message_type.name, self.browsing.read, self.acknowledging, surroundings
+        )
         forgotten = Forgotten(self.core, spec.name, surroundings)
         log.hold(self._needed_from, forgotten.in_the_way)
 
@@ -141,6 +156,7 @@ class QueueTopic(Topic):
             self._functions,
             on_failure,
             self._delivering.cannot_read,
+            partial(leases_of, self.core),
         )
 
     def is_fed_by(self, topic: TopicName) -> bool:
@@ -216,6 +232,13 @@ class QueueTopic(Topic):
             self._delivering.forget(cast("Subscription", consumer.subscription))
             self.core.detach(consumer, self._surroundings.now)
             self._settle()
+
+    def dismiss_some(self, consumer: Consumer) -> bool:
+        """Have back some of what a consumer has that is about to go; whether it has much more."""
+        if not self.core.detach_some(consumer, self._surroundings.now, _RETURNED_AT_ONCE):
+            return False
+        self._settle()
+        return True
 
     @property
     def has_literal_subscription(self) -> bool:

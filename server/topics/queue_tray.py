@@ -7,7 +7,7 @@ is no object as long as nobody asks for one.
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, KeysView, Sequence
 from itertools import groupby, repeat
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
 
@@ -146,33 +146,37 @@ def tray_of(recorded: Recorded) -> Tray:
     )
 
 
-def trays_of(run: Run, is_wanted: Callable[[int], bool]) -> Iterator[Tray]:
+def trays_of(run: Run, known: KeysView[int]) -> Iterator[Tray]:
     """The trays of messages that were read from the log.
 
     Args:
         run: the messages.
-        is_wanted: tells by its number in the log whether a message is to be in a tray.
+        known: the numbers in the log of messages that are to be in none.
     """
+    clients, txids = run.column(CLIENT), run.column(TXID)
+    if not run.has_extras and len(set(clients)) == 1 and known.isdisjoint(txids):
+        yield _logged_tray(run, 0, len(txids))
+        return
+    apart = range(len(txids)) if run.has_extras else repeat(0)  # those with extras are no two alike
+    keys = zip(clients, [txid in known for txid in txids], apart, strict=False)
     start = 0
-    alike = repeat(0) if not run.has_extras else iter(range(len(run.rows)))  # apart, if they have
-    keys = [(row[CLIENT], is_wanted(row[TXID]), next(alike)) for row in run.rows]
-    for (client, is_in, _), group in groupby(keys):
-        stop = start + len(list(group))
-        if is_in:
-            yield _logged_tray(run, client, start, stop)
+    for (_, is_known, _), alike in groupby(keys):
+        stop = start + len(list(alike))
+        if not is_known:
+            yield _logged_tray(run, start, stop)
         start = stop
 
 
-def _logged_tray(run: Run, client: int, start: int, stop: int) -> Tray:
-    rows = run.rows[start:stop]
+def _logged_tray(run: Run, start: int, stop: int) -> Tray:
+    rows, bodies = run.rows[start:stop], run.data[start:stop]
+    if run.has_extras:
+        bodies = [run.entry(position).body for position in range(start, stop)]
     return Tray(
         run.topic.name,
-        client,
+        rows[0][CLIENT],
         [row[TXID] for row in rows],
         [row[SEQUENCE] for row in rows],
-        [run.entry(position).body for position in range(start, stop)]
-        if run.has_extras
-        else run.data[start:stop],
+        bodies,
         [row[TIMESTAMP] for row in rows],
         lambda position: LoggedEnvelope(run.entry(start + position)),
         _EACH_READ_BACK,

@@ -180,9 +180,16 @@ class TopicTable:
     def detach_some(self, subscription: Subscription) -> bool:
         """Detach a subscription from some topics, before `unsubscribe`, if it has very many.
 
+        If it has very many messages of a queue, some of these come back.
+
         Returns:
-            Whether there are still many.
+            Whether there is still much.
         """
+        consumer = subscription.consumer
+        if consumer is not None and consumer.subscription is subscription:
+            for queue in self.queues or ():
+                if queue.dismiss_some(consumer):
+                    return True
         attached = self._attached.get(subscription, set())
         if len(attached) <= _ATTACHED_AT_ONCE:
             return False
@@ -272,6 +279,13 @@ class TopicTable:
             topic = self._make_plain(message_type, name, None)
             self._behind_queues[message_type, name] = topic
         return topic
+
+    def way_into_queue(self, message_type: str, queue: str, topic: str) -> str | None:
+        """Where to publish a message that is to be in a queue. See `Topics`."""
+        found = None if self.queues is None else self.queues.find(message_type, queue)
+        if found is None:
+            return None
+        return topic if found.source.matches(topic) else found.spec.default_publish_target
 
     def lookers_at(self, messages: Keeper) -> TopicWithRecords:
         """Make what tells those who look at a queue, and take nothing."""

@@ -94,13 +94,18 @@ class Topic(Audience):
         then(None)
 
     def _publish_filtered(self, bodies: Sequence[bytes], envelope: Envelope) -> None:
-        match = self._filters.match
+        match, prepared = self._filters.match, self._to_matching.get
         needs_context = self._filters.asks_for_context
         context = NO_CONTEXT
         for body in bodies:
             if needs_context:
                 context = envelope.context(self.name, body)
-            hand_over(self._recipients_of(match(body, context)), (body,), envelope)
+            matched = match(body, context)
+            recipients = prepared(matched)
+            if recipients is None:
+                recipients = self._recipients_of(matched)
+            if recipients:
+                hand_over(recipients, (body,), envelope)
 
     def _recipients_of(self, matched: tuple[Filter, ...]) -> Sequence[Recipient]:
         """Those with some filters, and whoever gets every message on the same connections."""

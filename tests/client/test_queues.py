@@ -28,10 +28,16 @@ LOG = """
 </TransactionLog>
 """
 ENDLESS = "<Queue><Name>endless</Name><MessageType>json</MessageType></Queue>"
+BRIEF = """
+<Queue>
+  <Name>brief</Name><MessageType>json</MessageType>
+  <LeasePeriod>300ms</LeasePeriod><MaxPerSubscriptionBacklog>10</MaxPerSubscriptionBacklog>
+</Queue>
+"""
 NAMES = ("worked_off", "automatic", "returned", "slow", "left", "failed", "closed")
 
 server = module_server(
-    elements=f"<SOW>{''.join(QUEUE.format(name=name) for name in NAMES)}{ENDLESS}</SOW>{LOG}"
+    elements=f"<SOW>{''.join(QUEUE.format(name=name) for name in NAMES)}{ENDLESS}{BRIEF}</SOW>{LOG}"
 )
 
 
@@ -179,6 +185,25 @@ def test_messages_can_be_given_back_and_expired(
             await other.sow_delete("returned", filter="1=1")
             with pytest.raises(ValueError, match="delay: expected seconds from 0 up, not -1"):
                 once_more.cancel(-1)
+
+    asyncio.run(scenario())
+
+
+def test_a_message_can_be_kept_for_longer(new_client: NewClient, server: RunningServer) -> None:
+    async def scenario() -> None:
+        async with session(new_client, server) as client:
+            await fill(client, "brief", 2)
+            stream = await client.subscribe("brief", max_backlog=10)
+            zero, one = await take(stream, 2)
+            zero.extend(3600)
+            one.extend()
+            (again,) = await take(stream, 1)
+            assert again.body == one.body
+            zero.ack()
+            await stream.unsubscribe()
+            assert await client.sow_delete("brief", filter="1=1", options="expire") == 1
+            with pytest.raises(ValueError, match="period: expected seconds from 0 up, not -1"):
+                one.extend(-1)
 
     asyncio.run(scenario())
 

@@ -373,3 +373,59 @@ def test_the_commands_that_samples_show_can_be_copied(tmp_path: Path) -> None:
 def test_at_least_five_sample_configurations() -> None:
     """The folder is not empty by accident."""
     assert len(SAMPLES) >= 5
+
+
+def replicating(name: str, peer: str, topics: str = "orders") -> str:
+    """One of a pair, with ports that nobody opens."""
+    ports = {"east": 9101, "west": 9102}
+    recorded = "".join(
+        f"<Topic><Name>{topic}</Name><MessageType>json</MessageType></Topic>\n"
+        for topic in topics.split()
+    )
+    return f"""<AMPSConfig>
+<Name>{name}</Name>
+<Transports><Transport>
+<Name>in</Name><Type>amps-replication</Type><InetAddr>{ports[name]}</InetAddr>
+</Transport></Transports>
+<TransactionLog><JournalDirectory>journal</JournalDirectory>{recorded}</TransactionLog>
+<Replication><Destination>
+<Name>{peer}</Name><PassThrough>.*</PassThrough>{recorded}
+<Transport><InetAddr>{peer}:{ports[peer]}</InetAddr></Transport>
+</Destination></Replication>
+</AMPSConfig>
+"""
+
+
+def test_configurations_that_are_given_together_are_verified_together(tmp_path: Path) -> None:
+    """After each has been verified by itself; that they do not fit is exit code 1."""
+    (tmp_path / "east.xml").write_text(replicating("east", "west"))
+    (tmp_path / "west.xml").write_text(replicating("west", "east"))
+    run = amp_server("--verify-config", "east.xml", "west.xml", "east.xml", cwd=tmp_path)
+    assert run.returncode == 0
+    *_, verdict = run.stderr.splitlines()
+    assert verdict == "east.xml, west.xml fit together: 0 errors, 0 warnings"
+
+    (tmp_path / "east.xml").write_text(replicating("east", "west", "orders trades"))
+    run = amp_server("--verify-config", "east.xml", "west.xml", cwd=tmp_path)
+    assert run.returncode == 1
+    *_, txlog, replicate, verdict = run.stderr.splitlines()
+    assert txlog.startswith("east.xml:11: error: Destination/Topic: txlog: 'trades' of type 'json'")
+    assert "(west.xml:6)" in txlog
+    assert replicate.startswith("east.xml:11: error: Destination/Topic: replicate: 'trades'")
+    assert verdict == "east.xml, west.xml do not fit together: 2 errors, 0 warnings"
+    assert sorted(os.listdir(tmp_path)) == ["east.xml", "west.xml"]
+
+
+def test_what_does_not_replicate_is_verified_by_itself(tmp_path: Path) -> None:
+    """As is one configuration alone, and what stands beside one that cannot be used."""
+    (tmp_path / "east.xml").write_text(replicating("east", "west"))
+    (tmp_path / "broken.xml").write_text(BROKEN)
+    config = configuration(tmp_path).name
+    for arguments in (["east.xml"], ["east.xml", "./east.xml"], [config, config], [config]):
+        run = amp_server("--verify-config", *arguments, cwd=tmp_path)
+        assert run.returncode == 0
+        assert "together" not in run.stderr
+    run = amp_server("--verify-config", "east.xml", "broken.xml", cwd=tmp_path)
+    assert run.returncode == 1
+    *_, last = run.stderr.splitlines()
+    assert last == "not verified against each other, for want of broken.xml"

@@ -38,6 +38,7 @@ ELEMENTS = """
   <JournalDirectory>journal</JournalDirectory>
   <JournalSize>10MB</JournalSize>
   <Topic><Name>^(orders|quotes|fresh|desks|events.*)$</Name><MessageType>json</MessageType></Topic>
+  <Topic><Name>named</Name><MessageType>json</MessageType></Topic>
 </TransactionLog>
 """
 
@@ -140,6 +141,19 @@ def test_an_ack_of_a_command_without_sequence_has_its_id(server: RunningServer) 
         ack = peer.ask({"c": "publish", "cid": "7", "t": "events", "a": "persisted"}, b"{}")
         assert (ack["cid"], ack["a"], ack["status"]) == ("7", "persisted", "success")
         assert peer.ask({"c": "flush", "cid": "8", "a": "persisted"})["cid"] == "8"
+
+
+def test_a_name_stands_for_one_topic(server: RunningServer) -> None:
+    """Not for those in whose names it occurs, as an expression would."""
+    with server.log_on("namer") as peer:
+        for topic in ("named", "renamed", "named.once", "named"):
+            assert peer.ask({"c": "publish", "t": topic, "a": "persisted"}, b"{}")
+        peer.send({"c": "subscribe", "t": "named.*", "sub_id": "1", "bm": "0"})
+        peer.send({"c": "publish", "t": "named"}, b'{"last":1}')
+        messages = [peer.receive()]
+        while messages[-1][1] != b'{"last":1}':
+            messages.append(peer.receive())
+    assert [header["t"] for header, _ in messages] == ["named"] * 3
 
 
 def test_a_client_name_is_unique(server: RunningServer) -> None:

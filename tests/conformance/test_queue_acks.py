@@ -88,6 +88,10 @@ REFUSALS = [
     ({"bm": "1|1|", "o": "forget"}, "invalid option"),
     ({"bm": "1|1|", "o": "cancel,expire"}, "invalid option"),
     ({"bm": "1|1|", "o": "delay=1s"}, "invalid option"),
+    ({"bm": "1|1|", "o": "extend=later"}, "invalid option"),
+    ({"bm": "1|1|", "o": "extend,expire"}, "invalid option"),
+    ({"bm": "1|1|", "o": "redrive,cancel"}, "invalid option"),
+    ({"filter": "1=1", "o": "extend"}, "invalid option"),
     ({"bm": "1|1|", "o": "cancel,delay=soon"}, "invalid option"),
     ({"filter": "/n = "}, "bad filter"),
 ]

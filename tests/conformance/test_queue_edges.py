@@ -29,11 +29,16 @@ QUEUES: dict[str, dict[str, str | int]] = {
     "ended-1": {},
     "ended-2": {},
     "replayed": {},
+    "kept": {},
 }
 
 TOPICS = """
 <Topic>
   <Name>many-records</Name><MessageType>json</MessageType><Key>/n</Key>
+  <Durability>transient</Durability>
+</Topic>
+<Topic>
+  <Name>kept-records</Name><MessageType>json</MessageType><Key>/n</Key>
   <Durability>transient</Durability>
 </Topic>
 """
@@ -161,6 +166,22 @@ def test_what_is_unsubscribed_with_all_comes_back(server: RunningServer, peer: R
         assert sorted(found) == [("ended-1", n) for n in range(3)] + [
             ("ended-2", n) for n in range(2)
         ]
+
+
+def test_expressions_and_bookmarks_take_nothing(server: RunningServer, peer: RawPeer) -> None:
+    """What is not certainly meant for a queue leaves its messages alone."""
+    put(server, "in-kept", range(2))
+    put(server, "kept-records", range(2))
+    delete = {"c": "sow_delete", "cid": "d", "t": "^kept", "filter": "/n = 1", "a": "stats"}
+    assert peer.ask(delete)["records_deleted"] == 1
+    command = {"cid": "s", "sub_id": "s", "t": "kept", "a": "processed"}
+    refused = peer.ask(command | {"c": "sow_and_subscribe", "bm": "0"})
+    assert (refused["status"], refused["reason"]) == ("failure", "invalid bookmark")
+    ack = peer.ask(command | {"c": "subscribe", "bm": "0", "t": "^kept", "a": "completed"})
+    assert ack["status"] == "success", "and no topic of the log has such a name"
+    assert query(peer, "kept").messages == [{"n": 0}, {"n": 1}]
+    now = {"c": "sow_and_subscribe", "bm": "0|1|", "sub_id": "now"}
+    assert peer.ask(command | now)["status"] == "success"
 
 
 NO_QUEUES = [

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import signal
 from pathlib import Path
+from typing import Any
 
 from tests.support.queues import make_safe
 from tests.support.raw import RawPeer
@@ -15,6 +16,10 @@ MANY = "<MaxPerSubscriptionBacklog>100</MaxPerSubscriptionBacklog>"
 QUEUES = {
     "patient": "<RetryDelay>1h</RetryDelay>",
     "brisk": "<RetryDelay>1h</RetryDelay><MaxRetryDelay>1ms</MaxRetryDelay>",
+    "leased": "<LeasePeriod>300ms</LeasePeriod>" + MANY,
+    "endless": MANY,
+    "counted": MANY,
+    "again": MANY,
     "ordered": "<OrderKey>/order</OrderKey>" + MANY,
     "flowing": "<OrderKey>/order</OrderKey>" + MANY,
     "ranked": "<OrderKey>/order</OrderKey><Priority>/n</Priority>" + MANY,
@@ -141,3 +146,71 @@ def test_order_survives_a_restart(tmp_path: Path) -> None:
         assert list(got) == [1, 3]
         done(one, "ordered", got[3])
         assert list(receive(one, 1)) == [4]
+
+
+def extend(peer: RawPeer, queue: str, mark: str, options: str = "extend") -> Any:
+    """Extend the lease of a message, and give the ack; messages before it are passed over."""
+    peer.send({"c": "sow_delete", "cid": "e", "t": queue, "bm": mark, "o": options, "a": "stats"})
+    while (header := peer.receive()[0])["c"] != "ack":
+        continue
+    return header
+
+
+def test_a_lease_is_extended(server: RunningServer) -> None:
+    """By whoever has it: the others come back meanwhile."""
+    publish(server, "leased", ("a", 1), ("a", 2))
+    with server.log_on("one") as one, server.log_on("two") as two:
+        one.subscribe("leased", "1", o="max_backlog=100")
+        first, second = receive(one, 2).values()
+        assert extend(two, "leased", first, "extend=1h")["records_deleted"] == 0
+        assert extend(one, "leased", f"{first},{second},7|7|", "extend=1h")["matches"] == 2
+        assert extend(one, "leased", second)["records_deleted"] == 1
+        for _ in range(2):
+            assert list(receive(one, 1)) == [2]
+        assert extend(one, "leased", first, "extend=0s")["records_deleted"] == 1
+        while list(receive(one, 1)) != [1]:
+            continue
+
+
+def test_what_has_no_end_is_not_extended(server: RunningServer) -> None:
+    """Without a LeasePeriod leases last as long as the connection."""
+    publish(server, "endless", ("a", 1))
+    with server.log_on("one") as one:
+        one.subscribe("endless", "1", o="max_backlog=100")
+        (mark,) = receive(one, 1).values()
+        assert extend(one, "endless", mark)["records_deleted"] == 0
+        assert extend(one, "endless", mark, "extend=1s")["records_deleted"] == 0
+
+
+def test_filters_may_ask_how_often_a_message_was_leased(server: RunningServer) -> None:
+    """Whenever it comes, and whenever it comes back."""
+    publish(server, "counted", ("a", 1), ("a", 2), ("a", 3))
+    with server.log_on("fresh") as fresh, server.log_on("second") as second:
+        fresh.subscribe("counted", "1", filter="LEASE_COUNT() = 0", o="max_backlog=100")
+        second.subscribe("counted", "2", filter="LAST_LEASED() > 0", o="max_backlog=100")
+        got = receive(fresh, 3)
+        hand_back(fresh, "counted", got[2])
+        assert list(receive(second, 1)) == [2]
+        header = {"c": "sow_delete", "cid": "d", "t": "counted", "a": "stats"}
+        assert fresh.ask(header | {"filter": "LEASE_COUNT() > 0"})["records_deleted"] == 1
+        publish(server, "counted", ("a", 4))
+        assert list(receive(fresh, 1)) == [4]
+
+
+def test_what_matched_before_it_was_leased_need_not_match_after_that(
+    server: RunningServer,
+) -> None:
+    publish(server, "again", ("a", 1), ("a", 2), ("a", 3), ("a", 4))
+    with server.log_on("one") as one, server.log_on("two") as two, server.log_on("all") as every:
+        one.subscribe("again", "1", filter="LEASE_COUNT() = 0", o="max_backlog=1")
+        first = receive(one, 1)[1]
+        two.subscribe("again", "2", filter="LEASE_COUNT() < 1", o="max_backlog=1")
+        second = receive(two, 1)[2]
+        every.subscribe("again", "3", o="max_backlog=1")
+        third = receive(every, 1)[3]  # which the others would have got next
+        every.ask({"c": "unsubscribe", "cid": "u", "sub_id": "3", "a": "processed"})
+        assert third
+        done(one, "again", first)
+        assert list(receive(one, 1)) == [4]
+        done(two, "again", second)
+        assert two.hears_nothing()

@@ -75,6 +75,7 @@ def test_one_message_keeps_its_journal_until_it_is_done(tmp_path: Path, archive:
             assert {"00.journal", "01.journal"} <= journals(directory)
         tell(server, "archive", "0s")
         wait_until(lambda: journals(archive) == {"00.journal", "01.journal"})
+        wait_until(lambda: not {"00.journal", "01.journal"} & journals(directory))
         server.stop(signal.SIGKILL)
     with running_server(tmp_path, elements=elements(archive)) as server:
         tell(server, "compress", "0s")

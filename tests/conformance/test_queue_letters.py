@@ -41,6 +41,13 @@ QUEUES: dict[str, Options] = {
     "records": {"DeadLetterTopic": "dead-records"},
     "done": {"DeadLetterTopic": "dead-done"},
     "kept": {"UnderlyingTopic": "dead-kept"},
+    "broken": {"UnderlyingTopic": "in-broken", "DeadLetterTopic": "dead-broken"},
+    "beside": {"UnderlyingTopic": "in-broken"},
+    "some": {"DeadLetterTopic": "dead-some"},
+    "put-aside": {"UnderlyingTopic": "dead-some"},
+    "put-aside-strictly": {"UnderlyingTopic": "dead-some", "Leasing": "strict"},
+    "sent-letters": {"UnderlyingTopic": "dead-some", "Semantics": "at-most-once"},
+    "repair": {"UnderlyingTopic": "dead-broken"},
     "keeping": {"DeadLetterTopic": "dead-kept", "Expiration": "1h"},
 }
 
@@ -220,3 +227,76 @@ def test_counts_survive_a_restart(tmp_path: Path) -> None:
     assert (letter["deliveries"], letter["cancels"], letter["last_consumer"]) == ("2", "1", "first")
     with running_server(tmp_path, elements=everything) as server:
         letters(server, "counted", 1)
+
+
+def redrive(peer: RawPeer, name: str, **keys: str) -> int:
+    """Redrive dead letters, and give how many went back."""
+    return done(peer, name, o="redrive", **keys)
+
+
+def numbers_in(peer: RawPeer, name: str) -> list[int]:
+    """What is in a queue and has not been leased."""
+    return [message["n"] for message in query(peer, name).messages]
+
+
+def test_letters_are_redriven(server: RunningServer, peer: RawPeer) -> None:
+    """By filter: back into the queue that they came from, and into no other of the same topic."""
+    with server.log_on("publisher") as publisher:
+        for n in range(40):
+            publisher.publish("in-broken", b'{"n":%d}' % n, x=f"id {n}")
+        publisher.flush()
+    assert done(peer, "broken", filter="1=1", o="expire") == 40
+    assert done(peer, "beside", filter="1=1") == 40
+    with server.log_on("giver") as giver:
+        assert redrive(giver, "repair", filter="/n < 35") == 35
+        assert numbers_in(giver, "broken") == list(range(35))
+        assert numbers_in(giver, "beside") == []
+        assert numbers_in(giver, "repair") == list(range(35, 40))
+        consume(giver, "broken")
+        header, body = giver.receive()
+        assert (header["x"], body) == ("id 0", b'{"n":0}')
+
+
+def test_a_letter_is_redriven_by_its_bookmark(server: RunningServer, peer: RawPeer) -> None:
+    """What is none, what somebody else has under strict leasing, and what has left, stays."""
+    put(server, "in-some", range(3))
+    put(server, "dead-some", [3])
+    assert done(peer, "some", filter="1=1", o="expire") == 3
+    consume(peer, "put-aside-strictly")
+    marks = bookmarks(take(peer, 4))
+    with server.log_on("other") as other:
+        assert redrive(other, "put-aside-strictly", bm=marks) == 0
+        assert redrive(other, "put-aside", bm=marks + ",7|7|") == 3
+        assert numbers_in(other, "put-aside") == [3]
+        assert numbers_in(other, "some") == [0, 1, 2]
+    assert redrive(peer, "put-aside-strictly", bm=marks) == 3
+    with server.log_on("sent") as sent:
+        consume(sent, "sent-letters")
+        take(sent, 4)
+        assert redrive(sent, "sent-letters", bm=marks) == 0
+        assert numbers_in(sent, "some") == [0, 1, 2, 0, 1, 2]
+
+
+def test_what_was_redriven_may_come_again_to_nothing(tmp_path: Path) -> None:
+    """After a restart it is where it was: in the queue, and no dead letter."""
+    queues: dict[str, Options] = {
+        "jobs": {"DeadLetterTopic": "dead"},
+        "others": {"UnderlyingTopic": "in-jobs"},
+        "letters": {"UnderlyingTopic": "dead"},
+    }
+    recorded = "<Topic><Name>dead</Name><MessageType>json</MessageType></Topic>"
+    everything = elements(queues, recorded=recorded)
+    with running_server(tmp_path, elements=everything) as server:
+        put(server, "in-jobs", range(5))
+        with server.log_on("giver") as giver:
+            assert done(giver, "others", filter="/n < 4") == 4
+            assert done(giver, "jobs", filter="1=1", o="expire") == 5
+            assert redrive(giver, "letters", filter="/n <> 2") == 4
+        make_safe(server)
+        server.stop(signal.SIGKILL)
+    with running_server(tmp_path, elements=everything) as server, server.log_on("giver") as giver:
+        assert numbers_in(giver, "jobs") == [0, 1, 3, 4]
+        assert numbers_in(giver, "others") == [4]
+        assert numbers_in(giver, "letters") == [2]
+        assert done(giver, "jobs", filter="/n = 3", o="expire") == 1
+        assert numbers_in(giver, "letters") == [2, 3]

@@ -6,9 +6,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from client import Client, MessageStream
+from client import Client, Message, MessageStream
 from tests.support.server import ROOT, free_port, running_configuration
 from tests.support.waiting import WAIT_SECONDS
+from tests.tools.test_spark import spark
 
 SAMPLES = ROOT / "sample_configs"
 
@@ -33,12 +34,18 @@ def session(uri: str) -> Iterator[Client]:
         yield client
 
 
+def take(stream: MessageStream) -> Message:
+    """The next message."""
+    message = stream.next(WAIT_SECONDS)
+    assert message is not None
+    return message
+
+
 def acknowledge(stream: MessageStream, count: int) -> list[str]:
     """Acknowledge so many messages; gives their bodies."""
     seen: list[str] = []
     for _ in range(count):
-        message = stream.next(WAIT_SECONDS)
-        assert message is not None
+        message = take(stream)
         seen.append(message.text)
         message.ack()
     return seen
@@ -79,12 +86,16 @@ def test_what_nobody_can_do_is_put_aside_with_the_reason(tmp_path: Path) -> None
         jobs, failed = client.subscribe("jobs"), client.subscribe("failed_jobs")
         client.publish("jobs", '{"job": 1}')
         for _ in range(3):
-            job = jobs.next(WAIT_SECONDS)
-            assert job is not None
-            job.cancel()
-        assert acknowledge(failed, 1) == ['{"job": {"job": 1}, "reason": "max_cancels"}']
+            take(jobs).cancel()
+        letter = take(failed)
+        assert letter.text == '{"job": 1}'
+        assert "reason=max_cancels&deliveries=3" in (letter.correlation_id or "")
+        letter.ack()
         client.publish("jobs", '{"job": 2}')
-        job = jobs.next(WAIT_SECONDS)
-        assert job is not None
-        job.expire()
-        assert acknowledge(failed, 1) == ['{"job": {"job": 2}, "reason": "forced_expire"}']
+        take(jobs).expire()
+        letter = take(failed)
+        assert "reason=forced_expire&deliveries=1" in (letter.correlation_id or "")
+        where = ("-server", uri.split("/")[2], "-type", "json", "-topic", "failed_jobs")
+        assert spark("redrive", *where, "-filter", "/job = 1")[1].startswith("Redrove 0 messages")
+        assert spark("redrive", *where)[1].startswith("Redrove 1 messages in ")
+        assert take(jobs).text == '{"job": 2}'

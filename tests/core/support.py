@@ -137,7 +137,7 @@ class Core:
             lambda _: None,
             lambda _: None,
         )
-        spec = JournaledTopicSpec(pattern, "json", Location("config.xml", 1))
+        spec = JournaledTopicSpec(pattern, True, "json", Location("config.xml", 1))
         helper = HelperThread(self._posted.put, "core")
         self.transaction_log = TransactionLog(journal, (spec,), "core", helper)
         self.engine.use_transaction_log(self.transaction_log)

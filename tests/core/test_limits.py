@@ -6,6 +6,7 @@ import gc
 import json
 import struct
 import tracemalloc
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -422,3 +423,59 @@ def test_options_have_a_limit() -> None:
     peer.send({"c": "sow", "t": "records", "a": "processed", "o": f"select=[{select}]"})
     ack = only_ack(peer)
     assert (ack["status"], ack["reason"]) == ("failure", "limit exceeded")
+
+
+@pytest.mark.parametrize(
+    "filter_",
+    [
+        pytest.param(lambda n: f"/a = {n}", id="one comparison"),
+        pytest.param(lambda n: " OR ".join(f"/f{i}_{n} = 1" for i in range(200)), id="many fields"),
+        pytest.param(lambda n: " OR ".join(f"/v LIKE 'a.{n}_{i}'" for i in range(200)), id="LIKE"),
+        pytest.param(lambda n: f"/a IN ({','.join(f'{i}{n}' for i in range(2000))})", id="IN"),
+        pytest.param(lambda n: f"/a = '{'x' * 5000}{n}'", id="a long text"),
+    ],
+)
+def test_what_a_filter_takes_is_about_what_is_counted_for_it(
+    filter_: Callable[[int], str],
+) -> None:
+    """Its client answers neither for much less than there is, nor for many times as much."""
+    core = Core()
+    peer, publisher = core.log_on("peer"), core.log_on("publisher")
+    count = 20
+
+    def subscribe(topic: str, numbers: range) -> None:
+        for number in numbers:
+            text = filter_(number)
+            peer.send({"c": "subscribe", "t": topic, "sub_id": str(number), "f": text})
+        publisher.send({"c": "publish", "t": topic}, b'{"v":"text","a":5}')
+        gc.collect()
+
+    subscribe("warm", range(1000, 1002))
+    held = peer.held
+    tracemalloc.start()
+    before, _ = tracemalloc.get_traced_memory()
+    subscribe("measured", range(count))
+    after, _ = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert 0.6 < (peer.held - held) / (after - before) < 4
+
+
+def test_a_connection_may_have_so_many_different_select_lists(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Each makes messages of its own; equal ones share them, and a replacement needs no room."""
+    monkeypatch.setattr("server.commands.subscribe.MOST_SELECT_LISTS", 3)
+    core = Core()
+    peer = core.log_on("peer")
+    peer.take_frames()
+
+    def status(number: int, options: str) -> str:
+        header = {"c": "subscribe", "t": "t", "sub_id": str(number), "opts": options}
+        peer.send({**header, "cid": "1", "a": "processed"})
+        return str(only_ack(peer)["status"])
+
+    assert [status(n, f"select=[-/,+/f{n}]") for n in range(4)] == ["success"] * 3 + ["failure"]
+    assert status(5, "select=[-/,+/f1]") == "success"
+    assert status(6, "timestamp") == "success"
+    assert status(2, "replace,select=[-/,+/f7]") == "success"
+    assert status(8, "select=[-/,+/f8]") == "failure"

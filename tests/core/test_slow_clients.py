@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import io
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -50,13 +52,15 @@ class Client:
             st.tuples(st.just("send"), st.sampled_from([1, 1000, 300_000, 700_000])),
             st.tuples(st.just("read"), st.integers(1, 3)),
             st.tuples(st.just("offline"), st.just(0)),
+            st.tuples(st.just("turn"), st.just(0)),
         ),
         max_size=25,
     )
 )
 def test_bytes_arrive_in_order_and_none_is_lost(steps: list[tuple[str, int]]) -> None:
     """Through memory, through a file, in slices, with stalls anywhere."""
-    client = Client(Pool(ROOMY), SimulatedClock(), RecordingLog(), "one")
+    clock = SimulatedClock()
+    client = Client(Pool(ROOMY), clock, RecordingLog(), "one")
     client.backlog.stall()
     sent = b""
     for number, (step, size) in enumerate(steps):
@@ -66,6 +70,8 @@ def test_bytes_arrive_in_order_and_none_is_lost(steps: list[tuple[str, int]]) ->
             client.backlog.send(data)
         elif step == "read":
             client.read(size)
+        elif step == "turn":
+            clock.turn()
         elif client.backlog.is_waiting:
             client.backlog.go_offline()
     while client.backlog.is_waiting:
@@ -91,6 +97,24 @@ def test_the_largest_is_offlined_and_then_disconnected(tmp_path: Path) -> None:
         ("70-0004", {"client": "large"}),
     ]
     assert (pool.memory_used, pool.disk_used) == (300, 0)
+
+
+def test_what_waits_goes_to_the_file_a_piece_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It counts as if it were there, so that nobody else has to make room for it."""
+    file = io.BytesIO()
+    monkeypatch.setattr(tempfile, "TemporaryFile", lambda **_: file)
+    clock = SimulatedClock()
+    client = Client(Pool(ROOMY), clock, RecordingLog(), "one")
+    client.backlog.stall()
+    for _ in range(10):
+        client.backlog.send(b"x" * 1_000_000)
+    client.backlog.go_offline()
+    assert (client.backlog.memory_used, client.backlog.disk_used) == (0, 10_000_000)
+    sizes = [0]
+    while sizes[-1] < 10_000_000:
+        clock.turn()
+        sizes.append(len(file.getbuffer()))
+        assert 0 < sizes[-1] - sizes[-2] <= 2_000_000
 
 
 def test_one_client_may_use_its_share_only(tmp_path: Path) -> None:

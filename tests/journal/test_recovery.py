@@ -213,6 +213,29 @@ def test_publishers_are_known_again(tmp_path: Path, helpers: bool) -> None:
         assert sequences(bench) == list(range(1, 101))
 
 
+@pytest.mark.parametrize("helpers", [True, False])
+@pytest.mark.parametrize("files", [1, 3])
+def test_publishers_of_other_instances_are_known_again(
+    tmp_path: Path, files: int, helpers: bool
+) -> None:
+    body = bytes(FILE // 20)
+    with opened(tmp_path) as bench:
+        journal = bench.journal
+        topic = journal.topic("json", "orders")
+        for _ in range(files * 15):
+            # Two logs that were begun in the same second count alike.
+            last = journal.append(topic, 7, journal.last_txid + 1, body, source=5, source_txid=9)
+        journal.append(topic, 8, 20, body, source=5)
+        journal.append(topic, 8, 3, body, source=5)  # it was missing
+        assert journal.last_sequence(8) == 20
+    if not helpers:
+        forget_helpers(tmp_path)
+    with opened(tmp_path) as bench:
+        assert len(bench.journal.files) >= files
+        assert bench.journal.last_sequence(7) >= last - 1  # one that begins a file has the next
+        assert bench.journal.last_sequence(8) == 20
+
+
 def test_damaged_helpers_are_not_believed(tmp_path: Path) -> None:
     write(tmp_path, 100, 50_000, with_topic_index=True)
     chance = random.Random(1)

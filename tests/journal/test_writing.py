@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import weakref
 from pathlib import Path
 
 import pytest
@@ -59,6 +60,30 @@ def test_nothing_is_read_before_it_is_durable(tmp_path: Path) -> None:
         assert bench.journal.commit()
         assert bench.durable == [txid]
         assert [entry.txid for entry in read_all(bench.journal)] == [txid]
+
+
+def test_topics_are_forgotten_with_the_file_that_has_their_numbers(tmp_path: Path) -> None:
+    """A name that was recorded once takes memory for as long as its file is written to."""
+    with opened(tmp_path) as bench:
+        journal = bench.journal
+        kept = journal.topic("json", "kept")
+        seen: list[weakref.ref[object]] = []
+        while len(journal.files) < 3:
+            for number in range(len(seen), len(seen) + 100):
+                handle = journal.topic("json", f"topic/{number}")
+                journal.append(handle, 1, 1, b"x" * 500, origin=journal.origin(f"user {number}"))
+                seen.append(weakref.ref(handle))
+                del handle
+            journal.append(kept, 1, 1, b"x")
+            journal.commit()
+        known = [number for number, handle in enumerate(seen) if handle() is not None]
+        assert 0 < len(known) < len(seen) / 2
+        assert known == list(range(known[0], len(seen)))
+        again = seen[-1]()
+        assert journal.topic("json", f"topic/{len(seen) - 1}") is again
+        assert journal.topic("json", "kept") is kept
+        recorded = [entry.topic.name for entry in read_all(journal)]
+        assert set(recorded) == {"kept", *(f"topic/{number}" for number in range(len(seen)))}
 
 
 def test_time_never_goes_back_in_the_log(tmp_path: Path) -> None:

@@ -38,6 +38,9 @@ class CountingMatching:
     def discard(self, content_filter: Hashable) -> None:
         del self.filters[content_filter]
 
+    def may_change(self, content_filter: Hashable) -> bool:
+        return False
+
     def match(self, txids: Sequence[int]) -> Sequence[Collection[Hashable]]:
         CountingMatching.asked += len(txids)
         if max(txids) >= CountingMatching.unreadable:

@@ -239,6 +239,10 @@ def test_a_consumer_that_goes_gives_its_room_back() -> None:
         ("77|1|", [(77, 1)], []),
         ("77|1|,77|2|", [(77, 1), (77, 2)], []),
         (" 77|1| , 77|2|,", [(77, 1), (77, 2)], []),
+        ("7|1|,77|2|,7|3|", [(7, 1), (77, 2), (7, 3)], []),
+        ("77|1|,77|2|,77|x|", [(77, 1), (77, 2)], ["77|x|"]),
+        ("77|18446744073709551615|", [(77, 18446744073709551615)], []),
+        ("77|1|,77||", [(77, 1)], ["77||"]),
         ("77|1|20200604T000000.000001Z,8|9", [(77, 1)], ["8|9"]),
         ("0|1|,x,77|-1|", [(0, 1)], ["x", "77|-1|"]),
         (
@@ -251,6 +255,14 @@ def test_a_consumer_that_goes_gives_its_room_back() -> None:
 )
 def test_lists_of_bookmarks(text: str, found: list[tuple[int, int]], malformed: list[str]) -> None:
     assert parse_marks(text) == (found, malformed)
+
+
+def test_messages_named_twice_are_acknowledged_once() -> None:
+    """What a list says again is refused, like what an earlier one has said."""
+    bench = leased()
+    result = bench.queue.acknowledge(marks(1, 2, 1, 2, 2), bench.now, "a")
+    assert result.done == 2
+    assert [mark for mark, _ in result.refused] == marks(1, 2, 2)
 
 
 def test_what_was_sent_is_known_however_much_was_acknowledged_before() -> None:

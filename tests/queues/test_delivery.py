@@ -148,6 +148,23 @@ def test_what_comes_back_goes_before_newer_messages() -> None:
     assert bench.deliver() == {"b": [1, 2, 3, 4]}
 
 
+def test_what_a_consumer_had_comes_back_a_few_at_a_time() -> None:
+    """Oldest first; what is left at the end comes back when it is detached."""
+    bench = Bench()
+    gone = bench.consumer("a", 70)
+    bench.publish(70)
+    bench.deliver()
+    bench.consumer("b", 80)
+    queue, seen = bench.queue, [70]
+    while queue.detach_some(gone, bench.now, 20):
+        seen.append(sum(len(seat.held) for seat in gone.seats))
+    assert seen == [70, 50, 30, 10]
+    bench.publish(1)
+    assert bench.deliver() == {"b": [*range(1, 61), 71]}
+    queue.detach(gone, bench.now)
+    assert bench.deliver() == {"b": list(range(61, 71))}
+
+
 def test_a_lease_ends_and_the_message_goes_to_whoever_has_room() -> None:
     bench = Bench(lease_period=10 * SECOND)
     bench.consumer("a", 1)

@@ -227,3 +227,15 @@ def test_a_message_that_another_instance_owns_is_not_delivered_here() -> None:
         queue.replay(event)
     (place,) = everything(queue)
     assert queue.ledger.entries.owner(place) == ""
+
+
+def test_what_expires_at_once_is_recorded_in_pieces() -> None:
+    """An entry of the log has to fit into a file of it."""
+    bench = Bench(expiration=SECOND)
+    bench.publish(10_000)
+    bench.now += 2 * SECOND
+    bench.deliver()
+    events = bench.queue.take_events()
+    assert len(events) > 1
+    assert max(len(event.marks) for event in events) < 5_000
+    assert sum(len(event.marks) for event in events) == 10_000

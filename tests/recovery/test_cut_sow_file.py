@@ -7,6 +7,7 @@ import os
 import shutil
 import signal
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
@@ -164,6 +165,44 @@ def test_a_file_is_cut_at_any_moment(tmp_path: Path) -> None:
         assert set(ids(server, "logged")) >= set(range(150))
         with server.log_on("publisher", o=QUICK_ACKS) as peer:
             assert publish(peer, "plain", 2, 0)["status"] == "success"
+
+
+@dataclass(frozen=True)
+class CutWhenReserved:
+    """Prepares a process: a file in which space has been reserved is cut before that is used.
+
+    Attributes:
+        sign: the file that has to be there for it.
+    """
+
+    sign: Path
+
+    def __call__(self) -> None:
+        """Watch the calls of this process from now on."""
+        reserve = os.posix_fallocate
+
+        def reserve_and_cut(descriptor: int, offset: int, length: int) -> None:
+            reserve(descriptor, offset, length)
+            if self.sign.exists():
+                os.truncate(f"/proc/self/fd/{descriptor}", offset)
+
+        os.posix_fallocate = reserve_and_cut
+
+
+def test_a_file_is_cut_while_it_grows(tmp_path: Path) -> None:
+    """Its publisher is told; the connection goes on."""
+    sign = tmp_path / "sign"
+    prepare = CutWhenReserved(sign)
+    with running_server(tmp_path, elements=elements(["plain"]), prepare=prepare) as server:
+        with server.log_on("publisher", o=QUICK_ACKS) as peer:
+            sequence = fill(peer, "plain", 1)
+            sign.touch()
+            outcomes = [publish(peer, "plain", sequence + step, step) for step in range(1, 400)]
+            assert outcomes[-1]["reason"] == "not stored"
+            assert "truncated or overwritten while it was in use" in outcomes[-1]["detail"]
+            assert publish(peer, "other", sequence + 400, 0)["status"] == "success"
+        assert server.stop() == 0
+        assert "01-0004" not in server.log()
 
 
 def test_a_file_is_removed_while_it_is_in_use(tmp_path: Path) -> None:

@@ -1,7 +1,10 @@
-"""A server that publishes dead letters is killed at random moments, again and again.
+"""A server that publishes dead letters, and redrives them, is killed at random moments.
 
-Every message is in the queue, or has one dead letter: none is lost, and none is doubled. See
-killing.py for how it is killed.
+    nothing is lost       a message is in its queue, or its letter is in the queue of dead letters
+    nothing is doubled    a message that has expired has one letter, and does not come back
+    nobody is concerned   another queue over the same topic has every message once
+
+A message that is redriven is a new one. See killing.py for how the server is killed.
 """
 
 from __future__ import annotations
@@ -14,6 +17,7 @@ from contextlib import suppress
 from pathlib import Path
 from threading import Timer
 from typing import Final
+from urllib.parse import parse_qs
 
 import pytest
 
@@ -27,8 +31,12 @@ ELEMENTS: Final = """
 <SOW>
   <Queue>
     <Name>jobs</Name><MessageType>json</MessageType><UnderlyingTopic>work</UnderlyingTopic>
-    <DeadLetterTopic>dead</DeadLetterTopic><MaxCancels>1</MaxCancels>
-    <MaxPerSubscriptionBacklog>100</MaxPerSubscriptionBacklog>
+    <DeadLetterTopic>dead</DeadLetterTopic>
+    <MaxPerSubscriptionBacklog>1000000</MaxPerSubscriptionBacklog>
+  </Queue>
+  <Queue><Name>dead</Name><MessageType>json</MessageType></Queue>
+  <Queue>
+    <Name>beside</Name><MessageType>json</MessageType><UnderlyingTopic>work</UnderlyingTopic>
   </Queue>
 </SOW>
 <TransactionLog>
@@ -47,7 +55,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 
 class World:
-    """A publisher with a store, and a client that gives messages up.
+    """A publisher with a store, which gives messages up as well.
 
     Args:
         chance: decides what is done.
@@ -58,42 +66,50 @@ class World:
         self._published = 0
 
     def check(self, server: RunningServer) -> None:
-        """Every message is in the queue, or has one letter."""
+        """Everything is where it has to be, now or soon."""
+        everything = set(range(1, self._published + 1))
         with self._connected(server) as peer:
-            assert comes_true(lambda: self._places(peer) == set(range(1, self._published + 1)))
+            assert comes_true(lambda: self._numbers(peer, "jobs", "dead").keys() == everything)
+            assert self._numbers(peer, "beside") == Counter(everything)
+            letters = self._letters(peer)
+            assert set(letters.values()) <= {1}, "a message has more than one dead letter"
+            assert letters.keys().isdisjoint(self._bookmarks(peer))
 
-    def _places(self, peer: RawPeer) -> set[int]:
-        """The messages that are in one place."""
-        found = Counter(message["n"] for message in query(peer, "jobs").messages)
-        letters = Counter(self._letters(peer))
-        twice = [number for number, count in letters.items() if count > 1]
-        assert not twice, f"messages {twice} have more than one dead letter"
-        found.update(letters)
-        return {number for number, count in found.items() if count == 1}
+    def _numbers(self, peer: RawPeer, *queues: str) -> Counter[int]:
+        """How often each message is in some queues."""
+        return Counter(message["n"] for queue in queues for message in query(peer, queue).messages)
 
-    def _letters(self, peer: RawPeer) -> list[int]:
+    def _bookmarks(self, peer: RawPeer) -> list[str]:
+        """The bookmarks of the messages in the queue, which nobody has."""
+        count = self._numbers(peer, "jobs").total()
+        peer.subscribe("jobs", "jobs", o="max_backlog=1000000")
+        bookmarks = [peer.receive()[0]["bm"] for _ in range(count)]
+        peer.ask({"c": "unsubscribe", "cid": "u", "sub_id": "jobs", "a": "processed"})
+        return bookmarks
+
+    def _letters(self, peer: RawPeer) -> Counter[str]:
+        """How many letters there have been of each message, by its bookmark."""
         peer.subscribe("dead", "letters", bm="0", a="processed,completed")
-        numbers: list[int] = []
+        letters = Counter[str]()
         while True:
-            header, body = peer.receive()
+            header, _ = peer.receive()
             if header["c"] == "ack":
                 peer.ask({"c": "unsubscribe", "cid": "u", "sub_id": "letters", "a": "processed"})
-                return numbers
-            numbers.append(json.loads(body)["n"])
+                return letters
+            letters[parse_qs(header["x"])["bookmark"][0]] += 1
 
     def work(self, server: RunningServer) -> None:
-        """Publish messages and give some up, until the server is gone."""
+        """Publish messages, give some up and get some back, until the server is gone."""
         chance = self.chance
         with suppress(OSError, EOFError, TimeoutError), self._connected(server) as peer:
             while True:
                 first = self._published + 1
                 self._published += chance.randrange(1, 400)  # so that letters take several slices
                 self._send(peer, range(first, self._published + 1))
-                which = f"/n % {chance.randrange(2, 5)} = 1"
-                peer.ask(
-                    {"c": "sow_delete", "cid": "d", "t": "jobs", "filter": which}
-                    | {"o": "expire", "a": "completed"}
-                )
+                for queue, how in (("jobs", "expire"), ("dead", "redrive")):
+                    which = f"/n % {chance.randrange(2, 5)} = 1"
+                    header = {"c": "sow_delete", "cid": "d", "t": queue, "filter": which, "o": how}
+                    peer.ask(header | {"a": "completed"})
 
     def _connected(self, server: RunningServer) -> RawPeer:
         """A connection, over which what may not be there has been published again."""

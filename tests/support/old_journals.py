@@ -8,6 +8,7 @@ from pathlib import Path
 
 from tests.support.raw import frame
 from tests.support.server import RunningServer
+from tests.support.waiting import wait_until
 
 BODY = 1_000_000
 PER_FILE = 10
@@ -67,7 +68,8 @@ def tell(server: RunningServer, verb: str, age: str) -> None:
 
 
 def make_old(path: Path) -> None:
-    """Let a file be a week old."""
+    """Let a full file be a week old, when the server has written to it for the last time."""
+    wait_until(path.with_suffix(".index.gz").exists)
     moment = time.time() - WEEK
     os.utime(path, (moment, moment))
 

@@ -15,7 +15,7 @@ import pytest
 from tests.client.scripted_peer import HANG_UP, Header, accept, refuse, scripted_peer
 from tests.support.raw import frame
 from tests.support.server import RunningServer, module_server, running_server
-from tests.support.waiting import WAIT_SECONDS
+from tests.support.waiting import WAIT_SECONDS, wait_until
 
 ROOT = Path(__file__).parents[2]
 SPARK = [sys.executable, "-m", "server.tools.spark"]
@@ -242,6 +242,26 @@ def test_messages_of_a_queue_are_acknowledged_once_printed() -> None:
         assert said == "m\n"
         acknowledgement = peer.header("sow_delete")
         assert (acknowledgement["t"], acknowledgement["bm"]) == ("t", "1|1|")
+
+
+def test_what_was_acknowledged_is_safe_when_the_command_ends() -> None:
+    """Though nobody waits for single acknowledgements."""
+
+    def answer(header: Header, body: bytes) -> list[bytes]:
+        answers = accept(header)
+        if header["c"] == "subscribe":
+            leased = {"bm": "1|1|", "lp": "soon"}
+            answers.append(frame({"c": "p", "t": "t", "sids": header["sub_id"]} | leased, b"m"))
+        return answers
+
+    with scripted_peer(answer) as peer:
+        subscriber = start("subscribe", "-server", f"127.0.0.1:{peer.port}", "-topic", "t", "-ack")
+        wait_until(lambda: "sow_delete" in peer.commands())
+        subscriber.send_signal(signal.SIGINT)
+        assert subscriber.communicate(timeout=WAIT_SECONDS) == (b"m\n", b"")
+        assert subscriber.returncode == 130
+        assert peer.commands()[-1] == "flush"
+        assert peer.header("flush")["a"] == "persisted"
 
 
 def test_sow_delete_says_how_many_records_went() -> None:

@@ -10,7 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from server.wire.framing import FrameReader, frame
+from server.base.limits import MOST_HEADER
+from server.wire.framing import FrameReader, frame, frame_run
 from server.wire.header import Header, decode_frame
 from server.wire.runs import RunReader
 
@@ -52,6 +53,23 @@ def test_garbage_gives_frames_or_one_error(garbage: bytes, cuts: list[int]) -> N
     at_once = whole.feed(garbage)
     assert [one for piece in cut(garbage, cuts) for one in pieces.feed(piece)] == at_once
     assert (whole.error is None) == (pieces.error is None)
+
+
+@given(
+    st.lists(st.tuples(BODIES, st.integers(0, 2**64), st.sampled_from([b"%", b"ab", b"}"]))),
+    st.sampled_from(["c", "100%%d"]),
+    st.booleans(),
+)
+def test_a_run_has_the_frames_of_its_messages(
+    messages: list[tuple[bytes, int, bytes]], topic: str, all_alike: bool
+) -> None:
+    """Whether their headers are of one length, and their bodies, or not."""
+    messages = messages[:1] * 3 if all_alike else messages
+    template = b'{"t":"%s","l":%%d,"bm":"7|%%d|","x":"%%s"}' % topic.encode()
+    columns: list[list[int | bytes]] = [[n for _, n, _ in messages], [x for _, _, x in messages]]
+    bodies = [body for body, _, _ in messages]
+    expected = [frame(template % (len(body), n, x), body) for body, n, x in messages]
+    assert not messages or frame_run(template, bodies, columns) == b"".join(expected)
 
 
 NUMBERED = st.builds(
@@ -114,6 +132,24 @@ def test_a_large_frame_in_small_pieces_takes_linear_time() -> None:
         one for at in range(0, len(stream), 1000) for one in reader.feed(stream[at : at + 1000])
     ]
     assert frames == [(b'{"c":"p"}', body)]
+
+
+@pytest.mark.parametrize("piece", [1_000, 65_536, 300_000])
+def test_the_middle_of_a_header_that_nobody_takes_is_let_go_of(piece: int) -> None:
+    """Its ends say whom to answer; the frame behind it is as good as any."""
+    header = b'{"c":"subscribe","bm":"%b","cid":"7"}' % (b"12345|1|," * 700_000)
+    stream = frame(header, b"body") + frame(b'{"c":"p"}', b"1")
+    reader = FrameReader()
+    frames, kept = [], 0
+    for at in range(0, len(stream), piece):
+        frames += reader.feed(stream[at : at + piece])
+        kept = max(kept, reader.partial_size)
+    assert kept < len(header) / 2
+    (long, body), last = frames
+    assert (body, last) == (b"body", (b'{"c":"p"}', b"1"))
+    assert MOST_HEADER < len(long) < len(header) / 2
+    assert (long[:4096], long[-4000:]) == (header[:4096], header[-4000:])
+    assert reader.partial_size == 0
 
 
 @pytest.mark.parametrize(

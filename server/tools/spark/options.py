@@ -206,6 +206,13 @@ COMMANDS: Final[Mapping[str, Command]] = {
         "spark publish -server localhost:9007 -type json -topic orders -file orders.json",
         "Publishes each line of the file 'orders.json' as a message to the topic 'orders'.",
     ),
+    "redrive": _command(
+        ("server", "topic"),
+        ("filter",),
+        "spark redrive -server localhost:9007 -type json -topic failed_jobs -filter '/id = 1'",
+        "Brings the dead letters in the queue 'failed_jobs' whose id is 1 back into the queues",
+        "that they came from. Without a filter, all that can go back.",
+    ),
     "sow": _command(
         ("server", "topic"),
         ("batchsize", "copy", "filter", "format", "orderby", "topn"),

@@ -5,12 +5,13 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Callable, Mapping
-from contextlib import ExitStack, closing
+from contextlib import ExitStack, closing, suppress
 from itertools import chain, groupby
 from typing import BinaryIO, Final
 
 from client import (
     Client,
+    ClientError,
     CommandError,
     InvalidTopicError,
     Message,
@@ -26,6 +27,8 @@ from server.tools.spark.sources import paced, read_messages
 _CONTENT: Final = frozenset({"publish", "sow", "oof"})
 _FLUSH_TIMEOUT: Final = 60.0
 """Seconds for the server to work off what it has been sent."""
+_ACKS_TIMEOUT: Final = 5.0
+"""Seconds for the server to store what has been acknowledged, when the command ends."""
 _REFUSALS_SHOWN: Final = 3
 
 
@@ -163,9 +166,20 @@ def sow_delete(settings: Settings, output: BinaryIO) -> None:
         _say(output, f"Deleted {deleted} records in {milliseconds:.0f}ms.")
 
 
+def redrive(settings: Settings, output: BinaryIO) -> None:
+    """Bring dead letters back into the queues that they came from."""
+    with closing(connect(settings, settings.server)) as client:
+        started = time.perf_counter()
+        filter_ = settings.filter or "1=1"
+        count = client.sow_delete(settings.topic, filter=filter_, options="redrive")
+        milliseconds = (time.perf_counter() - started) * 1000
+        _say(output, f"Redrove {count} messages in {milliseconds:.0f}ms.")
+
+
 RUN: Final[Mapping[str, Callable[[Settings, BinaryIO], None]]] = {
     "ping": ping,
     "publish": publish,
+    "redrive": redrive,
     "sow": sow,
     "sow_and_subscribe": sow_and_subscribe,
     "sow_delete": sow_delete,
@@ -199,7 +213,9 @@ class _Printer:
         return self
 
     def __exit__(self, *_exception: object) -> None:
-        self._stack.close()
+        with self._stack, suppress(ClientError):
+            if self._settings.ack:
+                self.client.flush_acks(timeout=_ACKS_TIMEOUT)
 
     def print_all(self, stream: MessageStream) -> int:
         """Print a stream to its end; what has arrived together is written together.

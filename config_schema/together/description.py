@@ -1,0 +1,220 @@
+"""What of an instance those must know that replicate to it or from it; nothing of it is secret.
+
+The structs can be sent as they are, in MessagePack or JSON. Every part knows where it was written,
+so that either side can name both.
+"""
+
+from typing import Final, Literal
+
+from msgspec import Struct
+
+from config_schema.problems import Location
+from config_schema.spec import (
+    ActionSpec,
+    DestinationSpec,
+    InetAddr,
+    InstanceSpec,
+    OutgoingTransportSpec,
+    QueueSpec,
+    ReplicatedTopicSpec,
+    SowSpec,
+    TopicSpec,
+    ViewSpec,
+)
+from config_schema.together.selection import Selection
+
+_OWN_OPTIONS: Final = ("FileName",)
+"""What the key generators of two instances need not have in common."""
+
+_DOWNGRADE: Final = "amps-action-do-downgrade-replication"
+
+StoredKind = Literal["Topic", "View", "ConflatedTopic", "Queue", "LocalQueue", "GroupLocalQueue"]
+
+
+class LoggedTopic(Struct, frozen=True):
+    """A Topic of the TransactionLog."""
+
+    selection: Selection
+    location: Location
+
+
+class SowTopic(Struct, frozen=True):
+    """A definition of the SOW section; `identity` is by what a Topic tells records apart.
+
+    `pattern` is set for a Topic that keeps the records of all topics that it matches. The rest is
+    what queues have: `domain` is the GroupLocalQueueDomain, by default the Group of the instance.
+    """
+
+    kind: StoredKind
+    name: str
+    message_type: str
+    location: Location
+    pattern: str | None = None
+    identity: tuple[tuple[str, str], ...] = ()
+    underlying_topic: str = ""
+    filter: str | None = None
+    initial_owner: str | None = None
+    domain: str = ""
+
+    @property
+    def is_shared_queue(self) -> bool:
+        """Whether instances that replicate it have one queue between them."""
+        return self.kind in ("Queue", "GroupLocalQueue")
+
+    @property
+    def selection(self) -> Selection:
+        """The topic of this name, which is never an expression."""
+        return Selection(self.name, self.message_type, is_expression=False)
+
+
+class ReplicatedTopic(Struct, frozen=True):
+    """A Topic of a Destination."""
+
+    selection: Selection
+    filter: str | None
+    excluded: frozenset[str]
+    location: Location
+
+
+class PeerAddress(Struct, frozen=True):
+    """Where to connect to, or with no `host` every address to listen on."""
+
+    host: str | None
+    port: int
+    is_secure: bool
+    location: Location
+
+    def __str__(self) -> str:
+        """Show it as the configuration writes it."""
+        if self.host is None:
+            return str(self.port)
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
+
+class Destination(Struct, frozen=True):
+    """A replication Destination. With no `addresses` it waits for the other instance to connect."""
+
+    name: str
+    group: str
+    is_sync: bool
+    pass_through: tuple[str, ...]
+    topics: tuple[ReplicatedTopic, ...]
+    addresses: tuple[PeerAddress, ...]
+    location: Location
+
+
+class InstanceDescription(Struct, frozen=True):
+    """One instance; `listens` is where it takes replication, None if it does not."""
+
+    name: str
+    group: str
+    location: Location
+    listens: PeerAddress | None
+    log_location: Location | None
+    logged: tuple[LoggedTopic, ...]
+    stored: tuple[SowTopic, ...]
+    destinations: tuple[Destination, ...]
+    downgrades: bool
+
+    @property
+    def replicates(self) -> bool:
+        """Whether it has any part in replication."""
+        return self.listens is not None or bool(self.destinations)
+
+
+def describe(spec: InstanceSpec) -> InstanceDescription:
+    """Describe an instance to those that it replicates with."""
+    regex = spec.regex_topic_support
+    log = spec.transaction_log
+    return InstanceDescription(
+        name=spec.name,
+        group=spec.group,
+        location=spec.location,
+        listens=_listens(spec),
+        log_location=log.location if log else None,
+        logged=tuple(
+            LoggedTopic(
+                Selection.of(topic.name, topic.message_type, regex_topics=regex), topic.location
+            )
+            for topic in (log.topics if log else ())
+        ),
+        stored=tuple(_stored(sow, spec.group) for sow in spec.sow),
+        destinations=tuple(_destination(one, regex) for one in spec.replication),
+        downgrades=any(map(_downgrades, spec.actions)),
+    )
+
+
+def _listens(spec: InstanceSpec) -> PeerAddress | None:
+    for transport in spec.transports:
+        if transport.is_replication and transport.inet_addr is not None:
+            return _address(transport.inet_addr, transport.type == "amps-replication-secure")
+    return None
+
+
+def _address(address: InetAddr, is_secure: bool) -> PeerAddress:
+    return PeerAddress(address.host, address.port, is_secure, address.location)
+
+
+def _stored(sow: SowSpec, group: str) -> SowTopic:
+    if isinstance(sow, QueueSpec):
+        return SowTopic(
+            sow.kind,
+            sow.name,
+            sow.message_type,
+            sow.location,
+            underlying_topic=sow.underlying_topic,
+            filter=sow.filter,
+            initial_owner=sow.initial_owner,
+            domain=sow.group_local_queue_domain or group,
+        )
+    if isinstance(sow, TopicSpec):
+        identity = _identity(sow)
+        return SowTopic("Topic", sow.name, sow.message_type, sow.location, sow.pattern, identity)
+    kind: StoredKind = "View" if isinstance(sow, ViewSpec) else "ConflatedTopic"
+    return SowTopic(kind, sow.name, sow.message_type, sow.location)
+
+
+def _identity(topic: TopicSpec) -> tuple[tuple[str, str], ...]:
+    """By what records are told apart, and what else their keys are made from, by element."""
+    parts = [("Key", key) for key in topic.keys]
+    if topic.key_domain != topic.name:
+        parts.append(("KeyDomain", topic.key_domain))
+    generator = topic.key_generator
+    if generator is not None:
+        parts.append(("KeyGenerator", generator.module))
+        options = ((option.name, option.value) for option in generator.options)
+        parts += [option for option in options if option[0] not in _OWN_OPTIONS]
+    return tuple(parts)
+
+
+def _destination(spec: DestinationSpec, regex_topics: bool) -> Destination:
+    return Destination(
+        name=spec.name,
+        group=spec.group,
+        is_sync=spec.sync_type == "sync",
+        pass_through=spec.pass_through,
+        topics=tuple(_replicated(topic, regex_topics) for topic in spec.topics),
+        addresses=tuple(
+            _address(address, _is_secure(transport))
+            for transport in spec.transports
+            for address in transport.addresses
+        ),
+        location=spec.location,
+    )
+
+
+def _is_secure(transport: OutgoingTransportSpec) -> bool:
+    return transport.type == "amps-replication-secure" or transport.tls is not None
+
+
+def _replicated(spec: ReplicatedTopicSpec, regex_topics: bool) -> ReplicatedTopic:
+    return ReplicatedTopic(
+        Selection.of(spec.name, spec.message_type, regex_topics=regex_topics),
+        spec.filter,
+        spec.exclude_validation,
+        spec.location,
+    )
+
+
+def _downgrades(action: ActionSpec) -> bool:
+    return any(step.use.module == _DOWNGRADE for step in action.steps)

@@ -1,0 +1,141 @@
+"""Which topics a name or a regular expression stands for, as far as that can be told.
+
+Whether one expression covers another cannot be told in general. It can for those that people write
+for topics: everything, and what begins with, ends with, contains or is a text. Any other expression
+covers itself, and the names that it matches.
+"""
+
+import re
+from collections.abc import Iterable, Iterator
+from functools import lru_cache
+from typing import Final
+
+from msgspec import Struct
+
+from config_schema.regex import has_regex_characters, matches
+
+_SHAPE: Final = re.compile(
+    r"(?P<start>\^)?(?P<before>\.\*)?"
+    r"(?P<text>(?:[^.*+?^$|()\[\]{}\\]|\\[^A-Za-z0-9])*)"
+    r"(?P<after>\.\*)?(?P<end>\$)?",
+    re.DOTALL,
+)
+_ANY_NAME: Final = (".+", "^.+$")
+"""No topic has an empty name."""
+
+_ESCAPED: Final = re.compile(r"\\(.)", re.DOTALL)
+
+
+class Selection(Struct, frozen=True):
+    """A topic, or with `is_expression` all whose names a regular expression matches."""
+
+    name: str
+    message_type: str
+    is_expression: bool
+
+    @classmethod
+    def of(cls, name: str, message_type: str, *, regex_topics: bool) -> "Selection":
+        """Understand a name as TransactionLog and Destination do.
+
+        A name like `fix.orders` is an expression too, and yet always meant as a name.
+        """
+        return cls(name, message_type, regex_topics and has_regex_characters(name.replace(".", "")))
+
+    def includes(self, other: "Selection") -> bool:
+        """Whether everything that `other` stands for is certain to be selected by this."""
+        if self.message_type != other.message_type:
+            return False
+        if self.name == other.name:
+            return self.is_expression or not other.is_expression
+        if not self.is_expression:
+            return False
+        if not other.is_expression:
+            return matches(self.name, other.name)
+        mine, others = _shape(self.name), _shape(other.name)
+        return mine is not None and others is not None and mine.includes(others)
+
+    def overlaps(self, other: "Selection") -> bool:
+        """Whether some topic may be selected by both, for all that can be told."""
+        if not (self.is_expression and other.is_expression):
+            return self.includes(other) or other.includes(self)
+        mine, others = _shape(self.name), _shape(other.name)
+        return self.message_type == other.message_type and not (
+            mine is not None and others is not None and mine.excludes(others)
+        )
+
+
+Part = tuple[Selection, ...]
+"""Topics that are selected by each of these: one, or two expressions that overlap."""
+
+
+class Coverage:
+    """Selections taken together: what they record, or replicate. There may be thousands."""
+
+    def __init__(self, selections: Iterable[Selection]) -> None:
+        self._all = tuple(selections)
+        self._names = {(one.name, one.message_type) for one in self._all if not one.is_expression}
+        self._expressions = [one for one in self._all if one.is_expression]
+
+    def has(self, part: Part) -> bool:
+        """Whether all topics of `part` are certain to be selected."""
+        return any(self._includes(selection) for selection in part)
+
+    def parts(self, selected: Selection) -> Iterator[Part]:
+        """Go through what is selected here as well as by `selected`."""
+        if self._includes(selected):
+            yield (selected,)
+            return
+        for one in self._all:
+            if selected.includes(one):
+                yield (one,)
+            elif one.is_expression and one.overlaps(selected):
+                yield (selected, one)
+
+    def _includes(self, selection: Selection) -> bool:
+        key = (selection.name, selection.message_type)
+        literally = not selection.is_expression and key in self._names
+        return literally or any(one.includes(selection) for one in self._expressions)
+
+
+class _Shape(Struct, frozen=True):
+    """What a simple expression asks of a name: a text, at its start, its end, both, anywhere."""
+
+    text: str
+    at_start: bool
+    at_end: bool
+
+    def accepts(self, name: str) -> bool:
+        if self.at_start and self.at_end:
+            return name == self.text
+        if self.at_start:
+            return name.startswith(self.text)
+        return name.endswith(self.text) if self.at_end else self.text in name
+
+    def includes(self, other: "_Shape") -> bool:
+        """Whether each name that `other` accepts is accepted."""
+        if (self.at_start and not other.at_start) or (self.at_end and not other.at_end):
+            return self.text == "" and not (self.at_start and self.at_end)
+        return self.accepts(other.text)
+
+    def excludes(self, other: "_Shape") -> bool:
+        """Whether no name is accepted by both."""
+        for one, another in ((self, other), (other, self)):
+            if one.at_start and one.at_end:
+                return not another.accepts(one.text)
+        texts = (self.text, other.text)
+        shorter, longer = sorted(texts, key=len)
+        if self.at_start and other.at_start:
+            return not longer.startswith(shorter)
+        return self.at_end and other.at_end and not longer.endswith(shorter)
+
+
+@lru_cache(maxsize=1024)
+def _shape(expression: str) -> _Shape | None:
+    found = _SHAPE.fullmatch("" if expression in _ANY_NAME else expression)
+    if found is None:
+        return None
+    return _Shape(
+        _ESCAPED.sub(r"\1", found["text"]),
+        at_start=found["start"] is not None and found["before"] is None,
+        at_end=found["end"] is not None and found["after"] is None,
+    )

@@ -1,0 +1,83 @@
+"""What ampServer prints of configurations that it checks: each by itself, and all together."""
+
+from __future__ import annotations
+
+import os
+
+from config_schema.problems import Problems, Severity
+from config_schema.spec import InstanceSpec
+from config_schema.together import InstanceDescription, check_together, describe
+from server.program.console import say
+
+
+def report(path: str, problems: Problems) -> int:
+    """Print what was found in a configuration, and the verdict.
+
+    Returns:
+        The exit code: 1 if it cannot be used, else 0.
+    """
+    return _conclude(path, problems, "is valid", "cannot be used")
+
+
+def print_problems(problems: Problems, *severities: Severity) -> None:
+    """Print what was found, as far as it is of one of these severities."""
+    for problem in problems:
+        if problem.severity in severities:
+            say(str(problem))
+
+
+class Together:
+    """Configurations that are given together, to be verified against each other.
+
+    They may have nothing to do with each other: nothing is said unless one of them has
+    Replication. A file that is given twice is one instance.
+    """
+
+    def __init__(self) -> None:
+        self._instances: dict[str, tuple[str, InstanceDescription]] = {}
+        self._lacking: list[str] = []
+
+    def add(self, path: str, spec: InstanceSpec) -> None:
+        """Take in a configuration that has been understood."""
+        self._instances.setdefault(os.path.realpath(path), (path, describe(spec)))
+
+    def lack(self, path: str) -> None:
+        """Take note of one that has not, so that who leads to it cannot be told."""
+        self._lacking.append(path)
+
+    def verify(self) -> int:
+        """Print what the configurations have against each other, and the verdict.
+
+        Returns:
+            The exit code: 1 if they do not fit, else 0.
+        """
+        given = list(self._instances.values())
+        if len(given) + len(self._lacking) < 2 or not any(one.destinations for _, one in given):
+            return 0
+        if self._lacking:
+            say(f"not verified against each other, for want of {', '.join(self._lacking)}")
+            return 0  # there is another code already
+        problems = Problems()
+        for path, _ in given:
+            problems.reading(path)
+        for finding in check_together([one for _, one in given]):
+            finding.report(problems)
+        paths = ", ".join(path for path, one in given if one.replicates)
+        return _conclude(paths, problems, "fit together", "do not fit together")
+
+
+def _conclude(subject: str, problems: Problems, good: str, bad: str) -> int:
+    print_problems(problems, Severity.ERROR, Severity.WARNING, Severity.INFO)
+    errors = _count(problems, Severity.ERROR)
+    warnings = _count(problems, Severity.WARNING)
+    counts = f"{_plural(errors, 'error')}, {_plural(warnings, 'warning')}"
+    say(f"{subject} {bad if errors else good}: {counts}")
+    return 1 if errors else 0
+
+
+def _count(problems: Problems, severity: Severity) -> int:
+    return sum(problem.severity is severity for problem in problems)
+
+
+def _plural(count: int, noun: str) -> str:
+    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"

@@ -1,0 +1,211 @@
+"""When an entry is settled: on stable storage here, and at each destination that it waits for.
+
+A destination with SyncType sync is waited for, unless it has been downgraded; one with async is
+not. Publishers are told in the order of the log, up to `settled`, and so are subscribers that want
+nothing but fully durable messages; other instances ask of entries (`is_settled`).
+
+A downgrade releases at once what waits for that destination alone, and ends with an upgrade, or
+with the process. How long something has waited is known by when entries were recorded here; no
+other clock is asked.
+
+Source: AMPS User Guide, Downstream Persistence Acknowledgment; Downgrading Acknowledgments for a
+Destination.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Mapping
+from typing import Final, NamedTuple, Protocol
+
+from server.journal import Origin, Topic
+
+_MOST_MOMENTS: Final = 4096
+
+
+class Progress(Protocol):
+    """How far a destination has got; a `Sender` tells."""
+
+    @property
+    def settled(self) -> int:
+        """The txid up to which it has everything that goes there."""
+
+    def has(self, first: int, last: int) -> bool:
+        """Whether it has all entries in a range of txids that go there."""
+
+    def concerns(self, topic: Topic, origin: Origin) -> bool:
+        """Whether entries of a topic and an origin may go there."""
+
+
+class Waiting(NamedTuple):
+    """What a destination has not acknowledged.
+
+    Attributes:
+        destination: its name.
+        after: the txid up to which it has everything.
+        since: when the first entry behind that was recorded, in microseconds since the Unix epoch.
+    """
+
+    destination: str
+    after: int
+    since: int
+
+
+class Acknowledgement:
+    """What has been settled.
+
+    Args:
+        destinations: all destinations by name.
+        sync: the names of those with SyncType sync.
+        durable: the last entry on stable storage.
+        now: when that is so, in microseconds since the Unix epoch.
+        least_sync: MinSyncDestinations: how many are waited for at least, whatever their age.
+
+    Attributes:
+        settled: the txid up to which everything is settled; it never goes back.
+        downgraded: the names of the destinations that are not waited for, for the time being.
+    """
+
+    def __init__(
+        self,
+        destinations: Mapping[str, Progress],
+        sync: frozenset[str],
+        durable: int,
+        now: int,
+        least_sync: int = 0,
+    ) -> None:
+        self.settled = 0
+        self.downgraded: set[str] = set()
+        self._destinations = destinations
+        self._sync = sync
+        self._durable = durable
+        self._least_sync = least_sync
+        # The last entry of each group that counts as recorded together, and when its first one was.
+        self._txids = [durable]
+        self._moments = [now]
+        self._grain = 0
+        self.find_out()
+
+    # Progress.
+
+    def recorded(self, txid: int, now: int) -> None:
+        """Take note of the last entry that has been recorded; once in a while is enough.
+
+        Args:
+            txid: its number.
+            now: microseconds since the Unix epoch.
+        """
+        if txid <= self._txids[-1]:
+            return
+        if now - self._moments[-1] < self._grain:
+            self._txids[-1] = txid
+            return
+        self._txids.append(txid)
+        self._moments.append(now)
+        if len(self._txids) > _MOST_MOMENTS:
+            self._forget()
+
+    def reached(self, durable: int) -> None:
+        """Everything up to an entry is on stable storage."""
+        self._durable = max(self._durable, durable)
+
+    def find_out(self) -> bool:
+        """Find out how far everything is settled; to be called after acknowledgements and commits.
+
+        Returns:
+            Whether that is further than before.
+        """
+        ends = [self._destinations[name].settled for name in self.waited_for]
+        settled = min([self._durable, *ends])
+        if settled <= self.settled:
+            return False
+        self.settled = settled
+        return True
+
+    def is_settled(self, first: int, last: int, topic: Topic, origin: Origin) -> bool:
+        """Whether all entries of a topic and an origin in a range of txids are settled."""
+        if last <= self.settled:
+            return True
+        if last > self._durable:
+            return False
+        for name in self.waited_for:
+            destination = self._destinations[name]
+            if not destination.has(first, last) and destination.concerns(topic, origin):
+                return False
+        return True
+
+    # Who is waited for.
+
+    @property
+    def waited_for(self) -> frozenset[str]:
+        """The names of the destinations that acknowledgements wait for."""
+        return self._sync - self.downgraded
+
+    def downgrade(self, name: str) -> bool:
+        """Wait for a destination no more; returns whether that is new."""
+        if name not in self.waited_for:
+            return False
+        self.downgraded.add(name)
+        return True
+
+    def upgrade(self, name: str) -> bool:
+        """Wait for a destination again; returns whether that is new."""
+        if name not in self.downgraded:
+            return False
+        self.downgraded.discard(name)
+        return True
+
+    def downgrade_late(self, age: int, now: int) -> list[str]:
+        """Downgrade the destinations that something has waited for too long.
+
+        Args:
+            age: microseconds that are too long.
+            now: microseconds since the Unix epoch.
+
+        Returns:
+            Their names. MinSyncDestinations may keep some from it: those that are least late.
+        """
+        late = sorted(
+            (one for one in self.waiting() if now - one.since > age and self._is_waited_for(one)),
+            key=lambda one: one.since,
+        )
+        allowed = max(len(self.waited_for) - self._least_sync, 0)
+        return [one.destination for one in late[:allowed] if self.downgrade(one.destination)]
+
+    def upgrade_recovered(self, age: int, now: int) -> list[str]:
+        """Upgrade the destinations that nothing has waited for as long as that.
+
+        Args:
+            age: microseconds.
+            now: microseconds since the Unix epoch.
+        """
+        late = {one.destination for one in self.waiting() if now - one.since >= age}
+        return [name for name in sorted(self.downgraded - late) if self.upgrade(name)]
+
+    def _is_waited_for(self, waiting: Waiting) -> bool:
+        return waiting.destination in self.waited_for
+
+    def waiting(self) -> list[Waiting]:
+        """What each destination has not acknowledged, whether that is waited for or not."""
+        waiting = []
+        for name, destination in self._destinations.items():
+            after = destination.settled
+            place = bisect_right(self._txids, after)
+            if place < len(self._txids):
+                waiting.append(Waiting(name, after, self._moments[place]))
+        return waiting
+
+    def _forget(self) -> None:
+        """Forget when entries were recorded that all destinations have; know the rest less well.
+
+        The grain is what the times of all others may be wrong by.
+        """
+        done = min((one.settled for one in self._destinations.values()), default=self._durable)
+        place = max(bisect_right(self._txids, done) - 1, 0)
+        del self._txids[:place]
+        del self._moments[:place]
+        self._grain = 0
+        if len(self._txids) > _MOST_MOMENTS // 2:
+            self._grain = (self._moments[-1] - self._moments[0]) // (_MOST_MOMENTS // 4)
+            self._moments = self._moments[::2]
+            self._txids = [*self._txids[1:-1:2], self._txids[-1]]

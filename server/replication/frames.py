@@ -1,0 +1,375 @@
+"""The protocol between instances: frames.
+
+    u32 length of what follows | u8 type | u8 flags | payload
+
+The payload of control frames is a MessagePack array; that of a batch has columns, see `_pack_run`.
+Flag 1: the payload is compressed with zlib. Sizes are bounded before anything is read; a type, a
+flag or a form of a column that is not known is refused, and ends the link: what an instance does
+not understand it must not take for something else. The format is described in
+docs/formats/replication.md.
+"""
+
+from __future__ import annotations
+
+import struct
+import zlib
+from collections.abc import Sequence
+from itertools import accumulate, pairwise
+from typing import Any, Final, TypeAlias
+
+import msgspec
+import numpy as np
+
+from server.journal.layout import pack_origin, pack_topic, unpack_origin, unpack_topic
+from server.replication.columns import Batch, Column, Columns, Same
+from server.replication.known import Had
+
+VERSION: Final = 1
+"""Of the protocol; both ends have to have the same."""
+
+MOST_BEFORE_HELLO: Final = 1 << 20
+"""Bytes of a frame of somebody who has not said who they are."""
+
+MOST_IN_FRAME: Final = 1 << 30
+"""Bytes of any other frame, as long as a message may be that is in the log."""
+
+_HEAD: Final = struct.Struct("<IBB")
+_BATCH: Final = struct.Struct("<QQI")  # after, up to, runs
+_RUN: Final = struct.Struct("<IIII")  # entries, lengths of topic and origin, length of extras
+_VALUE: Final = struct.Struct("<BQ")
+_COMPRESSED: Final = 1
+_LEAST_COMPRESSED: Final = 1024
+_SAME, _CONSECUTIVE, _EACH = range(3)
+_LARGEST: Final = (1 << 64) - 1
+_U64: Final = np.dtype("<u8")
+_U32: Final = np.dtype("<u4")
+
+
+class FrameError(Exception):
+    """What came is no frame of this protocol; the text says how."""
+
+
+class Hello(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
+    """The first frame on a link, both ways.
+
+    Attributes:
+        version: of the protocol.
+        instance: the instance's Name.
+        group: its Group.
+        log: identity of its transaction log.
+        began: the first txid that this log ever had.
+        sends: whether it has a destination that the other instance may be.
+        takes: whether it takes what the other instance sends.
+        user: whom it is to be authenticated as.
+        password: what proves that.
+        description: what both have to agree on, for the validation.
+        nonce: a number of this run of the instance.
+    """
+
+    version: int
+    instance: str
+    group: str
+    log: str
+    began: int
+    sends: bool = True
+    takes: bool = True
+    user: str = ""
+    password: str = ""
+    description: Any = None
+    nonce: int = 0
+
+
+class Refused(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
+    """The link is not to be; nothing follows.
+
+    Attributes:
+        reason: for people; both ends log it.
+    """
+
+    reason: str
+
+
+class Beat(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
+    """The other end is still there."""
+
+
+class Begin(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
+    """A source asks how far its destination has got.
+
+    Attributes:
+        stream: stands for the source's log and what is replicated of it: a cursor is of one stream.
+        first: the first txid in its log.
+        last: the last txid in its log.
+    """
+
+    stream: str
+    first: int
+    last: int
+
+
+class Ack(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
+    """How far a destination has got, in the numbers of the source's log.
+
+    Attributes:
+        stored: everything up to this is on stable storage, or was not for this destination.
+        settled: everything up to this is, too, at the instances that acknowledge to it.
+        ranges: the first and the last number of each range above that of which the same is true.
+    """
+
+    stored: int
+    settled: int
+    ranges: list[tuple[int, int]] = []
+
+
+class Resume(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
+    """Where a source is to go on.
+
+    Attributes:
+        after: the txid behind which it goes on; None if the destination does not know the stream:
+            what it knows follows, in frames of `Knowledge`.
+        ack: what it has of that.
+    """
+
+    after: int | None
+    ack: Ack | None = None
+
+
+class Knowledge(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
+    """What a destination has, some publishers of it.
+
+    Attributes:
+        had: see `known`.
+        is_last: nothing of that follows.
+    """
+
+    had: list[Had]
+    is_last: bool
+
+
+Control: TypeAlias = Hello | Refused | Beat | Begin | Resume | Knowledge | Ack
+Frame: TypeAlias = Control | Batch
+
+_TYPES: Final[dict[int, type[Control]]] = {
+    1: Hello,
+    2: Refused,
+    3: Beat,
+    4: Begin,
+    5: Resume,
+    6: Knowledge,
+    7: Ack,
+}
+_NUMBERS: Final = {kind: number for number, kind in _TYPES.items()}
+_BATCH_TYPE: Final = 8
+_DECODERS: Final = {number: msgspec.msgpack.Decoder(kind) for number, kind in _TYPES.items()}
+_ENCODER: Final = msgspec.msgpack.Encoder()
+
+
+def encode(frame: Frame, *, compress: bool = False) -> bytes:
+    """A frame as bytes.
+
+    Args:
+        frame: the frame.
+        compress: whether it may be compressed; small ones are not.
+    """
+    if isinstance(frame, Batch):
+        number, payload = _BATCH_TYPE, _pack_batch(frame)
+    else:
+        number, payload = _NUMBERS[type(frame)], _ENCODER.encode(frame)
+    flags = 0
+    if compress and len(payload) >= _LEAST_COMPRESSED:
+        flags, payload = _COMPRESSED, zlib.compress(payload, 1)
+    return _HEAD.pack(len(payload) + 2, number, flags) + payload
+
+
+class FrameReader:
+    """Cuts what comes over a link into frames.
+
+    Args:
+        most: bytes of a frame, whether compressed or not.
+
+    Attributes:
+        most: see above; raised when it is known who is there.
+    """
+
+    def __init__(self, most: int = MOST_BEFORE_HELLO) -> None:
+        self.most = most
+        self._buffer = bytearray()
+
+    def feed(self, data: bytes) -> None:
+        """Take what has come."""
+        self._buffer += data
+
+    def next(self) -> Frame | None:
+        """The next frame, None if it has not come as a whole.
+
+        Raises:
+            FrameError: it is none.
+        """
+        buffer = self._buffer
+        if len(buffer) < _HEAD.size:
+            return None
+        length, number, flags = _HEAD.unpack_from(buffer)
+        if not 2 <= length <= self.most:
+            raise FrameError(f"a frame of {length} bytes; expected 2 to {self.most}")
+        end = _HEAD.size - 2 + length
+        if len(buffer) < end:
+            return None
+        with memoryview(buffer) as view:
+            payload = bytes(view[_HEAD.size : end])
+        del buffer[:end]
+        if flags & ~_COMPRESSED:
+            raise FrameError(f"a frame with the flags {flags}; this program knows {_COMPRESSED}")
+        if flags:
+            payload = _inflate(payload, self.most)
+        return _decode(number, payload)
+
+
+def _inflate(payload: bytes, most: int) -> bytes:
+    inflater = zlib.decompressobj()
+    try:
+        data = inflater.decompress(payload, most)
+    except zlib.error as problem:
+        raise FrameError(f"a frame that cannot be decompressed: {problem}") from problem
+    if not inflater.eof or inflater.unused_data:
+        raise FrameError(f"a compressed frame that is cut off, or longer than {most} bytes")
+    return data
+
+
+def _decode(number: int, payload: bytes) -> Frame:
+    if number == _BATCH_TYPE:
+        return _unpack_batch(payload)
+    decoder = _DECODERS.get(number)
+    if decoder is None:
+        raise FrameError(f"a frame of type {number}, which this program does not know")
+    try:
+        return decoder.decode(payload)
+    except (msgspec.MsgspecError, ValueError, RecursionError) as problem:
+        raise FrameError(f"a frame of type {number} that is none: {problem}") from problem
+
+
+def _pack_batch(batch: Batch) -> bytes:
+    parts = [_BATCH.pack(batch.after, batch.upto, len(batch.runs))]
+    for run in batch.runs:
+        _pack_run(run, parts)
+    return b"".join(parts)
+
+
+def _pack_run(run: Columns, parts: list[bytes]) -> None:
+    """Add a run: its head, topic and origin as in the log, seven columns, lengths, checksums, data.
+
+    A column is a u8 that says its form, and a u64 that all values are, or that is the first of
+    consecutive ones; or else a u64 for each of them.
+    """
+    topic, origin = pack_topic(run.topic), pack_origin(run.origin)
+    parts += (_RUN.pack(len(run.data), len(topic), len(origin), run.extras_length), topic, origin)
+    for column in (
+        run.txids,
+        run.clients,
+        run.sequences,
+        run.source_txids,
+        run.kinds,
+        run.sow_keys,
+        run.expirations,
+    ):
+        _pack_column(column, parts)
+    parts.append(np.array(list(map(len, run.data)), _U32).tobytes())
+    parts.append(np.array(run.checksums, _U32).tobytes())
+    parts += run.data
+
+
+def _pack_column(column: Column, parts: list[bytes]) -> None:
+    if isinstance(column, Same):
+        parts.append(_VALUE.pack(_SAME, column.value))
+    elif isinstance(column, range):
+        parts.append(_VALUE.pack(_CONSECUTIVE, column[0]))
+    else:
+        parts.append(_VALUE.pack(_EACH, 0))
+        parts.append(np.array(column, _U64).tobytes())
+
+
+def _unpack_batch(payload: bytes) -> Batch:
+    reader = _Reader(payload)
+    after, upto, count = reader.unpack(_BATCH)
+    if upto < after:
+        raise FrameError(f"a batch from {after} to {upto}")
+    runs = [_unpack_run(reader) for _ in range(count)]
+    reader.finish()
+    return Batch(after, upto, runs)
+
+
+def _unpack_run(reader: _Reader) -> Columns:
+    count, topic_length, origin_length, extras_length = reader.unpack(_RUN)
+    if not count:
+        raise FrameError("a run without entries")
+    topic = unpack_topic(reader.take(topic_length))
+    origin = unpack_origin(reader.take(origin_length))
+    if topic is None or origin is None:
+        raise FrameError("a run whose topic or origin cannot be read")
+    txids, clients, sequences, source_txids, kinds, sow_keys, expirations = (
+        reader.column(count) for _ in range(7)
+    )
+    lengths = reader.array(_U32, count)
+    checksums = reader.array(_U32, count)
+    if min(lengths) < extras_length:
+        raise FrameError(f"a body of {min(lengths)} bytes with extras of {extras_length}")
+    return Columns(
+        topic,
+        origin,
+        txids,
+        clients,
+        sequences,
+        source_txids,
+        kinds,
+        sow_keys,
+        expirations,
+        extras_length,
+        checksums,
+        reader.pieces(lengths),
+    )
+
+
+class _Reader:
+    """Reads a payload from front to back, believing nothing."""
+
+    def __init__(self, payload: bytes) -> None:
+        self._payload = payload
+        self._position = 0
+
+    def take(self, size: int) -> bytes:
+        start = self._advance(size)
+        return self._payload[start : start + size]
+
+    def unpack(self, form: struct.Struct) -> tuple[int, ...]:
+        return form.unpack_from(self._payload, self._advance(form.size))
+
+    def array(self, kind: np.dtype[Any], count: int) -> list[int]:
+        start = self._advance(kind.itemsize * count)
+        numbers: list[int] = np.frombuffer(self._payload, kind, count, start).tolist()
+        return numbers
+
+    def column(self, count: int) -> Column:
+        form, value = self.unpack(_VALUE)
+        if form == _SAME:
+            return Same(value, count)
+        if form == _CONSECUTIVE and value + count - 1 <= _LARGEST:
+            return range(value, value + count)
+        if form == _EACH:
+            return self.array(_U64, count)
+        raise FrameError(f"a column of the form {form}")
+
+    def pieces(self, lengths: Sequence[int]) -> list[bytes]:
+        ends = list(accumulate(lengths, initial=self._position))
+        self._advance(ends[-1] - ends[0])
+        payload = self._payload
+        return [payload[start:end] for start, end in pairwise(ends)]
+
+    def finish(self) -> None:
+        if self._position != len(self._payload):
+            raise FrameError("a batch with something behind its end")
+
+    def _advance(self, size: int) -> int:
+        start = self._position
+        if start + size > len(self._payload):
+            raise FrameError("a batch that is cut off")
+        self._position = start + size
+        return start

@@ -1,0 +1,82 @@
+"""Two instances meet: who is there, and may they replicate?
+
+Each sends a `Hello` first; what the other one says is judged, and refused with a reason (`Refused`)
+that both log. Then, for each direction for which there is a destination, the source sends `Begin`.
+Credentials, and whether what both have configured fits, are judged by whoever knows about that.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from server.replication.frames import Hello
+from server.replication.sender import Peer
+
+
+def refusal(ours: Hello, theirs: Hello, others: Iterable[Hello] = ()) -> str | None:
+    """Why an instance is not to be replicated with; None if nothing is against it.
+
+    Args:
+        ours: what this instance says.
+        theirs: what the other one says.
+        others: what those have said that this one has links with.
+    """
+    if theirs.version != ours.version:
+        return (
+            f"{theirs.instance} speaks version {theirs.version} of the replication protocol, "
+            f"and {ours.instance} speaks version {ours.version}: one of them has to be upgraded"
+        )
+    if not theirs.instance:
+        return "an instance that replicates must have a Name"
+    if theirs.instance == ours.instance:
+        if theirs.nonce == ours.nonce:
+            return (
+                f"{ours.instance} is connected to itself: an InetAddr of a Destination is its own"
+            )
+        return f"both instances are called {ours.instance}: each must have a Name of its own"
+    for other in others:
+        if other.instance == theirs.instance and other.log != theirs.log:
+            return (
+                f"another instance that is called {theirs.instance} is connected to "
+                f"{ours.instance}: each must have a Name of its own"
+            )
+    if not (ours.sends and theirs.takes) and not (theirs.sends and ours.takes):
+        return f"neither {ours.instance} nor {theirs.instance} replicates to the other"
+    return None
+
+
+def group_refusal(ours: Hello, theirs: Hello, group: str) -> str | None:
+    """Why an instance is not a destination's; None if it is.
+
+    Source: AMPS User Guide, Configuring Replication: the group of a destination must be that of
+    the instance there.
+
+    Args:
+        ours: what this instance says.
+        theirs: what the one says that the destination's address led to.
+        group: the destination's Group.
+    """
+    if theirs.group == group:
+        return None
+    return (
+        f"{theirs.instance} is of the group {theirs.group}, and the destination of "
+        f"{ours.instance} has the group {group}"
+    )
+
+
+def peer_of(hello: Hello) -> Peer:
+    """Who is there."""
+    return Peer(hello.instance, hello.group, hello.log, hello.began)
+
+
+def prefers(ours: str, theirs: str, *, we_connected: bool) -> bool:
+    """Whether to keep this connection when both instances have made one at the same time.
+
+    Both keep the one that was made by the instance whose name comes first.
+
+    Args:
+        ours: name of this instance.
+        theirs: name of the other one.
+        we_connected: whether this instance made the connection.
+    """
+    return we_connected == (ours < theirs)

@@ -1,0 +1,167 @@
+"""What an instance has of each publisher: what tells a message that comes twice from a new one.
+
+A message is known by its bookmark: the identity of its publisher, and a number. An instance keeps
+the highest number of each identity, as for its own publishers, and here the *gaps* below it:
+numbers that have not come. A message that comes from another instance is new if its number is above
+the highest, or in a gap: publishers move from one instance to another, and what one has missed
+comes when the instances meet again.
+
+Gaps are bounded. Of the one that was forgotten, all counts as had.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import islice
+from operator import lt
+from typing import Final, NamedTuple
+
+from server.journal.clients import server_made_identity
+from server.replication.ranges import Ranges
+
+MOST_GAPS_OF_ONE: Final = 4096
+MOST_GAPS: Final = 131_072
+
+
+class Had(NamedTuple):
+    """What an instance has of one publisher.
+
+    Attributes:
+        client: the identity.
+        highest: its highest number.
+        gaps: the first and the last number of each gap below that.
+    """
+
+    client: int
+    highest: int
+    gaps: Sequence[tuple[int, int]] = ()
+
+
+class Known:
+    """What there is of each identity.
+
+    Args:
+        highest: tells the highest number of an identity, 0 for none. The journal keeps them
+            (`Journal.last_sequence`).
+        most_of_one: gaps of one identity that are remembered.
+        most: gaps that are remembered in all.
+
+    Attributes:
+        highest: see above.
+        forgotten: gaps that have been forgotten, ever: messages in them will not be taken.
+    """
+
+    def __init__(
+        self,
+        highest: Callable[[int], int],
+        most_of_one: int = MOST_GAPS_OF_ONE,
+        most: int = MOST_GAPS,
+    ) -> None:
+        self.highest = highest
+        self.forgotten = 0
+        self._most_of_one = most_of_one
+        self._most = most
+        self._gaps: dict[int, Ranges] = {}
+        self._count = 0
+
+    def unknown(self, client: int, sequences: Sequence[int]) -> Sequence[int]:
+        """The positions of those numbers of an identity that are new; each number is so once."""
+        highest = self.highest(client)
+        gaps = self._gaps.get(client)
+        if isinstance(sequences, range) or _ascend(sequences):
+            if sequences[0] > highest:
+                return range(len(sequences))
+            if gaps is None and sequences[-1] <= highest:
+                return ()
+        new: list[int] = []
+        seen: set[int] = set()
+        for position, sequence in enumerate(sequences):
+            if (sequence > highest or (gaps is not None and sequence in gaps)) and (
+                sequence not in seen
+            ):
+                seen.add(sequence)
+                new.append(position)
+        return new
+
+    def noted(self, client: int, before: int, sequences: Sequence[int]) -> None:
+        """Take note of messages that have been recorded, whoever sent them.
+
+        Args:
+            client: the identity.
+            before: its highest number before that.
+            sequences: the numbers.
+        """
+        is_run = isinstance(sequences, range)
+        if is_run and sequences[0] == before + 1:
+            return
+        gaps = self._gaps.get(client)
+        if gaps is None:
+            gaps = Ranges()
+        count = len(gaps)
+        for sequence in sequences[:1] if is_run else sequences:
+            if sequence > before + 1:
+                gaps.add(before + 1, sequence - 1)
+            elif sequence <= before:
+                gaps.remove(sequence, sequences[-1] if is_run else sequence)
+            before = max(before, sequence)
+        self._keep(client, gaps, count)
+
+    def _keep(self, client: int, gaps: Ranges, count: int) -> None:
+        """Remember the gaps of an identity, which were `count`, within limits."""
+        self._gaps.pop(client, None)
+        if gaps:
+            self._gaps[client] = gaps  # behind all others: the longest untouched are in front
+        while len(gaps) > self._most_of_one:
+            gaps.forget_first()
+            self.forgotten += 1
+        self._count += len(gaps) - count
+        while self._count > self._most:
+            oldest = next(iter(self._gaps))
+            self._gaps[oldest].forget_first()
+            self.forgotten += 1
+            self._count -= 1
+            if not self._gaps[oldest]:
+                del self._gaps[oldest]
+
+    def restore(self, had: Iterable[Had]) -> None:
+        """Begin with gaps that have been stored, and are still there."""
+        for client, _, pairs in had:
+            if pairs:
+                self._keep(client, Ranges(pairs), 0)
+
+    def gaps(self, client: int) -> Sequence[tuple[int, int]]:
+        """The gaps of an identity."""
+        gaps = self._gaps.get(client)
+        return () if gaps is None else tuple(gaps)
+
+    def summary(self, highest: Mapping[int, int]) -> Iterator[Had]:
+        """What there is of all identities of a table."""
+        for client, number in highest.items():
+            yield Had(client, number, self.gaps(client))
+
+
+def _ascend(sequences: Sequence[int]) -> bool:
+    return all(map(lt, sequences, islice(sequences, 1, None)))
+
+
+def known_of(had: Iterable[Had]) -> Known:
+    """What another instance has, as it said."""
+    table: dict[int, int] = {}
+    gaps = []
+    for one in had:
+        table[one.client] = one.highest
+        gaps.append(one)
+    known = Known(lambda client: table.get(client, 0))
+    known.restore(gaps)
+    return known
+
+
+def was_made_by(instance: str, client: int, source_txid: int) -> bool:
+    """Whether an identity was made by an instance, for a publisher that does not number.
+
+    Args:
+        instance: the instance's name.
+        client: the identity.
+        source_txid: as the entry has it: for such a publisher its own client hash.
+    """
+    return client == server_made_identity(source_txid, instance)

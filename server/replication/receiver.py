@@ -1,0 +1,454 @@
+"""The destination's side of replication from one source.
+
+    Begin -> Resume [Knowledge ...] ... batches -> entries to record ... acknowledge -> Acks
+
+A receiver takes a source's log in order, as far as it comes here, without a hole: a batch begins
+where the one before ended. What is new is handed to the recorder; what is known is dropped, and
+reported where it says something else than what is known.
+
+It acknowledges what is on stable storage here (`stored`), and, of what was recorded because of this
+source, what the instances have that acknowledge to this one (`settled`). Entries wait for that in
+*units* that came together on one path, and no unit for another: were they acknowledged in the order
+of the log, instances in a ring would wait for each other for ever. A message that has come by
+another path first waits, too, where that path is longer, or as long and this instance the later one
+by name; else for the disk only. So whoever waits for somebody else, that one never waits for them.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import islice, pairwise
+from operator import lt
+from typing import Final, NamedTuple, Protocol
+
+from server.journal import EVENTS, Kind, Origin, Topic
+from server.journal.layout import crc32c
+from server.replication.columns import Batch, Column, Columns, Same, by_client, different
+from server.replication.frames import Ack, Begin, Knowledge, Resume
+from server.replication.known import Known, was_made_by
+from server.replication.ranges import Ranges
+from server.replication.recent import Recent
+from server.replication.routes import Hop, hops, lengthen
+from server.replication.sender import Peer, ProtocolError
+
+MOST_UNITS: Final = 4096
+"""Units that are told apart while they wait for other instances; beyond that, some are joined."""
+
+_MOST_RANGES: Final = 1000  # of one ack
+_MOST_HAD: Final = 16_384  # identities in one frame
+_MOST_CONFLICTS: Final = 100  # that are told of one batch
+
+Settled = Callable[[int, int, Topic, Origin], bool]
+"""Whether all entries from one txid to another, of a topic and an origin, are settled here."""
+
+
+class Recorded(NamedTuple):
+    """What has become of entries that were to be recorded.
+
+    Attributes:
+        done: how many of them have been dealt with, from the front; if not all, the log takes
+            none at the moment.
+        first_txid: of the first that was recorded; 0 if none was.
+        last_txid: of the last.
+    """
+
+    done: int
+    first_txid: int = 0
+    last_txid: int = 0
+
+
+class Recorder(Protocol):
+    """Where new entries go: the topics of this instance."""
+
+    @property
+    def last_txid(self) -> int:
+        """Of the last entry appended to this instance's log."""
+
+    def record(self, run: Columns, source: Peer) -> Recorded:
+        """Append entries to the log as they are, apply them, and deliver them, in their order.
+
+        Their identities, numbers and origins stay. What can never be recorded here is logged, and
+        counts as dealt with.
+
+        Args:
+            run: the entries; their path ends with the source.
+            source: the instance that they came from.
+        """
+
+    def highest(self) -> Mapping[int, int]:
+        """All identities in the log with their highest numbers."""
+
+
+class Cursor(NamedTuple):
+    """How far a source's log has been taken in.
+
+    Attributes:
+        stream: what it is a place in; see `Begin`.
+        txid: everything up to this is on stable storage here, and settled.
+    """
+
+    stream: str
+    txid: int
+
+
+class Conflict(NamedTuple):
+    """A message that has the name of another one, and says something else."""
+
+    client: int
+    sequence: int
+    topic: Topic
+
+
+class Taken(NamedTuple):
+    """What was in a batch.
+
+    Attributes:
+        new: entries that have been recorded.
+        duplicates: entries that were known.
+        conflicts: of these, the first that differ from what is known.
+    """
+
+    new: int = 0
+    duplicates: int = 0
+    conflicts: Sequence[Conflict] = ()
+
+
+class _Unit(NamedTuple):
+    """Entries that were recorded together.
+
+    Attributes:
+        first: txid of the first at the source.
+        last: txid of the last at the source.
+        own_first: txid of the first here.
+        own_last: txid of the last here.
+        topic: of the entries.
+        origin: of the entries.
+    """
+
+    first: int
+    last: int
+    own_first: int
+    own_last: int
+    topic: Topic
+    origin: Origin
+
+
+class Receiver:
+    """Takes what one source sends.
+
+    Args:
+        instance: name of this instance.
+        began: the first txid that its log ever had.
+        known: what it has of each publisher.
+        recent: what it recorded last.
+        recorder: where new entries go.
+        cursor: how far it had got in an earlier run; None if it is new to the source.
+
+    Attributes:
+        is_stalled: the log took not all of a batch; nothing more may be taken in before `go_on` has
+            been called with success.
+    """
+
+    def __init__(
+        self,
+        instance: str,
+        began: int,
+        known: Known,
+        recent: Recent,
+        recorder: Recorder,
+        cursor: Cursor | None = None,
+    ) -> None:
+        self._instance = instance
+        self._began = began
+        self._known = known
+        self._recent = recent
+        self._recorder = recorder
+        self._stream = None if cursor is None else cursor.stream
+        self._received = self._stored = self._settled = 0 if cursor is None else cursor.txid
+        self._difference_to = 0
+        self._source: Peer | None = None
+        self._storing: deque[tuple[int, int]] = deque()  # txid there, and here: not stable yet
+        self._units: list[_Unit] = []
+        self._acked: Ack | None = None
+        self._batch: Batch | None = None
+        self._rest: deque[Columns] = deque()
+        self._taken = Taken()
+
+    # The link.
+
+    def begin(self, source: Peer, frame: Begin, settled: int) -> Iterator[Resume | Knowledge]:
+        """A source asks where to go on; returns what to tell it.
+
+        Args:
+            source: the instance that asks.
+            frame: what it says.
+            settled: the txid up to which everything here is settled.
+        """
+        self.disconnected()
+        self._source = source
+        is_known = self._stream == frame.stream
+        if is_known and self._difference_to <= self._received <= frame.last:
+            yield Resume(self._received, self._ack())
+            self._move_to(max(self._received, frame.first - 1))
+            return
+        if not is_known:
+            self._units = []
+        self._stream = frame.stream
+        self._difference_to = frame.last  # until then, it is sent what otherwise stays there
+        self._storing.clear()
+        self._received = self._stored = self._settled = frame.first - 1
+        yield Resume(None)
+        yield from self._knowledge(source, settled)
+
+    def _knowledge(self, source: Peer, settled: int) -> Iterator[Knowledge]:
+        """What there is of each publisher.
+
+        What came from this source, and is not settled, counts as missing: it comes again, is known,
+        and the source waits for whoever lacks it.
+        """
+        again: dict[int, Ranges] = {}
+        for client, sequences, origin in self._recent.behind(settled):
+            path = hops(origin.path)
+            if not path or path[-1].name != source.name:
+                continue
+            ranges = again.setdefault(client, Ranges(self._known.gaps(client)))
+            for sequence in sequences:
+                ranges.add(sequence, sequence)
+        summary = self._known.summary(self._recorder.highest())
+        had = (
+            one._replace(gaps=tuple(again[one.client])) if one.client in again else one
+            for one in summary
+        )
+        part = list(islice(had, _MOST_HAD))
+        while following := list(islice(had, _MOST_HAD)):
+            yield Knowledge(part, is_last=False)
+            part = following
+        yield Knowledge(part, is_last=True)
+
+    def disconnected(self) -> None:
+        """The source is not there any more. What it has not finished it will send again."""
+        self._source = None
+        self._acked = None
+        self._batch = None
+        self._rest.clear()
+
+    @property
+    def is_stalled(self) -> bool:
+        """Whether the log has not taken all of a batch: call `go_on` before the next is taken."""
+        return self._batch is not None
+
+    # Batches.
+
+    def take(self, batch: Batch) -> Taken:
+        """Take in a part of the source's log.
+
+        Returns:
+            What was in it; when the receiver `is_stalled` afterwards, as far as that has come.
+
+        Raises:
+            ProtocolError: it is not what has to come next, or makes no sense.
+        """
+        if self._source is None or self.is_stalled:
+            raise ProtocolError("sends entries out of turn")
+        if batch.after != self._received:
+            raise ProtocolError(
+                f"sends what follows entry {batch.after}, and has to go on after {self._received}"
+            )
+        _check(batch)
+        self._batch = batch
+        self._rest.extend(batch.runs)
+        return self.go_on()
+
+    def go_on(self) -> Taken:
+        """Record what there is; see `take`."""
+        source, batch = self._source, self._batch
+        if source is None or batch is None:
+            return Taken()
+        self._taken = Taken()
+        while self._rest:
+            rest = self._take_run(self._rest[0], source)
+            if rest is not None:
+                self._rest[0] = rest
+                return self._taken
+            self._rest.popleft()
+        self._batch = None
+        self._move_to(batch.upto)
+        return self._taken
+
+    def _move_to(self, txid: int) -> None:
+        """Everything of the source's log up to an entry has been dealt with."""
+        self._received = txid
+        # What was known already may have been recorded a moment ago.
+        self._storing.append((txid, self._recorder.last_txid))
+
+    def _take_run(self, run: Columns, source: Peer) -> Columns | None:
+        """Record what is new of a run; returns what the log has not taken of it."""
+        count = len(run.data)
+        chosen: Sequence[int] = self._new(run)
+        if len(chosen) < count:
+            self._drop(run, sorted(set(range(count)).difference(chosen)), source)
+        if not chosen:
+            return None
+        new = run.pick(chosen)
+        path = lengthen(run.origin.path, Hop(source.name, source.group))
+        new = new._replace(origin=Origin(run.origin.auth_id, path))
+        before = {client: self._known.highest(client) for client, _ in by_client(new.clients)}
+        recorded = self._recorder.record(new, source)
+        if recorded.done:
+            done = new.pick(range(recorded.done))
+            self._note(done, before, recorded)
+            self._taken = self._taken._replace(new=self._taken.new + recorded.done)
+            if recorded.first_txid:
+                own = recorded.first_txid, recorded.last_txid
+                self._wait_for(_Unit(done.txids[0], done.txids[-1], *own, done.topic, done.origin))
+        if recorded.done < len(new.data):
+            return run.pick(range(chosen[recorded.done], count))
+        return None
+
+    def _new(self, run: Columns) -> Sequence[int]:
+        """The positions of the entries that are not known."""
+        clients = run.clients
+        path = hops(run.origin.path)
+        if path and path[0].name == self._instance:
+            return self._new_of_ours(run)
+        if isinstance(clients, Same):
+            return self._known.unknown(clients.value, run.sequences)
+        chosen: list[int] = []
+        for client, places in by_client(clients):
+            sequences = [run.sequences[place] for place in places]
+            chosen += [places[position] for position in self._known.unknown(client, sequences)]
+        return range(len(run.data)) if len(chosen) == len(run.data) else sorted(chosen)
+
+    def _new_of_ours(self, run: Columns) -> Sequence[int]:
+        """The same for entries that were published here, in a log that may be lost."""
+        lost = [
+            place
+            for place, (client, sequence, source_txid) in enumerate(
+                zip(run.clients, run.sequences, run.source_txids, strict=True)
+            )
+            if sequence < self._began or not was_made_by(self._instance, client, source_txid)
+        ]
+        chosen: list[int] = []
+        for client, indexes in by_client([run.clients[place] for place in lost]):
+            places = [lost[index] for index in indexes]
+            sequences = [run.sequences[place] for place in places]
+            chosen += [places[position] for position in self._known.unknown(client, sequences)]
+        return sorted(chosen)
+
+    def _drop(self, run: Columns, places: Sequence[int], source: Peer) -> None:
+        """Leave out what is known, see that it is the same, and wait for where it goes."""
+        conflicts = list(self._taken.conflicts)
+        theirs = len(hops(run.origin.path)), source.name
+        for place in places:
+            client, sequence = run.clients[place], run.sequences[place]
+            found = self._recent.find(client, sequence)
+            if found is None:
+                continue
+            differs = found.checksum != run.checksums[place] and run.kinds[place] == Kind.PUBLISH
+            if differs and len(conflicts) < _MOST_CONFLICTS:
+                conflicts.append(Conflict(client, sequence, run.topic))
+            if (len(hops(found.origin.path)), self._instance) > theirs:
+                txid = run.txids[place]
+                self._wait_for(_Unit(txid, txid, *found[1:]))
+        duplicates = self._taken.duplicates + len(places)
+        self._taken = Taken(self._taken.new, duplicates, conflicts)
+
+    def _note(self, run: Columns, before: dict[int, int], recorded: Recorded) -> None:
+        """Know entries from now on, which have been recorded."""
+        txids = recorded.first_txid, recorded.last_txid
+        for client, places in by_client(run.clients):
+            if len(places) == len(run.data):
+                sequences, checksums = run.sequences, run.checksums
+            else:
+                sequences = [run.sequences[place] for place in places]
+                checksums = [run.checksums[place] for place in places]
+            self._known.noted(client, before[client], sequences)
+            if txids[0]:
+                self._recent.note(client, sequences, checksums, txids, run.topic, run.origin)
+
+    def _wait_for(self, unit: _Unit) -> None:
+        self._units.append(unit)
+        if len(self._units) > MOST_UNITS:
+            self._units = _joined(self._units)
+
+    # Acknowledgements.
+
+    def acknowledge(self, durable: int, is_settled: Settled) -> Ack | None:
+        """What to tell the source; None if that is nothing new.
+
+        Args:
+            durable: the last txid on stable storage here.
+            is_settled: see `Settled`.
+        """
+        storing = self._storing
+        while storing and storing[0][1] <= durable:
+            self._stored = storing.popleft()[0]
+        self._units = [
+            unit
+            for unit in self._units
+            if unit.own_last > durable
+            or not is_settled(unit.own_first, unit.own_last, unit.topic, unit.origin)
+        ]
+        ack = self._ack()
+        self._settled = ack.settled
+        if ack == self._acked or self._source is None:
+            return None
+        self._acked = ack
+        return ack
+
+    def _ack(self) -> Ack:
+        stored = self._stored
+        lacking = Ranges((unit.first, unit.last) for unit in self._units)
+        settled = stored if lacking.first is None else min(stored, lacking.first - 1)
+        holes = pairwise([*lacking, (stored + 1, stored + 1)])
+        ranges = [(one[1] + 1, other[0] - 1) for one, other in holes if other[0] <= stored + 1]
+        return Ack(stored, settled, [one for one in ranges if one[0] <= one[1]][:_MOST_RANGES])
+
+    @property
+    def cursor(self) -> Cursor | None:
+        """What to store as the place in the source's log.
+
+        None if there is none yet: with a cursor, a source sends what follows, and not what this
+        instance had once and has lost.
+        """
+        if self._stream is None or self._settled < self._difference_to:
+            return None
+        return Cursor(self._stream, self._settled)
+
+
+def _joined(units: Sequence[_Unit]) -> list[_Unit]:
+    """Every two neighbours taken together: there are too many to tell them apart."""
+    joined = [
+        one._replace(last=other.last, own_last=max(one.own_last, other.own_last))
+        for one, other in zip(units[::2], units[1::2], strict=False)
+    ]
+    return joined + list(units[len(units) // 2 * 2 :])
+
+
+def _check(batch: Batch) -> None:
+    """See that a batch makes sense, and is what was sent.
+
+    Raises:
+        ProtocolError: it does not.
+    """
+    last = batch.after
+    for run in batch.runs:
+        txids = run.txids
+        if not txids[0] > last or not (isinstance(txids, range) or _ascend(txids)):
+            raise ProtocolError("sends entries that are in no order")
+        last = txids[-1]
+        if not EVENTS.issuperset(
+            set(run.kinds) if not isinstance(run.kinds, Same) else (run.kinds.value,)
+        ):
+            raise ProtocolError("sends entries of a kind that is not replicated")
+        if min(different(run.sequences)) < 1:
+            raise ProtocolError("sends entries without a number")
+        if list(map(crc32c, run.data)) != list(run.checksums):
+            raise ProtocolError(f"sends entries from {txids[0]} to {last} that are damaged")
+    if last > batch.upto:
+        raise ProtocolError("sends entries behind the end of the batch")
+
+
+def _ascend(numbers: Column) -> bool:
+    return all(map(lt, numbers, islice(numbers, 1, None)))

@@ -1,0 +1,146 @@
+"""What was recorded last: for what comes twice, the place where it is, and whether it is the same.
+
+Two publishers with one name, or one that numbers its messages anew, use a number for two messages.
+Only one of them is kept, and that must not pass in silence: checksums tell.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterator, Sequence
+from typing import Final, NamedTuple
+
+from server.journal import Origin, Topic
+
+MOST_REMEMBERED: Final = 131_072
+"""Entries after which the older half is forgotten."""
+
+_MOST_LATE: Final = 64
+
+
+class Place(NamedTuple):
+    """An entry that was recorded.
+
+    Attributes:
+        checksum: of its body with extras.
+        first_txid: in the log of this instance, the first number that it may have.
+        last_txid: the last one.
+        topic: where it was published.
+        origin: user and path, as this instance has it.
+    """
+
+    checksum: int
+    first_txid: int
+    last_txid: int
+    topic: Topic
+    origin: Origin
+
+
+class _Run(NamedTuple):
+    """Entries of one identity that were recorded together.
+
+    Attributes:
+        sequences: their numbers, ascending.
+        checksums: of each.
+        txids: of the first and the last.
+        topic: of all.
+        origin: of all.
+    """
+
+    sequences: Sequence[int]
+    checksums: Sequence[int]
+    txids: tuple[int, int]
+    topic: Topic
+    origin: Origin
+
+    def find(self, sequence: int) -> Place | None:
+        place = bisect_right(self.sequences, sequence) - 1
+        if place < 0 or self.sequences[place] != sequence:
+            return None
+        first, last = self.txids
+        if last - first == len(self.sequences) - 1:
+            first = last = first + place
+        return Place(self.checksums[place], first, last, self.topic, self.origin)
+
+
+class _Runs:
+    """The runs of one identity: most are above those before them, and some are late."""
+
+    __slots__ = ("ascending", "firsts", "late")
+
+    def __init__(self) -> None:
+        self.ascending: list[_Run] = []
+        self.firsts: list[int] = []
+        self.late: list[_Run] = []
+
+    def add(self, run: _Run) -> None:
+        first = run.sequences[0]
+        if self.ascending and first <= self.ascending[-1].sequences[-1]:
+            self.late = [*self.late[1 - _MOST_LATE :], run]
+        else:
+            self.firsts.append(first)
+            self.ascending.append(run)
+
+    def find(self, sequence: int) -> Place | None:
+        place = bisect_right(self.firsts, sequence) - 1
+        found = self.ascending[place].find(sequence) if place >= 0 else None
+        for run in self.late if found is None else ():
+            found = found or run.find(sequence)
+        return found
+
+
+class Recent:
+    """The entries that were recorded last.
+
+    Args:
+        most: how many are remembered, at most.
+    """
+
+    def __init__(self, most: int = MOST_REMEMBERED) -> None:
+        self._half = max(most // 2, 1)
+        self._newer: dict[int, _Runs] = {}
+        self._older: dict[int, _Runs] = {}
+        self._count = 0
+
+    def note(
+        self,
+        client: int,
+        sequences: Sequence[int],
+        checksums: Sequence[int],
+        txids: tuple[int, int],
+        topic: Topic,
+        origin: Origin,
+    ) -> None:
+        """Remember entries of one identity that were recorded together.
+
+        Args:
+            client: the identity.
+            sequences: their numbers.
+            checksums: of each body with extras.
+            txids: of the first and the last.
+            topic: where they were published.
+            origin: user and path.
+        """
+        if self._count >= self._half:
+            self._older, self._newer, self._count = self._newer, {}, 0
+        runs = self._newer.get(client)
+        if runs is None:
+            runs = self._newer[client] = _Runs()
+        runs.add(_Run(sequences, checksums, txids, topic, origin))
+        self._count += len(sequences)
+
+    def find(self, client: int, sequence: int) -> Place | None:
+        """An entry, None if it is not remembered."""
+        for runs in (self._newer.get(client), self._older.get(client)):
+            found = None if runs is None else runs.find(sequence)
+            if found is not None:
+                return found
+        return None
+
+    def behind(self, txid: int) -> Iterator[tuple[int, Sequence[int], Origin]]:
+        """What is remembered behind a txid: identities, numbers, and where they came from."""
+        for known in (self._older, self._newer):
+            for client, runs in known.items():
+                for run in (*runs.ascending, *runs.late):
+                    if run.txids[1] > txid:
+                        yield client, run.sequences, run.origin

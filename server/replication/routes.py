@@ -1,0 +1,160 @@
+"""Which entries go to a destination, and the ways that they have come.
+
+An entry goes to a destination if its topic is replicated there and its body matches the filter, and
+if it was published here or came from a group that PassThrough names; but not if the instance there
+is on its path. A replicated entry's path names all instances that it has been through, the one that
+sent it here last.
+
+Filters are about messages: deletions and events of queues go wherever their topic does.
+
+Source: AMPS User Guide, Understanding Replication Message Routing; PassThrough Replication.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from functools import lru_cache
+from typing import Final, NamedTuple, TypeAlias
+
+from config_schema.regex import has_regex_characters, matches
+from server.journal import Origin, Topic
+
+Filter: TypeAlias = Callable[[Topic, Sequence[bytes]], Sequence[bool]]
+"""Says of each body whether it goes."""
+
+_RESERVED: Final = re.compile("[%,@]")
+_ESCAPED: Final = re.compile("%([0-9A-F]{2})")
+_MOST_REMEMBERED: Final = 10_000
+
+
+class Hop(NamedTuple):
+    """An instance that an entry has been through."""
+
+    name: str
+    group: str
+
+
+@lru_cache(maxsize=4096)
+def hops(path: str) -> tuple[Hop, ...]:
+    """The instances on a path, the first one first."""
+    return tuple(map(_hop, path.split(","))) if path else ()
+
+
+def _hop(text: str) -> Hop:
+    name, _, group = text.partition("@")
+    return Hop(_unescape(name), _unescape(group or name))
+
+
+@lru_cache(maxsize=4096)
+def lengthen(path: str, hop: Hop) -> str:
+    """A path with one more instance at its end.
+
+    A group is there if it is not called like the instance. The characters % , and @ in names are
+    written as % and two hexadecimal digits.
+    """
+    step = _escape(hop.name)
+    if hop.group != hop.name:
+        step += "@" + _escape(hop.group)
+    return f"{path},{step}" if path else step
+
+
+def _escape(name: str) -> str:
+    return _RESERVED.sub(lambda match: f"%{ord(match[0]):02X}", name)
+
+
+def _unescape(text: str) -> str:
+    return _ESCAPED.sub(lambda match: chr(int(match[1], 16)), text)
+
+
+class TopicRoute(NamedTuple):
+    """A Topic of a Destination.
+
+    Attributes:
+        message_type: of the topics.
+        name: their name, or a regular expression.
+        filter: what their messages have to match; None for all.
+    """
+
+    message_type: str
+    name: str
+    filter: Filter | None = None
+
+    def covers(self, topic: Topic) -> bool:
+        """Whether it is about a topic."""
+        if topic.message_type != self.message_type:
+            return False
+        return topic.name == self.name or (
+            has_regex_characters(self.name) and matches(self.name, topic.name)
+        )
+
+
+class Routes:
+    """What is replicated to a destination.
+
+    Args:
+        topics: its Topics.
+        pass_through: regular expressions over the groups that entries came from.
+    """
+
+    def __init__(self, topics: Sequence[TopicRoute], pass_through: Sequence[str] = ()) -> None:
+        self._topics = topics
+        self._pass_through = pass_through
+        self._filters: dict[Topic, tuple[Filter, ...] | None] = {}
+
+    def filters(self, topic: Topic) -> tuple[Filter, ...] | None:
+        """Of which a body has to match any; empty if all go, None if the topic does not."""
+        try:
+            return self._filters[topic]
+        except KeyError:
+            pass
+        if len(self._filters) >= _MOST_REMEMBERED:
+            self._filters.clear()
+        covering = [route.filter for route in self._topics if route.covers(topic)]
+        given = tuple(one for one in covering if one is not None)
+        answer = None if not covering else () if len(given) < len(covering) else given
+        self._filters[topic] = answer
+        return answer
+
+    def takes(self, topic: Topic) -> bool:
+        """Whether anything that is published to a topic goes there."""
+        return self.filters(topic) is not None
+
+    def lets_through(self, group: str) -> bool:
+        """Whether entries go there that came from a group."""
+        return any(matches(pattern, group) for pattern in self._pass_through)
+
+
+class Way:
+    """What goes to the instance at the other end of a link.
+
+    Args:
+        routes: what is replicated there.
+        peer: name of that instance.
+        returns: whether entries go that have been through that instance: it has lost its log, and
+            gets back what it had, whatever PassThrough says.
+    """
+
+    def __init__(self, routes: Routes, peer: str, *, returns: bool = False) -> None:
+        self.peer = peer
+        self._routes = routes
+        self._returns = returns
+        self._paths: dict[str, bool] = {}
+
+    def goes(self, topic: Topic, origin: Origin) -> tuple[Filter, ...] | None:
+        """Of which filters a body has to match any; empty if all go, None if none does."""
+        path = origin.path
+        if path:
+            passes = self._paths.get(path)
+            if passes is None:
+                if len(self._paths) >= _MOST_REMEMBERED:
+                    self._paths.clear()
+                passes = self._paths[path] = self._passes(hops(path))
+            if not passes:
+                return None
+        return self._routes.filters(topic)
+
+    def _passes(self, path: Sequence[Hop]) -> bool:
+        if any(hop.name == self.peer for hop in path):
+            return self._returns
+        return self._routes.lets_through(path[-1].group)

@@ -1,0 +1,466 @@
+"""The source's side of replication to one destination.
+
+    connected -> Begin ... Resume [Knowledge ...] -> batches, within a window ... Acks
+
+A sender reads the log behind what its destination has. It asks where that is, and does not guess: a
+destination that has a cursor in this log says so; one that has none, because it or this log is new,
+says what it has of each publisher, and gets what is not among that. Entries that have been through
+the destination are sent in that case, too: it may have lost them.
+
+For each entry of the log there is an answer to the question whether the destination has it
+(`has`): if it does not go there, if it has been acknowledged. What has been sent and is not
+acknowledged is `under way`, as ranges; what has not been looked at, nobody knows.
+
+A destination acknowledges twice. *Stored* is what it has on stable storage; this is what the window
+follows, for nothing but its disk holds it up. *Settled* is what the instances have, too, that
+acknowledge to it.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from enum import Enum
+from operator import itemgetter
+from typing import Final, NamedTuple, Protocol
+
+from server.journal import MESSAGES, Origin, Run, Stretch, Topic
+from server.journal.layout import BODY_LENGTH, CLIENT, KIND, SEQUENCE, SOURCE_TXID, TXID
+from server.replication.columns import Batch, Columns, by_client, columns_of, compact
+from server.replication.frames import Ack, Begin, Knowledge, Resume
+from server.replication.known import Had, Known, known_of, was_made_by
+from server.replication.ranges import Ranges
+from server.replication.routes import Routes, Way, hops
+
+MOST_UNDER_WAY: Final = 16 << 20
+"""Bytes that may be sent before the destination has stored any of them."""
+
+MOST_RANGES: Final = 65_536
+"""Ranges of entries under way that are told apart; beyond that, the oldest are taken together."""
+
+_TXID: Final = itemgetter(TXID)
+_MOST_ENTRIES: Final = 2048
+_MOST_BYTES: Final = 1 << 20
+_MOST_HAD: Final = 4_000_000  # identities of which a destination may speak
+_LEAST_SKIPPED: Final = 4096  # entries that go elsewhere after which the destination is told so
+
+
+class ProtocolError(Exception):
+    """The other end does what it must not; the link is to be closed. The text says what."""
+
+
+class Reader(Protocol):
+    """Reads a log forward; the journal's `Cursor` does."""
+
+    @property
+    def position(self) -> int:
+        """The txid up to which the log has been read."""
+
+    def read_on(self, most_entries: int, most_bytes: int = ...) -> Stretch:
+        """The next entries; none does not mean that there are no more."""
+
+
+class SourceLog(Protocol):
+    """The log of this instance, as a sender sees it."""
+
+    @property
+    def first_txid(self) -> int:
+        """Of the oldest entry that there is."""
+
+    @property
+    def durable_txid(self) -> int:
+        """Of the last entry on stable storage."""
+
+    def read_from(self, after: int, wanted: Callable[[Topic], bool]) -> Reader:
+        """Read what changes state (`EVENTS`) and is on stable storage.
+
+        Args:
+            after: the txid behind which to begin.
+            wanted: which topics.
+        """
+
+
+class Peer(NamedTuple):
+    """The instance at the other end, as it has said.
+
+    Attributes:
+        name: its Name.
+        group: its Group.
+        log: identity of its transaction log.
+        began: the first txid that this log ever had.
+    """
+
+    name: str
+    group: str
+    log: str
+    began: int
+
+
+class State(Enum):
+    """What a sender waits for."""
+
+    APART = "apart"  # a connection
+    ASKING = "asking"  # a word from where on
+    LEARNING = "learning"  # the rest of what the destination has
+    SENDING = "sending"
+
+
+class Resumed(NamedTuple):
+    """What a destination has said.
+
+    Attributes:
+        after: the txid behind which it is sent entries.
+        by_difference: it has no cursor, and gets what it does not have.
+        missing: the first and the last txid of what it does not have and the log has not, either,
+            because journals have been removed; None if there is no such thing.
+    """
+
+    after: int
+    by_difference: bool
+    missing: tuple[int, int] | None
+
+
+class Sender:
+    """Sends to one destination.
+
+    Args:
+        log: this instance's log.
+        stream: stands for that log, and what is replicated of it to this destination.
+        routes: what is.
+        acknowledged: the txid up to which the destination had everything, as far as is remembered
+            from an earlier run; 0 if nothing is.
+        most_under_way: bytes that may be sent before any of them is stored.
+
+    Attributes:
+        state: see `State`.
+        peer: the instance that is there, or was last; None if there was none in this run.
+        stored: the txid up to which the destination has everything on stable storage.
+        resynchronized: whether what the log had when the destination connected has been stored
+            there; it becomes so once for each connection.
+        sent: entries sent, ever.
+    """
+
+    def __init__(
+        self,
+        log: SourceLog,
+        stream: str,
+        routes: Routes,
+        acknowledged: int = 0,
+        most_under_way: int = MOST_UNDER_WAY,
+    ) -> None:
+        self.state = State.APART
+        self.peer: Peer | None = None
+        self.stored = acknowledged
+        self.resynchronized = False
+        self.sent = 0
+        self._log = log
+        self._stream = stream
+        self._routes = routes
+        self._most_under_way = most_under_way
+        self._way: Way | None = None
+        self._reader: Reader | None = None
+        self._looked_at = acknowledged  # up to here it is known what goes there
+        self._under_way = Ranges()
+        self._batches: deque[tuple[int, int]] = deque()  # last txid, bytes: sent and not stored
+        self._bytes = 0
+        self._told = 0  # the last txid of the batch sent last
+        self._goal = 0  # the end of the log when the destination connected
+        self._had: list[Had] = []
+        self._lacks: _Difference | None = None  # up to the goal, while only that is sent
+
+    # The link.
+
+    def connected(self, peer: Peer) -> Begin:
+        """Somebody is there; returns what to send."""
+        self.peer = peer
+        self.state = State.ASKING
+        self.resynchronized = False
+        self._drop_reading()
+        self._way = Way(self._routes, peer.name)
+        self._goal = self._log.durable_txid
+        return Begin(self._stream, self._log.first_txid, self._goal)
+
+    def disconnected(self) -> None:
+        """Nobody is there any more. What is under way stays so."""
+        self.state = State.APART
+        self._drop_reading()
+
+    def _drop_reading(self) -> None:
+        self._reader = self._lacks = None
+        self._had = []
+        self._batches.clear()
+        self._bytes = 0
+
+    def resume(self, frame: Resume) -> Resumed | None:
+        """The destination has said where it is; None if it has more to say about that.
+
+        Raises:
+            ProtocolError: it was not asked, or there is nothing like that in the log.
+        """
+        if self.state is not State.ASKING:
+            raise ProtocolError("says where it is, and was not asked")
+        if frame.after is None:
+            self.state = State.LEARNING
+            return None
+        if frame.after > self._goal:
+            raise ProtocolError(
+                f"claims to have entry {frame.after} of a log that ends with {self._goal}"
+            )
+        if frame.ack is not None:
+            _check(frame.ack, frame.after)
+            self._restate(frame.after, frame.ack)
+        return self._begin(frame.after, by_difference=False)
+
+    def learn(self, frame: Knowledge) -> Resumed | None:
+        """The destination tells what it has; None if it has more to say about that.
+
+        Raises:
+            ProtocolError: it was not asked, or has too much.
+        """
+        if self.state is not State.LEARNING or self.peer is None:
+            raise ProtocolError("tells what it has, and was not asked")
+        self._had += frame.had
+        if len(self._had) > _MOST_HAD:
+            raise ProtocolError(f"tells of more than {_MOST_HAD} publishers")
+        if not frame.is_last:
+            return None
+        way = Way(self._routes, self.peer.name, returns=True)
+        self._lacks = _Difference(self.peer, known_of(self._had), way)
+        self._had = []
+        self._under_way = Ranges()
+        self.stored = self._looked_at = self._log.first_txid - 1
+        return self._begin(self.stored, by_difference=True)
+
+    def _restate(self, after: int, ack: Ack) -> None:
+        """Take over what the destination says of the entries that it has got."""
+        under_way = Ranges()
+        start = ack.settled + 1
+        for first, last in ack.ranges:
+            if first > start:
+                under_way.add(start, first - 1)
+            start = last + 1
+        if start <= after:
+            under_way.add(start, after)
+        self._under_way = under_way
+        self.stored = ack.stored
+        self._looked_at = after
+
+    def _begin(self, after: int, *, by_difference: bool) -> Resumed:
+        first = self._log.first_txid
+        missing = (after + 1, first - 1) if after + 1 < first else None
+        after = max(after, first - 1)
+        self._told = self._looked_at = after
+        self._reader = self._log.read_from(after, self._routes.takes)
+        self.state = State.SENDING
+        self._find_out()
+        return Resumed(after, by_difference, missing)
+
+    # Sending.
+
+    @property
+    def has_room(self) -> bool:
+        """Whether the window allows to send more."""
+        return self._bytes < self._most_under_way
+
+    def pull(self, now: int, *, flush: bool = False) -> Batch | None:
+        """What to send next; None if there is nothing, or no room.
+
+        It is asked for whenever the link has room for it, and there is something new.
+
+        Args:
+            now: microseconds since the Unix epoch.
+            flush: tell the destination how far the log has been read although nothing of it goes
+                there; to be asked for about once a second.
+
+        Raises:
+            JournalUnreadable: the log cannot be read at the moment; nothing has changed.
+        """
+        reader, way = self._reader, self._way
+        if reader is None or way is None or not self.has_room:
+            return None
+        while True:
+            before = reader.position
+            stretch = reader.read_on(_MOST_ENTRIES, _MOST_BYTES)
+            try:
+                runs = [
+                    columns_of(chosen, now)
+                    for run in stretch.runs()
+                    for chosen in self._chosen(run, way)
+                    if chosen.rows
+                ]
+            except BaseException:  # of a filter: what has been read is read again
+                self._reader = self._log.read_from(self._told, self._routes.takes)
+                raise
+            self._looked_at = position = reader.position
+            is_news = flush or (self._lacks is not None and position >= self._goal)
+            if runs or position - self._told >= (1 if is_news else _LEAST_SKIPPED):
+                batch = Batch(self._told, position, runs)
+                self._take_note(batch)
+                return batch
+            if position == before:
+                self._find_out()
+                return None
+
+    def _chosen(self, run: Run, way: Way) -> Iterator[Run]:
+        """What of a run goes to the destination."""
+        lacks = self._lacks
+        if lacks is not None:
+            known = bisect_right(run.rows, self._goal, key=_TXID)
+            if known:
+                yield _filtered(lacks.of(run.pick(range(known))), lacks.way)
+            run = run.pick(range(known, len(run.rows)))
+        yield _filtered(run, way)
+
+    def _take_note(self, batch: Batch) -> None:
+        size = 0
+        under_way = self._under_way
+        for run in batch.runs:
+            size += sum(map(len, run.data)) + 64 * len(run.data)
+            _add_all(under_way, run)
+            self.sent += len(run.data)
+        if self._lacks is not None:
+            # What the destination has it may not have on stable storage yet.
+            under_way.add(batch.after + 1, batch.upto)
+            if batch.upto >= self._goal:
+                self._lacks = None  # from now on, what comes from there does not go back
+        while len(under_way) > MOST_RANGES:
+            under_way.close_first_hole()
+        self._batches.append((batch.upto, size))
+        self._bytes += size
+        self._told = batch.upto
+
+    # What the destination has.
+
+    def acknowledge(self, ack: Ack) -> None:
+        """Take note of what the destination has.
+
+        Raises:
+            ProtocolError: it cannot have that.
+        """
+        if self.state is not State.SENDING:
+            raise ProtocolError("acknowledges, and has been sent nothing")
+        _check(ack, self._told)
+        while self._batches and self._batches[0][0] <= ack.stored:
+            self._bytes -= self._batches.popleft()[1]
+        self.stored = max(self.stored, ack.stored)
+        self._under_way.remove(0, ack.settled)
+        for first, last in ack.ranges:
+            self._under_way.remove(first, last)
+        self._find_out()
+
+    def _find_out(self) -> None:
+        """Find out whether the destination has got as far as the log had when it connected."""
+        if (
+            self.state is State.SENDING
+            and self._lacks is None
+            and self._looked_at >= self._goal
+            and (not self._batches or self.stored >= self._goal)
+        ):
+            self.resynchronized = True
+
+    @property
+    def settled(self) -> int:
+        """The txid up to which the destination has everything that goes there."""
+        first = self._under_way.first
+        return self._looked_at if first is None else min(first - 1, self._looked_at)
+
+    def has(self, first: int, last: int) -> bool:
+        """Whether the destination has all entries in a range of txids that go there."""
+        return last <= self._looked_at and not self._under_way.meets(first, last)
+
+    def concerns(self, topic: Topic, origin: Origin) -> bool:
+        """Whether entries of a topic and an origin may go to the destination."""
+        if self._way is not None:
+            return self._way.goes(topic, origin) is not None
+        return self._routes.takes(topic)
+
+    @property
+    def needed_from(self) -> int:
+        """The txid from which on the log is needed for this destination."""
+        return min(self.settled, self.stored) + 1
+
+
+def _check(ack: Ack, most: int) -> None:
+    """See that an acknowledgement makes sense.
+
+    Raises:
+        ProtocolError: it does not.
+    """
+    end = ack.settled
+    for first, last in ack.ranges:
+        if not end < first <= last:
+            raise ProtocolError("acknowledges ranges that are in no order")
+        end = last
+    if max(ack.stored, end) > most:
+        raise ProtocolError(
+            f"acknowledges entry {max(ack.stored, end)}, and was sent none behind {most}"
+        )
+    if ack.settled > ack.stored:
+        raise ProtocolError("acknowledges what it has not stored")
+
+
+class _Difference:
+    """What a destination lacks, as it has said.
+
+    Args:
+        peer: the instance that is there.
+        known: what it has of each publisher.
+        way: what goes there, be it that it comes back.
+    """
+
+    def __init__(self, peer: Peer, known: Known, way: Way) -> None:
+        self.way = way
+        self._peer = peer
+        self._known = known
+
+    def of(self, run: Run) -> Run:
+        """The entries of a run that it lacks."""
+        rows, peer = run.rows, self._peer
+        places: Sequence[int] = range(len(rows))
+        path = hops(run.origin.path)
+        if path and path[0].name == peer.name:
+            # What it numbered itself it has, if that was in the log that it still has.
+            places = [
+                place
+                for place in places
+                if rows[place][SEQUENCE] < peer.began
+                or not was_made_by(peer.name, rows[place][CLIENT], rows[place][SOURCE_TXID])
+            ]
+        if not places:
+            return run.pick(())
+        chosen: list[int] = []
+        for client, indexes in by_client(compact([rows[place][CLIENT] for place in places])):
+            sequences = compact([rows[places[index]][SEQUENCE] for index in indexes])
+            new = self._known.unknown(client, sequences)
+            chosen += [places[indexes[position]] for position in new]
+        return run if len(chosen) == len(rows) else run.pick(sorted(chosen))
+
+
+def _filtered(run: Run, way: Way) -> Run:
+    """What of a run goes a way; of filters any has to accept a body, and only messages have one."""
+    filters = way.goes(run.topic, run.origin) if run.rows else None
+    if filters is None:
+        return run.pick(())
+    if not filters:
+        return run
+    asked = [place for place, row in enumerate(run.rows) if row[KIND] in MESSAGES]
+    bodies = {place: run.data[place][: run.rows[place][BODY_LENGTH]] for place in asked}
+    for one in filters:
+        places = list(bodies)
+        answers = one(run.topic, list(bodies.values()))
+        for place, answer in zip(places, answers, strict=True):
+            if answer:
+                del bodies[place]
+        if not bodies:
+            return run
+    return run.pick([place for place in range(len(run.rows)) if place not in bodies])
+
+
+def _add_all(under_way: Ranges, run: Columns) -> None:
+    txids = run.txids
+    if isinstance(txids, range):
+        under_way.add(txids[0], txids[-1])
+        return
+    for txid in txids:
+        under_way.add(txid, txid)

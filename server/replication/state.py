@@ -1,0 +1,161 @@
+"""What replication remembers from one run to the next: the file `replication.ack`.
+
+Whatever it says may be older than what is, and is true nevertheless: a cursor that lags costs
+entries that come twice, and are dropped; a destination that has got further costs journals that
+are kept longer. What follows the txid of the file is added from the log. A file that takes more
+into account than the log has speaks of a log that has been lost, and is void.
+
+Without the file everything is found out from the log, and from the other instances.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import msgspec
+import numpy as np
+
+from server.journal import Run
+from server.journal.layout import BODY_CRC, CHECKSUM, CLIENT, SEQUENCE, TXID, FormatError, crc32c
+from server.replication.columns import by_client, compact
+from server.replication.known import Had, Known
+from server.replication.receiver import Cursor
+from server.replication.recent import Recent
+
+MAGIC: Final = b"AMPGRACK"
+VERSION: Final = 1
+
+_U64: Final = np.dtype("<u8")
+_VERSION_SIZE: Final = 2
+
+
+class Remembered(msgspec.Struct, frozen=True):
+    """What is stored.
+
+    Attributes:
+        log: identity of this instance's log.
+        txid: the last entry that is taken into account; it was on stable storage.
+        cursors: by name of the source, how far its log has been taken in.
+        acknowledged: by name of the destination, the txid up to which it has everything.
+        had: what there was of each publisher.
+    """
+
+    log: str
+    txid: int
+    cursors: dict[str, Cursor] = {}
+    acknowledged: dict[str, int] = {}
+    had: list[Had] = []
+
+
+class _Stored(msgspec.Struct, frozen=True):
+    """The same as it is in the file: what there is of publishers as columns of u64."""
+
+    log: str
+    txid: int
+    cursors: dict[str, Cursor]
+    acknowledged: dict[str, int]
+    clients: bytes
+    highest: bytes
+    gaps: bytes  # identity, first and last number of each
+
+
+_ENCODER: Final = msgspec.msgpack.Encoder()
+_DECODER: Final = msgspec.msgpack.Decoder(_Stored)
+
+
+def pack(remembered: Remembered) -> bytes:
+    """The bytes of the file."""
+    had = remembered.had
+    stored = _Stored(
+        remembered.log,
+        remembered.txid,
+        remembered.cursors,
+        remembered.acknowledged,
+        np.array([one.client for one in had], _U64).tobytes(),
+        np.array([one.highest for one in had], _U64).tobytes(),
+        np.array([(one.client, *gap) for one in had for gap in one.gaps], _U64).tobytes(),
+    )
+    data = MAGIC + VERSION.to_bytes(_VERSION_SIZE, "little") + _ENCODER.encode(stored)
+    return data + CHECKSUM.pack(crc32c(data))
+
+
+def unpack(data: bytes) -> Remembered:
+    """Read the file.
+
+    Raises:
+        FormatError: it is damaged, or something else.
+    """
+    head = len(MAGIC) + _VERSION_SIZE
+    if len(data) < head + CHECKSUM.size or not data.startswith(MAGIC):
+        raise FormatError("it does not begin like a replication.ack file")
+    if CHECKSUM.pack(crc32c(data[: -CHECKSUM.size])) != data[-CHECKSUM.size :]:
+        raise FormatError("its checksum is wrong")
+    version = int.from_bytes(data[len(MAGIC) : head], "little")
+    if version != VERSION:
+        raise FormatError(f"its format has version {version}; this program reads {VERSION}")
+    try:
+        stored = _DECODER.decode(data[head : -CHECKSUM.size])
+    except msgspec.MsgspecError as problem:
+        raise FormatError(f"it cannot be read: {problem}") from problem
+    gaps: dict[int, list[tuple[int, int]]] = {}
+    for client, first, last in np.frombuffer(stored.gaps, _U64).reshape(-1, 3).tolist():
+        gaps.setdefault(client, []).append((first, last))
+    clients = np.frombuffer(stored.clients, _U64).tolist()
+    highest = np.frombuffer(stored.highest, _U64).tolist()
+    return Remembered(
+        stored.log,
+        stored.txid,
+        stored.cursors,
+        stored.acknowledged,
+        [
+            Had(client, number, gaps.get(client, ()))
+            for client, number in zip(clients, highest, strict=True)
+        ],
+    )
+
+
+class Recollection:
+    """Finds out from the log what there is of each publisher, beyond what was remembered.
+
+    Args:
+        remembered: what was; with a txid of 0 nothing is taken for known.
+        recent: is told of all entries.
+        is_whole: whether the log has everything behind that, or from its beginning on. If not,
+            what publishers have sent before the first entry that there is counts as had.
+
+    Attributes:
+        known: what there is, as far as the log has been gone through.
+    """
+
+    def __init__(self, remembered: Remembered, recent: Recent, *, is_whole: bool) -> None:
+        self._txid = remembered.txid
+        self._recent = recent
+        self._is_whole = is_whole
+        self._seen: set[int] = set()
+        self._highest = {one.client: one.highest for one in remembered.had}
+        self.known = Known(lambda client: self._highest.get(client, 0))
+        self.known.restore(remembered.had)
+
+    def take(self, run: Run) -> None:
+        """Take in entries; to be called with all that change state, in order.
+
+        From behind the txid that was remembered on none may be left out; it is good to begin before
+        that, with what the destinations have not acknowledged.
+        """
+        rows = run.rows
+        if not run.origin.path:  # what has no number but that of this log cannot come from others
+            rows = [row for row in rows if row[SEQUENCE] != row[TXID]]
+        for client, places in by_client([row[CLIENT] for row in rows]):
+            chosen = [rows[place] for place in places]
+            sequences = compact([row[SEQUENCE] for row in chosen])
+            txids = chosen[0][TXID], chosen[-1][TXID]
+            checksums = [row[BODY_CRC] for row in chosen]
+            self._recent.note(client, sequences, checksums, txids, run.topic, run.origin)
+            new = [row[SEQUENCE] for row in chosen if row[TXID] > self._txid]
+            if new:
+                before = self._highest.get(client, 0)
+                if not self._is_whole and client not in self._seen:
+                    self._seen.add(client)
+                    before = max(before, new[0] - 1)
+                self.known.noted(client, before, compact(new))
+                self._highest[client] = max(before, *new)

@@ -1,0 +1,93 @@
+"""Brings dead letters back into the queues that their messages have left.
+
+A queue over the topic of dead letters holds them. Redriving one publishes its message again where
+that came from, and then acknowledges the letter: both are in the log, in this order, so that the
+message is never nowhere. Other queues that the same topic feeds have had the message already. They
+know it by its author, which is another one for each queue, and do not take it (`Entrance`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Final
+
+from server.subscriptions.envelope import Envelope
+from server.topics.queue_letters import Author, Letter
+
+if TYPE_CHECKING:
+    from server.queues import Queue
+    from server.topics.queue_acknowledging import Acknowledging, Said
+    from server.topics.queue_shelf import Shelved
+    from server.topics.queue_surroundings import Surroundings
+
+
+def redriver(message_type: str, queue: str) -> Author:
+    """Whoever publishes what comes back into a queue."""
+    return Author(f"redriven to {message_type} queue {queue}", message_type)
+
+
+class Redriving:
+    """Redrives the dead letters in one queue.
+
+    Args:
+        core: the queue, which holds the letters.
+        message_type: the name of its message type.
+        read: reads messages by their numbers in the log; None for one that is damaged there.
+        acknowledging: takes acknowledgements for the queue.
+        surroundings: what the queue needs of the server.
+    """
+
+    def __init__(
+        self,
+        core: Queue,
+        message_type: str,
+        read: Callable[[Sequence[int]], list[Shelved | None]],
+        acknowledging: Acknowledging,
+        surroundings: Surroundings,
+    ) -> None:
+        self._core: Final = core
+        self._message_type: Final = message_type
+        self._read: Final = read
+        self._acknowledging: Final = acknowledging
+        self._surroundings: Final = surroundings
+
+    def redrive(self, places: Sequence[int], said: Said, may_publish: Callable[[str], bool]) -> int:
+        """Redrive letters.
+
+        What is none, or cannot go where it came from, stays.
+
+        Args:
+            places: where in the queue they are.
+            said: who wants it.
+            may_publish: whether they may publish to a topic.
+
+        Returns:
+            How many have been redriven.
+
+        Raises:
+            JournalUnreadable: the log cannot be read at the moment.
+            JournalUnavailable: as for `Acknowledging.acknowledge`.
+        """
+        there = [place for place in places if self._core.refusal(place, said.client) is None]
+        txids = self._core.ledger.entries.txids(there)
+        back = [
+            place
+            for place, message in zip(there, self._read(txids), strict=True)
+            if message is not None and self._bring_back(message, may_publish)
+        ]
+        return self._acknowledging.acknowledge_places(back, said)
+
+    def _bring_back(self, message: Shelved, may_publish: Callable[[str], bool]) -> bool:
+        """Publish a letter's message again; whether that was done."""
+        context = message.context
+        letter = Letter.from_text(context.correlation_id or "")
+        if letter is None:
+            return False
+        topics, message_type = self._surroundings.topics, self._message_type
+        home = topics.way_into_queue(message_type, letter.queue, letter.topic)
+        if home is None or not may_publish(home):
+            return False
+        author = replace(redriver(message_type, letter.queue), user=context.user or "")
+        envelope = Envelope(author, self._surroundings.clock.now(), letter.correlation_id or None)
+        return not topics.find(message_type, home).publish((message.body,), envelope)

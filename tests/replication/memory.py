@@ -1,0 +1,133 @@
+"""A transaction log in memory, of which a crash loses what had not been synced."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from server.journal import EVENTS, Kind, Origin, Stretch, Topic
+from server.journal.clients import server_made_identity
+from server.journal.entry import NO_ORIGIN
+from server.journal.layout import KIND, TOPIC, Row, crc32c
+from server.journal.records import Names, no_names
+
+
+class Log:
+    """The log of one instance.
+
+    Attributes:
+        durable: the last entry that a crash leaves.
+        sequences: identity -> the highest number of it.
+    """
+
+    def __init__(self, instance: str, began: int = 1000) -> None:
+        self.instance = instance
+        self.identity = f"{instance}/{began}"
+        self.began = began
+        self.first_txid = began
+        self.durable = began - 1
+        self.rows: list[Row] = []
+        self.data: list[bytes] = []
+        self.names: Names = no_names()
+        self.sequences: dict[int, int] = {}
+        self._sequences_of_removed: dict[int, int] = {}
+        self.removed: list[tuple[int, int]] = []
+        self._topics: dict[Topic, int] = {Topic("json", "orders"): 1}
+        self.names.topics[1] = Topic("json", "orders")
+        self._origins: dict[Origin, int] = {NO_ORIGIN: 0}
+
+    @property
+    def durable_txid(self) -> int:
+        return self.durable
+
+    @property
+    def last_txid(self) -> int:
+        return self.first_txid + len(self.rows) - 1
+
+    def append(
+        self,
+        topic: Topic,
+        client: int,
+        sequence: int,
+        body: bytes,
+        kind: int = Kind.PUBLISH,
+        origin: Origin = NO_ORIGIN,
+        source_txid: int = 0,
+        source: int = 0,
+        now: int = 0,
+        expiration: int = 0,
+        extras_length: int = 0,
+    ) -> int:
+        txid = self.last_txid + 1
+        if sequence:
+            self.sequences[client] = max(sequence, self.sequences.get(client, 0))
+        elif kind < Kind.NO_OP:
+            source_txid = client
+            client = server_made_identity(client, self.instance)
+            sequence = txid
+        number = self._topics.get(topic)
+        if number is None:
+            number = self._topics[topic] = len(self._topics) + 1
+            self.names.topics[number] = topic
+        way = self._origins.get(origin)
+        if way is None:
+            way = self._origins[origin] = len(self._origins)
+            self.names.origins[way] = origin
+        length = len(body) - extras_length
+        self.rows.append(
+            (
+                *(txid, now, client, sequence, source_txid, source, 0, 0),
+                *(length, extras_length, number, way, expiration, crc32c(body), kind, 0, 0, 0),
+            )
+        )
+        self.data.append(body)
+        return txid
+
+    def crash(self) -> None:
+        """Lose what is not on stable storage; the table of publishers is made again."""
+        kept = self.durable - self.first_txid + 1
+        del self.rows[kept:], self.data[kept:]
+        # Publishers of removed entries are remembered, as in clients.ack.
+        self.sequences = dict(self._sequences_of_removed)
+        for row in self.rows:
+            if row[3] != row[0] or row[5]:
+                self.sequences[row[2]] = max(row[3], self.sequences.get(row[2], 0))
+
+    def remove_before(self, txid: int) -> None:
+        """Remove the oldest entries; publishers stay known."""
+        count = max(min(txid, self.durable + 1) - self.first_txid, 0)
+        for row in self.rows[:count]:
+            if row[3] != row[0] or row[5]:
+                before = self._sequences_of_removed.get(row[2], 0)
+                self._sequences_of_removed[row[2]] = max(row[3], before)
+        self.removed += [(row[2], row[3]) for row in self.rows[:count] if row[10] == 1]
+        del self.rows[:count], self.data[:count]
+        self.first_txid += count
+
+    def read_from(self, after: int, wanted: Callable[[Topic], bool]) -> LogReader:
+        return LogReader(self, after, wanted)
+
+
+class LogReader:
+    """Reads a log like the journal's cursor."""
+
+    def __init__(self, log: Log, after: int, wanted: Callable[[Topic], bool]) -> None:
+        self.position = after
+        self._log = log
+        self._wanted = wanted
+
+    @property
+    def is_caught_up(self) -> bool:
+        return self.position >= self._log.durable
+
+    def read_on(self, most_entries: int, most_bytes: int = 1 << 20) -> Stretch:
+        log = self._log
+        start = self.position + 1 - log.first_txid
+        end = min(start + most_entries, log.durable + 1 - log.first_txid)
+        places = [
+            place
+            for place in range(start, end)
+            if log.rows[place][KIND] in EVENTS
+            and self._wanted(log.names.topics[log.rows[place][TOPIC]])
+        ]
+        self.position = max(self.position, log.first_txid + end - 1)
+        return Stretch([log.rows[p] for p in places], [log.data[p] for p in places], log.names)

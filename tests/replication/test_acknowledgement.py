@@ -1,0 +1,226 @@
+"""What is settled when, and who is waited for; what is remembered of all that."""
+
+from __future__ import annotations
+
+import pytest
+
+from server.journal import Origin, Topic
+from server.journal.layout import FormatError
+from server.replication import (
+    Acknowledgement,
+    Cursor,
+    Had,
+    Hello,
+    Recent,
+    Recollection,
+    Remembered,
+    Waiting,
+    group_refusal,
+    pack,
+    prefers,
+    refusal,
+    unpack,
+)
+from tests.replication.memory import Log
+
+ORDERS = Topic("json", "orders")
+SECOND = 1_000_000
+
+
+class Destination:
+    """A destination that has everything up to a txid."""
+
+    def __init__(self, settled: int = 0) -> None:
+        self.settled = settled
+
+    def has(self, first: int, last: int) -> bool:
+        return last <= self.settled
+
+    def concerns(self, topic: Topic, origin: Origin) -> bool:
+        return topic == ORDERS
+
+
+def bench(least_sync: int = 0) -> tuple[Acknowledgement, dict[str, Destination]]:
+    destinations = {"B": Destination(), "C": Destination(), "D": Destination()}
+    sync = frozenset(("B", "C"))
+    return Acknowledgement(destinations, sync, 0, 0, least_sync), destinations
+
+
+def test_sync_is_waited_for_and_async_is_not() -> None:
+    settlement, destinations = bench()
+    settlement.reached(10)
+    assert not settlement.find_out()
+    destinations["B"].settled = 8
+    destinations["C"].settled = 9
+    assert settlement.find_out()
+    assert settlement.settled == 8
+    destinations["B"].settled = destinations["C"].settled = 20
+    assert settlement.find_out()
+    assert settlement.settled == 10, "not before it is on stable storage here"
+
+
+def test_entries_that_do_not_go_there_do_not_wait() -> None:
+    settlement, destinations = bench()
+    settlement.reached(5)
+    other = Topic("json", "other")
+    assert settlement.is_settled(3, 4, other, Origin())
+    assert not settlement.is_settled(3, 6, other, Origin())
+    assert not settlement.is_settled(3, 4, ORDERS, Origin())
+    destinations["B"].settled = destinations["C"].settled = 4
+    assert settlement.is_settled(3, 4, ORDERS, Origin())
+
+
+def test_a_downgrade_releases_at_once_and_an_upgrade_takes_nothing_back() -> None:
+    settlement, destinations = bench()
+    settlement.reached(10)
+    destinations["B"].settled = 10
+    assert settlement.downgrade("C")
+    assert not settlement.downgrade("C")
+    assert not settlement.downgrade("D"), "it is async"
+    assert settlement.find_out()
+    assert settlement.settled == 10
+    assert settlement.upgrade("C")
+    assert not settlement.upgrade("C")
+    assert not settlement.find_out()
+    assert settlement.settled == 10
+    settlement.reached(11)
+    destinations["B"].settled = 11
+    assert not settlement.find_out()
+
+
+def test_what_waits_too_long_is_downgraded_and_upgraded_when_it_has_caught_up() -> None:
+    settlement, destinations = bench()
+    settlement.recorded(10, 1 * SECOND)
+    settlement.recorded(20, 4 * SECOND)
+    destinations["B"].settled = 20
+    destinations["C"].settled = 15
+    assert settlement.waiting() == [Waiting("C", 15, 4 * SECOND), Waiting("D", 0, 1 * SECOND)]
+    assert not settlement.downgrade_late(3 * SECOND, 7 * SECOND)
+    assert settlement.downgrade_late(3 * SECOND, 8 * SECOND) == ["C"]
+    assert not settlement.upgrade_recovered(2 * SECOND, 9 * SECOND)
+    destinations["C"].settled = 20
+    assert settlement.upgrade_recovered(2 * SECOND, 9 * SECOND) == ["C"]
+    assert settlement.waited_for == {"B", "C"}
+
+
+def test_some_are_waited_for_however_long_that_takes() -> None:
+    settlement, destinations = bench(least_sync=1)
+    settlement.recorded(10, 1 * SECOND)
+    settlement.recorded(20, 2 * SECOND)
+    destinations["C"].settled = 10
+    assert settlement.downgrade_late(SECOND, 60 * SECOND) == ["B"], "it is later than C"
+    assert not settlement.downgrade_late(SECOND, 99 * SECOND)
+
+
+def test_when_things_were_recorded_is_kept_within_bounds() -> None:
+    settlement, destinations = bench()
+    for second in range(1, 20_000):
+        settlement.recorded(second, second * SECOND)
+    destinations["B"].settled = 19_998
+    assert abs(settlement.waiting()[0].since - 19_999 * SECOND) < 100 * SECOND
+    for after in (0, 100, 9_000):
+        destinations["B"].settled = after
+        assert abs(settlement.waiting()[0].since - (after + 1) * SECOND) < 100 * SECOND
+
+
+REMEMBERED = Remembered(
+    "A/1",
+    50,
+    {"B": Cursor("B/1>A", 7)},
+    {"B": 12},
+    [Had(1 << 63, 10, [(3, 4), (6, 6)]), Had(2, 5)],
+)
+
+
+def test_what_is_remembered_comes_back() -> None:
+    found = unpack(pack(REMEMBERED))
+    assert found == Remembered(
+        "A/1",
+        50,
+        {"B": Cursor("B/1>A", 7)},
+        {"B": 12},
+        [Had(1 << 63, 10, [(3, 4), (6, 6)]), Had(2, 5)],
+    )
+    assert unpack(pack(Remembered("A/1", 0))) == Remembered("A/1", 0)
+
+
+@pytest.mark.parametrize(
+    ("data", "why"),
+    [
+        (b"", "does not begin"),
+        (b"AMPGQACK" + bytes(20), "does not begin"),
+        (pack(REMEMBERED)[:-1], "checksum"),
+        (pack(REMEMBERED)[:30] + b"x" + pack(REMEMBERED)[31:], "checksum"),
+    ],
+)
+def test_what_is_damaged_is_not_believed(data: bytes, why: str) -> None:
+    with pytest.raises(FormatError, match=why):
+        unpack(data)
+
+
+def test_the_log_tells_what_was_not_remembered() -> None:
+    log = Log("A")
+    log.append(ORDERS, 7, 2, b"")
+    log.append(ORDERS, 8, 0, b"")  # its number is of this log
+    log.append(ORDERS, 7, 6, b"", origin=Origin("", "B"), source=1)
+    log.append(ORDERS, 7, 4, b"", origin=Origin("", "C"), source=1)
+    log.append(ORDERS, 9, 1003, b"", origin=Origin("", "C"), source=1)
+    log.durable = log.last_txid
+    for txid, had in (
+        (0, []),
+        (1001, [Had(7, 2, [(1, 1)])]),
+        (1002, [Had(7, 6, [(1, 1), (3, 5)])]),
+    ):
+        recollection = Recollection(Remembered("A/1000", txid, had=had), Recent(), is_whole=True)
+        for run in log.read_from(999, lambda topic: True).read_on(100).runs():
+            recollection.take(run)
+        assert recollection.known.gaps(7) == ((1, 1), (3, 3), (5, 5))
+        assert recollection.known.highest(7) == 6
+        assert recollection.known.highest(9) == 1003
+
+
+def test_what_publishers_sent_before_the_log_begins_counts_as_had() -> None:
+    log = Log("A")
+    for number in (5, 9, 10):
+        log.append(ORDERS, 7, number, b"")
+    log.append(ORDERS, 8, 3, b"")
+    log.durable = log.last_txid
+    log.remove_before(1001)
+    recollection = Recollection(Remembered("A/1000", 0), Recent(), is_whole=False)
+    for run in log.read_from(1000, lambda topic: True).read_on(100).runs():
+        recollection.take(run)
+    assert not recollection.known.gaps(7)
+    assert not recollection.known.unknown(7, [5, 8, 10])
+    assert not recollection.known.gaps(8)
+
+
+OURS = Hello(1, "A", "North", "A/1", 1, nonce=1)
+THEIRS = Hello(1, "B", "South", "B/1", 1, nonce=2)
+
+
+@pytest.mark.parametrize(
+    ("theirs", "why"),
+    [
+        (THEIRS, None),
+        (Hello(2, "B", "South", "B/1", 1), "speaks version 2"),
+        (Hello(1, "", "South", "B/1", 1), "must have a Name"),
+        (Hello(1, "A", "North", "A/2", 1, nonce=3), "both instances are called A"),
+        (Hello(1, "A", "North", "A/1", 1, nonce=1), "connected to itself"),
+        (Hello(1, "C", "South", "C/2", 1), "another instance that is called C"),
+        (Hello(1, "C", "South", "C/1", 1), None),
+        (Hello(1, "B", "South", "B/1", 1, sends=False, takes=False), "neither A nor B"),
+    ],
+)
+def test_who_may_replicate(theirs: Hello, why: str | None) -> None:
+    found = refusal(OURS, theirs, [Hello(1, "C", "South", "C/1", 1)])
+    assert found is None if why is None else why in (found or "")
+
+
+def test_a_destination_is_of_its_group() -> None:
+    assert group_refusal(OURS, THEIRS, "South") is None
+    assert "of the group South" in (group_refusal(OURS, THEIRS, "East") or "")
+
+
+def test_both_ends_keep_the_same_connection() -> None:
+    for of_a in (True, False):
+        assert prefers("A", "B", we_connected=of_a) == prefers("B", "A", we_connected=not of_a)

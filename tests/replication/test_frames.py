@@ -1,0 +1,121 @@
+"""Frames between instances: what is sent is what comes, and nothing else is taken for a frame."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+
+import hypothesis.strategies as st
+import pytest
+from hypothesis import given
+
+from server.journal import Origin, Topic
+from server.journal.layout import crc32c
+from server.replication import (
+    Ack,
+    Batch,
+    Beat,
+    Begin,
+    Columns,
+    Frame,
+    FrameError,
+    FrameReader,
+    Had,
+    Hello,
+    Knowledge,
+    Refused,
+    Resume,
+    Same,
+    encode,
+)
+
+BODIES = [b"one", b"", b"three" * 1000]
+RUN = Columns(
+    Topic("json", "Bestellungen/ä"),
+    Origin("user", "A@North,B"),
+    range(10, 13),
+    Same(1 << 63, 3),
+    [5, 7, 6],
+    range(100, 103),
+    Same(1, 3),
+    [0, 5, 0],
+    Same(0, 3),
+    0,
+    list(map(crc32c, BODIES)),
+    BODIES,
+)
+FRAMES: list[Frame] = [
+    Hello(1, "A", "North", "A/1", 1, description={"topics": ["orders"]}, nonce=7),
+    Refused("both instances are called A"),
+    Beat(),
+    Begin("A/1>B", 1, 20),
+    Resume(None),
+    Resume(12, Ack(11, 9, [(11, 11)])),
+    Knowledge([Had(7, 10, [(3, 4)]), Had(8, 1, [])], is_last=True),
+    Ack(1 << 63, 5),
+    Batch(9, 20, [RUN, RUN._replace(topic=Topic("fix", "other"))]),
+    Batch(9, 20, []),
+]
+
+
+def plain(frame: Frame) -> object:
+    if not isinstance(frame, Batch):
+        return frame
+    runs = [
+        [list(column) if isinstance(column, Same | range) else column for column in run]
+        for run in frame.runs
+    ]
+    return frame.after, frame.upto, runs
+
+
+@pytest.mark.parametrize("compress", [False, True])
+@pytest.mark.parametrize("step", [1, 7, 1 << 20])
+def test_frames_come_as_they_were_sent(step: int, compress: bool) -> None:
+    reader = FrameReader()
+    data = b"".join(encode(frame, compress=compress) for frame in FRAMES)
+    came = []
+    for start in range(0, len(data), step):
+        reader.feed(data[start : start + step])
+        while (frame := reader.next()) is not None:
+            came.append(frame)
+    assert list(map(type, came)) == list(map(type, FRAMES))
+    for frame, sent in zip(came, FRAMES, strict=True):
+        assert plain(frame) == plain(sent)
+
+
+BROKEN: dict[str, tuple[bytes, str]] = {
+    "too long": (b"\xff\xff\xff\x7f\x03\x00", "2147483647 bytes"),
+    "too short": (b"\x01\x00\x00\x00\x03\x00", "1 bytes"),
+    "unknown type": (b"\x02\x00\x00\x00\x63\x00", "type 99"),
+    "unknown flag": (b"\x02\x00\x00\x00\x03\x04", "flags 4"),
+    "not compressed": (b"\x06\x00\x00\x00\x03\x01zlib", "decompressed"),
+    "no such fields": (b"\x03\x00\x00\x00\x07\x00\x90", "type 7"),
+    "batch cut off": (b"\x16\x00\x00\x00\x08\x00" + bytes(16) + b"\x01\x00\x00\x00", "cut off"),
+    "batch with more": (b"\x17\x00\x00\x00\x08\x00" + bytes(21), "behind its end"),
+}
+
+
+@pytest.mark.parametrize(("data", "why"), BROKEN.values(), ids=BROKEN)
+def test_what_is_no_frame_is_refused(data: bytes, why: str) -> None:
+    reader = FrameReader()
+    reader.feed(data)
+    with pytest.raises(FrameError, match=why):
+        reader.next()
+
+
+def test_a_frame_that_grows_beyond_the_limit_is_refused() -> None:
+    data = encode(Refused("x" * 10_000), compress=True)
+    reader = FrameReader(most=1000)
+    reader.feed(data)
+    with pytest.raises(FrameError, match="longer than 1000 bytes"):
+        reader.next()
+
+
+@given(st.sampled_from(FRAMES), st.data())
+def test_damage_raises_nothing_else(frame: Frame, data: st.DataObject) -> None:
+    sent = bytearray(encode(frame))
+    for _ in range(data.draw(st.integers(1, 4))):
+        sent[data.draw(st.integers(0, len(sent) - 1))] = data.draw(st.integers(0, 255))
+    reader = FrameReader()
+    reader.feed(bytes(sent))
+    with suppress(FrameError):
+        reader.next()

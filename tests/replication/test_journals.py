@@ -1,0 +1,138 @@
+"""From one journal on disk to another: what is read is what is recorded."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+from server.journal import EVENTS, Cursor, Journal, Kind, Span, Topic
+from server.journal.layout import unpack_extras
+from server.replication import (
+    Batch,
+    Columns,
+    FrameReader,
+    Hello,
+    Known,
+    Peer,
+    Receiver,
+    Recent,
+    Recorded,
+    Resume,
+    Routes,
+    Sender,
+    TopicRoute,
+    encode,
+    peer_of,
+)
+from server.wire.bookmarks import client_hash
+from tests.journal.support import opened
+
+BODY = b"x" * 3000
+
+
+class Source:
+    """A journal, as a sender sees it."""
+
+    def __init__(self, journal: Journal) -> None:
+        self._journal = journal
+
+    @property
+    def first_txid(self) -> int:
+        return self._journal.first_txid
+
+    @property
+    def durable_txid(self) -> int:
+        return self._journal.durable_txid
+
+    def read_from(self, after: int, wanted: Callable[[Topic], bool]) -> Cursor:
+        return self._journal.replay(Span(after), wanted, EVENTS)
+
+
+class Destination:
+    """A journal, to which what comes is appended."""
+
+    def __init__(self, journal: Journal) -> None:
+        self._journal = journal
+
+    @property
+    def last_txid(self) -> int:
+        return self._journal.last_txid
+
+    def highest(self) -> dict[int, int]:
+        return {client: number for client, (number, _) in self._journal.sequences.items()}
+
+    def record(self, run: Columns, source: Peer) -> Recorded:
+        journal, txids = self._journal, []
+        topic = journal.topic(run.topic.message_type, run.topic.name)
+        origin = journal.origin(run.origin.auth_id, run.origin.path)
+        for place, body in enumerate(run.bodies):
+            extras = run.data[place][len(body) :]
+            correlation_id, given_key = unpack_extras(extras) if extras else (b"", b"")
+            txid = journal.append(
+                topic,
+                run.clients[place],
+                run.sequences[place],
+                body,
+                run.kinds[place],
+                run.sow_keys[place],
+                run.expirations[place],
+                origin,
+                correlation_id,
+                given_key,
+                run.source_txids[place],
+                client_hash(source.name),
+            )
+            txids.append(txid)
+        return Recorded(len(txids), txids[0], txids[-1])
+
+
+def test_a_log_of_several_files_is_replicated_as_it_is(tmp_path: Path) -> None:
+    with opened(tmp_path / "a", instance="A") as one, opened(tmp_path / "b", instance="B") as two:
+        source, destination = one.journal, two.journal
+        orders, other = source.topic("json", "orders"), source.topic("json", "other")
+        user = source.origin("bob")
+        for number in range(1, 1500):
+            source.append(orders, 7, number, BODY, sow_key=number, origin=user)
+            source.append(orders, 8, 0, b"{}", correlation_id=b"c", given_key=b"k")
+            source.append(other, 7, 0, b"{}")
+        source.append(orders, 7, 1500, b"[]", Kind.SOW_DELETE)
+        assert source.commit()
+        assert len(source.files) > 1
+
+        recorder = Destination(destination)
+        receiver = Receiver("B", 1, Known(destination.last_sequence), Recent(), recorder)
+        sender = Sender(Source(source), "A>B", Routes([TopicRoute("json", "orders")]))
+        begin = sender.connected(peer_of(Hello(1, "B", "B", "B/1", 1)))
+        for answer in receiver.begin(Peer("A", "A", "A/1", 1), begin, 0):
+            if isinstance(answer, Resume):
+                sender.resume(answer)
+            else:
+                sender.learn(answer)
+        reader = FrameReader(1 << 26)
+        while (batch := sender.pull(one.clock.now)) is not None:
+            reader.feed(encode(batch, compress=True))
+            frame = reader.next()
+            assert isinstance(frame, Batch)
+            receiver.take(frame)
+            assert destination.commit()
+            ack = receiver.acknowledge(destination.durable_txid, lambda *_: True)
+            assert ack is not None
+            sender.acknowledge(ack)
+
+        sent = [entry for entry in source.entries() if entry.topic.name == "orders"]
+        came = list(destination.entries())
+        assert len(sent) == len(came) == 2 * 1499 + 1
+        for entry, copy in zip(sent, came, strict=True):
+            assert copy.bookmark == entry.bookmark
+            assert copy.body == entry.body
+            assert (copy.kind, copy.sow_key, copy.correlation_id, copy.given_key) == (
+                entry.kind,
+                entry.sow_key,
+                entry.correlation_id,
+                entry.given_key,
+            )
+            assert copy.source == client_hash("A")
+            assert copy.source_txid == (entry.txid if entry.client == 7 else 8)
+            assert (copy.origin.auth_id, copy.origin.path) == (entry.origin.auth_id, "A")
+        assert sender.resynchronized
+        assert sender.settled == source.last_txid

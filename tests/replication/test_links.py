@@ -1,0 +1,448 @@
+"""One source and one destination: what goes, what is dropped, what is told, what is refused."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import pytest
+
+from server.journal import Kind, Origin, Topic
+from server.journal.clients import server_made_identity
+from server.journal.layout import pack_extras
+from server.replication import (
+    Ack,
+    Batch,
+    Begin,
+    Columns,
+    Conflict,
+    Cursor,
+    Knowledge,
+    Known,
+    Peer,
+    ProtocolError,
+    Receiver,
+    Recent,
+    Recorded,
+    Resume,
+    Routes,
+    Sender,
+    State,
+    TopicRoute,
+)
+from tests.replication.memory import Log
+
+ORDERS, OTHER = Topic("json", "orders"), Topic("json", "other")
+ALL = Routes([TopicRoute("json", "orders")], [".*"])
+SECOND = 1_000_000
+
+
+class End:
+    """What an instance has of what comes from the other one."""
+
+    def __init__(self, name: str, began: int = 500) -> None:
+        self.name = name
+        self.log = Log(name, began)
+        self.known = Known(lambda client: self.log.sequences.get(client, 0))
+        self.recent = Recent()
+        self.room = 1 << 30
+        self.receiver = self.new_receiver()
+
+    def new_receiver(self, cursor: Cursor | None = None) -> Receiver:
+        self.receiver = Receiver(self.name, self.log.began, self.known, self.recent, self, cursor)
+        return self.receiver
+
+    @property
+    def peer(self) -> Peer:
+        return Peer(self.name, self.name, self.log.identity, self.log.began)
+
+    @property
+    def last_txid(self) -> int:
+        return self.log.last_txid
+
+    def highest(self) -> dict[int, int]:
+        return self.log.sequences
+
+    def record(self, run: Columns, source: Peer) -> Recorded:
+        count = min(len(run.data), self.room)
+        self.room -= count
+        first = self.last_txid + 1
+        for place in range(count):
+            self.log.append(
+                run.topic,
+                run.clients[place],
+                run.sequences[place],
+                run.data[place],
+                run.kinds[place],
+                run.origin,
+                run.source_txids[place],
+                1,
+                expiration=run.expirations[place],
+                extras_length=run.extras_length,
+            )
+        return Recorded(count, first, self.last_txid) if count else Recorded(0)
+
+    def has(self) -> list[tuple[int, int]]:
+        return [(row[2], row[3]) for row in self.log.rows]
+
+
+def settled(*_: object) -> bool:
+    return True
+
+
+class Pair:
+    """A source called A, and a destination called B."""
+
+    def __init__(self, routes: Routes = ALL, most_under_way: int = 1 << 20) -> None:
+        self.log = Log("A")
+        self.destination = End("B")
+        self.sender = Sender(self.log, "A>B", routes, most_under_way=most_under_way)
+
+    @property
+    def receiver(self) -> Receiver:
+        return self.destination.receiver
+
+    def publish(self, *numbers: int, body: bytes = b"{}", **more: Any) -> None:
+        for number in numbers:
+            self.log.append(more.pop("topic", ORDERS), 7, number, body, **more)
+        self.log.durable = self.log.last_txid
+
+    def connect(self) -> Any:
+        begin = self.sender.connected(self.destination.peer)
+        resumed = None
+        source, settled = Peer("A", "A", self.log.identity, 1000), self.destination.last_txid
+        for frame in self.receiver.begin(source, begin, settled):
+            if isinstance(frame, Resume):
+                resumed = self.sender.resume(frame)
+            else:
+                resumed = self.sender.learn(frame)
+        return resumed
+
+    def go(self, now: int = 0) -> list[Batch]:
+        """All that can be sent is, and is acknowledged."""
+        batches = []
+        while (batch := self.sender.pull(now, flush=True)) is not None:
+            batches.append(batch)
+            self.receiver.take(batch)
+            self.destination.log.durable = self.destination.last_txid
+            ack = self.receiver.acknowledge(self.destination.last_txid, settled)
+            if ack is not None:
+                self.sender.acknowledge(ack)
+        return batches
+
+
+def test_a_new_destination_gets_everything_and_says_so() -> None:
+    pair = Pair()
+    pair.publish(1, 2, 3)
+    assert pair.connect().by_difference
+    assert not pair.sender.resynchronized
+    pair.go()
+    assert pair.destination.has() == [(7, 1), (7, 2), (7, 3)]
+    assert pair.sender.resynchronized
+    assert pair.sender.settled == pair.sender.stored == pair.log.last_txid
+    assert pair.receiver.cursor == Cursor("A>B", pair.log.last_txid)
+
+
+def test_an_entry_keeps_its_name_its_extras_and_what_is_left_of_its_life() -> None:
+    pair = Pair(Routes([TopicRoute("json", ".*")]))
+    extras = pack_extras(b"correlation", b"key")
+    pair.log.append(ORDERS, 7, 3, b"{}" + extras, extras_length=len(extras), origin=Origin("bob"))
+    pair.log.append(OTHER, 8, 0, b"{}", expiration=10, now=SECOND)
+    pair.log.append(Topic("json", "queue"), 0, 0, b"event", Kind.QUEUE_EVENT)
+    pair.log.append(OTHER, 8, 0, b"{}", expiration=10, now=-100 * SECOND)
+    pair.publish(4, kind=Kind.SOW_DELETE)
+    pair.connect()
+    pair.go(now=5 * SECOND)
+    rows = pair.destination.log.rows
+    assert pair.destination.has() == [
+        (7, 3),
+        (server_made_identity(8, "A"), 1001),
+        (server_made_identity(0, "A"), 1002),
+        (server_made_identity(8, "A"), 1003),
+        (7, 4),
+    ]
+    assert pair.destination.log.data[0] == b"{}" + extras
+    assert [row[12] for row in rows] == [0, 6, 0, 1, 0]
+    assert [row[4] for row in rows] == [1000, 8, 0, 8, 1004]  # the txid, or who does not number
+    assert [row[14] for row in rows] == [1, 1, Kind.QUEUE_EVENT, 1, Kind.SOW_DELETE]
+    assert pair.destination.log.names.origins[rows[0][11]] == Origin("bob", "A")
+
+
+def test_after_an_interruption_nothing_is_sent_again() -> None:
+    pair = Pair()
+    pair.publish(1, 2)
+    pair.connect()
+    pair.go()
+    pair.sender.disconnected()
+    pair.receiver.disconnected()
+    pair.publish(3)
+    assert not pair.connect().by_difference
+    assert [batch.entries for batch in pair.go()] == [1]
+
+
+def test_a_batch_that_is_lost_with_the_connection_is_sent_again() -> None:
+    pair = Pair()
+    pair.connect()
+    pair.publish(1, 2)
+    assert pair.sender.pull(0) is not None
+    pair.sender.disconnected()
+    assert not pair.sender.has(1000, 1001)
+    pair.connect()
+    pair.go()
+    assert pair.destination.has() == [(7, 1), (7, 2)]
+
+
+def test_a_destination_without_a_cursor_gets_the_difference() -> None:
+    pair = Pair()
+    pair.publish(*range(1, 100))
+    pair.connect()
+    pair.go()
+    pair.log.append(ORDERS, 9, 5, b"of another one")
+    pair.publish(100)
+    pair.destination.new_receiver()
+    assert pair.connect().by_difference
+    assert sum(batch.entries for batch in pair.go()) == 2
+    assert pair.sender.resynchronized
+
+
+def test_what_the_destination_knows_and_has_not_stored_is_not_acknowledged() -> None:
+    pair = Pair()
+    pair.publish(1)
+    pair.destination.log.append(ORDERS, 7, 1, b"{}", origin=Origin("", "C"))
+    pair.connect()
+    batch = pair.sender.pull(0)
+    assert batch is not None
+    assert not batch.entries
+    pair.receiver.take(batch)
+    assert pair.receiver.acknowledge(pair.destination.log.durable, settled) == Ack(999, 999)
+    assert not pair.sender.has(1000, 1000)
+
+
+def test_another_log_of_the_same_name_is_another_stream() -> None:
+    pair = Pair()
+    pair.publish(1, 2, 3)
+    pair.connect()
+    pair.go()
+    pair.log = Log("A")  # its numbers are those of the old one
+    pair.sender = Sender(pair.log, "A'>B", ALL)
+    pair.publish(*range(4, 10))
+    assert pair.connect().by_difference
+    pair.go()
+    assert pair.destination.has() == [(7, number) for number in range(1, 10)]
+
+
+def test_a_log_that_ends_before_the_cursor_is_gone_through_again() -> None:
+    pair = Pair()
+    pair.publish(4, 5)
+    pair.destination.new_receiver(Cursor("A>B", 5000))
+    assert pair.connect().by_difference
+    pair.go()
+    assert pair.destination.has() == [(7, 4), (7, 5)]
+
+
+def test_what_has_been_removed_from_the_log_is_told() -> None:
+    pair = Pair()
+    pair.publish(*range(1, 10))
+    pair.log.remove_before(1005)
+    pair.destination.new_receiver(Cursor("A>B", 1001))
+    assert pair.connect() == (1004, False, (1002, 1004))
+    pair.go()
+    assert pair.destination.has() == [(7, number) for number in range(6, 10)]
+
+
+def test_an_instance_that_lost_its_log_gets_back_what_it_had() -> None:
+    pair = Pair(Routes([TopicRoute("json", "orders")]))
+    identity = server_made_identity(8, "B")
+    for client, number, source_txid in ((7, 1, 100), (identity, 101, 8), (identity, 600, 8)):
+        pair.log.append(ORDERS, client, number, b"{}", 1, Origin("", "B"), source_txid, 1)
+    pair.log.append(ORDERS, 7, 9, b"{}", 1, Origin("", "C"), 5, 1)  # nothing lets that through
+    pair.log.durable = pair.log.last_txid
+    pair.connect()
+    pair.go()
+    assert pair.destination.has() == [(7, 1), (identity, 101)]  # its log begins with entry 500
+    pair.log.append(ORDERS, 7, 2, b"{}", 1, Origin("", "B"), 501, 1)
+    pair.log.durable = pair.log.last_txid
+    assert not sum(batch.entries for batch in pair.go()), "what comes from there now stays here"
+
+
+def test_filters_are_about_messages() -> None:
+    def is_wanted(topic: Topic, bodies: Sequence[bytes]) -> Sequence[bool]:
+        return [b"yes" in body for body in bodies]
+
+    pair = Pair(Routes([TopicRoute("json", "orders", is_wanted)]))
+    pair.publish(1, body=b"yes")
+    pair.publish(2, body=b"no")
+    pair.publish(3, body=b"no", kind=Kind.SOW_DELETE)
+    pair.publish(4, body=b"yes", topic=OTHER)
+    pair.connect()
+    pair.go()
+    assert pair.destination.has() == [(7, 1), (7, 3)]
+    assert pair.sender.settled == pair.log.last_txid
+
+
+def test_a_filter_that_fails_loses_nothing() -> None:
+    fails = True
+
+    def fail(topic: Topic, bodies: Sequence[bytes]) -> Sequence[bool]:
+        if fails:
+            raise OSError("not now")
+        return [True] * len(bodies)
+
+    pair = Pair(Routes([TopicRoute("json", "orders", fail)]))
+    pair.publish(1, 2)
+    pair.connect()
+    with pytest.raises(OSError, match="not now"):
+        pair.sender.pull(0)
+    fails = False
+    pair.go()
+    assert pair.destination.has() == [(7, 1), (7, 2)]
+
+
+def test_two_messages_of_one_name_are_reported() -> None:
+    pair = Pair()
+    end = pair.destination
+    txid = end.log.append(ORDERS, 7, 1, b"what B has")
+    end.recent.note(7, (1,), (end.log.rows[0][15],), (txid, txid), ORDERS, Origin())
+    end.new_receiver(Cursor("A>B", 999))
+    pair.publish(1, body=b"what A has")
+    pair.publish(2)
+    pair.connect()
+    batch = pair.sender.pull(0)
+    assert batch is not None
+    assert end.receiver.take(batch) == (1, 1, [Conflict(7, 1, ORDERS)])
+
+
+def test_a_log_that_is_full_holds_up_the_source_and_nothing_else() -> None:
+    pair = Pair()
+    end = pair.destination
+    pair.publish(1, 2, 3, 4)
+    pair.connect()
+    end.room = 2
+    batch = pair.sender.pull(0)
+    assert batch is not None
+    assert end.receiver.take(batch).new == 2
+    assert end.receiver.is_stalled
+    end.log.durable = end.last_txid
+    assert end.receiver.acknowledge(end.last_txid, settled) == Ack(999, 999)
+    assert end.receiver.go_on().new == 0
+    end.room = 9
+    assert end.receiver.go_on().new == 2
+    assert not end.receiver.is_stalled
+    assert end.has() == [(7, number) for number in range(1, 5)]
+
+
+def test_a_destination_that_never_acknowledges_is_sent_no_more_than_a_window() -> None:
+    pair = Pair(most_under_way=10_000)
+    pair.connect()
+    sent = 0
+    for number in range(1, 200):
+        pair.publish(number, body=b"x" * 1000)
+        batch = pair.sender.pull(0)
+        sent += 0 if batch is None else batch.entries
+    assert 8 <= sent <= 11
+    assert pair.sender.needed_from == 1000
+
+
+def test_entries_wait_for_other_instances_one_by_one() -> None:
+    pair = Pair()
+    pair.connect()
+    for number in (1, 2, 3):
+        pair.publish(number)
+        batch = pair.sender.pull(0)
+        assert batch is not None
+        pair.receiver.take(batch)
+    end = pair.destination.last_txid
+
+    def all_but_the_second(first: int, last: int, topic: Topic, origin: Origin) -> bool:
+        return first != end - 1
+
+    ack = pair.receiver.acknowledge(end, all_but_the_second)
+    assert ack == Ack(1002, 1000, [(1002, 1002)])
+    pair.sender.acknowledge(ack)
+    assert [pair.sender.has(txid, txid) for txid in (1000, 1001, 1002)] == [True, False, True]
+    assert pair.sender.stored == 1002
+    assert pair.sender.settled == 1000
+
+
+def asked(pair: Pair) -> None:
+    pair.publish(1, 2)
+    pair.sender.connected(pair.destination.peer)
+
+
+def sending(pair: Pair) -> None:
+    pair.publish(1, 2)
+    pair.connect()
+    pair.sender.pull(0)
+
+
+LIES: dict[str, tuple[Callable[[Pair], None], Callable[[Sender], object], str]] = {
+    "acks what was not sent": (sending, lambda s: s.acknowledge(Ack(1002, 1001)), "entry 1002"),
+    "acks ranges not sent": (
+        sending,
+        lambda s: s.acknowledge(Ack(1001, 999, [(1001, 5000)])),
+        "entry 5000",
+    ),
+    "acks in disorder": (
+        sending,
+        lambda s: s.acknowledge(Ack(1001, 999, [(1001, 1000)])),
+        "no order",
+    ),
+    "acks more than it stored": (sending, lambda s: s.acknowledge(Ack(999, 1000)), "not stored"),
+    "acks before it is sent anything": (asked, lambda s: s.acknowledge(Ack(999, 999)), "nothing"),
+    "has more than there is": (asked, lambda s: s.resume(Resume(5000)), "entry 5000"),
+    "says twice where it is": (sending, lambda s: s.resume(Resume(999)), "not asked"),
+    "tells what it has unasked": (sending, lambda s: s.learn(Knowledge([], True)), "not asked"),
+}
+
+
+@pytest.mark.parametrize(("begin", "lie", "why"), LIES.values(), ids=LIES)
+def test_a_destination_that_lies_is_refused(
+    begin: Callable[[Pair], None], lie: Callable[[Sender], object], why: str
+) -> None:
+    pair = Pair()
+    begin(pair)
+    with pytest.raises(ProtocolError, match=why):
+        lie(pair.sender)
+    assert not pair.sender.has(1000, 1001)
+
+
+DAMAGE: dict[str, tuple[Callable[[Batch], Batch], str]] = {
+    "leaves something out": (lambda b: b._replace(after=b.after + 1), "go on after 999"),
+    "repeats something": (lambda b: b._replace(after=b.after - 1), "go on after 999"),
+    "changes a body": (
+        lambda b: b._replace(runs=[b.runs[0]._replace(data=[b"[]", *b.runs[0].data[1:]])]),
+        "damaged",
+    ),
+    "has no numbers": (
+        lambda b: b._replace(runs=[b.runs[0]._replace(sequences=[0, 1, 2])]),
+        "without a number",
+    ),
+    "has another kind": (
+        lambda b: b._replace(runs=[b.runs[0]._replace(kinds=[1, 6, 1])]),
+        "not replicated",
+    ),
+    "is in disorder": (
+        lambda b: b._replace(runs=[b.runs[0]._replace(txids=[1001, 1000, 1002])]),
+        "no order",
+    ),
+    "goes too far": (lambda b: b._replace(upto=1001), "behind the end"),
+}
+
+
+@pytest.mark.parametrize(("damage", "why"), DAMAGE.values(), ids=DAMAGE)
+def test_a_source_that_lies_is_refused(damage: Callable[[Batch], Batch], why: str) -> None:
+    pair = Pair()
+    pair.publish(1, 2, 3)
+    pair.connect()
+    batch = pair.sender.pull(0)
+    assert batch is not None
+    with pytest.raises(ProtocolError, match=why):
+        pair.receiver.take(damage(batch))
+    assert not pair.destination.has()
+
+
+def test_a_source_that_was_not_heard_of_is_refused() -> None:
+    with pytest.raises(ProtocolError, match="out of turn"):
+        End("B").receiver.take(Batch(999, 1000, []))
+    assert Sender(Log("A"), "A>B", ALL).state is State.APART
+    assert Begin("A>B", 1000, 999) == Sender(Log("A"), "A>B", ALL).connected(End("B").peer)
