@@ -166,6 +166,7 @@ class Sender:
         self._bytes = 0
         self._told = 0  # the last txid of the batch sent last
         self._goal = 0  # the end of the log when the destination connected
+        self._first = 0  # and its beginning, as both have it from then on
         self._had: list[Had] = []
         self._lacks: _Difference | None = None  # up to the goal, while only that is sent
 
@@ -179,7 +180,8 @@ class Sender:
         self._drop_reading()
         self._way = Way(self._routes, peer.name)
         self._goal = self._log.durable_txid
-        return Begin(self._stream, self._log.first_txid, self._goal)
+        self._first = self._log.first_txid
+        return Begin(self._stream, self._first, self._goal)
 
     def disconnected(self) -> None:
         """Nobody is there any more. What is under way stays so."""
@@ -229,7 +231,7 @@ class Sender:
         self._lacks = _Difference(self.peer, known_of(self._had), way)
         self._had = []
         self._under_way = Ranges()
-        self.stored = self._looked_at = self._log.first_txid - 1
+        self.stored = self._looked_at = self._first - 1
         return self._begin(self.stored, by_difference=True)
 
     def _restate(self, after: int, ack: Ack) -> None:
@@ -249,7 +251,7 @@ class Sender:
     def _begin(self, after: int, *, by_difference: bool) -> Resumed:
         first = self._log.first_txid
         missing = (after + 1, first - 1) if after + 1 < first else None
-        after = max(after, first - 1)
+        after = max(after, self._first - 1)
         self._told = self._looked_at = after
         self._reader = self._log.read_from(after, self._routes.takes)
         self.state = State.SENDING

@@ -121,7 +121,7 @@ class LogReader:
 
     def read_on(self, most_entries: int, most_bytes: int = 1 << 20) -> Stretch:
         log = self._log
-        start = self.position + 1 - log.first_txid
+        start = max(self.position + 1 - log.first_txid, 0)
         end = min(start + most_entries, log.durable + 1 - log.first_txid)
         places = [
             place

@@ -250,6 +250,19 @@ def test_what_has_been_removed_from_the_log_is_told() -> None:
     assert pair.destination.has() == [(7, number) for number in range(6, 10)]
 
 
+def test_journals_may_be_removed_while_a_destination_says_where_it_is() -> None:
+    pair = Pair()
+    pair.publish(*range(1, 10))
+    pair.destination.new_receiver(Cursor("A>B", 1001))
+    begin = pair.sender.connected(pair.destination.peer)
+    (resume,) = pair.receiver.begin(Peer("A", "A", "A/1000", 1000), begin, 0)
+    assert isinstance(resume, Resume)
+    pair.log.remove_before(1005)
+    assert pair.sender.resume(resume) == (1001, False, (1002, 1004))
+    pair.go()
+    assert pair.destination.has() == [(7, number) for number in range(6, 10)]
+
+
 def test_an_instance_that_lost_its_log_gets_back_what_it_had() -> None:
     pair = Pair(Routes([TopicRoute("json", "orders")]))
     identity = server_made_identity(8, "B")
