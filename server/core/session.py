@@ -441,7 +441,7 @@ class Session:
 
     def _refuse_long(self, header: Header, size: int) -> None:
         """Refuse a command with a header beyond the limit."""
-        detail = f"a header of {size} bytes or more is over the limit of {self._most_header}"
+        detail = f"a header of {size} bytes is over the limit of {self._most_header}"
         if self.logged_on:
             refuse(self, header, "limit exceeded", detail)
         else:

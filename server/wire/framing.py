@@ -25,8 +25,6 @@ if TYPE_CHECKING:
 _LENGTH: Final = Struct(">I")
 _OPENING_BRACE: Final = ord("{")
 _SMALL_PART: Final = 4096
-_LONGEST_HEADER: Final = 2 * 1024 * 1024
-"""Bytes that are kept of a header at least; longer ones are refused, whatever they say."""
 MAXIMUM_FRAME: Final = 200 * 1024 * 1024
 
 # A flat JSON object: strings with escapes, and anything else that is neither quote nor brace. The
@@ -82,24 +80,12 @@ class FrameReader:
         partial_size: bytes that are kept of a frame that is not complete.
     """
 
-    __slots__ = (
-        "_cut_out",
-        "_has_header",
-        "_last",
-        "_limit",
-        "_missing",
-        "_partial",
-        "error",
-        "partial_size",
-    )
+    __slots__ = ("_limit", "_missing", "_partial", "error", "partial_size")
 
     def __init__(self, limit: int = MAXIMUM_FRAME) -> None:
         self._limit = limit
         self._partial: list[bytes | bytearray] = []  # of a frame that is not complete yet
         self._missing = 0  # bytes wanted before another look at them can pay
-        self._has_header = False  # whether it may have a whole header
-        self._last = b""  # what came last of a header that is too long for anybody
-        self._cut_out = 0  # bytes of such a header that have been let go of
         self.partial_size = 0
         self.error: FrameError | None = None
 
@@ -120,11 +106,11 @@ class FrameReader:
         if self.error is not None:
             return []
         if self._partial:
+            self._keep(chunk)
             self._missing -= len(chunk)
             if self._missing > 0:
-                self._wait_on(chunk)
                 return []
-            chunk = self._joined(chunk)
+            chunk = b"".join(self._partial)
             self.drop()
         return self._split(chunk)
 
@@ -136,7 +122,6 @@ class FrameReader:
     def drop(self) -> None:
         """Let go of a frame that is not complete; nothing more is fed."""
         self._partial.clear()
-        self._last, self._cut_out = b"", 0
         self.partial_size = 0
 
     def take_run(self) -> NumberedRun | None:
@@ -183,29 +168,7 @@ class FrameReader:
 
     def _wait_for(self, missing: int, chunk: bytes, position: int) -> None:
         self._missing = missing
-        self._has_header = chunk.find(b"}", position) >= 0
         self._keep(chunk[position:] if position else chunk)
-
-    def _wait_on(self, chunk: bytes) -> None:
-        """Take a further part of the frame; a header that is too long loses its middle."""
-        self._has_header = self._has_header or b"}" in chunk
-        if self._has_header or self.partial_size < _LONGEST_HEADER:
-            if self._last:
-                self._keep(self._last)
-                self._last = b""
-            self._keep(chunk)
-        else:
-            rest = self._last + chunk
-            self._last = rest[-_SMALL_PART:]
-            self._cut_out += len(rest) - len(self._last)
-
-    def _joined(self, chunk: bytes) -> bytes:
-        """The frame with its last part, and what comes behind it; as long as it is now."""
-        whole = b"".join((*self._partial, self._last, chunk))
-        if self._cut_out:
-            (length,) = _LENGTH.unpack_from(whole)
-            whole = _LENGTH.pack(length - self._cut_out) + whole[_LENGTH.size :]
-        return whole
 
     def _keep(self, chunk: bytes) -> None:
         """Keep a part of a frame; small parts are joined, for a frame may come in a million."""

@@ -10,7 +10,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from server.base.limits import MOST_HEADER
 from server.wire.framing import FrameReader, frame, frame_run
 from server.wire.header import Header, decode_frame
 from server.wire.runs import RunReader
@@ -132,24 +131,6 @@ def test_a_large_frame_in_small_pieces_takes_linear_time() -> None:
         one for at in range(0, len(stream), 1000) for one in reader.feed(stream[at : at + 1000])
     ]
     assert frames == [(b'{"c":"p"}', body)]
-
-
-@pytest.mark.parametrize("piece", [1_000, 65_536, 300_000])
-def test_the_middle_of_a_header_that_nobody_takes_is_let_go_of(piece: int) -> None:
-    """Its ends say whom to answer; the frame behind it is as good as any."""
-    header = b'{"c":"subscribe","bm":"%b","cid":"7"}' % (b"12345|1|," * 700_000)
-    stream = frame(header, b"body") + frame(b'{"c":"p"}', b"1")
-    reader = FrameReader()
-    frames, kept = [], 0
-    for at in range(0, len(stream), piece):
-        frames += reader.feed(stream[at : at + piece])
-        kept = max(kept, reader.partial_size)
-    assert kept < len(header) / 2
-    (long, body), last = frames
-    assert (body, last) == (b"body", (b'{"c":"p"}', b"1"))
-    assert MOST_HEADER < len(long) < len(header) / 2
-    assert (long[:4096], long[-4000:]) == (header[:4096], header[-4000:])
-    assert reader.partial_size == 0
 
 
 @pytest.mark.parametrize(
