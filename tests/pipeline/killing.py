@@ -6,7 +6,7 @@ import os
 import signal
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from client import Client
@@ -15,7 +15,10 @@ from tests.support.server import RunningServer
 
 
 def task_processes() -> list[int]:
-    """The workers that were forked by the Python daemons of a Spark that this process started."""
+    """The workers of tasks, forked by the Python daemons of a Spark that this process started.
+
+    What plans or commits a write runs in processes of the driver, which Spark does not try again.
+    """
     parents = {}
     daemons = set()
     for entry in Path("/proc").iterdir():
@@ -25,7 +28,9 @@ def task_processes() -> list[int]:
             parents[int(entry.name)] = int(
                 (entry / "stat").read_text().rpartition(")")[2].split()[1]
             )
-            if b"pyspark.daemon" in (entry / "cmdline").read_bytes():
+            if {b"pyspark.daemon", b"pyspark.worker"} <= {
+                *(entry / "cmdline").read_bytes().split(b"\0")
+            }:
                 daemons.add(int(entry.name))
         except OSError:
             continue  # it has just ended
@@ -65,7 +70,8 @@ class Killer:
             while seen < count:
                 seen += len(self._stream.batch(60))
             for pid in task_processes():
-                os.kill(pid, signal.SIGKILL)
+                with suppress(ProcessLookupError):  # it has ended meanwhile
+                    os.kill(pid, signal.SIGKILL)
             self.kills += 1
 
     def join(self) -> None:
