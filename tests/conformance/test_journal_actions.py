@@ -128,7 +128,7 @@ class Pause:
                 time.sleep(LOOK_SECONDS)
             replace(old, new)
 
-        os.replace = replace_later  # type: ignore[assignment]
+        os.replace = replace_later  # type: ignore[assignment]  # called with two paths
 
 
 def test_a_file_is_marked_while_it_is_moved(tmp_path: Path, archive: Path) -> None:

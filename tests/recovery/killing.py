@@ -13,6 +13,7 @@ import random
 import signal
 from collections.abc import Callable
 from pathlib import Path
+from threading import Timer
 from typing import Final
 
 import pytest
@@ -35,6 +36,20 @@ def chance_of(log: int) -> random.Random:
     seed = int(os.environ.get("AMPERAGE_SEED", "0")) or random.randrange(1 << 32)
     print(f"AMPERAGE_SEED={seed}")
     return random.Random(f"{seed}-{log}")
+
+
+def until_killed(
+    chance: random.Random, work: Callable[[RunningServer], None]
+) -> Callable[[RunningServer], None]:
+    """Have a server killed after a while that is left to chance, whatever work does with it."""
+
+    def work_until_killed(server: RunningServer) -> None:
+        killer = Timer(chance.uniform(0.02, 0.4), server.stop, (signal.SIGKILL,))
+        killer.start()
+        work(server)
+        killer.join()
+
+    return work_until_killed
 
 
 def live_and_die(

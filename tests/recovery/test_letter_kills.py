@@ -15,13 +15,12 @@ import signal
 from collections import Counter
 from contextlib import suppress
 from pathlib import Path
-from threading import Timer
 from typing import Final
 from urllib.parse import parse_qs
 
 import pytest
 
-from tests.recovery.killing import chance_of, live_and_die, number_of_logs
+from tests.recovery.killing import chance_of, live_and_die, number_of_logs, until_killed
 from tests.support.raw import RawPeer
 from tests.support.server import RunningServer, running_server
 from tests.support.sow import query
@@ -132,14 +131,7 @@ def test_every_message_has_its_place(tmp_path: Path, log: int) -> None:
     """See above."""
     chance = chance_of(log)
     world = World(chance)
-
-    def work_until_killed(server: RunningServer) -> None:
-        killer = Timer(chance.uniform(0.02, 0.4), server.stop, (signal.SIGKILL,))
-        killer.start()
-        world.work(server)
-        killer.join()
-
-    live_and_die(tmp_path, log, chance, ELEMENTS, world.check, work_until_killed)
+    live_and_die(tmp_path, log, chance, ELEMENTS, world.check, until_killed(chance, world.work))
     for how in (signal.SIGTERM, signal.SIGKILL, signal.SIGTERM):
         with running_server(tmp_path, elements=ELEMENTS.format(flush="2ms")) as server:
             world.check(server)

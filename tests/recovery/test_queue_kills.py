@@ -17,12 +17,11 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from threading import Timer
 from typing import Any, Final
 
 import pytest
 
-from tests.recovery.killing import chance_of, live_and_die, number_of_logs
+from tests.recovery.killing import chance_of, live_and_die, number_of_logs, until_killed
 from tests.support.raw import RawPeer
 from tests.support.server import RunningServer, running_server
 
@@ -258,14 +257,7 @@ def test_queues_keep_their_promises(tmp_path: Path, log: int) -> None:
     """See above."""
     chance = chance_of(log)
     world = World(chance)
-
-    def work_until_killed(server: RunningServer) -> None:
-        killer = Timer(chance.uniform(0.02, 0.4), server.stop, (signal.SIGKILL,))
-        killer.start()
-        world.work(server)
-        killer.join()
-
-    live_and_die(tmp_path, log, chance, ELEMENTS, world.check, work_until_killed)
+    live_and_die(tmp_path, log, chance, ELEMENTS, world.check, until_killed(chance, world.work))
     for how in (signal.SIGTERM, signal.SIGKILL, signal.SIGTERM):
         with running_server(tmp_path, elements=ELEMENTS.format(flush="2ms")) as server:
             world.check(server)

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import secrets
 import signal
 import socket
 import subprocess
 import sys
+import tempfile
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
@@ -71,18 +73,45 @@ def amp_server(
     return run_forked(words, cwd, environment(**variables), WAIT_SECONDS)
 
 
-_ports_given: set[int] = set()
+class Ports:
+    """Ports for servers: none is given twice, to whatever process of tests.
 
+    A server binds its port seconds after the port was chosen, and other processes choose
+    meanwhile. So a process locks the byte of a common file whose offset is the port, which lasts
+    until the process has ended, however it ends.
+    """
 
-def free_port() -> int:
-    """A port that nobody listens on right now, another one each time."""
-    while True:
-        port = secrets.choice(_PORTS)
-        with socket.socket() as probe, suppress(OSError):
-            probe.bind(("127.0.0.1", port))
-            if port not in _ports_given:
-                _ports_given.add(port)
+    def __init__(self) -> None:
+        self._given: set[int] = set()
+        path = Path(tempfile.gettempdir()) / f"amperage-ports-{os.getuid()}"
+        self._locks = open(path, "ab")  # noqa: SIM115 - as long as the process
+
+    def give(self) -> int:
+        """A port that nobody listens on, and that nobody else is given."""
+        while True:
+            port = secrets.choice(_PORTS)
+            if port not in self._given and self._lock(port) and self._is_free(port):
+                self._given.add(port)
                 return port
+
+    def _lock(self, port: int) -> bool:
+        try:
+            fcntl.lockf(self._locks, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, port)
+        except BlockingIOError:
+            return False
+        return True
+
+    @staticmethod
+    def _is_free(port: int) -> bool:
+        with socket.socket() as probe:
+            try:
+                probe.bind(("127.0.0.1", port))
+            except OSError:
+                return False
+        return True
+
+
+free_port = Ports().give
 
 
 class ServerEnded(AssertionError):
