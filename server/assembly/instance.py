@@ -33,6 +33,7 @@ from server.assembly.provision import (
     with_unified_fix_tags,
 )
 from server.assembly.provision_journal import open_journal, recover
+from server.assembly.provision_replication import provision_replication
 from server.assembly.provision_sow import TopicOpener
 from server.assembly.source_files import source_files
 from server.core.engine import Engine
@@ -160,6 +161,7 @@ class Instance:
             if queues is not None:
                 self._recover_queues(queues, journal, opened, check)
             self._keep_journals(journal[1], opened)
+            self._provision_replication(journal[1], opened, check)
         self._engine.stores.begin_derived()
         check()
         self._provision_actions(opened)
@@ -234,6 +236,22 @@ class Instance:
             log, self._engine.stores, self._engine.clock, self._engine.log
         )
         opened.push_async_callback(self._services.journals.close)
+
+    def _provision_replication(
+        self,
+        log: TransactionLog,
+        opened: contextlib.AsyncExitStack,
+        check: Callable[[], None],
+    ) -> None:
+        """Make what there is of replication; other instances are waited for from now on.
+
+        Raises:
+            ProvisionError: the log cannot be read, or what is to be remembered not be stored.
+        """
+        provisioned = provision_replication(self._spec, self._engine, log, check)
+        if provisioned is not None:
+            self._services.replication, remembering = provisioned
+            opened.callback(remembering.close)
 
     def _make_services(self) -> Services:
         return Services(
