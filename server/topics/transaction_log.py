@@ -5,13 +5,17 @@
 
 The journal's own threads never come here. What they have made durable is posted to the engine's
 thread, and only from then on counts as durable, so that everything here has one order.
+
+What is durable is on stable storage of this machine; what is *settled* is so, too, at all other
+instances that have to acknowledge it (`Settlement`). Publishers are told what is settled. Without
+such instances both are the same.
 """
 
 from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Generator, Sequence
-from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Final, NamedTuple, Protocol, TypeAlias, TypeVar
 
 from server.journal import (
     EVENTS,
@@ -58,6 +62,17 @@ InTheWay: TypeAlias = Callable[["Path", int], None]
 """Told of a journal that cannot be removed, and of the txid before which its entries are."""
 
 
+class Settlement(Protocol):
+    """Tells what is settled where other instances have to acknowledge entries."""
+
+    @property
+    def settled(self) -> int:
+        """The txid up to which everything is settled; it never goes back."""
+
+    def committed(self) -> None:
+        """Take note that more of the log is on stable storage."""
+
+
 class _Hold(NamedTuple):
     """What somebody needs of the log. See `TransactionLog.hold`."""
 
@@ -96,6 +111,8 @@ class TransactionLog:
         self._helper = helper
         self._bookmarked: tuple[int, str | None] = 0, None
         self._waiting: deque[tuple[int, Callable[[], None]]] = deque()
+        self._unsettled: deque[tuple[int, Callable[[], None]]] = deque()
+        self._settlement: Settlement | None = None
         self._start: Callable[[Sliced], None] | None = None  # set before anything is recorded
         self._is_releasing = False
         self._readers: list[Callable[[], None]] = []
@@ -156,9 +173,22 @@ class TransactionLog:
     def reached(self, txid: int) -> None:
         """Take note that everything up to an entry is on stable storage."""
         self.durable = max(self.durable, txid)
+        if self._settlement is not None:
+            self._settlement.committed()
+        self._release()
+
+    def has_settled(self) -> None:
+        """Take note that more is settled than before."""
+        self._release()
+
+    def _release(self) -> None:
         if not self._is_releasing and self._start is not None:
             self._is_releasing = True
             self._start(self)
+
+    def use_settlement(self, settlement: Settlement) -> None:
+        """Let publishers wait for other instances, too. Called before anything is published."""
+        self._settlement = settlement
 
     def use_turns(self, start: Callable[[Sliced], None]) -> None:
         """Let what waits go on in slices.
@@ -175,13 +205,10 @@ class TransactionLog:
 
     def step(self) -> bool:
         """Let some of what waits go on; see `Sliced.step`."""
-        waiting = self._waiting
         self._is_releasing = False  # should one of them fail, the others go on with the next commit
-        for _ in range(_RELEASED_AT_ONCE):
-            if not waiting or waiting[0][0] > self.durable:
-                break
-            waiting.popleft()[1]()
-        else:
+        if _let_go(self._waiting, self.durable) or (
+            self._unsettled and _let_go(self._unsettled, self.settled())
+        ):
             self._is_releasing = True
             return True
         readers, self._readers = self._readers, []
@@ -197,8 +224,19 @@ class TransactionLog:
         else:
             self._waiting.append((last, then))
 
+    def when_settled(self, then: Callable[[], None]) -> None:
+        """Call back when everything appended so far is settled; at once if it is."""
+        if self._settlement is None:
+            self.when_durable(then)
+            return
+        last = self.journal.last_txid
+        if last <= self._settlement.settled and not self._unsettled:
+            then()
+        else:
+            self._unsettled.append((last, then))
+
     def when_longer(self, then: Callable[[], None]) -> None:
-        """Call back once, when more entries are on stable storage."""
+        """Call back once, when more entries are on stable storage, or settled."""
         self._readers.append(then)
 
     def close(self) -> None:
@@ -211,11 +249,9 @@ class TransactionLog:
         return self.journal.durable_txid
 
     def settled(self) -> int:
-        """The last entry that is safe wherever it has to be before its publisher is told so.
-
-        That is here, as long as no other instance has to acknowledge messages.
-        """
-        return self.journal.durable_txid
+        """The last entry that is safe wherever it has to be before its publisher is told so."""
+        settlement = self._settlement
+        return self.journal.durable_txid if settlement is None else settlement.settled
 
     def bookmark_at(self, txid: int) -> str | None:
         """The bookmark of the last event up to an entry on stable storage; None if not close."""
@@ -319,3 +355,12 @@ class TransactionLog:
         for hold in self._holds.values():
             if hold.in_the_way is not None and hold.needed_from() < end:
                 hold.in_the_way(path, end)
+
+
+def _let_go(waiting: deque[tuple[int, Callable[[], None]]], txid: int) -> bool:
+    """Let some of those go on who wait for entries up to a txid; returns whether there are more."""
+    for _ in range(_RELEASED_AT_ONCE):
+        if not waiting or waiting[0][0] > txid:
+            return False
+        waiting.popleft()[1]()
+    return True
