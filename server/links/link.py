@@ -224,7 +224,9 @@ class Link:
         self._ack_interval = 0.0
         self._acked = self._looked = _NEVER
         self._unacknowledged = 0
+        # What cancels the next look at all this, and when that is.
         self._timer: Callable[[], None] | None = None
+        self._due = _NEVER
 
     # What the connection tells.
 
@@ -422,8 +424,13 @@ class Link:
 
     def _later(self, seconds: float) -> None:
         """Go on after some time, or before."""
-        if self._timer is None:
-            self._timer = self._host.after(seconds, self._time_is_over)
+        due = self._elapsed() + seconds
+        if self._timer is not None:
+            if due >= self._due:
+                return
+            self._timer()
+        self._due = due
+        self._timer = self._host.after(seconds, self._time_is_over)
 
     def _time_is_over(self) -> None:
         self._timer = None
