@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from config_schema.spec import JournaledTopicSpec
     from server.base.helper_thread import HelperThread
     from server.base.slices import Sliced
-    from server.journal import BookmarkRequest, Journal, NotFound
+    from server.journal import BookmarkRequest, Journal, NotFound, Topic
 
 Place: TypeAlias = Span | BookmarkError
 """A part of the log, or why there is none."""
@@ -69,6 +69,9 @@ class Settlement(Protocol):
 
     def committed(self) -> None:
         """Take note that more of the log is on stable storage."""
+
+    def concerns(self, topic: Topic) -> bool:
+        """Whether somebody has to acknowledge what is published to a topic."""
 
 
 class _Hold(NamedTuple):
@@ -222,13 +225,20 @@ class TransactionLog:
         else:
             self._waiting.append((last, then))
 
-    def when_settled(self, then: Callable[[], None]) -> None:
-        """Call back when everything appended so far is settled; at once if it is."""
-        if self._settlement is None:
+    def when_settled(self, then: Callable[[], None], *topics: Topic) -> None:
+        """Call back when everything appended so far is settled; at once if it is.
+
+        Args:
+            then: the call.
+            topics: what it is about; where no other instance has to acknowledge what is published
+                to these, stable storage is enough. None: all.
+        """
+        settlement = self._settlement
+        if settlement is None or (topics and not any(map(settlement.concerns, topics))):
             self.when_durable(then)
             return
         last = self.journal.last_txid
-        if last <= self._settlement.settled and not self._unsettled:
+        if last <= settlement.settled and not self._unsettled:
             then()
         else:
             self._unsettled.append((last, then))
