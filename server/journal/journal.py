@@ -169,6 +169,7 @@ class Journal:
         # Without a step in between: this is the message path.
         self.append = self._writer.append
         self.append_run = self._writer.append_run
+        self.append_copies = self._writer.append_copies
 
     def _place_to_write(
         self, found: Found, clock: Callable[[], int], size: int, disk: Disk

@@ -17,9 +17,11 @@ from collections.abc import Callable, Collection, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Final, cast
 
+import msgspec
+
 from server.expressions import to_text
 from server.journal import Topic as TopicName
-from server.queues import Expired, Queue, settings_of
+from server.queues import Expired, Queue, decode, settings_of
 from server.queues.inspection import leases_of
 from server.subscriptions.failures import give_up_on
 from server.topics.queue_acknowledging import Acknowledging
@@ -35,6 +37,7 @@ from server.topics.queue_refilling import Refilling
 from server.topics.queue_scratch import Scratch
 from server.topics.queue_shelf import Shelf
 from server.topics.topic import Topic
+from server.topics.topic_journal import TopicJournal
 
 if TYPE_CHECKING:
     from config_schema.spec import QueueSpec
@@ -47,6 +50,7 @@ if TYPE_CHECKING:
     from server.subscriptions.envelope import Envelope
     from server.subscriptions.rejection import Rejection
     from server.subscriptions.subscription import Subscription
+    from server.topics.arrivals import Arrivals
     from server.topics.feed import Recorded
     from server.topics.queue_surroundings import Surroundings
 
@@ -80,6 +84,7 @@ class QueueTopic(Topic):
     __slots__ = (
         "_delivering",
         "_entrance",
+        "_journal",
         "_recorded_topics",
         "_shelf",
         "_surroundings",
@@ -111,6 +116,7 @@ class QueueTopic(Topic):
         self.spec: Final = spec
         self.source: Final = source
         self._surroundings: Final = surroundings
+        self._journal: Final = TopicJournal(log, message_type.name, spec.name)
         self._shelf: Final = Shelf(log, self.is_fed_by)
         self._entrance: Final = Entrance(
             spec, message_type, functions, self._expression_failed, strangers
@@ -196,6 +202,24 @@ class QueueTopic(Topic):
             recorded.txids, moments, recorded.client, recorded.sequences, details
         )
 
+    def take_in(self, arrivals: Arrivals) -> None:
+        """Record some of what has happened to messages at another instance, and let it happen here.
+
+        Dead letters are published there.
+        """
+        bodies, start = arrivals.bodies, arrivals.position
+        _, txids, _, _ = self._journal.append_copies(arrivals, arrivals.content())
+        for txid, body in zip(txids, bodies[start:], strict=False):
+            try:
+                event = decode(body)
+            except msgspec.MsgspecError as problem:
+                self._surroundings.events.emit(
+                    "1D-0017", queue=self.name, txid=txid, problem=problem
+                )
+            else:
+                self.core.hear(event, self._surroundings.now)
+        self._settle()
+
     # consumers come and go
 
     def attach(self, subscription: Subscription) -> None:
@@ -260,10 +284,16 @@ class QueueTopic(Topic):
         """Take in again messages that were in the log before the start."""
         self._entrance.enter(run, self.core.ledger.enqueue)
 
-    def replay(self, event: Event, txid: int) -> None:
-        """Let happen again what was in the log before the start, as an entry of it."""
+    def replay(self, event: Event, txid: int, *, is_replicated: bool) -> None:
+        """Let happen again what was in the log before the start, as an entry of it.
+
+        Args:
+            event: what has happened.
+            txid: of the entry.
+            is_replicated: whether it happened at another instance, which publishes dead letters.
+        """
         self.core.replay(event)
-        if isinstance(event, Expired):
+        if isinstance(event, Expired) and not is_replicated:
             self.letters.take(event, txid)
 
     def finish_recovery(self) -> None:

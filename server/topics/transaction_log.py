@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from server.base.helper_thread import HelperThread
     from server.base.slices import Sliced
     from server.journal import BookmarkRequest, Journal, NotFound, Topic
+    from server.topics.notes import Notes
 
 Place: TypeAlias = Span | BookmarkError
 """A part of the log, or why there is none."""
@@ -92,6 +93,7 @@ class TransactionLog:
 
     Attributes:
         journal: see above.
+        notes: takes note of what is published here, for replication; None if there is none.
         durable: the last entry on stable storage, as far as this thread has been told.
         unreadable_said: when it was last said that some of it cannot be read, in seconds since the
             Unix epoch: many readers may find that at once, and often.
@@ -105,6 +107,7 @@ class TransactionLog:
         helper: HelperThread,
     ) -> None:
         self.journal: Final = journal
+        self.notes: Notes | None = None  # set before anything is recorded
         self.durable = journal.durable_txid
         self.unreadable_said = 0.0
         self.instance: Final = instance
@@ -151,7 +154,8 @@ class TransactionLog:
         client, sequence = mark
         highest = self.journal.last_sequence(client)
         if highest:
-            return sequence <= highest
+            is_lacking = self.notes is not None and self.notes.lacks(client, sequence)
+            return sequence <= highest and not is_lacking
         return self.journal.first_txid <= sequence <= self.journal.last_txid
 
     def refuse_duplicate(self, client: int, sequence: int) -> None:

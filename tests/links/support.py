@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, cast
 
 from config_schema.problems import Location
 from config_schema.spec import DestinationSpec, OutgoingTransportSpec, ReplicatedTopicSpec
@@ -35,6 +35,7 @@ from server.replication import (
     encode,
 )
 from server.subscriptions.outbox import Outboxes
+from server.topics.transaction_log import TransactionLog
 from server.wire.bookmarks import client_hash
 from tests.core.support import RecordingLog, SimulatedClock
 from tests.replication.memory import Log
@@ -172,9 +173,9 @@ class Instance:
             own,
             0,
             self,
-            self,
+            cast(TransactionLog, self),
             self.clock,
-            self.log,  # type: ignore[arg-type]
+            self.log,
         )
         outboxes = Outboxes(self.clock.now)
         self.turns = Turns(self.clock, self.clock.now, outboxes, self.log)
