@@ -559,7 +559,7 @@ class Link:
     def _acknowledge(self) -> None:
         """Tell the source what is stored here, as often as it wants to hear that."""
         receiver = self._receiver
-        if receiver is None or not self.conduit.is_ready:
+        if receiver is None or self._answer is not None or not self.conduit.is_ready:
             return
         now, replication = self._elapsed(), self._replication
         is_much = self._unacknowledged >= _MOST_UNACKNOWLEDGED
