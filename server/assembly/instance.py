@@ -41,7 +41,7 @@ from server.core.internal_client import InternalClient
 from server.events.log import EventLog
 from server.expressions import columns
 from server.expressions.functions.lookups import declared_lookups
-from server.journal import JournalError, JournalUnreadable
+from server.journal import JournalUnreadable
 from server.links.links import Links
 from server.message_types.base import BodyError
 from server.sow.commit import GroupCommit
@@ -224,14 +224,14 @@ class Instance:
         """Bring queues up to date with the log, and store how far that is from now on.
 
         Raises:
-            ProvisionError: the log cannot be read, or that not be stored.
+            ProvisionError: the log cannot be read.
         """
         spec, log = journal
         try:
             begins = recover_queues(queues, log.journal, check, self._log)
-            checkpoints = Checkpoints(queues, begins, log, self._engine.clock)
-        except (JournalUnreadable, JournalError) as error:
+        except JournalUnreadable as error:
             raise ProvisionError(spec, f"TransactionLog: queues not recovered: {error}") from None
+        checkpoints = Checkpoints(queues, begins, log, self._engine.clock, self._log)
         opened.callback(checkpoints.close)
 
     def _replicate(
