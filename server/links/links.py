@@ -121,15 +121,15 @@ class Links:
             link.refuse(reason)
             return
         others = [one.hello for one in self._by_peer.values() if one.hello is not None]
-        ours = self._hello()
-        reason = refusal(ours, hello, others)
+        reason = refusal(self._hello(), hello, others)
         link.hello = hello
+        if reason is not None:
+            link.refuse(reason)
+            return
         try:
-            theirs = described(hello) if reason is None else None
+            theirs = described(hello)
         except GreetingError as problem:
-            theirs, reason = None, str(problem)
-        if theirs is None or reason is not None:
-            link.refuse(reason or "")
+            link.refuse(str(problem))
             return
         if link.destination is None:
             link.destination = self._find_destination(theirs) if hello.takes else None
@@ -207,9 +207,10 @@ class Links:
     def _problem_with(self, link: Link, hello: Hello, theirs: InstanceDescription) -> str | None:
         """Why an instance is not to be sent what it would be; logs what does not fit."""
         name = link.destination
+        ours = self._hello(sends=name is not None)
         if name is None:
-            return None
-        ours, spec = self._hello(), self.replication.destinations[name].spec
+            return refusal(ours, hello)
+        spec = self.replication.destinations[name].spec
         reason = group_refusal(ours, hello, spec.group)
         if reason is None and not hello.takes:
             reason = f"{hello.instance} has no transport that takes replication"
