@@ -41,7 +41,8 @@ from server.core.internal_client import InternalClient
 from server.events.log import EventLog
 from server.expressions import columns
 from server.expressions.functions.lookups import declared_lookups
-from server.journal import JournalError, JournalUnreadable
+from server.journal import JournalUnreadable
+from server.links.links import Links
 from server.message_types.base import BodyError
 from server.sow.commit import GroupCommit
 from server.sow.lookups import Lookups
@@ -160,8 +161,8 @@ class Instance:
             recover(*journal, self._engine, committer.settle, check)
             if queues is not None:
                 self._recover_queues(queues, journal, opened, check)
+            self._replicate(journal[1], opened, check)
             self._keep_journals(journal[1], opened)
-            self._provision_replication(journal[1], opened, check)
         self._engine.stores.begin_derived()
         check()
         self._provision_actions(opened)
@@ -221,37 +222,41 @@ class Instance:
         """Bring queues up to date with the log, and store how far that is from now on.
 
         Raises:
-            ProvisionError: the log cannot be read, or that not be stored.
+            ProvisionError: the log cannot be read.
         """
         spec, log = journal
         try:
             begins = recover_queues(queues, log.journal, check, self._log)
-            checkpoints = Checkpoints(queues, begins, log, self._engine.clock)
-        except (JournalUnreadable, JournalError) as error:
+        except JournalUnreadable as error:
             raise ProvisionError(spec, f"TransactionLog: queues not recovered: {error}") from None
+        checkpoints = Checkpoints(queues, begins, log, self._engine.clock, self._log)
         opened.callback(checkpoints.close)
+
+    def _replicate(
+        self,
+        log: TransactionLog,
+        opened: contextlib.AsyncExitStack,
+        check: Callable[[], None],
+    ) -> None:
+        """Be ready to replicate, if the instance does; links begin with the transports.
+
+        Raises:
+            ProvisionError: the log cannot be read, or what is to be remembered not be stored.
+        """
+        engine = self._engine
+        provided = provision_replication(self._spec, engine, log, check)
+        if provided is None:
+            return
+        replication, remembering = provided
+        opened.callback(remembering.close)
+        self._services.replication = replication
+        self._transports.use_links(Links(replication, engine.turns, engine.clock, self._log))
 
     def _keep_journals(self, log: TransactionLog, opened: contextlib.AsyncExitStack) -> None:
         self._services.journals = JournalKeeping(
             log, self._engine.stores, self._engine.clock, self._engine.log
         )
         opened.push_async_callback(self._services.journals.close)
-
-    def _provision_replication(
-        self,
-        log: TransactionLog,
-        opened: contextlib.AsyncExitStack,
-        check: Callable[[], None],
-    ) -> None:
-        """Make what there is of replication; other instances are waited for from now on.
-
-        Raises:
-            ProvisionError: the log cannot be read, or what is to be remembered not be stored.
-        """
-        provisioned = provision_replication(self._spec, self._engine, log, check)
-        if provisioned is not None:
-            self._services.replication, remembering = provisioned
-            opened.callback(remembering.close)
 
     def _make_services(self) -> Services:
         return Services(

@@ -264,24 +264,18 @@ class Journal:
             self._notice(Notice(Event.DAMAGED, text, str(path)))
             return None
 
-    def store_queues(self, cache: QueuesCache, *, aside: bool = True) -> None:
+    def store_queues(self, cache: QueuesCache) -> None:
         """Store how far queues have been worked off; what it takes into account has been stored.
 
-        Args:
-            cache: what to store.
-            aside: do it on another thread, some time; else it has been done on return.
+        It may be called on any thread, one call after the other.
 
         Raises:
-            JournalError: it has not.
+            JournalError: it cannot be stored.
         """
-        if aside:
-            self._upkeep.later(partial(self._upkeep.store_queues, cache))
-            return
         try:
             self._upkeep.store_queues(cache)
         except OSError as problem:
-            text = f"how far queues have been worked off cannot be stored: {reason(problem)}"
-            raise JournalError(text) from problem
+            raise JournalError(reason(problem)) from problem
 
     def leave_queues(self, cache: QueuesCache) -> None:
         """Store at the close how far queues have been worked off, if all of it is stored then."""

@@ -232,40 +232,19 @@ class SowTopic:
         """
         return self.table.put(record)
 
-    def receive(
-        self,
-        body: bytes,
-        *,
-        key: str | None,
-        topic: str,
-        lifetime: int,
-        correlation_id: str,
-    ) -> Record:
-        """Work out what a message comes to that another instance has recorded.
-
-        It is stored as it is, and lives as long as it says: preprocessing, enrichment and the
-        topic's default lifetime are for publishes (AMPS User Guide, Enrichment; Replication and
-        Expiration). Where queries find records by the fields that keys are made from, this topic's
-        own `Key` decides.
+    def key_of(self, body: bytes, topic: str) -> str:
+        """The SOW key of a message that another instance has recorded, as it comes.
 
         Args:
             body: the message.
-            key: its SOW key; None if it was recorded without one.
             topic: the topic published to, for a topic with a Pattern.
-            lifetime: seconds that it lives, 0 for ever.
-            correlation_id: the publisher's correlation id.
-
-        Returns:
-            The record as it would be at the moment 0, in no place of the order of changes.
 
         Raises:
             BodyError: the message cannot be parsed.
             KeyRefusedError: the message has no SOW key.
             StoreError: the key cannot be kept.
         """
-        if key is None or self.table.options.key_fields:
-            key = self._key_source(topic).key(body, key)
-        return Record(key, body, topic, 0, lifetime * NANOSECONDS, 0, correlation_id)
+        return self._key_source(topic).key(body, None)
 
     def publish(
         self,

@@ -119,7 +119,9 @@ class Arrivals:
 
     def bookmark(self, position: int) -> str:
         """The name of a message."""
-        return f"{self.run.clients[position]}|{self.run.sequences[position]}|"
+        clients = self._content.clients
+        client = clients if isinstance(clients, int) else clients[position]
+        return f"{client}|{self.run.sequences[position]}|"
 
     def extras(self, position: int) -> tuple[bytes, bytes]:
         """The correlation id of a message, and the SOW key that its publisher gave."""

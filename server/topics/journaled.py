@@ -8,29 +8,24 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from functools import partial
-from itertools import takewhile
 from typing import TYPE_CHECKING, Final
 
-import msgspec
-
 from server.journal import MESSAGES, JournalUnavailable, Kind
-from server.journal.layout import decode_text
 from server.message_types.base import BodyError
 from server.sow.keys import KeyRefusedError
 from server.sow.records import NANOSECONDS, NANOSECONDS_IN_MICROSECOND, Record, to_nanoseconds
 from server.sow.store import Settled, StoreError
-from server.subscriptions.record_delivery import DELETED, MATCH
+from server.subscriptions.record_delivery import MATCH
 from server.subscriptions.rejection import Rejection
-from server.topics.arrivals import AT_ONCE
+from server.topics.receiving import Receiving
 from server.topics.stored import REASONS, StoredTopic
 from server.topics.topic import Topic
-from server.topics.topic_journal import TopicJournal, split_key
+from server.topics.topic_journal import TopicJournal
 from server.topics.transaction_log import DuplicateError
 from server.wire.header import json_text
 
 if TYPE_CHECKING:
     from server.expressions import Functions
-    from server.journal import Content
     from server.message_types.base import MessageType
     from server.sow.records import Change
     from server.sow.topic import SowTopic
@@ -161,7 +156,7 @@ class JournaledStoredTopic(StoredTopic):
         journal: records its messages.
     """
 
-    __slots__ = ("_journal", "_takes_runs")
+    __slots__ = ("_journal", "_receiving", "_takes_runs")
 
     is_journaled = True
 
@@ -175,6 +170,7 @@ class JournaledStoredTopic(StoredTopic):
     ) -> None:
         super().__init__(sow, name, functions, stores)
         self._journal = journal
+        self._receiving = Receiving(sow, name, journal, self.announce)
         self._takes_runs = sow.keeps_messages_plainly
 
     def publish(self, bodies: Sequence[bytes], envelope: Envelope) -> Sequence[Rejection]:
@@ -274,93 +270,11 @@ class JournaledStoredTopic(StoredTopic):
         return self._apply(record, txid, moment, envelope.bookmark)
 
     def take_in(self, arrivals: Arrivals) -> None:
-        """Record some of what has come from another instance, apply and announce it.
-
-        It is recorded as it is, but for SOW keys that are this topic's own.
-        """
+        """Record some of what has come from another instance, apply and announce it."""
         try:
-            if arrivals.kind in MESSAGES:
-                self._take_in_messages(arrivals)
-            elif arrivals.kind is Kind.SOW_DELETE:
-                self._take_in_deletion(arrivals)
-            else:
-                self._journal.append_copies(arrivals, arrivals.content())
+            self._receiving.take_in(arrivals)
         finally:
             self._stores.touched(self._sow)
-
-    def _take_in_messages(self, arrivals: Arrivals) -> None:
-        sow, start = self._sow, arrivals.position
-        drafts = self._drafts_of(arrivals)
-        while drafts:
-            try:
-                sow.table.make_room(drafts)
-                break
-            except StoreError as error:  # some of them may find room
-                if len(drafts) == 1:
-                    arrivals.cannot(error)
-                drafts = drafts[: len(drafts) // 2]
-        if not drafts:
-            return
-        content = _content_of(arrivals, drafts)
-        with sow.table.store.undisturbed():
-            _, txids, timestamp, _ = self._journal.append_copies(arrivals, content)
-            for position, (record, txid) in enumerate(zip(drafts, txids, strict=False), start):
-                self._take_in_record(arrivals, position, record, txid, timestamp)
-
-    def _drafts_of(self, arrivals: Arrivals) -> list[Record]:
-        """What the next messages come to, as many as can be recorded in one step."""
-        run, drafts = arrivals.run, list[Record]()
-        most = 1 if run.extras_length else AT_ONCE
-        for position in range(arrivals.position, min(arrivals.position + most, len(run.data))):
-            try:
-                draft = self._sow.receive(
-                    arrivals.bodies[position],
-                    key=arrivals.sow_key(position),
-                    topic=self.name,
-                    lifetime=run.expirations[position],
-                    correlation_id=decode_text(arrivals.extras(position)[0]),
-                )
-            except (BodyError, KeyRefusedError, StoreError) as error:
-                if not drafts:
-                    arrivals.cannot(error)
-                break
-            drafts.append(draft)
-        return drafts
-
-    def _take_in_record(
-        self, arrivals: Arrivals, position: int, record: Record, txid: int, timestamp: int
-    ) -> None:
-        """Apply and announce a message that has been recorded."""
-        envelope = arrivals.envelope(position, timestamp)
-        moment = timestamp * NANOSECONDS_IN_MICROSECOND
-        try:
-            change = self._apply(record, txid, moment, envelope.bookmark)
-        except StoreError as error:
-            arrivals.unapplied.append((position, error))
-        else:
-            self.announce(change, envelope, MATCH)
-
-    def _take_in_deletion(self, arrivals: Arrivals) -> None:
-        sow, position = self._sow, arrivals.position
-        try:
-            keys = msgspec.json.decode(arrivals.bodies[position], type=list[str])
-            records = sow.find_keys(keys, lambda name: name == self.name)
-            sow.table.make_room_to_remove(records)
-        except (msgspec.MsgspecError, StoreError) as error:
-            arrivals.cannot(error)
-            return
-        _, txids, timestamp, _ = self._journal.append_copies(arrivals, arrivals.content(1))
-        for txid in txids:
-            envelope = arrivals.envelope(position, timestamp)
-            moment = timestamp * NANOSECONDS_IN_MICROSECOND
-            for record in records:
-                try:
-                    change = sow.remove(record, txid, moment)
-                except StoreError as error:
-                    arrivals.unapplied.append((position, error))
-                else:
-                    if change is not None:
-                        self.announce(change, envelope, DELETED)
 
     def _place_deletion(self, records: Sequence[Record], envelope: Envelope) -> tuple[int, int]:
         """Record a deletion; its txid is its place in the instance's order of changes."""
@@ -371,25 +285,6 @@ class JournaledStoredTopic(StoredTopic):
     def when_stored(self, then: Settled) -> None:
         """Call back when everything published so far is settled."""
         self._journal.when_settled(partial(then, None))
-
-
-def _content_of(arrivals: Arrivals, drafts: Sequence[Record]) -> Content:
-    """The next messages as they are recorded, with the SOW keys that they have here."""
-    if arrivals.run.extras_length:
-        number, given = split_key(drafts[0].key)
-        if drafts[0].key == arrivals.sow_key(arrivals.position):
-            return arrivals.content(1)
-        return arrivals.with_key(number, given)
-    keys = [split_key(draft.key) for draft in drafts]
-    numbers = [number for number, _ in takewhile(_is_number, keys)]
-    if not numbers:
-        return arrivals.with_key(*keys[0])
-    return arrivals.content(len(numbers))._replace(sow_keys=numbers)
-
-
-def _is_number(key: tuple[int, bytes]) -> bool:
-    """Whether a SOW key, as `split_key` gives it, has no text."""
-    return not key[1]
 
 
 def _rejection(position: int, problem: Exception) -> Rejection:

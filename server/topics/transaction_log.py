@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Generator, Sequence
-from typing import TYPE_CHECKING, Final, NamedTuple, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Final, NamedTuple, Protocol, TypeAlias, TypeVar
 
 from server.journal import (
     EVENTS,
@@ -36,6 +36,8 @@ if TYPE_CHECKING:
     from server.base.slices import Sliced
     from server.journal import BookmarkRequest, Journal, NotFound, Topic
     from server.topics.notes import Notes
+
+_T = TypeVar("_T")
 
 Place: TypeAlias = Span | BookmarkError
 """A part of the log, or why there is none."""
@@ -311,9 +313,12 @@ class TransactionLog:
             steps = self._resolving(request, not_found, now)
             self.when_durable(lambda: self._helper.do_in_pieces(client, steps, then))
 
-    def do_aside(self, work: Callable[[], None], then: Callable[[], None]) -> None:
-        """Have something that takes long done by the helper, and go on after that."""
-        self._helper.do(work, lambda _: then())
+    def do_aside(self, work: Callable[[], _T], then: Callable[[_T], None]) -> None:
+        """Have something that takes long done by the helper, and go on with what that gives.
+
+        See `HelperThread.do`; `work` must not raise.
+        """
+        self._helper.do(work, then)
 
     def _resolving(
         self, request: BookmarkRequest, not_found: NotFound, now: int
