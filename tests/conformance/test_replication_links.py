@@ -26,7 +26,7 @@ from tests.support.waiting import comes_true
 
 ELEMENTS = """
 <TransactionLog>
-  <JournalDirectory>journal</JournalDirectory>
+  <JournalDirectory>journal</JournalDirectory><JournalSize>10MB</JournalSize>
   <Topic><Name>orders</Name><MessageType>json</MessageType></Topic>
 </TransactionLog>
 <Replication>
