@@ -18,10 +18,10 @@ _HERE = {"file": "peer.xml", "line": 1}
 _HEAD = struct.Struct("<IBB")
 
 
-def description(name: str, group: str, **fields: Any) -> dict[str, Any]:
+def description(name: str, group: str, **fields: Any) -> bytes:
     """What an instance says of itself that has `orders` in its log, and no destinations."""
     selection = {"name": "orders", "message_type": "json", "is_expression": False}
-    return {
+    said = {
         "name": name,
         "group": group,
         "location": _HERE,
@@ -31,7 +31,8 @@ def description(name: str, group: str, **fields: Any) -> dict[str, Any]:
         "stored": [],
         "destinations": [],
         "downgrades": False,
-    } | fields
+    }
+    return msgspec.msgpack.encode(said | fields)
 
 
 class Listening:
