@@ -7,9 +7,9 @@ fraction of what packing them one by one does.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from itertools import accumulate
+from itertools import accumulate, repeat
 from struct import Struct
 from typing import Final, NamedTuple, TypeAlias
 
@@ -24,6 +24,11 @@ _HEAD: Final = Struct(f"{RECORD_SIZE - CHECKSUM.size}s{CHECKSUM.size}x")
 
 Field: TypeAlias = int | Sequence[int]
 """What entries have in one field: all the same, or each its own."""
+
+
+def each(field: Field, count: int) -> Iterable[int]:
+    """A field of each of some entries."""
+    return repeat(field, count) if isinstance(field, int) else field
 
 
 class Content(NamedTuple):
@@ -111,20 +116,23 @@ class AppendedRun(NamedTuple):
         txids: of those that have been.
         timestamp: of these, in microseconds since the Unix epoch.
         problem: why that first one cannot be appended; None if it has not been tried.
+        flags: as the records have them.
     """
 
     end: int
     txids: Sequence[int]
     timestamp: int
     problem: JournalUnavailable | None
+    flags: Field = 0
 
 
-def make_records(place: Place, content: Content) -> tuple[bytes, int]:
+def make_records(place: Place, content: Content, flags: Field = 0) -> tuple[bytes, int]:
     """The records of a run.
 
     Args:
         place: where it goes.
         content: what its entries say.
+        flags: as the records have them.
 
     Returns:
         The records as they lie in the file, the last one first; the offset behind the last body.
@@ -148,6 +156,7 @@ def make_records(place: Place, content: Content) -> tuple[bytes, int]:
     rows["expiration"] = _values(content.expirations)
     rows["body_crc"] = np.array(content.checksums, np.uint32)
     rows["kind"] = _values(content.kinds)
+    rows["flags"] = _values(flags)
     lag = place.first_txid - place.durable
     rows["lag"] = np.minimum(np.arange(lag, lag + count), LAG_UNKNOWN)
     rows["crc"] = np.array([crc32c(head) for (head,) in _HEAD.iter_unpack(rows.tobytes())])
