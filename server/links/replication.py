@@ -1,12 +1,12 @@
 """What an instance has of replication as long as it lives.
 
-It is made once, at the start, with what is remembered from earlier runs (`remembering`), and closed
-with the instance. Links come and go: they use the `Sender` of a destination and the `Receiver` of a
-source, of which there is one each, whoever is connected.
+It is made once, at the start, with what is remembered from earlier runs (`remembering`), and lasts
+as long as the instance. Links come and go: they use the `Sender` of a destination and the
+`Receiver` of a source, of which there is one each, whoever is connected.
 
-    a commit            -> committed: what is settled goes on, then the links send and acknowledge
-    an Ack, a downgrade -> acknowledged: what is settled goes on
-    settled further     -> the transaction log's waiters go on, then the links acknowledge
+    a commit            -> committed: more may be settled; the links send, and acknowledge
+    an Ack, a downgrade -> acknowledged: if more is settled, publishers are told, and the links
+                           acknowledge to the instances that this one has it from
 
 Everything happens on the engine's thread.
 """
@@ -17,6 +17,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
+from server.journal.entry import NO_ORIGIN
 from server.links.events import LinkEvent, LinkEvents, Way
 from server.replication import (
     Acknowledgement,
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
     from config_schema.together import InstanceDescription
     from server.base.clock import Clock
     from server.base.log import Log
+    from server.journal import Topic
     from server.topics.transaction_log import TransactionLog
 
 _MICROSECONDS: Final = 1_000_000
@@ -177,6 +179,13 @@ class Replication:
             )
         return receiver
 
+    def cursors(self) -> dict[str, Cursor]:
+        """By name of the source, how far its log has been taken in, whether it is there or not."""
+        found = {name: one.cursor for name, one in self._receivers.items()}
+        current = {name: cursor for name, cursor in found.items() if cursor is not None}
+        earlier = {name: one for name, one in self._cursors.items() if name not in found}
+        return earlier | current
+
     @property
     def receivers(self) -> Mapping[str, Receiver]:
         """All sources that have connected in this run, by name."""
@@ -189,16 +198,25 @@ class Replication:
         """The txid up to which everything is settled."""
         return self.acknowledgement.settled
 
+    def concerns(self, topic: Topic) -> bool:
+        """Whether what is published to a topic may go to a destination that is waited for."""
+        return any(
+            self.destinations[name].sender.concerns(topic, NO_ORIGIN)
+            for name in self.acknowledgement.waited_for
+        )
+
     def committed(self) -> None:
-        """More of the log is on stable storage; the transaction log says so."""
-        self.acknowledgement.reached(self._transaction_log.durable)
-        self.acknowledged()
+        """More of the log is on stable storage; the transaction log says so, and goes on itself."""
+        acknowledgement, log = self.acknowledgement, self._transaction_log
+        acknowledgement.recorded(log.last_txid, self.now)
+        acknowledgement.reached(log.durable)
+        acknowledgement.find_out()
         self._go_on()
 
     def acknowledged(self) -> None:
         """A destination has got further, or is waited for no more, or again.
 
-        To be called after `Sender.acknowledge`, `resume` and `learn`.
+        To be called after `acknowledge`, `resume` and `learn` of a `Sender`.
         """
         if self.acknowledgement.find_out():
             self._transaction_log.has_settled()
@@ -271,9 +289,6 @@ class Replication:
     def waiting(self) -> Sequence[Waiting]:
         """What each destination has not acknowledged, and since when."""
         return self.acknowledgement.waiting()
-
-    def close(self) -> None:
-        """End, after all links have been closed."""
 
 
 def _nothing() -> None:

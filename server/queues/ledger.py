@@ -1,9 +1,8 @@
 """What becomes of the messages of a queue: coming, staying, coming back, leaving.
 
-The ledger is the part of a queue that its record brings back: `enqueue` for the messages and
-`replay` for the events, in the order of the log. It does not know whose turn it is. It tells
-whoever delivers of messages that can be delivered where they were passed over already (`on_offer`),
-and of consumers that have room again (`freed`).
+The ledger is the part of a queue that its record brings back (server/queues/recovery.py). It does
+not know whose turn it is. It tells whoever delivers of messages that can be delivered where they
+were passed over already (`on_offer`), and of consumers that have room again (`freed`).
 
 Source: AMPS User Guide, Message Flow for Queues; Acknowledging Messages.
 """
@@ -25,15 +24,10 @@ from server.queues.events import (
     MAX_CANCELS,
     MAX_DELIVERIES,
     TIME_LIMIT,
-    Acked,
-    Cancelled,
-    Deferred,
     Departure,
     Event,
     Expired,
-    Leased,
     Mark,
-    Transferred,
 )
 from server.queues.keyed import KeyChains
 from server.queues.leases import Lease, Leases
@@ -68,9 +62,6 @@ class Watcher(Protocol):
 
 _IN_AN_EVENT: Final = 4096
 """Messages that expire with one event: it has to fit into a journal, however many do at once."""
-
-_LONG_AGO: Final = 0
-"""The moment of a replay: nothing expires by it, because expirations are events by themselves."""
 
 VISIBLE: Final = frozenset((AVAILABLE, BEHIND, BARRIER))
 """States in which a query of the queue sees a message: unleased, and ours to deliver."""
@@ -539,68 +530,3 @@ class Ledger:
                 self._expirations.add(place, expires)
             if state == FOREIGN:
                 self.offer(place, now)
-
-    # the record
-
-    def replay(self, event: Event, local_owner: str = "") -> None:
-        """Let an event of the record happen again; nothing is recorded.
-
-        Args:
-            event: the event.
-            local_owner: the name of this instance, which `Transferred` may name.
-        """
-        match event:
-            case Acked() | Deferred():
-                self.counters.acknowledged += self._replay_end(event)
-            case Cancelled():
-                for index, place in self._known(event.marks):
-                    self.attempt(place).cancels = event.counts[index]
-                    self.counters.cancelled += 1
-                    if event.retry_at[index] > event.at:
-                        self.delay(place, event.retry_at[index])
-            case Leased():
-                for _, place in self._known(event.marks):
-                    attempts = self.attempt(place)
-                    attempts.deliveries += 1
-                    attempts.last_consumer = event.consumer
-                    attempts.last_leased = event.at
-            case Transferred():
-                owner = "" if event.owner == local_owner else event.owner
-                for _, place in self._known(event.marks):
-                    self.transfer(place, owner, _LONG_AGO)
-            case Expired():
-                self.counters.expired += self._replay_end(event)
-            case _:  # Sent, Released
-                self._replay_end(event)
-
-    def _replay_end(self, event: Event) -> int:
-        """Let messages leave the queue; returns how many were in it.
-
-        One that is not here comes later: if the event says so, and if there are inactive messages,
-        which may have been active when it happened.
-        """
-        is_to_come = isinstance(event, Deferred) or self.inactive > 0
-        count = 0
-        for mark in event.marks:
-            self.taken.pop(mark, None)
-            place = self.entries.find(mark)
-            if place is not None and self.entries.state(place) != GONE:
-                self.remove(place, _LONG_AGO)
-                count += 1
-            elif is_to_come:
-                self.deferred.add((mark,), event.at)
-        return count
-
-    def _known(self, marks: Iterable[Mark]) -> Iterable[tuple[int, int]]:
-        for index, mark in enumerate(marks):
-            place = self.entries.find(mark)
-            if place is not None and self.entries.state(place) != GONE:
-                yield index, place
-
-    def finish_recovery(self, now: int) -> None:
-        """The record has been replayed: remove what must not be delivered once more."""
-        limit = self.settings.max_deliveries
-        for place, attempts in list(self._attempts.items()):
-            if limit and attempts.deliveries >= limit:
-                self.expire(place, now, (MAX_DELIVERIES,))
-        self.flush(now)

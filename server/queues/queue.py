@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Final, NamedTuple
 
+from server.queues import recovery
 from server.queues.consumers import Consumer, Seat
 from server.queues.counts import Counters
 from server.queues.dispatch import Dispatch, Share
@@ -512,7 +513,7 @@ class Queue:
 
     def replay(self, event: Event) -> None:
         """Let an event of the record happen again, in the order of the log."""
-        self.ledger.replay(event, self._owner)
+        recovery.replay(self.ledger, event, self._owner)
 
     def hear(self, event: Event, now: int) -> None:
         """Let happen here what has happened to messages at another instance.
@@ -529,7 +530,7 @@ class Queue:
 
     def finish_recovery(self, now: int) -> None:
         """Everything has been replayed: what must not be delivered once more, expires."""
-        self.ledger.finish_recovery(now)
+        recovery.finish(self.ledger, now)
 
     @property
     def oldest_txid(self) -> int | None:

@@ -142,8 +142,8 @@ class JournaledTopic(Topic):
             super().publish(bodies[start:end], arrivals.common_envelope(timestamp))
 
     def when_stored(self, then: Settled) -> None:
-        """Call back when everything published so far is on stable storage."""
-        self._journal.log.when_durable(partial(then, None))
+        """Call back when everything published so far is settled."""
+        self._journal.when_settled(partial(then, None))
 
 
 class JournaledStoredTopic(StoredTopic):
@@ -284,8 +284,8 @@ class JournaledStoredTopic(StoredTopic):
         return self._journal.append(envelope, keys, Kind.SOW_DELETE)
 
     def when_stored(self, then: Settled) -> None:
-        """Call back when everything published so far is on stable storage."""
-        self._journal.log.when_durable(partial(then, None))
+        """Call back when everything published so far is settled."""
+        self._journal.when_settled(partial(then, None))
 
 
 def _rejection(position: int, problem: Exception) -> Rejection:

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Final, cast
 import msgspec
 
 from server.expressions import to_text
+from server.journal import Topic as TopicName
 from server.queues import Expired, Queue, decode, settings_of
 from server.queues.inspection import leases_of
 from server.subscriptions.failures import give_up_on
@@ -43,7 +44,6 @@ if TYPE_CHECKING:
     from server.expressions import Functions
     from server.expressions.topic_names import TopicSelector
     from server.journal import Run
-    from server.journal import Topic as TopicName
     from server.message_types.base import MessageType
     from server.queues import Consumer, Event
     from server.sow.store import Settled
@@ -85,6 +85,7 @@ class QueueTopic(Topic):
         "_delivering",
         "_entrance",
         "_journal",
+        "_recorded_topics",
         "_shelf",
         "_surroundings",
         "acknowledging",
@@ -152,6 +153,10 @@ class QueueTopic(Topic):
         self.redriving: Final = Redriving(
             self.core, message_type.name, self.browsing.read, self.acknowledging, surroundings
         )
+        self._recorded_topics: Final = (
+            TopicName(message_type.name, spec.name),
+            TopicName(message_type.name, spec.default_publish_target),
+        )
         forgotten = Forgotten(self.core, spec.name, surroundings)
         log.hold(self._needed_from, forgotten.in_the_way)
 
@@ -179,8 +184,8 @@ class QueueTopic(Topic):
         return target.publish(bodies, envelope)
 
     def when_stored(self, then: Settled) -> None:
-        """Call back when everything published so far is on stable storage."""
-        self._surroundings.log.when_durable(lambda: then(None))
+        """Call back when everything published so far, or said of messages, is settled."""
+        self._surroundings.log.when_settled(lambda: then(None), *self._recorded_topics)
 
     def take(self, recorded: Recorded) -> None:
         """See `Feed.take`."""

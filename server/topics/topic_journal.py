@@ -7,12 +7,12 @@ the form that entries keep. Whoever follows what is recorded is fed here as well
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import islice
 from operator import lt
 from typing import TYPE_CHECKING, Final
 
-from server.journal import MESSAGES, Kind, Origin
+from server.journal import MESSAGES, Kind, Origin, Topic
 from server.journal.clients import server_made_identity
 from server.journal.entry import NO_ORIGIN
 from server.journal.layout import encode_text, pack_extras
@@ -44,7 +44,7 @@ class TopicJournal:
         log: see above.
     """
 
-    __slots__ = ("_feeds", "_handle", "_message_type", "_name", "log")
+    __slots__ = ("_feeds", "_handle", "_message_type", "_name", "_topic", "log")
 
     def __init__(
         self, log: TransactionLog, message_type: str, name: str, feeds: Sequence[Feed] = ()
@@ -53,7 +53,12 @@ class TopicJournal:
         self._feeds = feeds
         self._message_type = message_type
         self._name = name
+        self._topic = Topic(message_type, name)
         self._handle: TopicHandle | None = None
+
+    def when_settled(self, then: Callable[[], None]) -> None:
+        """Call back when everything published so far is settled; see `TransactionLog`."""
+        self.log.when_settled(then, self._topic)
 
     def refuse_duplicate(self, envelope: Envelope) -> None:
         """Refuse a message that its publisher has published before.

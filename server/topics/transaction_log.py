@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Generator, Sequence
-from typing import TYPE_CHECKING, Final, NamedTuple, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Final, NamedTuple, Protocol, TypeAlias, TypeVar
 
 from server.journal import (
     EVENTS,
@@ -34,8 +34,10 @@ if TYPE_CHECKING:
     from config_schema.spec import JournaledTopicSpec
     from server.base.helper_thread import HelperThread
     from server.base.slices import Sliced
-    from server.journal import BookmarkRequest, Journal, NotFound
+    from server.journal import BookmarkRequest, Journal, NotFound, Topic
     from server.topics.notes import Notes
+
+_T = TypeVar("_T")
 
 Place: TypeAlias = Span | BookmarkError
 """A part of the log, or why there is none."""
@@ -70,6 +72,9 @@ class Settlement(Protocol):
 
     def committed(self) -> None:
         """Take note that more of the log is on stable storage."""
+
+    def concerns(self, topic: Topic) -> bool:
+        """Whether somebody has to acknowledge what is published to a topic."""
 
 
 class _Hold(NamedTuple):
@@ -226,13 +231,20 @@ class TransactionLog:
         else:
             self._waiting.append((last, then))
 
-    def when_settled(self, then: Callable[[], None]) -> None:
-        """Call back when everything appended so far is settled; at once if it is."""
-        if self._settlement is None:
+    def when_settled(self, then: Callable[[], None], *topics: Topic) -> None:
+        """Call back when everything appended so far is settled; at once if it is.
+
+        Args:
+            then: the call.
+            topics: what it is about; where no other instance has to acknowledge what is published
+                to these, stable storage is enough. None: all.
+        """
+        settlement = self._settlement
+        if settlement is None or (topics and not any(map(settlement.concerns, topics))):
             self.when_durable(then)
             return
         last = self.journal.last_txid
-        if last <= self._settlement.settled and not self._unsettled:
+        if last <= settlement.settled and not self._unsettled:
             then()
         else:
             self._unsettled.append((last, then))
@@ -301,9 +313,12 @@ class TransactionLog:
             steps = self._resolving(request, not_found, now)
             self.when_durable(lambda: self._helper.do_in_pieces(client, steps, then))
 
-    def do_aside(self, work: Callable[[], None], then: Callable[[], None]) -> None:
-        """Have something that takes long done by the helper, and go on after that."""
-        self._helper.do(work, lambda _: then())
+    def do_aside(self, work: Callable[[], _T], then: Callable[[_T], None]) -> None:
+        """Have something that takes long done by the helper, and go on with what that gives.
+
+        See `HelperThread.do`; `work` must not raise.
+        """
+        self._helper.do(work, then)
 
     def _resolving(
         self, request: BookmarkRequest, not_found: NotFound, now: int
