@@ -230,13 +230,13 @@ def test_what_waits_for_long_is_bounded(members: tuple[Member, Member]) -> None:
         publisher.send({"c": "publish", "t": "records", "s": number, "a": "persisted"}, b"{}")
     assert waiting_objects() - before < 600
     assert a.told(publisher) == []
-    acks = []
+    acks: list[tuple[str | None, str, int]] = []
     while len(acks) < 3 or acks[-1] != (None, "success", 6000):
         carry(a, b)
         a.core.clock.advance(1.1)
         a.core.engine.flush()
         acks += [
-            (header.get("cid"), header["status"], header.get("s"))
+            (header.get("cid"), header["status"], header["s"])
             for header, _ in publisher.take_frames()
         ]
     duplicate = acks.index(("x", "failure", 7))
