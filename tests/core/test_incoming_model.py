@@ -31,15 +31,16 @@ STEPS = st.lists(
         st.tuples(
             st.just("publish"),
             PLACES,
-            st.integers(0, 2),  # who
-            st.sampled_from(["orders", "log"]),
-            st.booleans(),  # numbered
+            st.integers(0, 1),  # who
+            st.sampled_from(["orders", "orders", "log"]),
+            st.sampled_from([True, True, False]),  # numbered
             st.sampled_from(["", "", "mark"]),
             st.integers(1, 12),  # how many
         ),
         st.tuples(st.just("delta"), PLACES, st.integers(0, 2)),
         st.tuples(st.just("carry"), st.integers(0, 5)),
     ),
+    min_size=4,
     max_size=40,
 )
 
