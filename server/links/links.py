@@ -18,13 +18,14 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from server.links.greeting import GreetingError, described, destination_of, failed, validate
-from server.links.link import BEAT_SECONDS, Conduit, Link, Turns
+from server.links.link import BEAT_SECONDS, Link
 from server.replication import VERSION, Hello, group_refusal, prefers, refusal
 
 if TYPE_CHECKING:
     from config_schema.together import InstanceDescription
     from server.base.clock import Clock
     from server.base.log import Log
+    from server.links.line import Conduit, Turns
     from server.links.replication import OwnDestination, Replication
 
 _SAY_AGAIN_SECONDS: Final = 60.0
@@ -157,11 +158,10 @@ class Links:
             del self._by_peer[link.hello.instance]
         self._tell()
 
-    def complain(self, message: str, who: str, /, **fields: object) -> None:
+    def complain(self, message: str, who: str, *aspects: object, **fields: object) -> None:
         """Log something that may come again and again: if it is new, or once in a while."""
         now = self.turns.elapsed()
-        host = who.rpartition(":")[0] or who
-        key = (message, host, *(value for name, value in fields.items() if name != "other"))
+        key = (message, who.rpartition(":")[0] or who, *aspects)
         said = self._said.pop(key, None)
         if said is not None and now - said < _SAY_AGAIN_SECONDS:
             self._said[key] = said
@@ -229,7 +229,7 @@ class Links:
         found = validate(self.replication.description, name, theirs)
         for finding in found:
             problem = str(finding.problem)
-            self.complain("1E-0005", link.address, destination=name, problem=problem)
+            self.complain("1E-0005", link.address, problem, destination=name, problem=problem)
         return failed(found, ours.instance, hello.instance) if found else None
 
     def _choose(self, link: Link, hello: Hello) -> None:

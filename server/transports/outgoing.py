@@ -172,9 +172,9 @@ class _Reaching:
                     ssl=context,
                 )
         except socket.gaierror as problem:
-            self._links.complain(
-                "70-0020", str(address), address=str(address), reason=_resolving(problem)
-            )
+            reason = (problem.strerror or str(problem)).lower()
+            where = str(address)
+            self._links.complain("70-0020", where, where, reason, address=where, reason=reason)
         except TimeoutError:
             self._cannot(address, f"no connection within {_CONNECT_SECONDS:.0f} seconds")
         except ssl.SSLError as problem:
@@ -187,12 +187,9 @@ class _Reaching:
             await outcome
 
     def _cannot(self, address: InetAddr, reason: str) -> None:
+        where, name = str(address), self._spec.name
         self._links.complain(
-            "1E-0008",
-            str(address),
-            destination=self._spec.name,
-            address=str(address),
-            reason=reason,
+            "1E-0008", where, where, name, reason, destination=name, address=where, reason=reason
         )
 
 
@@ -203,7 +200,3 @@ def _context(transport: OutgoingTransportSpec) -> ssl.SSLContext | None:
         TlsError: it cannot be made.
     """
     return None if transport.tls is None else make_client_context(transport.tls)
-
-
-def _resolving(problem: socket.gaierror) -> str:
-    return (problem.strerror or str(problem)).lower()
