@@ -42,6 +42,7 @@ from server.events.log import EventLog
 from server.expressions import columns
 from server.expressions.functions.lookups import declared_lookups
 from server.journal import JournalUnreadable
+from server.links.lateness import Lateness
 from server.links.links import Links
 from server.message_types.base import BodyError
 from server.sow.commit import GroupCommit
@@ -119,6 +120,7 @@ class Instance:
         self._configuration = configuration
         self._services = self._make_services()
         self._actions = Actions(spec, self._services)
+        self._lateness: Lateness | None = None
         self._stop_requested = asyncio.Event()
         self._stopping_since = 0.0
 
@@ -257,6 +259,8 @@ class Instance:
         log.notes = Notes(replication.known, replication.recent, self._spec.name)
         self._services.replication = replication
         self._transports.use_links(Links(replication, engine.turns, engine.clock, self._log))
+        self._lateness = Lateness(replication, engine.clock, self._log)
+        opened.callback(self._lateness.close)
 
     def _keep_journals(self, log: TransactionLog, opened: contextlib.AsyncExitStack) -> None:
         self._services.journals = JournalKeeping(
@@ -383,6 +387,8 @@ class Instance:
             "subscriptions": sum(len(session.subscriptions) for session in sessions),
             "topics": len(engine.topics),
         }
+        if self._lateness is not None:
+            state.update(self._lateness.state)
         return write_minidump(spec.mini_dump_directory, spec.mini_dump_file_mask, spec.name, state)
 
     def _request_stop(self, source: str) -> None:

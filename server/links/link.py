@@ -50,6 +50,7 @@ from server.replication import (
 
 if TYPE_CHECKING:
     from server.base.log import Log
+    from server.links.conflicts import Conflicts
     from server.links.replication import OwnDestination, Replication
     from server.replication import Peer, Receiver
 
@@ -134,6 +135,10 @@ class Host(Protocol):
     @property
     def log(self) -> Log:
         """Where is written what happens."""
+
+    @property
+    def conflicts(self) -> Conflicts:
+        """Says when two messages have one name."""
 
     def after(self, seconds: float, then: Callable[[], None]) -> Callable[[], None]:
         """Call once, later; returns what cancels that."""
@@ -544,15 +549,8 @@ class Link:
         self._note(receiver.take(batch))
 
     def _note(self, taken: Taken) -> None:
-        for conflict in taken.conflicts:
-            self._host.complain(
-                "1E-0006",
-                self.address,
-                other=self.address,
-                topic=conflict.topic.name,
-                identity=conflict.client,
-                sequence=conflict.sequence,
-            )
+        if taken.conflicts:
+            self._host.conflicts.note(self._peer.name, taken.conflicts)
 
     # Frames that go.
 

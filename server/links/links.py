@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
+from server.links.conflicts import Conflicts
 from server.links.greeting import GreetingError, described, destination_of, failed, validate
 from server.links.link import BEAT_SECONDS, Conduit, Link, Turns
 from server.replication import VERSION, Hello, group_refusal, prefers, refusal
@@ -41,12 +42,14 @@ class Links:
         replication: see above.
         turns: see above.
         log: see above.
+        conflicts: says when two messages have one name.
     """
 
     def __init__(self, replication: Replication, turns: Turns, clock: Clock, log: Log) -> None:
         self.replication: Final = replication
         self.turns: Final = turns
         self.log: Final = log
+        self.conflicts: Final = Conflicts(clock, log)
         self._clock = clock
         self._links: set[Link] = set()
         self._by_peer: dict[str, Link] = {}
