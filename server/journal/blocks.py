@@ -1,15 +1,16 @@
 """Records of many entries at once.
 
 A run of publishes to one topic by one publisher differs in sequence numbers and bodies only, and
-what comes from another instance is in columns already. Records are made as columns, which costs a
-fraction of what packing them one by one does.
+what comes from another instance is in columns already. What the records have in common is packed
+once and repeated, and the rest is filled in as columns, which costs a fraction of what packing them
+one by one does.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import accumulate
+from itertools import starmap
 from struct import Struct
 from typing import Final, NamedTuple, TypeAlias
 
@@ -17,10 +18,11 @@ import numpy as np
 import numpy.typing as npt
 
 from server.journal.errors import JournalUnavailable
-from server.journal.layout import CHECKSUM, LAG_UNKNOWN, RECORD_SIZE, crc32c
+from server.journal.layout import CHECKSUM, HEAD, LAG_UNKNOWN, crc32c
 from server.journal.records import RECORD_TYPE
 
-_HEAD: Final = Struct(f"{RECORD_SIZE - CHECKSUM.size}s{CHECKSUM.size}x")
+_HEAD: Final = Struct(f"{HEAD.size}s{CHECKSUM.size}x")
+_NO_CHECKSUM: Final = bytes(CHECKSUM.size)
 
 Field: TypeAlias = int | Sequence[int]
 """What entries have in one field: all the same, or each its own."""
@@ -130,34 +132,61 @@ def make_records(place: Place, content: Content) -> tuple[bytes, int]:
         The records as they lie in the file, the last one first; the offset behind the last body.
     """
     count = len(content.data)
-    ends = list(accumulate(map(len, content.data), initial=place.bodies_end))
-    rows = np.zeros(count, RECORD_TYPE)
-    offsets = np.array(ends, np.uint64)
-    rows["txid"] = np.arange(place.first_txid, place.first_txid + count, dtype=np.uint64)
-    rows["timestamp"] = place.timestamp
-    rows["client"] = _values(content.clients)
-    rows["sequence"] = _values(content.sequences)
-    rows["source_txid"] = _values(content.source_txids)
-    rows["source"] = content.source
-    rows["sow_key"] = _values(content.sow_keys)
-    rows["body_start"] = offsets[:-1]
-    rows["body_length"] = np.diff(offsets) - np.uint64(content.extras_length)
-    rows["extras_length"] = content.extras_length
-    rows["topic"] = place.topic
-    rows["origin"] = place.origin
-    rows["expiration"] = _values(content.expirations)
+    data = bytearray((_pack_common(place, content) + _NO_CHECKSUM) * count)
+    rows = np.frombuffer(data, RECORD_TYPE)[::-1]
+    numbers = np.arange(count, dtype=np.uint64)
+    lengths = np.fromiter(map(len, content.data), np.uint64, count)
+    ends = lengths.cumsum() + np.uint64(place.bodies_end)
+    rows["txid"] = numbers + np.uint64(place.first_txid)
+    for name, field in (
+        ("client", content.clients),
+        ("sequence", content.sequences),
+        ("source_txid", content.source_txids),
+        ("sow_key", content.sow_keys),
+        ("expiration", content.expirations),
+        ("kind", content.kinds),
+    ):
+        if not isinstance(field, int):
+            rows[name] = _values(field)
+    rows["body_start"] = ends - lengths
+    rows["body_length"] = lengths - np.uint64(content.extras_length)
     rows["body_crc"] = np.array(content.checksums, np.uint32)
-    rows["kind"] = _values(content.kinds)
-    lag = place.first_txid - place.durable
-    rows["lag"] = np.minimum(np.arange(lag, lag + count), LAG_UNKNOWN)
-    rows["crc"] = np.array([crc32c(head) for (head,) in _HEAD.iter_unpack(rows.tobytes())])
-    return rows[::-1].tobytes(), ends[-1]
+    lag = np.uint64(place.first_txid - place.durable)
+    rows["lag"] = np.minimum(numbers + lag, LAG_UNKNOWN)
+    checksums = np.fromiter(starmap(crc32c, _HEAD.iter_unpack(data)), np.uint32, count)
+    rows["crc"] = checksums[::-1]
+    return bytes(data), int(ends[-1])
 
 
-def _values(field: Field) -> int | npt.NDArray[np.uint64]:
+def _pack_common(place: Place, content: Content) -> bytes:
+    """What is the same in all records, and nothing where they differ."""
+    return HEAD.pack(
+        0,
+        place.timestamp,
+        _common(content.clients),
+        _common(content.sequences),
+        _common(content.source_txids),
+        content.source,
+        _common(content.sow_keys),
+        0,
+        0,
+        content.extras_length,
+        place.topic,
+        place.origin,
+        _common(content.expirations),
+        0,
+        _common(content.kinds),
+        0,
+        0,
+    )
+
+
+def _common(field: Field) -> int:
+    return field if isinstance(field, int) else 0
+
+
+def _values(field: Sequence[int]) -> npt.NDArray[np.uint64]:
     """A field as NumPy takes it."""
-    if isinstance(field, int):
-        return field
     if isinstance(field, range):
         return np.arange(field.start, field.stop, field.step, dtype=np.uint64)
     return np.array(field, np.uint64)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from itertools import accumulate, cycle, islice
+from itertools import accumulate, cycle
 from time import monotonic
 from typing import Final
 
@@ -372,8 +372,10 @@ class Writer:
             or (origin is not None and origin.file != number)
         ):
             return 0
-        some = islice(bodies, start, start + _MOST_IN_BLOCK)
-        sizes = accumulate(len(body) + RECORD_SIZE for body in some)
+        lengths = list(map(len, bodies[start : start + _MOST_IN_BLOCK]))
+        if sum(lengths) + RECORD_SIZE * len(lengths) <= self._credit:
+            return len(lengths)
+        sizes = accumulate(length + RECORD_SIZE for length in lengths)
         return bisect_right(list(sizes), self._credit)
 
     def _append_block(

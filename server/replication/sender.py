@@ -158,7 +158,7 @@ class Sender:
         self._stream = stream
         self._routes = routes
         self._most_under_way = most_under_way
-        self._way: Way | None = None
+        self._way = Way(routes, "")
         self._reader: Reader | None = None
         self._looked_at = acknowledged  # up to here it is known what goes there
         self._under_way = Ranges()
@@ -281,7 +281,7 @@ class Sender:
             JournalUnreadable: the log cannot be read at the moment; nothing has changed.
         """
         reader, way = self._reader, self._way
-        if reader is None or way is None or not self.has_room:
+        if reader is None or not self.has_room:
             return None
         while True:
             before = reader.position
@@ -375,9 +375,7 @@ class Sender:
 
     def concerns(self, topic: Topic, origin: Origin) -> bool:
         """Whether entries of a topic and an origin may go to the destination."""
-        if self._way is not None:
-            return self._way.goes(topic, origin) is not None
-        return self._routes.takes(topic)
+        return self._way.goes(topic, origin) is not None
 
     @property
     def needed_from(self) -> int:
