@@ -47,6 +47,7 @@ from server.replication import (
     encode,
     peer_of,
 )
+from server.replication.frames import Word
 
 if TYPE_CHECKING:
     from server.base.log import Log
@@ -151,6 +152,9 @@ class Host(Protocol):
 
     def ended(self, link: Link) -> None:
         """A link is over."""
+
+    def hear(self, peer: str, word: Word) -> None:
+        """The instance at the other end says something."""
 
     def complain(self, message: str, who: str, /, **fields: object) -> None:
         """Log something that may come again and again: now and then.
@@ -300,6 +304,11 @@ class Link:
         self._send(replace(begin, client=client, ack_interval=interval))
         self._host.log.emit("1F-0007" if is_back else "1F-0009", client=client)
         replication.events.tell(LinkEvent.CONNECT, own.way)
+
+    def say(self, word: Word) -> None:
+        """Say something that is not part of the log."""
+        if self.stage is Stage.OPEN:
+            self._send(word)
 
     def refuse(self, reason: str) -> None:
         """Have nothing to do with the other end.
@@ -483,6 +492,8 @@ class Link:
                 self._begin(frame)
             case Resume() | Knowledge():
                 self._resume(frame)
+            case Word():
+                self._host.hear(self._peer.name, frame)
             case Hello():
                 raise ProtocolError("says twice who it is")
 

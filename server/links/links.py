@@ -11,13 +11,14 @@ Links that come, go, or are refused again and again are logged now and then.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Final
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 
 from server.links.conflicts import Conflicts
 from server.links.greeting import GreetingError, described, destination_of, failed, validate
 from server.links.link import BEAT_SECONDS, Conduit, Link, Turns
 from server.replication import VERSION, Hello, group_refusal, prefers, refusal
+from server.replication.frames import Word
 
 if TYPE_CHECKING:
     from config_schema.together import InstanceDescription
@@ -27,6 +28,26 @@ if TYPE_CHECKING:
 
 _SAY_AGAIN_SECONDS: Final = 60.0
 _MOST_SAID: Final = 1000
+
+
+class Peer(NamedTuple):
+    """An instance that there is a link with.
+
+    Attributes:
+        name: its name.
+        description: what it says of itself.
+        destination: the name of the destination that it is; None if nothing is sent there.
+        sends: whether it sends here.
+    """
+
+    name: str
+    description: InstanceDescription
+    destination: str | None
+    sends: bool
+
+
+Listener: TypeAlias = Callable[[str, bytes], None]
+"""Told who says something, and what."""
 
 
 class Links:
@@ -54,6 +75,8 @@ class Links:
         self._links: set[Link] = set()
         self._by_peer: dict[str, Link] = {}
         self._watchers: list[Callable[[], None]] = []
+        self._listeners: dict[str, Listener] = {}
+        self._word = replication.nonce
         self._said: dict[tuple[object, ...], float] = {}
         self._ticked = turns.elapsed()
         self._is_ticking = True
@@ -104,6 +127,40 @@ class Links:
     def watch(self, watcher: Callable[[], None]) -> None:
         """Tell somebody whenever a link has come to be, or is over."""
         self._watchers.append(watcher)
+
+    @property
+    def peers(self) -> Mapping[str, Peer]:
+        """The instances that there are links with, by name."""
+        return {
+            name: Peer(name, described(link.hello), link.destination, link.hello.sends)
+            for name, link in self._by_peer.items()
+            if link.hello is not None
+        }
+
+    # Words.
+
+    def listen(self, subject: str, listener: Listener) -> None:
+        """Tell somebody of words about a subject."""
+        self._listeners[subject] = listener
+
+    def say(self, peer: str, subject: str, body: bytes) -> None:
+        """Say something to an instance that there is a link with; it may be lost.
+
+        Args:
+            peer: its name.
+            subject: what it is about.
+            body: what to say.
+        """
+        link = self._by_peer.get(peer)
+        if link is not None:
+            self._word += 1
+            link.say(Word(peer, [self.replication.instance], self._word, subject, body))
+
+    def hear(self, peer: str, word: Word) -> None:
+        """An instance says something; what is not for this one, or means nothing here, is lost."""
+        listener = self._listeners.get(word.subject)
+        if listener is not None and word.to == self.replication.instance and word.path == [peer]:
+            listener(peer, word.body)
 
     def close(self) -> None:
         """End all links, and let none begin any more."""

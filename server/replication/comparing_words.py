@@ -18,6 +18,7 @@ one in vain gives up.
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from typing import Final, TypeAlias
 
 import msgspec
@@ -204,8 +205,29 @@ Word: TypeAlias = (
     Survey | Surveyed | Unable | List | Listed | More | Look | Looked | Outcome | Again
 )
 
+_DIGEST_BYTES: Final = 16
 _ENCODER: Final = msgspec.msgpack.Encoder()
 _DECODER: Final[msgspec.msgpack.Decoder[Word]] = msgspec.msgpack.Decoder(Word)
+
+
+def again_words(
+    message_type: str, topic: str, records: Iterable[tuple[str, int]]
+) -> Iterator[Again]:
+    """Words that ask for records to be published once more.
+
+    Args:
+        message_type: the topic's message type.
+        topic: its name in the configuration.
+        records: keys and digests.
+    """
+    rest = list(records)
+    while rest:
+        size = place = 0
+        while place < len(rest) and (not place or size + 4 * len(rest[place][0]) <= MOST_BYTES):
+            size += 4 * len(rest[place][0]) + _DIGEST_BYTES
+            place += 1
+        some, rest = rest[:place], rest[place:]
+        yield Again(message_type, topic, [key for key, _ in some], [one for _, one in some])
 
 
 class WordError(Exception):
