@@ -40,8 +40,8 @@ MOST_RANGES: Final = 65_536
 """Ranges of entries under way that are told apart; beyond that, the oldest are taken together."""
 
 _TXID: Final = itemgetter(TXID)
-_MOST_ENTRIES: Final = 2048
-_MOST_BYTES: Final = 1 << 20
+_MOST_ENTRIES: Final = 256  # that are read and sent, or taken, in about a millisecond
+_MOST_BYTES: Final = 128 << 10
 _MOST_HAD: Final = 4_000_000  # identities of which a destination may speak
 _LEAST_SKIPPED: Final = 4096  # entries that go elsewhere after which the destination is told so
 
