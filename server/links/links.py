@@ -29,6 +29,9 @@ if TYPE_CHECKING:
     from server.base.log import Log
     from server.links.replication import OwnDestination, Replication
 
+MOST_IN_WORD: Final = 1 << 16
+"""Bytes of a word."""
+
 _SAY_AGAIN_SECONDS: Final = 60.0
 _MOST_SAID: Final = 1000
 
@@ -163,7 +166,8 @@ class Links:
     def hear(self, peer: str, word: Word) -> None:
         """An instance says something; what is not for this one, or means nothing here, is lost."""
         listener = self._listeners.get(word.subject)
-        if listener is not None and word.to == self.replication.instance and word.path == [peer]:
+        is_for_us = word.to == self.replication.instance and word.path == [peer]
+        if listener is not None and is_for_us and len(word.body) <= MOST_IN_WORD:
             listener(peer, word.body)
 
     def close(self) -> None:

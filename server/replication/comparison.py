@@ -263,6 +263,8 @@ class Comparison:
             self._say(word)
             yield self._has_answer
             answer = self._answer(Listed)
+            if len(listed) > MOST_LISTED:
+                raise ComparisonFailed(f"{self.peer} lists more than {MOST_LISTED} records")
             for key, digest in zip(answer.keys, answer.digests, strict=True):
                 listed.add(key)
                 if self._records.state(key).digest != digest:
