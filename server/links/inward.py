@@ -92,15 +92,8 @@ class Inward:
         return True
 
     def _note(self, taken: Taken) -> None:
-        for conflict in taken.conflicts:
-            self._line.complain(
-                "1E-0006",
-                conflict.topic,
-                conflict.client,
-                topic=conflict.topic.name,
-                identity=conflict.client,
-                sequence=conflict.sequence,
-            )
+        if taken.conflicts:
+            self._line.conflicts.note(self._way.peer, taken.conflicts)
 
     # What goes.
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 if TYPE_CHECKING:
     from server.base.log import Log
     from server.base.slices import Sliced
+    from server.links.conflicts import Conflicts
     from server.links.replication import Replication
     from server.replication import Frame
 
@@ -69,6 +70,10 @@ class Line(Protocol):
     @property
     def log(self) -> Log:
         """Where is written what happens."""
+
+    @property
+    def conflicts(self) -> Conflicts:
+        """Says when two messages have one name."""
 
     @property
     def elapsed(self) -> Callable[[], float]:

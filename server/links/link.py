@@ -43,9 +43,11 @@ from server.replication import (
     encode,
     peer_of,
 )
+from server.replication.frames import Word
 
 if TYPE_CHECKING:
     from server.base.log import Log
+    from server.links.conflicts import Conflicts
     from server.links.line import Conduit, Turns
     from server.links.replication import Replication
     from server.replication import Peer
@@ -78,6 +80,10 @@ class Host(Protocol):
     def log(self) -> Log:
         """Where is written what happens."""
 
+    @property
+    def conflicts(self) -> Conflicts:
+        """Says when two messages have one name."""
+
     def after(self, seconds: float, then: Callable[[], None]) -> Callable[[], None]:
         """Call once, later; returns what cancels that."""
 
@@ -89,6 +95,9 @@ class Host(Protocol):
 
     def ended(self, link: Link) -> None:
         """A link is over."""
+
+    def hear(self, peer: str, word: Word) -> None:
+        """The instance at the other end says something."""
 
     def complain(self, message: str, who: str, *aspects: object, **fields: object) -> None:
         """Log something that may come again and again: now and then.
@@ -216,6 +225,11 @@ class Link:
         own = self.replication.destinations[destination]
         self._outward = Outward(self, own, self._peer, self.conduit.address, self._transport)
 
+    def say(self, word: Word) -> None:
+        """Say something that is not part of the log."""
+        if self.stage is Stage.OPEN:
+            self.send(word)
+
     def refuse(self, reason: str) -> None:
         """Have nothing to do with the other end.
 
@@ -263,6 +277,11 @@ class Link:
     def log(self) -> Log:
         """See `Line`."""
         return self._host.log
+
+    @property
+    def conflicts(self) -> Conflicts:
+        """See `Line`."""
+        return self._host.conflicts
 
     @property
     def elapsed(self) -> Callable[[], float]:
@@ -420,12 +439,17 @@ class Link:
                 self._source_of(frame).resume(frame)
             case Begin():
                 self._begin(frame)
+            case Word():
+                self._host.hear(self._peer.name, frame)
             case Hello():
                 raise ProtocolError("says twice who it is")
 
     def _begin(self, frame: Begin) -> None:
+        replication = self.replication
         if self._inward is not None:
             raise ProtocolError("asks twice where to go on")
+        if replication.description.listens is None:
+            raise ProtocolError(f"replicates to {replication.instance}, which takes nothing")
         self._inward = Inward(self, self._peer, frame, self.conduit.address, self._transport)
 
     def _source_of(self, frame: Frame) -> Outward:

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from server.journal import Origin
 from server.links.events import LinkEvent
 from server.links.link import SILENCE_SECONDS
-from tests.links.support import ORDERS, Instance, Network, Pipe, destination
+from tests.links.support import Instance, Network, Pipe, destination
 
 A_TO_B = "A!B@B!sync!amps-replication"
 B_TO_A = "B!A@A!sync!amps-replication"
@@ -361,39 +360,19 @@ def test_thousands_of_topics_are_described(network: Network) -> None:
     assert network.outcomes == [True]
 
 
-def test_an_instance_that_nobody_can_connect_to_takes_what_comes_back(network: Network) -> None:
+def test_an_instance_without_a_transport_for_it_is_sent_nothing(network: Network) -> None:
     hub = network.instance("hub", destination("spoke", port=None), listens=1)
-    spoke = network.instance("spoke", destination("hub", port=1), listens=None)
+    back = destination("hub", port=1, excluded=["replicate"])
+    spoke = network.instance("spoke", back, listens=None)
     network.connect(spoke, "hub", hub)
     network.settle()
     spoke.publish(2)
     hub.publish(1, "at the hub")
     network.settle()
-    assert len(hub.bodies()) == len(spoke.bodies()) == 3
-
-
-def test_a_conflict_is_said_once_for_a_publisher(network: Network) -> None:
-    a, b = pair(network)
-    network.connect(a, "B", b)
-    a.publish(1)
-    network.settle()
-    for pipe in network.pipes:
-        pipe.close()
-        if pipe.link is not None:
-            pipe.link.lost()
-    network.pipes.clear()
-    for instance in (a, b):
-        first = instance.last_txid + 1
-        instance.publish(50, "the same name", size=20 if instance is a else 30)
-        rows, known = instance.entries.rows[-50:], instance.replication.recent
-        client, txids = rows[0][2], (first, instance.last_txid)
-        known.note(client, range(1, 51), [row[15] for row in rows], txids, ORDERS, Origin())
-    network.connect(a, "B", b)
-    network.settle()
-    assert len(b.bodies()) == len(a.bodies()) == 51
-    (said,) = b.logs("1E-0006")
-    assert said["topic"] == "orders"
-    assert said["sequence"] == 1
+    assert len(hub.bodies()) == 3
+    assert len(spoke.bodies()) == 2
+    (said,) = hub.logs("1E-0009")
+    assert said["destination"] == "spoke"
 
 
 def test_what_is_said_again_and_again_is_logged_now_and_then(network: Network) -> None:
