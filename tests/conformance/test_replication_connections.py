@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -247,3 +248,78 @@ def named_server(
     text = text.replace("test-instance", name)
     with running_configuration(directory, text, port) as server:
         yield server
+
+
+def test_a_host_that_is_not_known_is_said(tmp_path: Path) -> None:
+    nowhere = "<InetAddr>nowhere.invalid:9000</InetAddr>"
+    with (
+        Listening() as address,
+        replicating(tmp_path, to(elements=nowhere), to(address.port)) as server,
+    ):
+        meet(address.accept())
+        assert server.logs('unable to resolve specified InetAddr: "nowhere.invalid:9000"')
+
+
+def test_a_destination_that_speaks_tls_is_not_reached_without(
+    tmp_path: Path, authorities: tuple[Authority, Authority]
+) -> None:
+    port, known = free_port(), authorities[0]
+    (tmp_path / "peer").mkdir()
+    (tmp_path / "source").mkdir()
+    listening = LISTENING.format(
+        kind="amps-replication-secure",
+        port=port,
+        elements=secured(known, known, "peer.example.com"),
+    )
+    with (
+        named_server(tmp_path / "peer", "peer", f"{LOG}<Group>peers</Group>", listening) as peer,
+        named_server(tmp_path / "source", "source", destination(to(port))) as source,
+    ):
+        assert source.logs("the connection was closed before anything was said")
+        assert peer.logs("11-0008 Transport[replication] refused a TLS handshake")
+
+
+SWITCHED = """
+<Actions>
+  <Action>
+    <On><Module>amps-action-on-signal</Module><Options><Signal>SIGUSR1</Signal></Options></On>
+    <Do>
+      <Module>amps-action-do-disable-transport</Module>
+      <Options><Transport>replication</Transport></Options>
+    </Do>
+  </Action>
+  <Action>
+    <On><Module>amps-action-on-signal</Module><Options><Signal>SIGUSR2</Signal></Options></On>
+    <Do>
+      <Module>amps-action-do-enable-transport</Module>
+      <Options><Transport>replication</Transport></Options>
+    </Do>
+  </Action>
+</Actions>
+"""
+
+
+def test_a_transport_that_is_disabled_ends_its_links(tmp_path: Path) -> None:
+    port = free_port()
+    transport = LISTENING.format(kind="amps-replication", port=port, elements="")
+    with running_server(tmp_path, elements=LOG + SWITCHED, transports=transport) as server:
+        with ReplicationPeer(port) as peer:
+            peer.greet()
+            assert peer.receive().kind == HELLO
+            server.process.send_signal(signal.SIGUSR1)
+            assert peer.is_disconnected()
+        assert server.logs("Transport[replication] closed")
+        server.process.send_signal(signal.SIGUSR2)
+        assert server.logs("Transport[replication] listening", times=2)
+        with ReplicationPeer(port) as peer:
+            peer.greet()
+            assert peer.receive().kind == HELLO
+
+
+def test_a_transport_without_a_log_stays_closed(tmp_path: Path) -> None:
+    port = free_port()
+    transport = LISTENING.format(kind="amps-replication", port=port, elements="")
+    with running_server(tmp_path, transports=transport) as server:
+        assert "there is no TransactionLog to record it in: it stays closed" in server.log()
+        with pytest.raises(ConnectionRefusedError):
+            ReplicationPeer(port)
