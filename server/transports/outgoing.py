@@ -23,7 +23,15 @@ from server.transports.replication import ReplicationConnection
 from server.transports.tls import TlsError, make_client_context, words
 
 if TYPE_CHECKING:
-    from config_schema.spec import DestinationSpec, InetAddr, OutgoingTransportSpec
+    from collections.abc import Sequence
+
+    from config_schema.spec import (
+        DestinationSpec,
+        InetAddr,
+        InstanceSpec,
+        ModuleSpec,
+        OutgoingTransportSpec,
+    )
     from server.core.engine import Engine
     from server.links.links import Links
 
@@ -43,18 +51,16 @@ class Outgoing:
     """The connections to all destinations of an instance.
 
     Args:
-        destinations: the destinations.
+        spec: the description of the instance.
         engine: the engine that serves them.
         links: the links that they are for.
     """
 
-    def __init__(
-        self, destinations: tuple[DestinationSpec, ...], engine: Engine, links: Links
-    ) -> None:
+    def __init__(self, spec: InstanceSpec, engine: Engine, links: Links) -> None:
         self._reaching = [
-            _Reaching(spec, engine, links)
-            for spec in destinations
-            if any(transport.addresses for transport in spec.transports)
+            _Reaching(one, spec.modules, engine, links)
+            for one in spec.replication
+            if any(transport.addresses for transport in one.transports)
         ]
         self._tasks: list[asyncio.Task[None]] = []
 
@@ -82,13 +88,19 @@ class Outgoing:
 class _Reaching:
     """The connections to one destination."""
 
-    def __init__(self, spec: DestinationSpec, engine: Engine, links: Links) -> None:
+    def __init__(
+        self,
+        spec: DestinationSpec,
+        modules: Sequence[ModuleSpec],
+        engine: Engine,
+        links: Links,
+    ) -> None:
         self._spec = spec
         self._engine = engine
         self._links = links
         self._changed = asyncio.Event()
         self._sources: dict[int, CredentialSource] = {
-            number: make_credential_source(transport.authenticator)
+            number: make_credential_source(transport.authenticator, modules)
             for number, transport in enumerate(spec.transports)
         }
         links.watch(self._changed.set)

@@ -151,6 +151,43 @@ def test_an_authenticator_says_who_this_instance_is(
         assert meet(address.accept())[7:9] == ["ann", password]
 
 
+LOADED = """
+<Modules>
+  <Module><Name>exec</Name><Library>libamps_exec_authenticator.so</Library></Module>
+</Modules>
+"""
+
+
+def running(command: str) -> str:
+    """An Authenticator that runs a command."""
+    return (
+        "<Authenticator><Module>exec</Module><Options><UserName>ann</UserName>"
+        f"<Command>{command}</Command><MaxLength>20</MaxLength></Options></Authenticator>"
+    )
+
+
+@pytest.mark.parametrize(
+    ("command", "token"),
+    [
+        ('echo "token for {{AMPS_USER_NAME}}"', "token for ann"),
+        ("head -c 100000 /dev/zero | tr '\\0' x", 20 * "x"),
+        ("sleep 0.1; echo late", "late"),
+    ],
+)
+def test_a_command_gives_the_password(tmp_path: Path, command: str, token: str) -> None:
+    with Listening() as address:
+        elements = LOADED + destination(to(address.port, elements=running(command)))
+        with running_server(tmp_path, elements=elements):
+            assert meet(address.accept())[7:9] == ["ann", token]
+
+
+def test_a_command_that_fails_is_said(tmp_path: Path) -> None:
+    with Listening() as address:
+        elements = LOADED + destination(to(address.port, elements=running("echo no; exit 3")))
+        with running_server(tmp_path, elements=elements) as server:
+            assert server.logs("Command echo no; exit 3: it ended with exit code 3")
+
+
 def test_a_password_that_is_not_to_be_had_is_said(tmp_path: Path) -> None:
     module = (
         "<Authenticator><Module>amps-default-authenticator-module</Module><Options>"
