@@ -172,7 +172,7 @@ class JournaledStoredTopic(StoredTopic):
     ) -> None:
         super().__init__(sow, name, functions, stores)
         self._journal = journal
-        self._receiving = Receiving(sow, name, journal, self.announce)
+        self._receiving = Receiving(sow, name, journal, self)
         self._takes_runs = sow.keeps_messages_plainly
 
     def publish(self, bodies: Sequence[bytes], envelope: Envelope) -> Sequence[Rejection]:
