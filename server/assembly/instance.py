@@ -33,6 +33,7 @@ from server.assembly.provision import (
     with_unified_fix_tags,
 )
 from server.assembly.provision_journal import open_journal, recover
+from server.assembly.provision_replication import provision_replication
 from server.assembly.provision_sow import TopicOpener
 from server.assembly.source_files import source_files
 from server.core.engine import Engine
@@ -41,6 +42,7 @@ from server.events.log import EventLog
 from server.expressions import columns
 from server.expressions.functions.lookups import declared_lookups
 from server.journal import JournalUnreadable
+from server.links.links import Links
 from server.message_types.base import BodyError
 from server.sow.commit import GroupCommit
 from server.sow.lookups import Lookups
@@ -159,6 +161,7 @@ class Instance:
             recover(*journal, self._engine, committer.settle, check)
             if queues is not None:
                 self._recover_queues(queues, journal, opened, check)
+            self._replicate(journal[1], opened, check)
             self._keep_journals(journal[1], opened)
         self._engine.stores.begin_derived()
         check()
@@ -228,6 +231,26 @@ class Instance:
             raise ProvisionError(spec, f"TransactionLog: queues not recovered: {error}") from None
         checkpoints = Checkpoints(queues, begins, log, self._engine.clock, self._log)
         opened.callback(checkpoints.close)
+
+    def _replicate(
+        self,
+        log: TransactionLog,
+        opened: contextlib.AsyncExitStack,
+        check: Callable[[], None],
+    ) -> None:
+        """Be ready to replicate, if the instance does; links begin with the transports.
+
+        Raises:
+            ProvisionError: the log cannot be read.
+        """
+        engine = self._engine
+        provided = provision_replication(self._spec, engine, log, check)
+        if provided is None:
+            return
+        replication, remembering = provided
+        opened.callback(remembering.close)
+        self._services.replication = replication
+        self._transports.use_links(Links(replication, engine.turns, engine.clock, self._log))
 
     def _keep_journals(self, log: TransactionLog, opened: contextlib.AsyncExitStack) -> None:
         self._services.journals = JournalKeeping(

@@ -1,12 +1,12 @@
 """What an instance has of replication as long as it lives.
 
-It is made once, at the start, with what is remembered from earlier runs (`remembering`), and closed
-with the instance. Links come and go: they use the `Sender` of a destination and the `Receiver` of a
-source, of which there is one each, whoever is connected.
+It is made once, at the start, with what is remembered from earlier runs (`remembering`), and lasts
+as long as the instance. Links come and go: they use the `Sender` of a destination and the
+`Receiver` of a source, of which there is one each, whoever is connected.
 
-    a commit            -> committed: what is settled goes on, then the links send and acknowledge
-    an Ack, a downgrade -> acknowledged: what is settled goes on
-    settled further     -> the transaction log's waiters go on, then the links acknowledge
+    a commit            -> committed: more may be settled; the links send, and acknowledge
+    an Ack, a downgrade -> acknowledged: if more is settled, publishers are told, and the links
+                           acknowledge to the instances that this one has it from
 
 Everything happens on the engine's thread.
 """
@@ -17,6 +17,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
+from server.journal.entry import NO_ORIGIN
 from server.links.events import LinkEvent, LinkEvents, Way
 from server.replication import (
     Acknowledgement,
@@ -34,9 +35,11 @@ if TYPE_CHECKING:
     from config_schema.together import InstanceDescription
     from server.base.clock import Clock
     from server.base.log import Log
+    from server.journal import Topic
     from server.topics.transaction_log import TransactionLog
 
 _MICROSECONDS: Final = 1_000_000
+_MOST_REMEMBERED: Final = 10_000
 
 
 @dataclass(slots=True)
@@ -133,6 +136,7 @@ class Replication:
         self._transaction_log = transaction_log
         self._clock = clock
         self._log = log
+        self._concerned: dict[Topic, bool] = {}  # what it is about, for those who are waited for
         self._go_on: Callable[[], None] = _nothing
         self.acknowledgement: Final = Acknowledgement(
             {name: one.sender for name, one in destinations.items()},
@@ -177,6 +181,13 @@ class Replication:
             )
         return receiver
 
+    def cursors(self) -> dict[str, Cursor]:
+        """By name of the source, how far its log has been taken in, whether it is there or not."""
+        found = {name: one.cursor for name, one in self._receivers.items()}
+        current = {name: cursor for name, cursor in found.items() if cursor is not None}
+        earlier = {name: one for name, one in self._cursors.items() if name not in found}
+        return earlier | current
+
     @property
     def receivers(self) -> Mapping[str, Receiver]:
         """All sources that have connected in this run, by name."""
@@ -189,16 +200,31 @@ class Replication:
         """The txid up to which everything is settled."""
         return self.acknowledgement.settled
 
+    def concerns(self, topic: Topic) -> bool:
+        """Whether what is published to a topic may go to a destination that is waited for."""
+        concerned = self._concerned.get(topic)
+        if concerned is None:
+            if len(self._concerned) >= _MOST_REMEMBERED:
+                self._concerned.clear()
+            concerned = self._concerned[topic] = any(
+                self.destinations[name].sender.concerns(topic, NO_ORIGIN)
+                for name in self.acknowledgement.waited_for
+            )
+        return concerned
+
     def committed(self) -> None:
-        """More of the log is on stable storage; the transaction log says so."""
-        self.acknowledgement.reached(self._transaction_log.durable)
-        self.acknowledged()
+        """More of the log is on stable storage; the transaction log says so, and goes on itself."""
+        acknowledgement, log = self.acknowledgement, self._transaction_log
+        acknowledgement.recorded(log.last_txid, self.now)
+        acknowledgement.reached(log.durable)
+        acknowledgement.find_out()
         self._go_on()
 
     def acknowledged(self) -> None:
         """A destination has got further, or is waited for no more, or again.
 
-        To be called after `Sender.acknowledge`, `resume` and `learn`.
+        To be called after `acknowledge`, `resume` and `learn` of a `Sender`; outboxes are to be
+        flushed after that.
         """
         if self.acknowledgement.find_out():
             self._transaction_log.has_settled()
@@ -253,6 +279,7 @@ class Replication:
         return names
 
     def _downgraded(self, names: Sequence[str], age: int | None = None) -> None:
+        self._concerned.clear()
         for name in names:
             if age is None:
                 self._log.emit("21-0020", destination=name)
@@ -263,6 +290,7 @@ class Replication:
             self.acknowledged()
 
     def _upgraded(self, names: Sequence[str]) -> None:
+        self._concerned.clear()
         for name in names:
             way = self.destinations[name].way
             self._log.emit("29-0105", client=way.client)
@@ -271,9 +299,6 @@ class Replication:
     def waiting(self) -> Sequence[Waiting]:
         """What each destination has not acknowledged, and since when."""
         return self.acknowledgement.waiting()
-
-    def close(self) -> None:
-        """End, after all links have been closed."""
 
 
 def _nothing() -> None:

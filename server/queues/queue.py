@@ -21,6 +21,7 @@ from server.queues.events import (
     Cancelled,
     Deferred,
     Event,
+    Expired,
     Leased,
     Mark,
     Released,
@@ -513,6 +514,19 @@ class Queue:
     def replay(self, event: Event) -> None:
         """Let an event of the record happen again, in the order of the log."""
         recovery.replay(self.ledger, event, self._owner)
+
+    def hear(self, event: Event, now: int) -> None:
+        """Let happen here what has happened to messages at another instance.
+
+        What has left the queue there leaves it here, whoever has it. Nothing is recorded.
+        """
+        if isinstance(event, Acked | Deferred | Expired | Sent | Released):
+            for mark in event.marks:
+                place = self.ledger.entries.find(mark)
+                if place is not None:
+                    self.ledger.end_lease(place)
+        self.replay(event)
+        self.ledger.flush(now)
 
     def finish_recovery(self, now: int) -> None:
         """Everything has been replayed: what must not be delivered once more, expires."""

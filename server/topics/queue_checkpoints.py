@@ -98,7 +98,7 @@ class Checkpoints:
         if not problem:
             self._stored, self._stamp = cache.txid, state
         elif not self._problem:
-            self._events.emit("1D-0022", problem=problem)
+            self._events.emit("1D-0026", problem=problem)
         self._problem = problem
         self._is_under_way = False
 

@@ -34,7 +34,8 @@ if TYPE_CHECKING:
     from config_schema.spec import JournaledTopicSpec
     from server.base.helper_thread import HelperThread
     from server.base.slices import Sliced
-    from server.journal import BookmarkRequest, Journal, NotFound
+    from server.journal import BookmarkRequest, Journal, NotFound, Topic
+    from server.topics.notes import Notes
 
 _T = TypeVar("_T")
 
@@ -72,6 +73,9 @@ class Settlement(Protocol):
     def committed(self) -> None:
         """Take note that more of the log is on stable storage."""
 
+    def concerns(self, topic: Topic) -> bool:
+        """Whether somebody has to acknowledge what is published to a topic."""
+
 
 class _Hold(NamedTuple):
     """What somebody needs of the log. See `TransactionLog.hold`."""
@@ -91,6 +95,7 @@ class TransactionLog:
 
     Attributes:
         journal: see above.
+        notes: takes note of what is published here, for replication; None if there is none.
         durable: the last entry on stable storage, as far as this thread has been told.
         unreadable_said: when it was last said that some of it cannot be read, in seconds since the
             Unix epoch: many readers may find that at once, and often.
@@ -104,6 +109,7 @@ class TransactionLog:
         helper: HelperThread,
     ) -> None:
         self.journal: Final = journal
+        self.notes: Notes | None = None  # set before anything is recorded
         self.durable = journal.durable_txid
         self.unreadable_said = 0.0
         self.instance: Final = instance
@@ -150,7 +156,8 @@ class TransactionLog:
         client, sequence = mark
         highest = self.journal.last_sequence(client)
         if highest:
-            return sequence <= highest
+            is_lacking = self.notes is not None and self.notes.lacks(client, sequence)
+            return sequence <= highest and not is_lacking
         return self.journal.first_txid <= sequence <= self.journal.last_txid
 
     def refuse_duplicate(self, client: int, sequence: int) -> None:
@@ -224,13 +231,20 @@ class TransactionLog:
         else:
             self._waiting.append((last, then))
 
-    def when_settled(self, then: Callable[[], None]) -> None:
-        """Call back when everything appended so far is settled; at once if it is."""
-        if self._settlement is None:
+    def when_settled(self, then: Callable[[], None], *topics: Topic) -> None:
+        """Call back when everything appended so far is settled; at once if it is.
+
+        Args:
+            then: the call.
+            topics: what it is about; where no other instance has to acknowledge what is published
+                to these, stable storage is enough. None: all.
+        """
+        settlement = self._settlement
+        if settlement is None or (topics and not any(map(settlement.concerns, topics))):
             self.when_durable(then)
             return
         last = self.journal.last_txid
-        if last <= self._settlement.settled and not self._unsettled:
+        if last <= settlement.settled and not self._unsettled:
             then()
         else:
             self._unsettled.append((last, then))

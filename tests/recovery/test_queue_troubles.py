@@ -93,7 +93,7 @@ def test_how_far_queues_are_cannot_be_stored(tmp_path: Path) -> None:
         messages = take(peer, 3)
         assert numbers(messages) == [0, 1, 2]
         assert done(peer, "least", bm=bookmarks(messages)) == 3
-        assert server.logs("1D-0022", 1)
+        assert server.logs("1D-0026", 1)
         disk.recover()
         wait_until((tmp_path / "journal" / "test-instance.queues.ack").exists)
 
