@@ -41,7 +41,7 @@ from server.sow.store import StoreError
 if TYPE_CHECKING:
     from server.base.clock import Clock
     from server.base.log import Log
-    from server.links.link import Turns
+    from server.links.line import Turns
     from server.links.links import Peer
     from server.links.replication import Replication
     from server.sow.topic import SowTopic

@@ -19,7 +19,7 @@ import msgspec
 
 from server.links.conflicts import Conflicts
 from server.links.greeting import GreetingError, described, destination_of, failed, validate
-from server.links.link import BEAT_SECONDS, Conduit, Link, Turns
+from server.links.link import BEAT_SECONDS, Link
 from server.replication import VERSION, Hello, group_refusal, prefers, refusal
 from server.replication.frames import Word
 
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from config_schema.together import InstanceDescription
     from server.base.clock import Clock
     from server.base.log import Log
+    from server.links.line import Conduit, Turns
     from server.links.replication import OwnDestination, Replication
 
 MOST_IN_WORD: Final = 1 << 16
@@ -200,7 +201,9 @@ class Links:
             link.refuse(str(problem))
             return
         if link.destination is None:
-            link.destination = self._find_destination(theirs) if hello.takes else None
+            link.destination = self._find_destination(theirs)
+            if link.destination is not None and not hello.takes:
+                self._say_it_takes_nothing(link)
         elif self._is_taken(link.destination, hello.instance):
             link.close()  # another one has come meanwhile that stands for it, too
             return
@@ -221,11 +224,10 @@ class Links:
             del self._by_peer[link.hello.instance]
         self._tell()
 
-    def complain(self, message: str, who: str, /, **fields: object) -> None:
+    def complain(self, message: str, who: str, *aspects: object, **fields: object) -> None:
         """Log something that may come again and again: if it is new, or once in a while."""
         now = self.turns.elapsed()
-        host = who.rpartition(":")[0] or who
-        key = (message, host, *(value for name, value in fields.items() if name != "other"))
+        key = (message, who.rpartition(":")[0] or who, *aspects)
         said = self._said.pop(key, None)
         if said is not None and now - said < _SAY_AGAIN_SECONDS:
             self._said[key] = said
@@ -246,12 +248,17 @@ class Links:
             replication.log_id,
             replication.began,
             sends,
-            True,
+            replication.description.listens is not None,
             user,
             password,
             self._description,
             replication.nonce,
         )
+
+    def _say_it_takes_nothing(self, link: Link) -> None:
+        """An instance has connected that is a destination, and takes nothing."""
+        name, link.destination = link.destination, None
+        self.complain("1E-0009", link.address, name, destination=name, other=link.address)
 
     def _is_taken(self, destination: str, instance: str) -> bool:
         """Whether a destination is another instance at the moment."""
@@ -281,7 +288,7 @@ class Links:
         spec = self.replication.destinations[name].spec
         reason = group_refusal(ours, hello, spec.group)
         if reason is None and not hello.takes:
-            reason = f"{hello.instance} takes nothing"
+            reason = f"{hello.instance} has no transport of type amps-replication"
         current = self._by_peer.get(hello.instance)
         if reason is None and current is not None and current.destination not in (None, name):
             reason = (
@@ -293,7 +300,7 @@ class Links:
         found = validate(self.replication.description, name, theirs)
         for finding in found:
             problem = str(finding.problem)
-            self.complain("1E-0005", link.address, destination=name, problem=problem)
+            self.complain("1E-0005", link.address, problem, destination=name, problem=problem)
         return failed(found, ours.instance, hello.instance) if found else None
 
     def _choose(self, link: Link, hello: Hello) -> None:
