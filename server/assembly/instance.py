@@ -144,6 +144,7 @@ class Instance:
             async with contextlib.AsyncExitStack() as opened:
                 await self._start(opened)
                 memory.settle()
+                opened.callback(memory.Collecting(self._engine.clock, self._ended).stop)
                 self._log.emit("00-0015", seconds=round(time.monotonic() - started_at))
                 on_started()
                 await self._stop_requested.wait()
@@ -173,6 +174,9 @@ class Instance:
         self._provision_actions(opened)
         await self._open_transports(opened)
         await self._actions.start()
+
+    def _ended(self) -> int:
+        return self._engine.gone
 
     async def enable_transport(self, name: str) -> None:
         """Open a transport, if it is not open, just as at the start.

@@ -172,7 +172,7 @@ class JournaledStoredTopic(StoredTopic):
     ) -> None:
         super().__init__(sow, name, functions, stores)
         self._journal = journal
-        self._receiving = Receiving(sow, name, journal, self.announce)
+        self._receiving = Receiving(sow, name, journal, self)
         self._takes_runs = sow.keeps_messages_plainly
 
     def publish(self, bodies: Sequence[bytes], envelope: Envelope) -> Sequence[Rejection]:
@@ -302,7 +302,11 @@ class JournaledStoredTopic(StoredTopic):
             self._stores.touched(self._sow)
 
     def _place_deletion(self, records: Sequence[Record], envelope: Envelope) -> tuple[int, int]:
-        """Record a deletion; its txid is its place in the instance's order of changes."""
+        """Record a deletion; its txid is its place in the instance's order of changes.
+
+        Since the command was found to be a new one, it may have come from another instance.
+        """
+        self._journal.refuse_duplicate(envelope)
         self._sow.table.make_room_to_remove(records)
         keys = json_text([record.key for record in records])
         return self._journal.append(envelope, keys, Kind.SOW_DELETE)
