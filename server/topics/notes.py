@@ -65,6 +65,24 @@ class Notes:
         ends = txids[0], txids[-1]
         self._recent.note(identity, sequences or txids, checksums, ends, topic, origin)
 
+    def take_one(
+        self,
+        client: int,
+        before: int,
+        sequence: int,
+        data: bytes,
+        txid: int,
+        topic: Topic,
+        origin: Origin,
+    ) -> None:
+        """The same for a single message, whose number is 0 if its client gives none."""
+        identity = client
+        if not sequence:
+            identity, sequence = server_made_identity(client, self._instance), txid
+        elif sequence != before + 1:
+            self._known.noted(client, before, (sequence,))
+        self._recent.note_one(identity, sequence, crc32c(data), txid, topic, origin)
+
     def take_numbers(self, client: int, before: int, sequences: Sequence[int]) -> None:
         """A client has used numbers, which ascend. See `take`."""
         if sequences[-1] - before != len(sequences):
