@@ -23,6 +23,7 @@ from server.topics.queue_recovery import recover_queues
 from server.topics.queue_surroundings import Surroundings
 from server.topics.queue_table import Queues
 from server.wire.bookmarks import client_hash
+from tests.core.busy import BUSY
 from tests.core.replicas import Replica, Road
 from tests.core.support import Core, CorePeer
 from tests.journal.support import FailingDisk
@@ -642,3 +643,30 @@ def test_a_restart_writes_no_letters_of_other_instances(make: Make, tmp_path: Pa
     assert again.said() == []
     one.core.clock.turn()
     assert [entry.topic.name for entry in one.entries()] == [*kinds, "dead"]
+
+
+def test_a_deletion_may_come_from_elsewhere_while_it_is_carried_out(make: Make) -> None:
+    """Its publisher has gone to another instance with it: it counts once, as what follows it."""
+    one, two = make("one", keep_orders), make("two", keep_orders)
+    peer, road = one.client("publisher"), Road(one, two)
+    for number in range(1, 301):
+        publish(peer, "orders", b'{"id":%d}' % number, s=number)
+    road.carry()
+    commands: list[tuple[dict[str, Any], bytes]] = [
+        ({"c": "sow_delete", "t": "orders", "f": "1=1", "s": 301}, b""),
+        ({"c": "publish", "t": "orders", "s": 302}, b'{"id":1}'),
+    ]
+    moved = two.client("publisher")
+    two.core.clock.work_per_look = BUSY
+    for command, body in commands:
+        peer.send(command, body)
+        moved.send(command | {"a": "processed"}, body)
+    assert moved.is_paused
+    moved.take_frames()
+    road.carry()
+    two.core.clock.work_per_look = 0.0
+    two.core.clock.advance(0)
+    assert [head["reason"] for head, _ in moved.take_frames()] == ["duplicate", "duplicate"]
+    client = client_hash("publisher")
+    numbers = [entry.sequence for entry in two.entries() if entry.client == client]
+    assert numbers == list(range(1, 303))
