@@ -44,6 +44,7 @@ from server.expressions.functions.user_defined import UserFunctionError, load_fu
 from server.filters import custom as filters
 from server.message_types import custom as message_types
 from server.security.authentication import AUTHENTICATION_MODULES
+from server.security.credentials import DEFAULT_MAX_LENGTH, EXEC_LIBRARY
 from server.security.entitlement import ENTITLEMENT_MODULES
 
 _UNBUILT_ACTION_MODULES: Final = {
@@ -55,22 +56,15 @@ _UNBUILT_ACTION_MODULES: Final = {
 
 UNBUILT: Final[Mapping[str, str]] = {
     "Admin": "the admin interface",
-    "Transports/Transport/Type=amps-replication": "replication",
-    "Transports/Transport/Type=amps-replication-secure": "replication",
     "Transports/Transport/Protocol=fix-session": "the fix-session protocol",
     "Protocols/Protocol/Module=fix-session": "the fix-session protocol",
     "Protocols/Protocol/TrustedAdmin": "connections trusted by the admin interface",
-    "Replication": "replication",
     **_UNBUILT_ACTION_MODULES,
     "Description": "the admin interface, which shows it",
     "Environment": "the admin interface, which shows it",
     "Tuning/Admin": "the statistics database",
-    "Tuning/Replication": "replication",
 }
-"""Place in the configuration -> feature, for the located warning that it is not available yet.
-
-Synchronous destinations have a warning of their own: server/base/unavailable.py.
-"""
+"""Place in the configuration -> feature, for the located warning that it is not available yet."""
 
 _OPTION_HELP: Final = {
     "AllowSpoofing": "take the user name that the client gives for its own",
@@ -162,6 +156,31 @@ _LIBRARIES: Final[Mapping[str, LibraryRule]] = {
                     ),
                 )
             },
+        ),
+        LibraryRule(
+            EXEC_LIBRARY,
+            {
+                ModuleKind.AUTHENTICATOR: ModuleRule(
+                    EXEC_LIBRARY,
+                    "logs on to other instances with the output of a command",
+                    (
+                        OptionRule(
+                            "Command",
+                            ValueKind.TEXT,
+                            "what a shell runs; {{AMPS_USER_NAME}} stands for the user",
+                            required=True,
+                        ),
+                        OptionRule("UserName", ValueKind.TEXT, "name of the user", required=True),
+                        OptionRule(
+                            "MaxLength",
+                            ValueKind.COUNT,
+                            "bytes of the output that are read",
+                            default=DEFAULT_MAX_LENGTH,
+                        ),
+                    ),
+                )
+            },
+            open_options=True,  # AMPS ignores what is given where it is loaded
         ),
         LibraryRule(
             EXPERIMENTAL_MODULE,

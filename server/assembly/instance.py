@@ -33,6 +33,7 @@ from server.assembly.provision import (
     with_unified_fix_tags,
 )
 from server.assembly.provision_journal import open_journal, recover
+from server.assembly.provision_replication import provision_replication
 from server.assembly.provision_sow import TopicOpener
 from server.assembly.source_files import source_files
 from server.core.engine import Engine
@@ -40,7 +41,11 @@ from server.core.internal_client import InternalClient
 from server.events.log import EventLog
 from server.expressions import columns
 from server.expressions.functions.lookups import declared_lookups
-from server.journal import JournalError, JournalUnreadable
+from server.journal import JournalUnreadable
+from server.links.comparing import Comparing
+from server.links.lateness import Lateness
+from server.links.links import Links
+from server.links.repairs import Repairs
 from server.message_types.base import BodyError
 from server.sow.commit import GroupCommit
 from server.sow.lookups import Lookups
@@ -49,6 +54,7 @@ from server.topics.queue_checkpoints import Checkpoints
 from server.topics.queue_recovery import recover_queues
 from server.topics.queue_surroundings import Surroundings
 from server.topics.queue_table import Queues
+from server.topics.repairing import RepairPublisher
 from server.topics.settings import Settings
 from server.topics.transaction_log import TransactionLog
 from server.transports.listener import TransportError
@@ -115,6 +121,7 @@ class Instance:
         self._configuration = configuration
         self._services = self._make_services()
         self._actions = Actions(spec, self._services)
+        self._lateness: Lateness | None = None
         self._stop_requested = asyncio.Event()
         self._stopping_since = 0.0
 
@@ -160,6 +167,7 @@ class Instance:
             recover(*journal, self._engine, committer.settle, check)
             if queues is not None:
                 self._recover_queues(queues, journal, opened, check)
+            self._replicate(journal[1], opened, check)
             self._keep_journals(journal[1], opened)
         self._engine.stores.begin_derived()
         check()
@@ -223,15 +231,44 @@ class Instance:
         """Bring queues up to date with the log, and store how far that is from now on.
 
         Raises:
-            ProvisionError: the log cannot be read, or that not be stored.
+            ProvisionError: the log cannot be read.
         """
         spec, log = journal
         try:
             begins = recover_queues(queues, log.journal, check, self._log)
-            checkpoints = Checkpoints(queues, begins, log, self._engine.clock)
-        except (JournalUnreadable, JournalError) as error:
+        except JournalUnreadable as error:
             raise ProvisionError(spec, f"TransactionLog: queues not recovered: {error}") from None
+        checkpoints = Checkpoints(queues, begins, log, self._engine.clock, self._log)
         opened.callback(checkpoints.close)
+
+    def _replicate(
+        self,
+        log: TransactionLog,
+        opened: contextlib.AsyncExitStack,
+        check: Callable[[], None],
+    ) -> None:
+        """Be ready to replicate, if the instance does; links begin with the transports.
+
+        Raises:
+            ProvisionError: the log cannot be read.
+        """
+        engine = self._engine
+        provided = provision_replication(self._spec, engine, log, check)
+        if provided is None:
+            return
+        replication, remembering = provided
+        opened.callback(remembering.close)
+        self._services.replication = replication
+        links = Links(replication, engine.turns, engine.clock, self._log)
+        self._transports.use_links(links)
+        self._lateness = Lateness(replication, engine.clock, self._log)
+        opened.callback(self._lateness.close)
+        repairs = Repairs(RepairPublisher(engine.topics, engine.clock), self._log)
+        comparing = Comparing(
+            replication, engine.stores, repairs, links, engine.turns, engine.clock, self._log
+        )
+        self._services.comparing = comparing
+        opened.callback(comparing.close)
 
     def _keep_journals(self, log: TransactionLog, opened: contextlib.AsyncExitStack) -> None:
         self._services.journals = JournalKeeping(
@@ -358,6 +395,10 @@ class Instance:
             "subscriptions": sum(len(session.subscriptions) for session in sessions),
             "topics": len(engine.topics),
         }
+        if self._lateness is not None:
+            state.update(self._lateness.state)
+        if self._services.comparing is not None:
+            state.update(self._services.comparing.findings.state)
         return write_minidump(spec.mini_dump_directory, spec.mini_dump_file_mask, spec.name, state)
 
     def _request_stop(self, source: str) -> None:

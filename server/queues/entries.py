@@ -19,6 +19,7 @@ from __future__ import annotations
 import re
 from array import array
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import groupby
 from typing import Final, Literal, Protocol, cast
 
 from server.queues.events import Mark
@@ -60,7 +61,11 @@ class Room(Protocol):
 
 
 class Block:
-    """Consecutive places; all columns are as long as what has been filled, or empty.
+    """Consecutive places.
+
+    The columns that every message fills have their full length from the beginning: if they grew,
+    they would leave behind holes in memory, of all sizes. `states` is as long as what has been
+    filled, and the other columns are as long as they have to be.
 
     Of a block that has been put away, columns are views of memory that is elsewhere.
 
@@ -97,10 +102,10 @@ class Block:
     def __init__(self) -> None:
         self.kept = SIZE
         self.states = bytearray()
-        self.txids = array("Q")
-        self.times = array("q")
-        self.publishers = array("I")
-        self.sequences = array("Q")
+        self.txids = array("Q", bytes(8 * SIZE))
+        self.times = array("q", bytes(8 * SIZE))
+        self.publishers = array("I", bytes(4 * SIZE))
+        self.sequences = array("Q", bytes(8 * SIZE))
         self.expires = array("q")
         self.priorities = array("Q")
         self.keys = array("Q")
@@ -168,12 +173,13 @@ class Entries:
             block = self.blocks.get(self.end >> SHIFT)
             if block is None:
                 block = self._new_block()
-            block.states.extend(bytes((AVAILABLE,)) * (stop - start))
-            block.txids.extend(txids[start:stop])
-            block.times.extend(times[start:stop])
-            block.publishers.extend([publisher.number] * (stop - start))
-            block.sequences.extend(sequences[start:stop])
-            self.end += stop - start
+            part, length = slice(within, within + stop - start), stop - start
+            block.states.extend(bytes((AVAILABLE,)) * length)
+            block.txids[part] = _column("Q", txids[start:stop])
+            block.times[part] = _column("q", times[start:stop])
+            block.publishers[part] = array("I", (publisher.number,)) * length
+            block.sequences[part] = _column("Q", sequences[start:stop])
+            self.end += length
             start = stop
         self.counts[AVAILABLE] += count
         return first
@@ -264,12 +270,12 @@ class Entries:
 
     def remove_all(self, places: Sequence[int], publisher: Publisher, state: int) -> None:
         """Messages of one publisher that are all in the same state become GONE."""
-        number = places[0] >> SHIFT
-        if min(places) >> SHIFT == max(places) >> SHIFT:
-            self._remove_within(number, places)
+        first, last = _ends(places)
+        if first >> SHIFT == last >> SHIFT:
+            self._remove_within(places[0] >> SHIFT, places)
         else:
-            for place in places:
-                self._remove_within(place >> SHIFT, (place,))
+            for number, alike in groupby(places, _block_of):
+                self._remove_within(number, list(alike))
         self.counts[state] -= len(places)
         self.counts[GONE] += len(places)
         publisher.gone += len(places)
@@ -280,8 +286,12 @@ class Entries:
         """Messages of one block become GONE."""
         block = self.blocks[number]
         states = block.states
-        for place in places:
-            states[place & WITHIN] = GONE
+        if isinstance(places, range):
+            start = places.start & WITHIN
+            states[start : start + len(places)] = bytes((GONE,)) * len(places)
+        else:
+            for place in places:
+                states[place & WITHIN] = GONE
         block.kept -= len(places)
         if not block.kept:
             self._drop_block(number)
@@ -427,6 +437,21 @@ class Entries:
             number = self._owner_numbers[owner] = len(self._owners)
             self._owners.append(owner)
         _set(self.blocks[place >> SHIFT].owners, place, number)
+
+
+def _column(typecode: Literal["Q", "q"], values: Sequence[int]) -> array[int]:
+    return array(typecode, values if isinstance(values, list) else list(values))
+
+
+def _ends(places: Sequence[int]) -> tuple[int, int]:
+    """The least and the greatest of places."""
+    if isinstance(places, range):
+        return places[0], places[-1]
+    return min(places), max(places)
+
+
+def _block_of(place: int) -> int:
+    return place >> SHIFT
 
 
 def _of(column: array[int], place: int) -> int:

@@ -1,9 +1,8 @@
 """What becomes of the messages of a queue: coming, staying, coming back, leaving.
 
-The ledger is the part of a queue that its record brings back: `enqueue` for the messages and
-`replay` for the events, in the order of the log. It does not know whose turn it is. It tells
-whoever delivers of messages that can be delivered where they were passed over already (`on_offer`),
-and of consumers that have room again (`freed`).
+The ledger is the part of a queue that its record brings back (server/queues/recovery.py). It does
+not know whose turn it is. It tells whoever delivers of messages that can be delivered where they
+were passed over already (`on_offer`), and of consumers that have room again (`freed`).
 
 Source: AMPS User Guide, Message Flow for Queues; Acknowledging Messages.
 """
@@ -11,7 +10,7 @@ Source: AMPS User Guide, Message Flow for Queues; Acknowledging Messages.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from itertools import groupby
 from operator import itemgetter
 from typing import Final, Protocol
@@ -25,15 +24,10 @@ from server.queues.events import (
     MAX_CANCELS,
     MAX_DELIVERIES,
     TIME_LIMIT,
-    Acked,
-    Cancelled,
-    Deferred,
     Departure,
     Event,
     Expired,
-    Leased,
     Mark,
-    Transferred,
 )
 from server.queues.keyed import KeyChains
 from server.queues.leases import Lease, Leases
@@ -53,7 +47,8 @@ from server.queues.states import (
 )
 
 _CLIENT: Final = itemgetter(0)
-"""The publisher of a bookmark."""
+_SEQUENCE: Final = itemgetter(1)
+"""The publisher of a bookmark, and its number for the message."""
 
 
 class Watcher(Protocol):
@@ -68,9 +63,6 @@ class Watcher(Protocol):
 
 _IN_AN_EVENT: Final = 4096
 """Messages that expire with one event: it has to fit into a journal, however many do at once."""
-
-_LONG_AGO: Final = 0
-"""The moment of a replay: nothing expires by it, because expirations are events by themselves."""
 
 VISIBLE: Final = frozenset((AVAILABLE, BEHIND, BARRIER))
 """States in which a query of the queue sees a message: unleased, and ours to deliver."""
@@ -278,7 +270,7 @@ class Ledger:
     # coming back
 
     def acknowledge_leased(
-        self, marks: Iterable[Mark], holder: Hashable
+        self, marks: Sequence[Mark], holder: Hashable
     ) -> tuple[list[Mark], list[Mark]]:
         """Acknowledge messages that somebody has and that nothing else is known of.
 
@@ -294,31 +286,33 @@ class Ledger:
         """
         done: list[Mark] = []
         others: list[Mark] = []
-        for client, alike in groupby(marks, _CLIENT):
-            publisher = self.entries.publisher(client)
+        for alike in _by_publisher(marks):
+            publisher = self.entries.publisher(alike[0][0])
             if publisher is None:
                 others += alike
             else:
-                self._acknowledge_leased(publisher, list(alike), holder, done, others)
+                self._acknowledge_leased(publisher, alike, holder, done, others)
         return done, others
 
     def _acknowledge_leased(
         self,
         publisher: Publisher,
-        marks: list[Mark],
+        marks: Sequence[Mark],
         holder: Hashable,
         done: list[Mark],
         others: list[Mark],
     ) -> None:
         """The same for messages of one publisher; tells both in lists that it is given."""
-        if len(marks) > 1 and len(set(marks)) < len(marks):
+        sequences = list(map(_SEQUENCE, marks))
+        if len(set(sequences)) < len(sequences):
             others += repeated(marks)
             marks = list(dict.fromkeys(marks))
-        places = publisher.find_all([sequence for _, sequence in marks])
-        leases = list(map(self.leases.by_place.get, places))
+            sequences = list(map(_SEQUENCE, marks))
+        places = publisher.find_all(sequences)
+        leases = self.leases.of(places)
         start = 0
-        for seat, alike in groupby(None if lease is None else lease.seat for lease in leases):
-            stop = start + len(list(alike))
+        for seat, count in _seats(leases):
+            stop = start + count
             if seat is None or (holder is not None and seat.consumer.client != holder):
                 others += marks[start:stop]
             else:
@@ -329,8 +323,7 @@ class Ledger:
     def _finish(self, seat: Seat, publisher: Publisher, places: Sequence[int]) -> None:
         """Messages of one publisher that one consumer has leave the queue."""
         count = len(places)
-        for lease, alike in groupby(map(self.leases.by_place.pop, places)):
-            self.leases.close(lease, len(list(alike)))
+        self.leases.end_all(places)
         self.entries.remove_all(places, publisher, SENT if self.settings.at_most_once else LEASED)
         seat.held.difference_update(places)
         seat.consumer.outstanding -= count
@@ -540,67 +533,22 @@ class Ledger:
             if state == FOREIGN:
                 self.offer(place, now)
 
-    # the record
 
-    def replay(self, event: Event, local_owner: str = "") -> None:
-        """Let an event of the record happen again; nothing is recorded.
+def _by_publisher(marks: Sequence[Mark]) -> Iterator[Sequence[Mark]]:
+    """Bookmarks of one publisher that follow one another, together."""
+    clients = list(map(_CLIENT, marks))
+    if marks and clients.count(clients[0]) == len(clients):  # nearly always
+        yield marks
+        return
+    for _, alike in groupby(marks, _CLIENT):
+        yield list(alike)
 
-        Args:
-            event: the event.
-            local_owner: the name of this instance, which `Transferred` may name.
-        """
-        match event:
-            case Acked() | Deferred():
-                self.counters.acknowledged += self._replay_end(event)
-            case Cancelled():
-                for index, place in self._known(event.marks):
-                    self.attempt(place).cancels = event.counts[index]
-                    self.counters.cancelled += 1
-                    if event.retry_at[index] > event.at:
-                        self.delay(place, event.retry_at[index])
-            case Leased():
-                for _, place in self._known(event.marks):
-                    attempts = self.attempt(place)
-                    attempts.deliveries += 1
-                    attempts.last_consumer = event.consumer
-                    attempts.last_leased = event.at
-            case Transferred():
-                owner = "" if event.owner == local_owner else event.owner
-                for _, place in self._known(event.marks):
-                    self.transfer(place, owner, _LONG_AGO)
-            case Expired():
-                self.counters.expired += self._replay_end(event)
-            case _:  # Sent, Released
-                self._replay_end(event)
 
-    def _replay_end(self, event: Event) -> int:
-        """Let messages leave the queue; returns how many were in it.
-
-        One that is not here comes later: if the event says so, and if there are inactive messages,
-        which may have been active when it happened.
-        """
-        is_to_come = isinstance(event, Deferred) or self.inactive > 0
-        count = 0
-        for mark in event.marks:
-            self.taken.pop(mark, None)
-            place = self.entries.find(mark)
-            if place is not None and self.entries.state(place) != GONE:
-                self.remove(place, _LONG_AGO)
-                count += 1
-            elif is_to_come:
-                self.deferred.add((mark,), event.at)
-        return count
-
-    def _known(self, marks: Iterable[Mark]) -> Iterable[tuple[int, int]]:
-        for index, mark in enumerate(marks):
-            place = self.entries.find(mark)
-            if place is not None and self.entries.state(place) != GONE:
-                yield index, place
-
-    def finish_recovery(self, now: int) -> None:
-        """The record has been replayed: remove what must not be delivered once more."""
-        limit = self.settings.max_deliveries
-        for place, attempts in list(self._attempts.items()):
-            if limit and attempts.deliveries >= limit:
-                self.expire(place, now, (MAX_DELIVERIES,))
-        self.flush(now)
+def _seats(leases: Sequence[Lease | None]) -> Iterator[tuple[Seat | None, int]]:
+    """Whose some leases are, one after the other, and how many follow one another that are."""
+    one = leases[0]
+    if one is not None and leases.count(one) == len(leases):  # nearly always
+        yield one.seat, len(leases)
+        return
+    for seat, alike in groupby(None if lease is None else lease.seat for lease in leases):
+        yield seat, len(list(alike))

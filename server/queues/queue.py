@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Final, NamedTuple
 
+from server.queues import recovery
 from server.queues.consumers import Consumer, Seat
 from server.queues.counts import Counters
 from server.queues.dispatch import Dispatch, Share
@@ -20,6 +21,7 @@ from server.queues.events import (
     Cancelled,
     Deferred,
     Event,
+    Expired,
     Leased,
     Mark,
     Released,
@@ -289,7 +291,7 @@ class Queue:
 
     def acknowledge(
         self,
-        marks: Iterable[Mark],
+        marks: Sequence[Mark],
         now: int,
         client: Hashable = None,
         way: Way = Way.DONE,
@@ -511,11 +513,24 @@ class Queue:
 
     def replay(self, event: Event) -> None:
         """Let an event of the record happen again, in the order of the log."""
-        self.ledger.replay(event, self._owner)
+        recovery.replay(self.ledger, event, self._owner)
+
+    def hear(self, event: Event, now: int) -> None:
+        """Let happen here what has happened to messages at another instance.
+
+        What has left the queue there leaves it here, whoever has it. Nothing is recorded.
+        """
+        if isinstance(event, Acked | Deferred | Expired | Sent | Released):
+            for mark in event.marks:
+                place = self.ledger.entries.find(mark)
+                if place is not None:
+                    self.ledger.end_lease(place)
+        self.replay(event)
+        self.ledger.flush(now)
 
     def finish_recovery(self, now: int) -> None:
         """Everything has been replayed: what must not be delivered once more, expires."""
-        self.ledger.finish_recovery(now)
+        recovery.finish(self.ledger, now)
 
     @property
     def oldest_txid(self) -> int | None:

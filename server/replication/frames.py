@@ -30,6 +30,9 @@ VERSION: Final = 1
 MOST_BEFORE_HELLO: Final = 1 << 20
 """Bytes of a frame of somebody who has not said who they are."""
 
+_MOST_INFLATED: Final = 16
+"""How many times as long a hello may be, which is compressed: it describes thousands of topics."""
+
 MOST_IN_FRAME: Final = 1 << 30
 """Bytes of any other frame, as long as a message may be that is in the log."""
 
@@ -62,7 +65,8 @@ class Hello(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=
         takes: whether it takes what the other instance sends.
         user: whom it is to be authenticated as.
         password: what proves that.
-        description: what both have to agree on, for the validation.
+        description: what both have to agree on, for the validation; in a form that is read when
+            it is known who is there.
         nonce: a number of this run of the instance.
     """
 
@@ -75,7 +79,7 @@ class Hello(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=
     takes: bool = True
     user: str = ""
     password: str = ""
-    description: Any = None
+    description: bytes = b""
     nonce: int = 0
 
 
@@ -100,11 +104,15 @@ class Begin(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=
         stream: stands for the source's log and what is replicated of it: a cursor is of one stream.
         first: the first txid in its log.
         last: the last txid in its log.
+        client: what both ends call this direction of the link, in the log.
+        ack_interval: how often it wants to be told what is stored, in microseconds.
     """
 
     stream: str
     first: int
     last: int
+    client: str = ""
+    ack_interval: int = 0
 
 
 class Ack(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
@@ -146,7 +154,25 @@ class Knowledge(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fie
     is_last: bool
 
 
-Control: TypeAlias = Hello | Refused | Beat | Begin | Resume | Knowledge | Ack
+class Word(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
+    """Something that one instance says to another, which need not be the next one; see `courier`.
+
+    Attributes:
+        to: the name of the instance that it is for.
+        path: the names of those that it has been through, the one that says it first.
+        number: of this word of that instance; no two have the same for a long time.
+        subject: what it is about.
+        body: what it says.
+    """
+
+    to: str
+    path: list[str]
+    number: int
+    subject: str
+    body: bytes
+
+
+Control: TypeAlias = Hello | Refused | Beat | Begin | Resume | Knowledge | Ack | Word
 Frame: TypeAlias = Control | Batch
 
 _TYPES: Final[dict[int, type[Control]]] = {
@@ -157,6 +183,7 @@ _TYPES: Final[dict[int, type[Control]]] = {
     5: Resume,
     6: Knowledge,
     7: Ack,
+    9: Word,
 }
 _NUMBERS: Final = {kind: number for number, kind in _TYPES.items()}
 _BATCH_TYPE: Final = 8
@@ -195,6 +222,11 @@ class FrameReader:
         self.most = most
         self._buffer = bytearray()
 
+    @property
+    def held(self) -> int:
+        """Bytes that have come and that no frame has been made of."""
+        return len(self._buffer)
+
     def feed(self, data: bytes) -> None:
         """Take what has come."""
         self._buffer += data
@@ -220,7 +252,7 @@ class FrameReader:
         if flags & ~_COMPRESSED:
             raise FrameError(f"a frame with the flags {flags}; this program knows {_COMPRESSED}")
         if flags:
-            payload = _inflate(payload, self.most)
+            payload = _inflate(payload, max(self.most, _MOST_INFLATED * MOST_BEFORE_HELLO))
         return _decode(number, payload)
 
 
@@ -244,7 +276,23 @@ def _decode(number: int, payload: bytes) -> Frame:
     try:
         return decoder.decode(payload)
     except (msgspec.MsgspecError, ValueError, RecursionError) as problem:
+        if decoder.type is Hello and (version := _version(payload)) not in (None, VERSION):
+            raise FrameError(
+                f"version {version} of the replication protocol; this program speaks {VERSION}"
+            ) from problem
         raise FrameError(f"a frame of type {number} that is none: {problem}") from problem
+
+
+def _version(payload: bytes) -> int | None:
+    """What a hello begins with whose form is not known, as that of another version may be."""
+    try:
+        fields = msgspec.msgpack.decode(payload)
+    except (msgspec.MsgspecError, ValueError, RecursionError):
+        return None
+    match fields:
+        case [int(version), *_]:
+            return version
+    return None
 
 
 def _pack_batch(batch: Batch) -> bytes:

@@ -27,6 +27,7 @@ from server.sow.keys import (
     EventKeys,
     FieldKeys,
     KeySource,
+    LearnsKeys,
     PublisherKeys,
     key_hash,
     nested_in_event,
@@ -108,6 +109,7 @@ class SowTopic:
         )
         self._enrichment: Final = _stage(spec.enrichment, Kind.ENRICHMENT, message_type, functions)
         self._generator: Final = generator
+        self._learner: Final = generator if isinstance(generator, LearnsKeys) else None
         self._key_sources: dict[str, KeySource] = {}
 
     @property
@@ -195,7 +197,7 @@ class SowTopic:
             context.topic_name = topic
             if self._preprocessing is not None:
                 body = self._preprocessing.apply(body, None, context)
-        key = self._key_source(topic).key(body, key)
+        key = self.key_source(topic).key(body, key)
         if self._enrichment is not None or delta:
             previous = self.table.get(self.table.identity(key, topic))
             body = self._rewritten(body, key, previous, context or MessageContext(), delta=delta)
@@ -232,6 +234,15 @@ class SowTopic:
         """
         return self.table.put(record)
 
+    def learn(self, body: bytes, key: str) -> None:
+        """Take note of the SOW key that a message got at another instance.
+
+        Raises:
+            StoreError: that cannot be stored.
+        """
+        if self._learner is not None:
+            self._learner.learn(body, key)
+
     def publish(
         self,
         body: bytes,
@@ -267,8 +278,8 @@ class SowTopic:
         )
         return self.apply(record)
 
-    def _key_source(self, topic: str) -> KeySource:
-        """Where keys come from; by default the key domain is the logical topic."""
+    def key_source(self, topic: str) -> KeySource:
+        """Where the keys of a topic come from; by default the key domain is the logical topic."""
         domain = topic if self.spec.key_domain == self.spec.name else self.spec.key_domain
         source = self._key_sources.get(domain)
         if source is None:
@@ -318,7 +329,7 @@ class SowTopic:
         topic = topic or self.spec.name
         if self._preprocessing is not None:
             body = self._preprocessing.apply(body, None, MessageContext())
-        key = self._key_source(topic).key(body, None)
+        key = self.key_source(topic).key(body, None)
         record = self.table.get(self.table.identity(key, topic))
         return [] if record is None else [record]
 

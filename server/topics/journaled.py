@@ -10,13 +10,15 @@ from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
-from server.journal import JournalUnavailable, Kind
+from server.journal import MESSAGES, JournalUnavailable, Kind
 from server.message_types.base import BodyError
 from server.sow.keys import KeyRefusedError
 from server.sow.records import NANOSECONDS, NANOSECONDS_IN_MICROSECOND, Record, to_nanoseconds
 from server.sow.store import Settled, StoreError
+from server.subscriptions.envelope import Envelope
 from server.subscriptions.record_delivery import MATCH
 from server.subscriptions.rejection import Rejection
+from server.topics.receiving import Receiving
 from server.topics.stored import REASONS, StoredTopic
 from server.topics.topic import Topic
 from server.topics.topic_journal import TopicJournal
@@ -28,8 +30,9 @@ if TYPE_CHECKING:
     from server.message_types.base import MessageType
     from server.sow.records import Change
     from server.sow.topic import SowTopic
-    from server.subscriptions.envelope import Envelope
+    from server.subscriptions.client import Client
     from server.subscriptions.subscription import Subscription
+    from server.topics.arrivals import Arrivals
     from server.topics.stores import Stores
 
 
@@ -94,11 +97,12 @@ class JournaledTopic(Topic):
         rejections: list[Rejection] = []
         start = 0
         while start < len(bodies):
-            end, _, _, problem = self._journal.append_run(envelope, bodies, start)
+            run = self._journal.append_run(envelope, bodies, start)
+            end = run.end
             if self._subscriptions and end > start:
                 super().publish(bodies[start:end], envelope)
-            if problem is not None:
-                rejections.append(_rejection(end, problem))
+            if run.problem is not None:
+                rejections.append(_rejection(end, run.problem))
                 end += 1
             start = end
         return rejections
@@ -121,9 +125,26 @@ class JournaledTopic(Topic):
                 super().publish((body,), envelope)
         return rejections
 
+    def take_in(self, arrivals: Arrivals) -> None:
+        """Record some of what has come from another instance as it is, and deliver it."""
+        start = arrivals.position
+        run = self._journal.append_copies(arrivals, arrivals.content())
+        if arrivals.kind in MESSAGES and self._subscriptions and run.txids:
+            self._deliver(arrivals, start, start + run.end, run.timestamp)
+
+    def _deliver(self, arrivals: Arrivals, start: int, end: int, timestamp: int) -> None:
+        """Deliver messages of another instance, which have been recorded."""
+        bodies = arrivals.bodies
+        if arrivals.run.extras_length or self._one_by_one or self._filters.asks_for_context:
+            for position in range(start, end):
+                envelope = arrivals.envelope(position, timestamp)
+                super().publish((bodies[position],), envelope)
+        else:
+            super().publish(bodies[start:end], arrivals.common_envelope(timestamp))
+
     def when_stored(self, then: Settled) -> None:
-        """Call back when everything published so far is on stable storage."""
-        self._journal.log.when_durable(partial(then, None))
+        """Call back when everything published so far is settled."""
+        self._journal.when_settled(partial(then, None))
 
 
 class JournaledStoredTopic(StoredTopic):
@@ -137,7 +158,7 @@ class JournaledStoredTopic(StoredTopic):
         journal: records its messages.
     """
 
-    __slots__ = ("_journal", "_takes_runs")
+    __slots__ = ("_journal", "_receiving", "_takes_runs")
 
     is_journaled = True
 
@@ -151,6 +172,7 @@ class JournaledStoredTopic(StoredTopic):
     ) -> None:
         super().__init__(sow, name, functions, stores)
         self._journal = journal
+        self._receiving = Receiving(sow, name, journal, self)
         self._takes_runs = sow.keeps_messages_plainly
 
     def publish(self, bodies: Sequence[bytes], envelope: Envelope) -> Sequence[Rejection]:
@@ -199,9 +221,9 @@ class JournaledStoredTopic(StoredTopic):
         start = 0
         while start < len(drafts):
             run = self._journal.append_run(envelope, bodies, start, keys, lifetime)
-            end, txids, timestamp, problem = run
-            moment = timestamp * NANOSECONDS_IN_MICROSECOND
-            for index, txid in enumerate(txids, start):
+            end = run.end
+            moment = run.timestamp * NANOSECONDS_IN_MICROSECOND
+            for index, txid in enumerate(run.txids, start):
                 position, record = drafts[index]
                 if envelope.sequences:
                     envelope.sequence = envelope.sequences[index]
@@ -212,8 +234,8 @@ class JournaledStoredTopic(StoredTopic):
                     yield _rejection(position, error)
                 else:
                     self.announce(change, envelope, MATCH)
-            if problem is not None:
-                yield _rejection(drafts[end][0], problem)
+            if run.problem is not None:
+                yield _rejection(drafts[end][0], run.problem)
                 end += 1
             start = end
 
@@ -249,15 +271,49 @@ class JournaledStoredTopic(StoredTopic):
         )
         return self._apply(record, txid, moment, envelope.bookmark)
 
+    def publish_again(self, record: Record, publisher: Client, now: float) -> None:
+        """Record, store and announce a record once more as it is.
+
+        Args:
+            record: the record.
+            publisher: who does so.
+            now: the time, in seconds since 1970.
+
+        Raises:
+            StoreError: it cannot be stored.
+            JournalUnavailable: it cannot be recorded.
+            EntryTooLarge: there is no journal that it fits in.
+        """
+        draft = record._replace(timestamp=to_nanoseconds(now))
+        envelope = Envelope(publisher, now, record.correlation_id or None)
+        self._sow.table.make_room((draft,))
+        lifetime = max(_lifetime(draft), 1) if draft.expires else 0
+        txid, moment = self._journal.append(
+            envelope, draft.body, key=draft.key, expiration=lifetime
+        )
+        self.announce(self._apply(draft, txid, moment, envelope.bookmark), envelope, MATCH)
+        self._stores.touched(self._sow)
+
+    def take_in(self, arrivals: Arrivals) -> None:
+        """Record some of what has come from another instance, apply and announce it."""
+        try:
+            self._receiving.take_in(arrivals)
+        finally:
+            self._stores.touched(self._sow)
+
     def _place_deletion(self, records: Sequence[Record], envelope: Envelope) -> tuple[int, int]:
-        """Record a deletion; its txid is its place in the instance's order of changes."""
+        """Record a deletion; its txid is its place in the instance's order of changes.
+
+        Since the command was found to be a new one, it may have come from another instance.
+        """
+        self._journal.refuse_duplicate(envelope)
         self._sow.table.make_room_to_remove(records)
         keys = json_text([record.key for record in records])
         return self._journal.append(envelope, keys, Kind.SOW_DELETE)
 
     def when_stored(self, then: Settled) -> None:
-        """Call back when everything published so far is on stable storage."""
-        self._journal.log.when_durable(partial(then, None))
+        """Call back when everything published so far is settled."""
+        self._journal.when_settled(partial(then, None))
 
 
 def _rejection(position: int, problem: Exception) -> Rejection:

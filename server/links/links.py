@@ -1,0 +1,353 @@
+"""All links of an instance.
+
+There is one link between two instances, for both directions, whoever has made the connection. Where
+there is one already, the instance that makes another decides between them. If it knows of the
+other, it keeps the one that was made by the instance whose name comes first, and so do both if each
+makes one at the same time. If it does not, it has lost that one. Until something comes over a new
+connection, its other end holds it in reserve, and then takes it up. Only where the other instance
+has been started anew, the new one counts at once.
+
+Links that come, go, or are refused again and again are logged now and then.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
+
+import msgspec
+
+from server.links.conflicts import Conflicts
+from server.links.greeting import GreetingError, described, destination_of, failed, validate
+from server.links.link import BEAT_SECONDS, Link
+from server.replication import VERSION, Hello, group_refusal, prefers, refusal
+from server.replication.frames import Word
+
+if TYPE_CHECKING:
+    from config_schema.together import InstanceDescription
+    from server.base.clock import Clock
+    from server.base.log import Log
+    from server.links.line import Conduit, Turns
+    from server.links.replication import OwnDestination, Replication
+
+MOST_IN_WORD: Final = 1 << 16
+"""Bytes of a word."""
+
+_SAY_AGAIN_SECONDS: Final = 60.0
+_MOST_SAID: Final = 1000
+
+
+class Peer(NamedTuple):
+    """An instance that there is a link with.
+
+    Attributes:
+        name: its name.
+        description: what it says of itself.
+        destination: the name of the destination that it is; None if nothing is sent there.
+        sends: whether it sends here.
+    """
+
+    name: str
+    description: InstanceDescription
+    destination: str | None
+    sends: bool
+
+
+Listener: TypeAlias = Callable[[str, bytes], None]
+"""Told who says something, and what."""
+
+
+class Links:
+    """The links of an instance.
+
+    Args:
+        replication: what it has of replication.
+        turns: shares out the engine's time.
+        clock: timers.
+        log: where it writes what happens.
+
+    Attributes:
+        replication: see above.
+        turns: see above.
+        log: see above.
+        conflicts: says when two messages have one name.
+    """
+
+    def __init__(self, replication: Replication, turns: Turns, clock: Clock, log: Log) -> None:
+        self.replication: Final = replication
+        self.turns: Final = turns
+        self.log: Final = log
+        self.conflicts: Final = Conflicts(clock, log)
+        self._clock = clock
+        self._description = msgspec.msgpack.encode(replication.description)
+        self._links: set[Link] = set()
+        self._by_peer: dict[str, Link] = {}
+        self._watchers: list[Callable[[], None]] = []
+        self._listeners: dict[str, Listener] = {}
+        self._word = replication.nonce
+        self._said: dict[tuple[object, ...], float] = {}
+        self._ticked = turns.elapsed()
+        self._is_ticking = True
+        replication.use_links(self._go_on)
+        self._cancel = clock.call_later(BEAT_SECONDS, self._tick)
+
+    # Connections.
+
+    def accept(
+        self, conduit: Conduit, transport: str, admit: Callable[[str, str], str | None]
+    ) -> Link:
+        """Somebody has connected.
+
+        Args:
+            conduit: the connection.
+            transport: name of the transport where that was.
+            admit: says why somebody is not let in, by user and password; None if they are.
+        """
+        link = Link(self, conduit, transport, admit=admit)
+        self._links.add(link)
+        return link
+
+    def connect(
+        self,
+        conduit: Conduit,
+        destination: str,
+        credentials: tuple[str, str],
+        outcome: Callable[[bool], None],
+    ) -> Link:
+        """A connection has been made for a destination.
+
+        Args:
+            conduit: the connection.
+            destination: its name.
+            credentials: the user and the password to log on with.
+            outcome: told once whether the link has come to be.
+        """
+        link = Link(self, conduit, "", destination=destination, outcome=outcome)
+        self._links.add(link)
+        user, password = credentials
+        link.greet(self._hello(sends=True, user=user, password=password))
+        return link
+
+    def is_connected(self, destination: str) -> bool:
+        """Whether there is a link that leads to a destination."""
+        return self.replication.destinations[destination].is_connected
+
+    def watch(self, watcher: Callable[[], None]) -> None:
+        """Tell somebody whenever a link has come to be, or is over."""
+        self._watchers.append(watcher)
+
+    @property
+    def peers(self) -> Mapping[str, Peer]:
+        """The instances that there are links with, by name."""
+        return {
+            name: Peer(name, described(link.hello), link.destination, link.hello.sends)
+            for name, link in self._by_peer.items()
+            if link.hello is not None
+        }
+
+    # Words.
+
+    def listen(self, subject: str, listener: Listener) -> None:
+        """Tell somebody of words about a subject."""
+        self._listeners[subject] = listener
+
+    def say(self, peer: str, subject: str, body: bytes) -> None:
+        """Say something to an instance that there is a link with; it may be lost.
+
+        Args:
+            peer: its name.
+            subject: what it is about.
+            body: what to say.
+        """
+        link = self._by_peer.get(peer)
+        if link is not None:
+            self._word += 1
+            link.say(Word(peer, [self.replication.instance], self._word, subject, body))
+
+    def hear(self, peer: str, word: Word) -> None:
+        """An instance says something; what is not for this one, or means nothing here, is lost."""
+        listener = self._listeners.get(word.subject)
+        is_for_us = word.to == self.replication.instance and word.path == [peer]
+        if listener is not None and is_for_us and len(word.body) <= MOST_IN_WORD:
+            listener(peer, word.body)
+
+    def close(self) -> None:
+        """End all links, and let none begin any more."""
+        self._is_ticking = False
+        self._cancel()
+        for link in list(self._links):
+            link.close()
+
+    # What links ask for; see `Host`.
+
+    def after(self, seconds: float, then: Callable[[], None]) -> Callable[[], None]:
+        """Call once, later; returns what cancels that."""
+        return self._clock.call_later(seconds, then)
+
+    def meet(self, link: Link, hello: Hello) -> None:
+        """The other end has said who it is: judge it, and let the link begin."""
+        if not link.is_ours and (reason := link.admit(hello.user, hello.password)) is not None:
+            link.refuse(reason)
+            return
+        others = [one.hello for one in self._by_peer.values() if one.hello is not None]
+        reason = refusal(self._hello(), hello, others)
+        link.hello = hello
+        if reason is not None:
+            link.refuse(reason)
+            return
+        try:
+            theirs = described(hello)
+        except GreetingError as problem:
+            link.refuse(str(problem))
+            return
+        if link.destination is None:
+            link.destination = self._find_destination(theirs)
+            if link.destination is not None and not hello.takes:
+                self._say_it_takes_nothing(link)
+        elif self._is_taken(link.destination, hello.instance):
+            link.close()  # another one has come meanwhile that stands for it, too
+            return
+        reason = self._problem_with(link, hello, theirs)
+        if reason is not None:
+            link.refuse(reason)
+            return
+        self._choose(link, hello)
+
+    def take_up(self, link: Link) -> None:
+        """The other end goes on with a link that was held in reserve."""
+        self._keep(link)
+
+    def ended(self, link: Link) -> None:
+        """A link is over."""
+        self._links.discard(link)
+        if link.hello is not None and self._by_peer.get(link.hello.instance) is link:
+            del self._by_peer[link.hello.instance]
+        self._tell()
+
+    def complain(self, message: str, who: str, *aspects: object, **fields: object) -> None:
+        """Log something that may come again and again: if it is new, or once in a while."""
+        now = self.turns.elapsed()
+        key = (message, who.rpartition(":")[0] or who, *aspects)
+        said = self._said.pop(key, None)
+        if said is not None and now - said < _SAY_AGAIN_SECONDS:
+            self._said[key] = said
+            return
+        if len(self._said) >= _MOST_SAID:
+            del self._said[next(iter(self._said))]
+        self._said[key] = now
+        self.log.emit(message, **fields)
+
+    # Who is there.
+
+    def _hello(self, *, sends: bool = True, user: str = "", password: str = "") -> Hello:
+        replication = self.replication
+        return Hello(
+            VERSION,
+            replication.instance,
+            replication.group,
+            replication.log_id,
+            replication.began,
+            sends,
+            replication.description.listens is not None,
+            user,
+            password,
+            self._description,
+            replication.nonce,
+        )
+
+    def _say_it_takes_nothing(self, link: Link) -> None:
+        """An instance has connected that is a destination, and takes nothing."""
+        name, link.destination = link.destination, None
+        self.complain("1E-0009", link.address, name, destination=name, other=link.address)
+
+    def _is_taken(self, destination: str, instance: str) -> bool:
+        """Whether a destination is another instance at the moment."""
+        own = self.replication.destinations[destination]
+        return own.is_connected and not self._is_there(own, instance)
+
+    def _find_destination(self, theirs: InstanceDescription) -> str | None:
+        """Which destination an instance is that has connected."""
+        free = [
+            one
+            for name, one in self.replication.destinations.items()
+            if not self._is_taken(name, theirs.name)
+        ]
+        return destination_of(self.replication.description, theirs, free)
+
+    @staticmethod
+    def _is_there(destination: OwnDestination, instance: str) -> bool:
+        peer = destination.sender.peer
+        return peer is not None and peer.name == instance
+
+    def _problem_with(self, link: Link, hello: Hello, theirs: InstanceDescription) -> str | None:
+        """Why an instance is not to be sent what it would be; logs what does not fit."""
+        name = link.destination
+        ours = self._hello(sends=name is not None)
+        if name is None:
+            return refusal(ours, hello)
+        spec = self.replication.destinations[name].spec
+        reason = group_refusal(ours, hello, spec.group)
+        if reason is None and not hello.takes:
+            reason = f"{hello.instance} has no transport of type amps-replication"
+        current = self._by_peer.get(hello.instance)
+        if reason is None and current is not None and current.destination not in (None, name):
+            reason = (
+                f"{hello.instance} is the destination {current.destination} of {ours.instance} "
+                f"already, and cannot be {name} too: there is one link between two instances"
+            )
+        if reason is not None:
+            return reason
+        found = validate(self.replication.description, name, theirs)
+        for finding in found:
+            problem = str(finding.problem)
+            self.complain("1E-0005", link.address, problem, destination=name, problem=problem)
+        return failed(found, ours.instance, hello.instance) if found else None
+
+    def _choose(self, link: Link, hello: Hello) -> None:
+        """Keep one link with an instance, which may have one already."""
+        current = self._by_peer.get(hello.instance)
+        if current is not None and (current.hello is None or current.hello.nonce != hello.nonce):
+            current = None  # it is of an earlier run
+        if not link.is_ours:
+            link.greet(self._hello(sends=link.destination is not None))
+        if current is None:
+            self._keep(link)
+        elif not link.is_ours:
+            link.reserve()
+        elif prefers(self.replication.instance, hello.instance, we_connected=True):
+            self._keep(link)
+        else:
+            if current.destination is None and link.destination is not None:
+                current.lead_to(link.destination)
+            link.close()
+
+    def _keep(self, link: Link) -> None:
+        assert link.hello is not None  # noqa: S101 - it has been met
+        name = link.hello.instance
+        current = self._by_peer.pop(name, None)
+        if current is not None:
+            current.close()
+        self._by_peer[name] = link
+        link.open()
+        self._tell()
+
+    def _tell(self) -> None:
+        for watcher in self._watchers:
+            watcher()
+
+    # Time.
+
+    def _go_on(self) -> None:
+        """Something has been committed, or settled."""
+        for link in self._by_peer.values():
+            link.wake()
+
+    def _tick(self) -> None:
+        if not self._is_ticking:
+            return
+        self._cancel = self._clock.call_later(BEAT_SECONDS, self._tick)
+        now = self.turns.elapsed()
+        away = max(now - self._ticked - 2 * BEAT_SECONDS, 0.0)
+        self._ticked = now
+        for link in list(self._links):
+            link.tick(now, away)
