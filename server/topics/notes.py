@@ -80,6 +80,24 @@ class Notes:
         ends = txids[0], txids[-1]
         self._recent.note(identity, sequences or txids, checksums, ends, topic, origin)
 
+    def take_one(
+        self,
+        client: int,
+        before: int,
+        sequence: int,
+        data: bytes,
+        txid: int,
+        topic: Topic,
+        origin: Origin,
+    ) -> None:
+        """The same for a single message, whose number is 0 if its client gives none."""
+        identity = client
+        if sequence:
+            self.take_numbers(client, before, (sequence,), txid)
+        else:
+            identity, sequence = server_made_identity(client, self._instance), txid
+        self._recent.note_one(identity, sequence, crc32c(data), txid, topic, origin)
+
     def take_numbers(self, client: int, before: int, sequences: Sequence[int], txid: int) -> None:
         """A client has used numbers, which ascend, up to that of an entry. See `take`."""
         self.unsettled.note(client, before, sequences[-1], txid, self._settled())
