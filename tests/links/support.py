@@ -33,6 +33,7 @@ from server.replication import (
 )
 from server.subscriptions.outbox import Outboxes
 from server.topics.transaction_log import TransactionLog
+from server.topics.unsettled import Unsettled
 from server.wire.bookmarks import client_hash
 from tests.core.support import RecordingLog, SimulatedClock
 from tests.replication.memory import Log
@@ -172,7 +173,7 @@ class Instance:
         )
         known = Known(lambda client: self.entries.sequences.get(client, 0))
         recollected = Recollected(
-            self.entries.identity, self.entries.began, known, Recent(), {}, {}
+            self.entries.identity, self.entries.began, known, Recent(), Unsettled(), {}, {}
         )
         self.replication = Replication(
             self.description,
