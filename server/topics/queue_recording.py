@@ -111,7 +111,7 @@ class Recording:
         if sequence:
             journal.append(self._handle, client, sequence, b"", Kind.NO_OP)
             if notes is not None:
-                notes.take_numbers(client, before, (sequence,))
+                notes.take_numbers(client, before, (sequence,), journal.last_txid)
 
     def _retry_later(self) -> None:
         if not self._is_to_retry:
