@@ -33,6 +33,7 @@ from server.queues.events import (
     Expired,
     Leased,
     Mark,
+    Released,
     Transferred,
 )
 from server.queues.keyed import KeyChains
@@ -40,6 +41,7 @@ from server.queues.leases import Lease, Leases
 from server.queues.marks import Publisher, repeated
 from server.queues.moments import Moments
 from server.queues.order import LogOrder, Order, PriorityOrder, stored_priority
+from server.queues.ownership import Title, Titles
 from server.queues.settings import DEFERRED_ACKS, QueueSettings
 from server.queues.states import (
     AVAILABLE,
@@ -72,6 +74,11 @@ _IN_AN_EVENT: Final = 4096
 _LONG_AGO: Final = 0
 """The moment of a replay: nothing expires by it, because expirations are events by themselves."""
 
+FIRST_PACE: Final = 50_000
+"""What is taken for the pace of other instances, in microseconds, before they have shown it."""
+_LATEST: Final = 16
+"""How many times as much an average's past weighs as the latest value."""
+
 VISIBLE: Final = frozenset((AVAILABLE, BEHIND, BARRIER))
 """States in which a query of the queue sees a message: unleased, and ours to deliver."""
 
@@ -83,10 +90,17 @@ class Ledger:
         settings: how the queue behaves.
         on_offer: told of a place that is available, and may have been passed over.
         room: see `Entries`.
+        instance: the name of this instance.
+        is_to_come: whether a message that is not here may come yet.
 
     Attributes:
         entries: the messages, by place.
         order: of those that are available.
+        foreign: the order of those that other instances own, and that nothing else is against.
+        titles: who owns messages that have changed hands.
+        pace: how long it takes other instances from a message's coming here to its end, in
+            microseconds; an average that follows the latest ones.
+        passed: barriers that another instance has passed, and this one has not.
         leases: of those that consumers have.
         events: what is to be recorded, oldest first.
         counters: what has happened.
@@ -101,13 +115,23 @@ class Ledger:
     """
 
     def __init__(
-        self, settings: QueueSettings, on_offer: Callable[[int], None], room: Room | None = None
+        self,
+        settings: QueueSettings,
+        on_offer: Callable[[int], None],
+        room: Room | None = None,
+        instance: str = "",
+        is_to_come: Callable[[Mark], bool] = lambda _: False,
     ) -> None:
         self.settings = settings
         self.entries = Entries(room)
-        self.order: Order = (
-            PriorityOrder(self.entries) if settings.prioritized else LogOrder(self.entries)
-        )
+        self.order = self._order_of(AVAILABLE)
+        self.foreign = self._order_of(FOREIGN)
+        self.titles = Titles()
+        self.pace = FIRST_PACE
+        self.passed: set[int] = set()
+        self._instance = instance
+        self._is_to_come = is_to_come
+        self._unsure: list[Mark] = []
         self.leases = Leases()
         self.events: list[Event] = []
         self.counters = Counters()
@@ -125,6 +149,12 @@ class Ledger:
         self._retries = Moments(lambda place: self._delayed.get(place, 0))
         self._expirations = Moments(self._expires)
         self._departures: list[tuple[Mark, Departure]] = []
+
+    def _order_of(self, state: int) -> Order:
+        """The order of the messages in a state."""
+        if self.settings.prioritized:
+            return PriorityOrder(self.entries)
+        return LogOrder(self.entries, state)
 
     @property
     def depth(self) -> int:
@@ -206,6 +236,7 @@ class Ledger:
             or settings.prioritized
             or settings.expiration is not None
             or self.deferred
+            or self.titles.early
         ):
             for index, place in enumerate(places):
                 self._describe(place, times[index], details, index)
@@ -227,8 +258,13 @@ class Ledger:
             entries.set_key(place, details.keys[index])
         if details.sow_keys is not None and details.sow_keys[index]:
             entries.set_sow_key(place, details.sow_keys[index])
-        if details.owners is not None and details.owners[index]:
-            entries.set_owner(place, details.owners[index])
+        owner = "" if details.owners is None else details.owners[index]
+        if self.titles.early:
+            title = self.titles.come(entries.mark(place), place)
+            if title is not None:
+                owner = "" if title.owner == self._instance else title.owner
+        if owner:
+            entries.set_owner(place, owner)
 
     def _enter(self, place: int, details: Details, index: int) -> None:
         """Give a message its first state."""
@@ -250,11 +286,16 @@ class Ledger:
         elif key and self.settings.keyed and not self._chains.append(key, place):
             entries.set_state(place, BEHIND)
         elif entries.owner(place):
-            entries.set_state(place, FOREIGN)
+            self._leave_to_others(place)
         else:
             self.order.add(place)
             if self.settings.prioritized:
                 self._on_offer(place)
+
+    def _leave_to_others(self, place: int) -> None:
+        """A message that could be delivered is another instance's."""
+        self.entries.set_state(place, FOREIGN)
+        self.foreign.add(place)
 
     # being delivered
 
@@ -345,7 +386,7 @@ class Ledger:
         entries = self.entries
         expires = entries.expires(place)
         if entries.owner(place):
-            entries.set_state(place, FOREIGN)
+            self._leave_to_others(place)
             return
         was_visible = entries.state(place) in VISIBLE
         entries.set_state(place, AVAILABLE)
@@ -395,8 +436,11 @@ class Ledger:
 
     def delay(self, place: int, until: int) -> None:
         """A message may be delivered at a moment, and not before."""
-        if self.entries.state(place) == AVAILABLE:
+        state = self.entries.state(place)
+        if state == AVAILABLE:
             self.order.discard(place)
+        elif state == FOREIGN:
+            self.foreign.discard(place)
         self.entries.set_state(place, DELAYED)
         self._delayed[place] = until
         self._retries.add(place, until)
@@ -425,12 +469,16 @@ class Ledger:
         state = entries.state(place)
         if state == AVAILABLE:
             self.order.discard(place)
+        elif state == FOREIGN:
+            self.foreign.discard(place)
         elif state == BARRIER:
             self.barriers.remove(place)
+            self.passed.discard(place)
         elif state == DELAYED:
             del self._delayed[place]
         if self.watcher is not None and state in VISIBLE:
             self.watcher.went((place,))
+        self.titles.forget(place)
         if self._attempts:
             self._attempts.pop(place, None)
         key = entries.key(place) if self.settings.keyed and state != BARRIER else 0
@@ -520,17 +568,23 @@ class Ledger:
 
     # what other instances say
 
-    def transfer(self, place: int, owner: str, now: int) -> None:
-        """A message that nobody here has gets another owner, empty for this instance."""
+    def title(self, place: int) -> Title:
+        """Who owns a message, and how many times it has changed hands."""
+        return Title(self.titles.turn(place), self.entries.owner(place) or self._instance)
+
+    def transfer(self, place: int, title: Title, now: int) -> None:
+        """A message gets another owner. Whoever has it here keeps it."""
         entries = self.entries
+        owner = "" if title.owner == self._instance else title.owner
         was_ours = not entries.owner(place)
+        self.titles.note(place, title.turn)
         entries.set_owner(place, owner)
         state = entries.state(place)
         if was_ours and owner:
             self.counters.transferred_out += 1
             if state == AVAILABLE:
                 self.order.discard(place)
-                entries.set_state(place, FOREIGN)
+                self._leave_to_others(place)
                 if self.watcher is not None:
                     self.watcher.went((place,))
         elif not was_ours and not owner:
@@ -538,17 +592,36 @@ class Ledger:
             if expires := entries.expires(place):
                 self._expirations.add(place, expires)
             if state == FOREIGN:
+                self.foreign.discard(place)
                 self.offer(place, now)
+
+    def claim(self, mark: Mark, title: Title, now: int, *, may_come: bool) -> bool:
+        """Somebody says who owns a message; believed if that is news.
+
+        Args:
+            mark: the message.
+            title: what they say.
+            now: the moment.
+            may_come: whether to remember it for when the message comes, if it is not here.
+
+        Returns:
+            Whether the owner is another one than before.
+        """
+        place = self.entries.find(mark)
+        if place is None or self.entries.state(place) in (GONE, SENT):
+            if may_come:
+                self.titles.expect(mark, title)
+            return False
+        known = self.title(place)
+        if title <= known:
+            return False
+        self.transfer(place, title, now)
+        return title.owner != known.owner
 
     # the record
 
-    def replay(self, event: Event, local_owner: str = "") -> None:
-        """Let an event of the record happen again; nothing is recorded.
-
-        Args:
-            event: the event.
-            local_owner: the name of this instance, which `Transferred` may name.
-        """
+    def replay(self, event: Event) -> None:
+        """Let an event of this instance's record happen again; nothing is recorded."""
         match event:
             case Acked() | Deferred():
                 self.counters.acknowledged += self._replay_end(event)
@@ -559,19 +632,73 @@ class Ledger:
                     if event.retry_at[index] > event.at:
                         self.delay(place, event.retry_at[index])
             case Leased():
-                for _, place in self._known(event.marks):
-                    attempts = self.attempt(place)
-                    attempts.deliveries += 1
-                    attempts.last_consumer = event.consumer
-                    attempts.last_leased = event.at
+                self._count_deliveries(event, event.at)
             case Transferred():
-                owner = "" if event.owner == local_owner else event.owner
-                for _, place in self._known(event.marks):
-                    self.transfer(place, owner, _LONG_AGO)
+                self._retitle(event, _LONG_AGO, is_over=True)
             case Expired():
                 self.counters.expired += self._replay_end(event)
             case _:  # Sent, Released
                 self._replay_end(event)
+
+    def hear(self, event: Event, now: int, *, is_over: bool = False) -> None:
+        """Let an event of another instance's record happen here.
+
+        Its moments are by another clock: what counts is when it came.
+
+        Args:
+            event: what that instance has recorded.
+            now: when it came.
+            is_over: it came in an earlier run of this instance, and is read from the log.
+        """
+        match event:
+            case Released():
+                self.passed.update(place for _, place in self._known(event.marks))
+            case Cancelled():
+                for index, place in self._known(event.marks):
+                    attempts = self.attempt(place)
+                    attempts.cancels = max(attempts.cancels, event.counts[index])
+                    delay = event.retry_at[index] - event.at
+                    if delay > 0 and self.entries.state(place) == FOREIGN:
+                        self.delay(place, now + delay)
+            case Leased():
+                self._count_deliveries(event, now)
+            case Transferred():
+                self._retitle(event, _LONG_AGO if is_over else now, is_over=is_over)
+            case _:  # Acked, Deferred, Expired, Sent
+                self._end_elsewhere(event.marks, now, is_over=is_over)
+
+    def _count_deliveries(self, event: Leased, now: int) -> None:
+        for _, place in self._known(event.marks):
+            attempts = self.attempt(place)
+            attempts.deliveries += 1
+            attempts.last_consumer = event.consumer
+            attempts.last_leased = now
+
+    def _retitle(self, event: Transferred, now: int, *, is_over: bool) -> None:
+        for mark, turn in zip(event.marks, event.turns, strict=False):
+            may_come = is_over or self._is_to_come(mark)
+            self.claim(mark, Title(turn, event.owner), now, may_come=may_come)
+
+    def _end_elsewhere(self, marks: Iterable[Mark], now: int, *, is_over: bool) -> None:
+        """Messages have left the queue at another instance, and so they do here."""
+        entries = self.entries
+        for mark in marks:
+            self.taken.pop(mark, None)
+            place = entries.find(mark)
+            state = GONE if place is None else entries.state(place)
+            if place is not None and state != GONE:
+                if state == SENT:
+                    continue
+                if state == FOREIGN:
+                    self.pace += (now - entries.time(place) - self.pace) // _LATEST
+                if self.end_lease(place) is not None:
+                    self.counters.ended_elsewhere += 1
+                self.remove(place, _LONG_AGO if is_over else now)
+                self.counters.acknowledged += 1
+            elif is_over or self._is_to_come(mark):
+                self.deferred.add((mark,), now)
+                if is_over:
+                    self._unsure.append(mark)
 
     def _replay_end(self, event: Event) -> int:
         """Let messages leave the queue; returns how many were in it.
@@ -601,6 +728,10 @@ class Ledger:
         """The record has been replayed: remove what must not be delivered once more."""
         limit = self.settings.max_deliveries
         for place, attempts in list(self._attempts.items()):
-            if limit and attempts.deliveries >= limit:
+            if limit and attempts.deliveries >= limit and not self.entries.owner(place):
                 self.expire(place, now, (MAX_DELIVERIES,))
+        unsure, self._unsure = self._unsure, []
+        over = [mark for mark in (*unsure, *self.titles.early) if not self._is_to_come(mark)]
+        self.deferred.drop(over)
+        self.titles.drop(over)
         self.flush(now)

@@ -146,7 +146,25 @@ class Knowledge(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fie
     is_last: bool
 
 
-Control: TypeAlias = Hello | Refused | Beat | Begin | Resume | Knowledge | Ack
+class Word(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
+    """Something that one instance says to another, which need not be the next one; see `courier`.
+
+    Attributes:
+        to: the name of the instance that it is for.
+        path: the names of those that it has been through, the one that says it first.
+        number: of this word of that instance; no two have the same for a long time.
+        subject: what it is about.
+        body: what it says.
+    """
+
+    to: str
+    path: list[str]
+    number: int
+    subject: str
+    body: bytes
+
+
+Control: TypeAlias = Hello | Refused | Beat | Begin | Resume | Knowledge | Ack | Word
 Frame: TypeAlias = Control | Batch
 
 _TYPES: Final[dict[int, type[Control]]] = {
@@ -157,6 +175,7 @@ _TYPES: Final[dict[int, type[Control]]] = {
     5: Resume,
     6: Knowledge,
     7: Ack,
+    9: Word,
 }
 _NUMBERS: Final = {kind: number for number, kind in _TYPES.items()}
 _BATCH_TYPE: Final = 8
