@@ -1,13 +1,18 @@
 """amps-action-do-downgrade-replication: destinations that fall behind are not waited for."""
 
-from typing import ClassVar
+from __future__ import annotations
 
-from actions.without_subject import StepWithoutSubject
+from typing import TYPE_CHECKING
+
+from actions.sync_types import ChangeSyncType
+
+if TYPE_CHECKING:
+    from server.links.replication import Replication
 
 
-class DoDowngradeReplication(StepWithoutSubject):
+class DoDowngradeReplication(ChangeSyncType):
     """Downgrades destinations."""
 
-    name: ClassVar[str] = "amps-action-do-downgrade-replication"
-    subject: ClassVar[str] = "replication"
-    intervals: ClassVar[tuple[str, ...]] = ("Age", "GracePeriod")
+    def change(self, replication: Replication, age: int) -> None:
+        """Downgrade those that something has waited for longer than that."""
+        replication.downgrade_late(age)

@@ -1,13 +1,18 @@
 """amps-action-do-upgrade-replication: destinations that have caught up are waited for."""
 
-from typing import ClassVar
+from __future__ import annotations
 
-from actions.without_subject import StepWithoutSubject
+from typing import TYPE_CHECKING
+
+from actions.sync_types import ChangeSyncType
+
+if TYPE_CHECKING:
+    from server.links.replication import Replication
 
 
-class DoUpgradeReplication(StepWithoutSubject):
+class DoUpgradeReplication(ChangeSyncType):
     """Upgrades destinations."""
 
-    name: ClassVar[str] = "amps-action-do-upgrade-replication"
-    subject: ClassVar[str] = "replication"
-    intervals: ClassVar[tuple[str, ...]] = ("Age", "GracePeriod")
+    def change(self, replication: Replication, age: int) -> None:
+        """Upgrade those that nothing has waited for as long as that."""
+        replication.upgrade_recovered(age)

@@ -2,10 +2,12 @@
 
 from typing import ClassVar
 
-from actions.without_subject import TriggerWithoutSubject
+from actions.links import OnLink
+from server.links.events import LinkEvent
 
 
-class OnConnectIncomingReplication(TriggerWithoutSubject):
+class OnConnectIncomingReplication(OnLink):
     """Runs when an upstream instance connects."""
 
-    subject: ClassVar[str] = "replication"
+    event: ClassVar[LinkEvent] = LinkEvent.CONNECT_INCOMING
+    is_incoming: ClassVar[bool] = True

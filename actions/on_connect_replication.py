@@ -2,10 +2,11 @@
 
 from typing import ClassVar
 
-from actions.without_subject import TriggerWithoutSubject
+from actions.links import OnLink
+from server.links.events import LinkEvent
 
 
-class OnConnectReplication(TriggerWithoutSubject):
+class OnConnectReplication(OnLink):
     """Runs when a destination is connected."""
 
-    subject: ClassVar[str] = "replication"
+    event: ClassVar[LinkEvent] = LinkEvent.CONNECT

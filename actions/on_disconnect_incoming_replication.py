@@ -2,10 +2,12 @@
 
 from typing import ClassVar
 
-from actions.without_subject import TriggerWithoutSubject
+from actions.links import OnLink
+from server.links.events import LinkEvent
 
 
-class OnDisconnectIncomingReplication(TriggerWithoutSubject):
+class OnDisconnectIncomingReplication(OnLink):
     """Runs when an upstream instance disconnects."""
 
-    subject: ClassVar[str] = "replication"
+    event: ClassVar[LinkEvent] = LinkEvent.DISCONNECT_INCOMING
+    is_incoming: ClassVar[bool] = True

@@ -23,11 +23,7 @@ if TYPE_CHECKING:
 
 
 class OnPublishMessage(Trigger):
-    """Runs for each message published to a topic.
-
-    Messages from other instances do not exist yet, so that MessageSource `replicated` stands for
-    none at all.
-    """
+    """Runs for each message published to a topic, here or at another instance."""
 
     def __init__(self, options: Options) -> None:
         super().__init__(options)
@@ -36,14 +32,12 @@ class OnPublishMessage(Trigger):
 
     def provision(self, services: Services, action: Runnable) -> None:
         """Subscribe."""
-        if (self.options.get("MessageSource") or "all").strip().lower() == "replicated":
-            return
-
         get = self.options.get
+        source = (get("MessageSource") or "all").strip().lower()
         self._client = services.client(action.title, get("MessageType") or "")
         try:
             self._subscription = self._client.subscribe(
-                get("Topic") or "", _Publishes(action), get("Filter"), get("Options")
+                get("Topic") or "", _Publishes(action, source), get("Filter"), get("Options")
             )
         except CommandRefused as refusal:
             raise ProvisionFailed(str(refusal)) from None
@@ -55,13 +49,21 @@ class OnPublishMessage(Trigger):
 
 
 class _Publishes:
-    """Takes messages for an action; see `Sink`."""
+    """Takes messages for an action; see `Sink`.
 
-    def __init__(self, action: Runnable) -> None:
+    Args:
+        action: the action.
+        source: `local`, `replicated` or `all`: where the messages have been published.
+    """
+
+    def __init__(self, action: Runnable, source: str) -> None:
         self._action = action
+        self._passes_over = {"local": True, "replicated": False}.get(source)
 
     def take(self, topic: str, body: bytes, envelope: Envelope) -> None:
         """A message was published."""
+        if envelope.is_replicated is self._passes_over:
+            return
         self._action.post(
             message_variables(topic, body)
             | {

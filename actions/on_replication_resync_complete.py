@@ -2,10 +2,11 @@
 
 from typing import ClassVar
 
-from actions.without_subject import TriggerWithoutSubject
+from actions.links import OnLink
+from server.links.events import LinkEvent
 
 
-class OnReplicationResyncComplete(TriggerWithoutSubject):
+class OnReplicationResyncComplete(OnLink):
     """Runs when a destination has caught up."""
 
-    subject: ClassVar[str] = "replication"
+    event: ClassVar[LinkEvent] = LinkEvent.RESYNC_COMPLETE

@@ -2,10 +2,11 @@
 
 from typing import ClassVar
 
-from actions.without_subject import TriggerWithoutSubject
+from actions.links import OnLink
+from server.links.events import LinkEvent
 
 
-class OnUpgradeReplication(TriggerWithoutSubject):
+class OnUpgradeReplication(OnLink):
     """Runs when a destination is upgraded."""
 
-    subject: ClassVar[str] = "replication"
+    event: ClassVar[LinkEvent] = LinkEvent.UPGRADE

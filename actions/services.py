@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from server.core.hooks import Hooks
     from server.core.internal_client import InternalClient
     from server.core.session import Session
+    from server.links.replication import Replication
     from server.security.switches import Switches
     from server.topics.settings import Settings
     from server.topics.stores import Stores
@@ -200,6 +201,7 @@ class Services:
             for the disk.
         files: tells of changes to files.
         journals: looks after the files of the transaction log; None if there is none.
+        replication: what the instance has of replication; None if it has no part in it.
         helpers: threads for what waits.
         signals: signals of the process.
         counters: the counters of amps-action-do-increment-counter.
@@ -218,6 +220,7 @@ class Services:
     write_minidump: Callable[[], Path | None]
     files: FileWatch
     journals: JournalKeeping | None = None
+    replication: Replication | None = None
     helpers: Helpers = field(default_factory=Helpers)
     signals: Signals = field(default_factory=Signals)
     counters: Counter[str] = field(default_factory=Counter)

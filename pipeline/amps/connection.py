@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 import uuid
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Final
 
 from client import (
@@ -21,6 +21,7 @@ from client import (
     InvalidTopicError,
     LogonError,
     NotEntitledError,
+    ServerUri,
     TimedOutError,
 )
 from client.blocking_commands import BlockingCommands
@@ -100,12 +101,12 @@ def blaming(options: AmpsOptions, place: str | None = None) -> Iterator[None]:
 def log_on(
     client: Client, options: AmpsOptions, *, patient: bool = False, logon_options: str | None = None
 ) -> Header:
-    """Connect, and open the session.
+    """Connect to the first server that can be reached, and open the session.
 
     Args:
         client: a client without connection.
         options: where.
-        patient: whether to wait for a server that is away, as tasks do: Spark would try them again
+        patient: whether to wait for servers that are away, as tasks do: Spark would try them again
             at once, and give up soon.
         logon_options: the options field of the logon.
 
@@ -116,14 +117,22 @@ def log_on(
         ClientError: there is none to be had.
     """
     deadline = time.monotonic() + (options.timeout if patient else 0.0)
+    *others, last = options.servers
     while True:
+        for server in others:
+            with suppress(*AWAY):
+                return _log_on_at(client, server, logon_options)
         try:
-            client.connect(options.server)
-            return client.logon(options=logon_options)
+            return _log_on_at(client, last, logon_options)
         except AWAY:
             if time.monotonic() >= deadline:
                 raise
             time.sleep(_PAUSE)
+
+
+def _log_on_at(client: Client, server: ServerUri, logon_options: str | None) -> Header:
+    client.connect(server)
+    return client.logon(options=logon_options)
 
 
 def require_log(

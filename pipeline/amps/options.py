@@ -11,6 +11,7 @@ from pyspark.sql.datasource import Filter
 
 from client import ClientError, ServerUri, parse_uri
 from pipeline import tolerance
+from pipeline.amps.uri import several
 from pipeline.errors import INSTEAD_OF_TABLES, OF_TABLES, PipelineError, option_error
 from pipeline.filters import OPTION, PUSHDOWN, read_filters, refuse_pushdown
 from pipeline.tolerance import STRICT, Tolerance, read_tolerance
@@ -27,6 +28,8 @@ _WRITES: Final = frozenset({"write", "writeStream"})
 _ALL: Final = _READS | _WRITES
 _OF_SINKS: Final = frozenset({"checkpointlocation", "queryname", "path"})
 """Options that Spark reads, and hands on to the sink of a stream."""
+_FIELDS: Final = {"server": "servers"}
+"""Attributes that are not called like their options."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,7 +37,8 @@ class AmpsOptions:
     """What a read or a write was asked to do.
 
     Attributes:
-        server: where, and as whom.
+        servers: where, and as whom: the first of these that can be reached. Several are instances
+            that stand in for each other.
         topic: a name; for reads also a regular expression; for writes None where rows say it.
         filter: a content filter.
         orderby: the order of the records, such as "/price DESC".
@@ -60,7 +64,7 @@ class AmpsOptions:
         timeout: seconds to wait for an answer of the server, and for a server to come back.
     """
 
-    server: ServerUri
+    servers: tuple[ServerUri, ...]
     topic: str | None = None
     filter: str | None = None
     orderby: str | None = None
@@ -83,9 +87,14 @@ class AmpsOptions:
     timeout: float = 30.0
 
     @property
+    def server(self) -> str:
+        """The servers, as they may be shown."""
+        return ",".join(map(str, self.servers))
+
+    @property
     def message_type(self) -> str | None:
-        """The message type, as far as the URI says it."""
-        return self.server.message_type
+        """The message type, as far as the URIs say it."""
+        return self.servers[0].message_type
 
     @property
     def sorts(self) -> bool:
@@ -124,11 +133,11 @@ def read_options(given: Mapping[str, str], *uses: Use) -> AmpsOptions:
         if its_uses.isdisjoint(uses):
             known = ", ".join(sorted(its_uses))
             raise PipelineError(f"option {name}: it is for {known}, and this is {uses[0]}")
-        values[name] = convert(name, text)
+        values[_FIELDS.get(name, name)] = convert(name, text)
     values["tolerance"] = read_tolerance(given)
     for name in tolerance.NAMES:
         values.pop(name, None)
-    if "server" not in values:
+    if "servers" not in values:
         raise PipelineError(
             "option server: missing; expected a URI such as tcp://localhost:9007/amps/json (Spark"
             f" hands no options of a table to sources in Python: {INSTEAD_OF_TABLES})"
@@ -156,11 +165,15 @@ def _text(name: str, text: str) -> str:
     return text
 
 
-def _uri(name: str, text: str) -> ServerUri:
+def _uris(name: str, text: str) -> tuple[ServerUri, ...]:
     try:
-        return parse_uri(text)
+        uris = tuple(map(parse_uri, several(text)))
     except ClientError as error:
         raise PipelineError(f"option {name}: {error}") from None
+    if len({uri.message_type for uri in uris}) > 1:
+        shown = ",".join(map(str, uris))
+        raise option_error(name, shown, "expected the same message type for all servers")
+    return uris
 
 
 def _count(name: str, text: str) -> int:
@@ -196,7 +209,7 @@ def _one_of(choices: tuple[str, ...]) -> Callable[[str, str], str]:
 
 
 _OPTIONS: Final[Mapping[str, tuple[frozenset[str], Callable[[str, str], Any]]]] = {
-    "server": (_ALL, _uri),
+    "server": (_ALL, _uris),
     "topic": (_ALL, _text),
     "filter": (_READS, _text),
     "orderby": (frozenset({"read"}), _text),

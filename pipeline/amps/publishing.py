@@ -7,7 +7,7 @@ from typing import Any, Final
 
 import msgspec
 
-from client import Backoff, CommandError, HAClient, PublishStore, StoredMessage
+from client import Backoff, CommandError, HAClient, PublishStore, ServerChooser, StoredMessage
 from pipeline.amps.connection import blaming
 from pipeline.amps.options import AmpsOptions
 from pipeline.amps.resuming import ByContent, ByPosition, Published, Resumption
@@ -58,7 +58,7 @@ class Publisher(Sink):
         super().__init__(options, identity)
         store = RowStore(identity.before_first)
         self._client = HAClient(
-            [options.server],
+            ServerChooser(options.servers, "in_order"),
             identity.name,
             backoff=Backoff(longest=1.0, seconds=options.timeout),
             publish_store=store,

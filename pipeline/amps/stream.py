@@ -69,10 +69,7 @@ class AmpsStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._options = options
         self._schema = schema
         rows = self._row_format()
-        chosen = command_options(options, rows) or ""
-        self._command_options: Final = _with_not_found(
-            chosen, "fail" if options.fail_on_data_loss else "epoch"
-        )
+        self._command_options: Final = _of_replays(command_options(options, rows) or "", options)
         self._follower: Follower | None = None
         self._seen: tuple[str, list[Message]] | None = None
 
@@ -204,11 +201,16 @@ def _has(client: Client, options: AmpsOptions, bookmark: str) -> bool:
     return True
 
 
-def _with_not_found(options: str, what: str) -> str:
-    """Say what the server is to do about a bookmark that is not in the log.
+def _of_replays(chosen: str, options: AmpsOptions) -> str:
+    """Say what else the server is to do.
 
-    It is to refuse it, instead of beginning elsewhere; or to begin with the first entry there is.
+    A bookmark that is not in the log it is to refuse, instead of beginning elsewhere; or to begin
+    with the first entry there is. Of several servers, each is to give only what all of them have:
+    the query may go on at another one.
     """
-    if "bookmark_not_found" in options:
-        return options
-    return ",".join(part for part in (options, f"bookmark_not_found={what}") if part)
+    parts = [chosen] if chosen else []
+    if "bookmark_not_found" not in chosen:
+        parts.append(f"bookmark_not_found={'fail' if options.fail_on_data_loss else 'epoch'}")
+    if len(options.servers) > 1 and "fully_durable" not in chosen:
+        parts.append("fully_durable")
+    return ",".join(parts)

@@ -1,18 +1,25 @@
-"""URIs of servers, for messages of one type after the other."""
+"""URIs of servers: several in one text, and for messages of one type after the other."""
 
 from __future__ import annotations
+
+import re
 
 from client import ClientError, uri
 from pipeline.errors import PipelineError
 
 
 def with_message_type(server: str, message_type: str) -> str:
-    """The URI of a server for messages of a type, see `client.uri.with_message_type`.
+    """The URIs of servers for messages of a type, see `client.uri.with_message_type`.
 
     Raises:
         PipelineError: it is no URI.
     """
     try:
-        return uri.with_message_type(server, message_type)
+        return ",".join(uri.with_message_type(one, message_type) for one in several(server))
     except ClientError as problem:
         raise PipelineError(f"server: {problem}") from None
+
+
+def several(servers: str) -> list[str]:
+    """The URIs in a text that has commas between them."""
+    return [one.strip() for one in re.split(r",(?=\s*\w+://)", servers)]

@@ -55,22 +55,15 @@ _UNBUILT_ACTION_MODULES: Final = {
 
 UNBUILT: Final[Mapping[str, str]] = {
     "Admin": "the admin interface",
-    "Transports/Transport/Type=amps-replication": "replication",
-    "Transports/Transport/Type=amps-replication-secure": "replication",
     "Transports/Transport/Protocol=fix-session": "the fix-session protocol",
     "Protocols/Protocol/Module=fix-session": "the fix-session protocol",
     "Protocols/Protocol/TrustedAdmin": "connections trusted by the admin interface",
-    "Replication": "replication",
     **_UNBUILT_ACTION_MODULES,
     "Description": "the admin interface, which shows it",
     "Environment": "the admin interface, which shows it",
     "Tuning/Admin": "the statistics database",
-    "Tuning/Replication": "replication",
 }
-"""Place in the configuration -> feature, for the located warning that it is not available yet.
-
-Synchronous destinations have a warning of their own: server/base/unavailable.py.
-"""
+"""Place in the configuration -> feature, for the located warning that it is not available yet."""
 
 _OPTION_HELP: Final = {
     "AllowSpoofing": "take the user name that the client gives for its own",

@@ -33,6 +33,7 @@ from server.assembly.provision import (
     with_unified_fix_tags,
 )
 from server.assembly.provision_journal import open_journal, recover
+from server.assembly.provision_replication import provision_replication
 from server.assembly.provision_sow import TopicOpener
 from server.assembly.source_files import source_files
 from server.core.engine import Engine
@@ -40,11 +41,14 @@ from server.core.internal_client import InternalClient
 from server.events.log import EventLog
 from server.expressions import columns
 from server.expressions.functions.lookups import declared_lookups
-from server.journal import JournalError, JournalUnreadable
+from server.journal import JournalUnreadable
+from server.links.links import Links
 from server.message_types.base import BodyError
 from server.sow.commit import GroupCommit
 from server.sow.lookups import Lookups
 from server.sow.records import NANOSECONDS
+from server.topics.incoming import Incoming
+from server.topics.notes import Notes
 from server.topics.queue_checkpoints import Checkpoints
 from server.topics.queue_recovery import recover_queues
 from server.topics.queue_surroundings import Surroundings
@@ -159,6 +163,7 @@ class Instance:
             recover(*journal, self._engine, committer.settle, check)
             if queues is not None:
                 self._recover_queues(queues, journal, opened, check)
+            self._replicate(journal[1], opened, check)
             self._keep_journals(journal[1], opened)
         self._engine.stores.begin_derived()
         check()
@@ -219,15 +224,39 @@ class Instance:
         """Bring queues up to date with the log, and store how far that is from now on.
 
         Raises:
-            ProvisionError: the log cannot be read, or that not be stored.
+            ProvisionError: the log cannot be read.
         """
         spec, log = journal
         try:
             begins = recover_queues(queues, log.journal, check, self._log)
-            checkpoints = Checkpoints(queues, begins, log, self._engine.clock)
-        except (JournalUnreadable, JournalError) as error:
+        except JournalUnreadable as error:
             raise ProvisionError(spec, f"TransactionLog: queues not recovered: {error}") from None
+        checkpoints = Checkpoints(queues, begins, log, self._engine.clock, self._log)
         opened.callback(checkpoints.close)
+
+    def _replicate(
+        self,
+        log: TransactionLog,
+        opened: contextlib.AsyncExitStack,
+        check: Callable[[], None],
+    ) -> None:
+        """Be ready to replicate, if the instance does; links begin with the transports.
+
+        Raises:
+            ProvisionError: the log cannot be read, or what is to be remembered not be stored.
+        """
+        engine = self._engine
+        recorder = Incoming(
+            engine.topics, engine.settings.message_types, log, engine.clock, self._log
+        )
+        provided = provision_replication(self._spec, engine, log, recorder, check)
+        if provided is None:
+            return
+        replication, remembering = provided
+        opened.callback(remembering.close)
+        log.notes = Notes(replication.known, replication.recent, self._spec.name)
+        self._services.replication = replication
+        self._transports.use_links(Links(replication, engine.turns, engine.clock, self._log))
 
     def _keep_journals(self, log: TransactionLog, opened: contextlib.AsyncExitStack) -> None:
         self._services.journals = JournalKeeping(

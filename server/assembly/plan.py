@@ -158,7 +158,7 @@ def _nodes(spec: InstanceSpec) -> Iterator[Node]:
     for store in spec.sow:
         yield Node(_kind_of(store), str(store.ref), _detail_of(store), store.location)
     for one in spec.replication:
-        yield Node(Kind.DESTINATION, one.name, one.sync_type, one.location, is_missing=True)
+        yield Node(Kind.DESTINATION, one.name, one.sync_type, one.location)
     for action in spec.actions:
         name = ", ".join(trigger.module for trigger in action.triggers)
         steps = " then ".join(step.use.module for step in action.steps)
@@ -207,7 +207,7 @@ def _transport_detail(transport: TransportSpec) -> str:
 
 def _is_missing(transport: TransportSpec) -> bool:
     """Whether a transport needs what is not available yet."""
-    return transport.type.startswith("amps-replication") or transport.protocol == "fix-session"
+    return transport.protocol == "fix-session"
 
 
 def _edges(spec: InstanceSpec, nodes: Sequence[Node]) -> Iterator[Edge]:

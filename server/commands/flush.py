@@ -19,7 +19,8 @@ def handle(session: Publisher, header: Header, _body: bytes) -> None:
 
     Commands of a connection are carried out in order, so by now they are (AMPS Command Reference,
     flush command). What they published to topics with records, and what they said of messages of
-    queues, is on stable storage when the ack of type persisted comes.
+    queues, is on stable storage when the ack of type persisted comes, and settled where other
+    instances have to acknowledge it.
     """
     for ack in ("processed", "completed"):
         acknowledge(session, header, ack)
@@ -37,9 +38,9 @@ def _when_stored(session: Publisher, then: Settled) -> None:
 
     def records_settled(problem: StoreError | None) -> None:
         if queues is None:
-            log.when_durable(partial(then, problem))
+            log.when_settled(partial(then, problem))
         else:
-            queues.when_recorded(partial(log.when_durable, partial(then, problem)))
+            queues.when_recorded(partial(log.when_settled, partial(then, problem)))
 
     unrecorded = [sow for sow in stores.topics if not stores.is_journaled(sow)]
     stores.when_stored(unrecorded, records_settled)

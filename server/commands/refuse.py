@@ -35,7 +35,7 @@ def refuse(session: Publisher, header: Header, reason: str, detail: str) -> None
             session.send(refused)
         elif reason == DUPLICATE:
             session.persisted_acks.repeated(
-                refused, lambda then: log.when_durable(partial(then, None))
+                refused, lambda then: log.when_settled(partial(then, None))
             )
         else:
             session.persisted_acks.refused(refused)

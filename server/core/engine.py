@@ -32,7 +32,7 @@ from server.topics.sow_stats import SowStats
 from server.topics.stores import Stores
 from server.topics.table import TopicTable
 from server.topics.view import View
-from server.wire.framing import FrameSource
+from server.wire.framing import FrameSource, HeadedParts
 from server.wire.runs import RunReader
 
 if TYPE_CHECKING:
@@ -127,7 +127,7 @@ class Engine:
         self._connections_accepted += 1
         number = self._connections_accepted
         name = f"{self.settings.instance_name}-{entrance.transport}-{number}"
-        source = RunReader() if reader is None else reader
+        source = RunReader(parts=HeadedParts()) if reader is None else reader
         session = Session(self, number, entrance, name, link, source)
         self._sessions[number] = session
         self.log.emit("07-0011", client=name)

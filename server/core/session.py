@@ -17,7 +17,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import Enum
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 
 from server.base.limits import MOST_HEADER, MOST_HEADER_BEFORE_LOGON
 from server.commands import dispatch
@@ -37,7 +37,13 @@ from server.subscriptions.outbox import Outbox, Outboxes
 from server.subscriptions.subscription import Subscription
 from server.subscriptions.transcript import with_transcript
 from server.wire.bookmarks import client_hash
-from server.wire.framing import FrameError, FrameSource, frame
+from server.wire.framing import (
+    LONGEST_HEADER,
+    FrameError,
+    FrameSource,
+    LongHeaderError,
+    frame,
+)
 from server.wire.header import (
     Header,
     HeaderError,
@@ -55,6 +61,10 @@ if TYPE_CHECKING:
     from server.subscriptions.failures import Failures
     from server.subscriptions.subscriber import DeliveryWatcher
     from server.topics.table import AnyTopic
+
+
+_GLANCED_AT: Final = 4096
+"""Bytes behind a brace in which it is looked for whom to answer, if the header does not end."""
 
 
 class State(Enum):
@@ -415,9 +425,12 @@ class Session:
             self._refuse_long(glance_at(header_bytes), len(header_bytes))
             return
         try:
-            header, body = decode_frame(header_bytes, body_bytes)
+            header, body = decode_frame(header_bytes, body_bytes, LONGEST_HEADER)
         except HeaderError as error:
             refuse(self, error.header, "bad header", str(error))
+            return
+        except LongHeaderError:
+            self._refuse_long(glance_at(header_bytes + body_bytes[:_GLANCED_AT]), LONGEST_HEADER)
             return
         except FrameError as error:
             self.give_up(error)
@@ -441,7 +454,8 @@ class Session:
 
     def _refuse_long(self, header: Header, size: int) -> None:
         """Refuse a command with a header beyond the limit."""
-        detail = f"a header of {size} bytes is over the limit of {self._most_header}"
+        more = "" if size < LONGEST_HEADER else " or more"
+        detail = f"a header of {size} bytes{more} is over the limit of {self._most_header}"
         if self.logged_on:
             refuse(self, header, "limit exceeded", detail)
         else:

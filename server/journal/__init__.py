@@ -35,7 +35,7 @@ inspection and times (single files, for tools).
 The format is described in docs/formats/journal.md.
 """
 
-from server.journal.blocks import AppendedRun
+from server.journal.blocks import AppendedRun, Content, Field
 from server.journal.bookmarks import (
     BookmarkError,
     BookmarkRequest,
@@ -64,11 +64,13 @@ __all__ = [
     "AppendedRun",
     "BookmarkError",
     "BookmarkRequest",
+    "Content",
     "Cursor",
     "Disk",
     "Entry",
     "EntryTooLarge",
     "Event",
+    "Field",
     "Journal",
     "JournalError",
     "JournalSettings",

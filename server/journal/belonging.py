@@ -34,7 +34,9 @@ from server.journal.naming import (
     kind_of,
     numbered_files,
     queues_name,
+    replication_name,
 )
+from server.journal.side_files import REPLICATION_MAGIC
 
 SMALLEST: Final = 1 << 20
 """Bytes of a journal file, at least."""
@@ -97,6 +99,7 @@ def strangers(instance: str, directory: Path, archive: Path | None) -> Iterator[
     for table, name, magic in (
         (directory / clients_name(instance), "clients.ack file", clients.MAGIC),
         (directory / queues_name(instance), "queues.ack file", queue_points.MAGIC),
+        (directory / replication_name(instance), "replication.ack file", REPLICATION_MAGIC),
     ):
         if not table.exists():
             continue

@@ -1,52 +1,107 @@
 """Records of many entries at once.
 
-A run of publishes to one topic by one publisher differs in sequence numbers and bodies only. Its
-records are made as columns, which costs a fraction of what packing them one by one does.
+A run of publishes to one topic by one publisher differs in sequence numbers and bodies only, and
+what comes from another instance is in columns already. What the records have in common is packed
+once and repeated, and the rest is filled in as columns, which costs a fraction of what packing them
+one by one does.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import accumulate
+from itertools import starmap
 from struct import Struct
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, TypeAlias
 
 import numpy as np
+import numpy.typing as npt
 
 from server.journal.errors import JournalUnavailable
-from server.journal.layout import CHECKSUM, LAG_UNKNOWN, RECORD_SIZE, crc32c
+from server.journal.layout import CHECKSUM, HEAD, LAG_UNKNOWN, crc32c
 from server.journal.records import RECORD_TYPE
 
-_HEAD: Final = Struct(f"{RECORD_SIZE - CHECKSUM.size}s{CHECKSUM.size}x")
+_HEAD: Final = Struct(f"{HEAD.size}s{CHECKSUM.size}x")
+_NO_CHECKSUM: Final = bytes(CHECKSUM.size)
+
+Field: TypeAlias = int | Sequence[int]
+"""What entries have in one field: all the same, or each its own."""
+
+
+class Content(NamedTuple):
+    """What entries of one topic and one origin say. See `Entry` for the fields.
+
+    Attributes:
+        clients: as the records have them.
+        sequences: likewise.
+        source_txids: likewise.
+        source: likewise, of all.
+        kinds: what the entries stand for.
+        sow_keys: SOW keys as numbers, 0 for none.
+        expirations: lifetimes in seconds, 0 for none.
+        extras_length: bytes of extras behind each body.
+        checksums: of bodies with extras.
+        data: the bodies with extras.
+    """
+
+    clients: Field
+    sequences: Field
+    source_txids: Field
+    source: int
+    kinds: Field
+    sow_keys: Field
+    expirations: Field
+    extras_length: int
+    checksums: Sequence[int]
+    data: Sequence[bytes]
+
+    def part(self, start: int, stop: int) -> Content:
+        """Some of the entries, in a row."""
+        if not start and stop == len(self.data):
+            return self
+
+        def of(field: Field) -> Field:
+            return field if isinstance(field, int) else field[start:stop]
+
+        return Content(
+            of(self.clients),
+            of(self.sequences),
+            of(self.source_txids),
+            self.source,
+            of(self.kinds),
+            of(self.sow_keys),
+            of(self.expirations),
+            self.extras_length,
+            self.checksums[start:stop],
+            self.data[start:stop],
+        )
+
+    def keys(self, part: slice) -> Sequence[int]:
+        """The SOW keys of some entries in a row; empty if the first has none."""
+        sow_keys = self.sow_keys
+        if isinstance(sow_keys, int):
+            return [sow_keys] * len(self.data[part]) if sow_keys else ()
+        return sow_keys[part] if sow_keys[part.start] else ()
 
 
 @dataclass(frozen=True, slots=True)
-class Common:
-    """What the entries of a run have in common.
+class Place:
+    """Where entries go that are appended together.
 
     Attributes:
         first_txid: of the first entry.
         timestamp: of all of them, in microseconds since the Unix epoch.
-        client: as the records have it.
-        source_txid: likewise.
         bodies_end: offset in bytes of the first body in the file.
         topic: the topic's number in the file.
         origin: the origin's number in the file.
-        kind: what the entries stand for.
-        expiration: lifetime in seconds, 0 for none.
         durable: the last txid on stable storage.
     """
 
     first_txid: int
     timestamp: int
-    client: int
-    source_txid: int
     bodies_end: int
     topic: int
     origin: int
-    kind: int
-    expiration: int
     durable: int
 
 
@@ -54,7 +109,7 @@ class AppendedRun(NamedTuple):
     """How far a run has been appended in one step: its entries have one moment.
 
     Attributes:
-        end: the position of the first publish that has not been appended; their number if all have.
+        end: the position of the first entry that has not been appended; their number if all have.
         txids: of those that have been.
         timestamp: of these, in microseconds since the Unix epoch.
         problem: why that first one cannot be appended; None if it has not been tried.
@@ -66,40 +121,72 @@ class AppendedRun(NamedTuple):
     problem: JournalUnavailable | None
 
 
-def make_records(
-    common: Common, sequences: Sequence[int], sow_keys: Sequence[int], bodies: Sequence[bytes]
-) -> tuple[bytes, int]:
+def make_records(place: Place, content: Content) -> tuple[bytes, int]:
     """The records of a run.
 
     Args:
-        common: see above.
-        sequences: the publisher's numbers; empty if it gives none: then they are the txids.
-        sow_keys: SOW keys as numbers; empty if there are none.
-        bodies: the messages.
+        place: where it goes.
+        content: what its entries say.
 
     Returns:
         The records as they lie in the file, the last one first; the offset behind the last body.
     """
-    count = len(bodies)
-    ends = list(accumulate(map(len, bodies), initial=common.bodies_end))
-    rows = np.zeros(count, RECORD_TYPE)
-    txids = np.arange(common.first_txid, common.first_txid + count, dtype=np.uint64)
-    offsets = np.array(ends, np.uint64)
-    rows["txid"] = txids
-    rows["timestamp"] = common.timestamp
-    rows["client"] = common.client
-    rows["sequence"] = np.array(sequences, np.uint64) if sequences else txids
-    rows["source_txid"] = common.source_txid
-    if sow_keys:
-        rows["sow_key"] = np.array(sow_keys, np.uint64)
-    rows["body_start"] = offsets[:-1]
-    rows["body_length"] = np.diff(offsets)
-    rows["topic"] = common.topic
-    rows["origin"] = common.origin
-    rows["expiration"] = common.expiration
-    rows["body_crc"] = np.array(list(map(crc32c, bodies)), np.uint32)
-    rows["kind"] = common.kind
-    lag = common.first_txid - common.durable
-    rows["lag"] = np.minimum(np.arange(lag, lag + count), LAG_UNKNOWN)
-    rows["crc"] = np.array([crc32c(head) for (head,) in _HEAD.iter_unpack(rows.tobytes())])
-    return rows[::-1].tobytes(), ends[-1]
+    count = len(content.data)
+    data = bytearray((_pack_common(place, content) + _NO_CHECKSUM) * count)
+    rows = np.frombuffer(data, RECORD_TYPE)[::-1]
+    numbers = np.arange(count, dtype=np.uint64)
+    lengths = np.fromiter(map(len, content.data), np.uint64, count)
+    ends = lengths.cumsum() + np.uint64(place.bodies_end)
+    rows["txid"] = numbers + np.uint64(place.first_txid)
+    for name, field in (
+        ("client", content.clients),
+        ("sequence", content.sequences),
+        ("source_txid", content.source_txids),
+        ("sow_key", content.sow_keys),
+        ("expiration", content.expirations),
+        ("kind", content.kinds),
+    ):
+        if not isinstance(field, int):
+            rows[name] = _values(field)
+    rows["body_start"] = ends - lengths
+    rows["body_length"] = lengths - np.uint64(content.extras_length)
+    rows["body_crc"] = np.array(content.checksums, np.uint32)
+    lag = np.uint64(place.first_txid - place.durable)
+    rows["lag"] = np.minimum(numbers + lag, LAG_UNKNOWN)
+    checksums = np.fromiter(starmap(crc32c, _HEAD.iter_unpack(data)), np.uint32, count)
+    rows["crc"] = checksums[::-1]
+    return bytes(data), int(ends[-1])
+
+
+def _pack_common(place: Place, content: Content) -> bytes:
+    """What is the same in all records, and nothing where they differ."""
+    return HEAD.pack(
+        0,
+        place.timestamp,
+        _common(content.clients),
+        _common(content.sequences),
+        _common(content.source_txids),
+        content.source,
+        _common(content.sow_keys),
+        0,
+        0,
+        content.extras_length,
+        place.topic,
+        place.origin,
+        _common(content.expirations),
+        0,
+        _common(content.kinds),
+        0,
+        0,
+    )
+
+
+def _common(field: Field) -> int:
+    return field if isinstance(field, int) else 0
+
+
+def _values(field: Sequence[int]) -> npt.NDArray[np.uint64]:
+    """A field as NumPy takes it."""
+    if isinstance(field, range):
+        return np.arange(field.start, field.stop, field.step, dtype=np.uint64)
+    return np.array(field, np.uint64)

@@ -25,7 +25,7 @@ from typing import Final
 from server.journal.batches import Commit, Stream
 from server.journal.errors import Event, Notice, reason
 from server.journal.layout import RECORD_SIZE, Mark, pack_mark
-from server.journal.storage import Disk
+from server.journal.storage import Disk, Piece
 from server.journal.writer import Writer
 
 PACE: Final = 0.002  # seconds
@@ -103,11 +103,8 @@ class Committer:
 
     def _write(self, commit: Commit) -> None:
         file = commit.stream.file
-        for offset, data in commit.pieces():
-            self._disk.write(file.descriptor, data, offset)
-        self._disk.sync(file.descriptor)
-        self._disk.check_in_place(file.descriptor, file.path, file.size)
-        leave_mark(self._disk, commit.stream)
+        mark = mark_of(commit.stream)
+        self._disk.commit(file.descriptor, commit.pieces(), file.path, file.size, mark)
 
     def _has_been_written(self, commit: Commit) -> None:
         writer = self._writer
@@ -140,15 +137,12 @@ class Committer:
             self.commit()
 
 
-def leave_mark(disk: Disk, stream: Stream) -> None:
-    """Note that all of a file that has been taken for commits is on stable storage.
+def mark_of(stream: Stream) -> Piece:
+    """What says that all of a file that has been taken for commits is on stable storage.
 
-    The mark is where the next record will be, which takes its place.
-
-    Raises:
-        OSError: it cannot be written.
+    It is where the next record will be, which takes its place; empty if there is no more room.
     """
-    file = stream.file
-    place = file.size - RECORD_SIZE * (stream.taken + 1)
-    if place >= stream.bodies_end:
-        disk.write(file.descriptor, pack_mark(Mark(stream.next_txid, stream.bodies_end)), place)
+    place = stream.file.size - RECORD_SIZE * (stream.taken + 1)
+    if place < stream.bodies_end:
+        return place, b""
+    return place, pack_mark(Mark(stream.next_txid, stream.bodies_end))

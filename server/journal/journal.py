@@ -22,7 +22,7 @@ from server.journal.files import FileTable, JournalFile, SourceCache
 from server.journal.handles import OriginHandle, TopicHandle
 from server.journal.layout import FileHeader, FormatError, pack_header
 from server.journal.lookup import Lookup
-from server.journal.naming import queues_name
+from server.journal.naming import queues_name, replication_name
 from server.journal.queue_points import QueuesCache, unpack_queues
 from server.journal.recovery import Found, Recovery
 from server.journal.storage import Disk
@@ -91,6 +91,7 @@ class Journal:
         self._notice = notice
         self._told = set[tuple[str, int]]()
         self._last_queues: QueuesCache | None = None
+        self._last_replication: Callable[[], bytes] | None = None
         disk = disk or Disk()
         possession = _take_possession(settings)
         try:
@@ -168,6 +169,7 @@ class Journal:
         # Without a step in between: this is the message path.
         self.append = self._writer.append
         self.append_run = self._writer.append_run
+        self.append_copies = self._writer.append_copies
 
     def _place_to_write(
         self, found: Found, clock: Callable[[], int], size: int, disk: Disk
@@ -241,6 +243,8 @@ class Journal:
             self._upkeep.later(partial(self._upkeep.store_clients, cache))
             if self._last_queues is not None:
                 self._upkeep.later(partial(self._upkeep.store_queues, self._last_queues))
+            if self._last_replication is not None:
+                self._upkeep.later(partial(self._upkeep.store_replication, self._last_replication))
         self._upkeep.stop()
         os.close(self._writer.file.descriptor)
         os.close(self._possession)
@@ -260,28 +264,57 @@ class Journal:
             self._notice(Notice(Event.DAMAGED, text, str(path)))
             return None
 
-    def store_queues(self, cache: QueuesCache, *, aside: bool = True) -> None:
+    def store_queues(self, cache: QueuesCache) -> None:
         """Store how far queues have been worked off; what it takes into account has been stored.
 
+        It may be called on any thread, one call after the other.
+
+        Raises:
+            JournalError: it cannot be stored.
+        """
+        try:
+            self._upkeep.store_queues(cache)
+        except OSError as problem:
+            raise JournalError(reason(problem)) from problem
+
+    def leave_queues(self, cache: QueuesCache) -> None:
+        """Store at the close how far queues have been worked off, if all of it is stored then."""
+        self._last_queues = cache
+
+    def read_replication(self) -> bytes | None:
+        """What replication has stored; None if it has stored nothing.
+
+        Raises:
+            OSError: it cannot be read.
+        """
+        path = self._settings.directory / replication_name(self._settings.instance)
+        try:
+            return path.read_bytes()
+        except FileNotFoundError:
+            return None
+
+    def store_replication(self, pack: Callable[[], bytes], *, aside: bool = True) -> None:
+        """Store what replication is to remember; what it takes into account has been stored.
+
         Args:
-            cache: what to store.
+            pack: makes the bytes of the file, on the thread that stores them.
             aside: do it on another thread, some time; else it has been done on return.
 
         Raises:
             JournalError: it has not.
         """
         if aside:
-            self._upkeep.later(partial(self._upkeep.store_queues, cache))
+            self._upkeep.later(partial(self._upkeep.store_replication, pack))
             return
         try:
-            self._upkeep.store_queues(cache)
+            self._upkeep.store_replication(pack)
         except OSError as problem:
-            text = f"how far queues have been worked off cannot be stored: {reason(problem)}"
+            text = f"what replication has to remember cannot be stored: {reason(problem)}"
             raise JournalError(text) from problem
 
-    def leave_queues(self, cache: QueuesCache) -> None:
-        """Store at the close how far queues have been worked off, if all of it is stored then."""
-        self._last_queues = cache
+    def leave_replication(self, pack: Callable[[], bytes]) -> None:
+        """Store at the close what replication is to remember, if all of it is stored then."""
+        self._last_replication = pack
 
     def topic(self, message_type: str, name: str) -> TopicHandle:
         """What `append` wants to be given for a topic; it is the same as long as it is kept."""

@@ -22,8 +22,9 @@ CUT: Final = ".cut-"
 """What follows, before a number, on the name of a journal for what recovery has cut off."""
 
 _KINDS: Final = "|".join(map(re.escape, (JOURNAL, COMPRESSED, *INDEXES)))
+_TABLES: Final = "(clients|queues|replication)"
 _UNFINISHED: Final = (
-    rf"(\d{{10}}({_KINDS})|(next|now){re.escape(JOURNAL)}|(clients|queues)\.ack(\.[a-z]+)?)"
+    rf"(\d{{10}}({_KINDS})|(next|now){re.escape(JOURNAL)}|{_TABLES}\.ack(\.[a-z]+)?)"
 )
 _NUMBERED: Final = re.compile(rf"(?P<name>.+)\.(?P<number>\d{{10}})(?P<kind>{_KINDS})")
 
@@ -41,6 +42,11 @@ def clients_name(instance: str) -> str:
 def queues_name(instance: str) -> str:
     """The name of the cache that says how far queues have been worked off."""
     return f"{_as_file_name(instance)}.queues.ack"
+
+
+def replication_name(instance: str) -> str:
+    """The name of what replication remembers."""
+    return f"{_as_file_name(instance)}.replication.ack"
 
 
 def preparing_name(instance: str, what: str) -> str:

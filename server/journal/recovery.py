@@ -10,7 +10,7 @@ from pathlib import Path
 from server.journal.batches import MOST_WAITING, LiveFile, Stream
 from server.journal.belonging import SMALLEST, strangers
 from server.journal.clients import ClientsCache, Sequences, unpack_clients
-from server.journal.committer import leave_mark
+from server.journal.committer import mark_of
 from server.journal.cutting import cut_off
 from server.journal.entry import EVENTS
 from server.journal.errors import Event, JournalError, Notice, reason
@@ -325,7 +325,8 @@ class Recovery:
         self._disk.write(descriptor, pack_header(header), 0)
         self._disk.sync(descriptor)
         next_txid = header.first_txid + extent.count
-        leave_mark(self._disk, Stream(live, next_txid, extent.count, extent.bodies_end))
+        place, mark = mark_of(Stream(live, next_txid, extent.count, extent.bodies_end))
+        self._disk.write(descriptor, mark, place)
         return live, extent
 
     def _cut(self, live: LiveFile, header: FileHeader, extent: Extent) -> None:

@@ -11,6 +11,9 @@ from typing import Final
 
 from server.journal.layout import CHECKSUM, FormatError, has_checksum
 
+REPLICATION_MAGIC: Final = b"AMPGRACK"
+"""Of the file in which replication keeps what it remembers; see `server.replication.state`."""
+
 _START: Final = struct.Struct("<8sH")  # magic, version
 
 

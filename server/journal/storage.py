@@ -9,12 +9,20 @@ import contextlib
 import errno
 import os
 import weakref
+from collections import deque
+from collections.abc import Iterable
 from pathlib import Path
-from typing import Final, Protocol
+from typing import Final, Protocol, TypeAlias
 
 from server.base.data_files import MODE
+from server.journal.storing import store
+
+Piece: TypeAlias = tuple[int, bytes]
+"""An offset in a file in bytes, and what is to be there."""
 
 _ZEROS: Final = bytes(1 << 20)
+_IN_ONE_GO: Final = 2
+"""Pieces of a commit that are written together; most commits have no more."""
 
 
 class Disk:
@@ -103,6 +111,28 @@ class Disk:
         if held.st_size != size:
             why = f"the file has been cut while it was in use: it should have {size} bytes"
             raise OSError(errno.ESTALE, why)
+
+    def commit(
+        self, descriptor: int, pieces: Iterable[Piece], path: Path, size: int, mark: Piece
+    ) -> None:
+        """Write to a file, put that on stable storage, see that it is in place, leave a mark.
+
+        Args:
+            descriptor: of the file.
+            pieces: what to write where.
+            path: where the file has to be; see `check_in_place`.
+            size: in bytes, which it has to have.
+            mark: what to write behind all else; nobody waits until it is on stable storage.
+        """
+        last: deque[Piece] = deque()
+        for piece in pieces:
+            if len(last) == _IN_ONE_GO:
+                offset, data = last.popleft()
+                self.write(descriptor, data, offset)
+            last.append(piece)
+        if not store(descriptor, last, os.fsencode(path), size, mark):
+            self.check_in_place(descriptor, path, size)
+            self.write(descriptor, mark[1], mark[0])
 
     def sync_directory(self, directory: Path) -> None:
         """Return once the names in a directory are on stable storage."""

@@ -28,6 +28,7 @@ from server.journal.naming import (
     journal_name,
     preparing_name,
     queues_name,
+    replication_name,
     sibling,
 )
 from server.journal.queue_points import QueuesCache, pack_queues
@@ -254,6 +255,11 @@ class Upkeep:
         """Store how far queues have been worked off."""
         path = self._place.directory / queues_name(self._place.instance)
         self._disk.store(path, pack_queues(cache, self._clock()))
+
+    def store_replication(self, pack: Callable[[], bytes]) -> None:
+        """Store what replication remembers."""
+        path = self._place.directory / replication_name(self._place.instance)
+        self._disk.store(path, pack())
 
     def _run(self) -> None:
         while (task := self._tasks.get()) is not None:

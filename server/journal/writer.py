@@ -9,12 +9,12 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from itertools import accumulate, islice
+from itertools import accumulate, cycle
 from time import monotonic
 from typing import Final
 
 from server.journal.batches import MOST_WAITING, LiveFile, Pipe, Stream
-from server.journal.blocks import AppendedRun, Common, make_records
+from server.journal.blocks import AppendedRun, Content, Field, Place, make_records
 from server.journal.clients import Sequences, server_made_identity
 from server.journal.entry import NO_TOPIC, Kind
 from server.journal.errors import EntryTooLarge, JournalUnavailable
@@ -33,6 +33,7 @@ from server.journal.layout import (
     crc32c,
     pack_extras,
     pack_header,
+    unpack_extras,
 )
 
 _pack_head: Final = HEAD.pack
@@ -268,9 +269,23 @@ class Writer:
         count, first = self._fitting(topic, origin, bodies, start), self._next_txid
         if count:
             part = slice(start, start + count)
-            columns = sequences[part], sow_keys[part], bodies[part]
-            self._append_block(topic, client, origin, expiration, *columns)
             txids = range(first, first + count)
+            some, numbers = bodies[part], sequences[part]
+            content = Content(
+                client if numbers else server_made_identity(client, self._instance),
+                numbers or txids,
+                0 if numbers else client,
+                0,
+                Kind.PUBLISH,
+                sow_keys[part] or 0,
+                expiration,
+                0,
+                list(map(crc32c, some)),
+                some,
+            )
+            self._append_block(topic, origin, content)
+            if numbers:
+                self.sequences[client] = (numbers[-1], self.last_timestamp)
             return AppendedRun(start + count, txids, self.last_timestamp, None)
         try:  # this one makes room, or begins the next file
             txid = self.append(
@@ -286,6 +301,66 @@ class Writer:
             return AppendedRun(start, (), self.last_timestamp, problem)
         return AppendedRun(start + 1, (txid,), self.last_timestamp, None)
 
+    def append_copies(
+        self, topic: TopicHandle, origin: OriginHandle | None, content: Content, start: int = 0
+    ) -> AppendedRun:
+        """Append entries that another instance has recorded; otherwise see `append_run`.
+
+        Args:
+            topic: where they were published.
+            origin: user and replication path.
+            content: what they say.
+            start: the position of the first of them to append; there is one.
+        """
+        count, first = self._fitting(topic, origin, content.data, start), self._next_txid
+        if count:
+            part = content.part(start, start + count)
+            self._append_block(topic, origin, part)
+            self._take_sequences(part)
+            txids = range(first, first + count)
+            return AppendedRun(start + count, txids, self.last_timestamp, None)
+        try:  # this one makes room, or begins the next file
+            txid = self._append_copy(topic, origin, content.part(start, start + 1))
+        except JournalUnavailable as problem:
+            return AppendedRun(start, (), self.last_timestamp, problem)
+        return AppendedRun(start + 1, (txid,), self.last_timestamp, None)
+
+    def _append_copy(
+        self, topic: TopicHandle, origin: OriginHandle | None, content: Content
+    ) -> int:
+        """Append one such entry."""
+        (data,), length = content.data, content.extras_length
+        body, extras = (data[:-length], data[-length:]) if length else (data, b"")
+        correlation_id, given_key = unpack_extras(extras)
+        return self.append(
+            topic,
+            _only(content.clients),
+            _only(content.sequences),
+            body,
+            _only(content.kinds),
+            _only(content.sow_keys),
+            _only(content.expirations),
+            origin,
+            correlation_id,
+            given_key,
+            _only(content.source_txids),
+            content.source,
+        )
+
+    def _take_sequences(self, content: Content) -> None:
+        """Keep the table of publishers up to date: numbers may come in any order."""
+        now, table = self.last_timestamp, self.sequences
+        clients, sequences = content.clients, content.sequences
+        numbers = (sequences,) if isinstance(sequences, int) else sequences
+        if isinstance(clients, int):
+            highest = numbers[-1] if isinstance(numbers, range) else max(numbers)
+            if highest > table.get(clients, _NOBODY)[0]:
+                table[clients] = (highest, now)
+            return
+        for client, number in zip(clients, cycle(numbers), strict=False):
+            if number > table.get(client, _NOBODY)[0]:
+                table[client] = (number, now)
+
     def _fitting(
         self, topic: TopicHandle, origin: OriginHandle | None, bodies: Sequence[bytes], start: int
     ) -> int:
@@ -297,45 +372,32 @@ class Writer:
             or (origin is not None and origin.file != number)
         ):
             return 0
-        some = islice(bodies, start, start + _MOST_IN_BLOCK)
-        sizes = accumulate(len(body) + RECORD_SIZE for body in some)
+        lengths = list(map(len, bodies[start : start + _MOST_IN_BLOCK]))
+        if sum(lengths) + RECORD_SIZE * len(lengths) <= self._credit:
+            return len(lengths)
+        sizes = accumulate(length + RECORD_SIZE for length in lengths)
         return bisect_right(list(sizes), self._credit)
 
     def _append_block(
-        self,
-        topic: TopicHandle,
-        client: int,
-        origin: OriginHandle | None,
-        expiration: int,
-        sequences: Sequence[int],
-        sow_keys: Sequence[int],
-        bodies: Sequence[bytes],
+        self, topic: TopicHandle, origin: OriginHandle | None, content: Content
     ) -> None:
-        now = max(self._clock(), self.last_timestamp)
-        source_txid = 0
-        if sequences:
-            self.sequences[client] = (sequences[-1], now)
-        else:
-            source_txid = client
-            client = server_made_identity(client, self._instance)
-        common = Common(
+        count = len(content.data)
+        place = Place(
             self._next_txid,
-            now,
-            client,
-            source_txid,
+            max(self._clock(), self.last_timestamp),
             self._bodies_end,
             topic.number,
             0 if origin is None else origin.number,
-            Kind.PUBLISH,
-            expiration,
             self.durable,
         )
-        records, bodies_end = make_records(common, sequences, sow_keys, bodies)
-        self._credit -= bodies_end - self._bodies_end + RECORD_SIZE * len(bodies)
-        self._append_to_stream((len(bodies), b"".join(bodies), records))
-        self._next_txid += len(bodies)
+        records, bodies_end = make_records(place, content)
+        self._credit -= bodies_end - self._bodies_end + RECORD_SIZE * count
+        self._append_to_stream((count, b"".join(content.data), records))
+        self._next_txid += count
         self._bodies_end = bodies_end
-        self.last_timestamp = now
+        self.last_timestamp = place.timestamp
+        if content.extras_length:
+            self._with_extras += count
         if self.pipe.asleep:
             self.pipe.wake()
 
@@ -437,3 +499,8 @@ def _extras(correlation_id: bytes, given_key: bytes) -> bytes:
         return pack_extras(correlation_id, given_key)
     except FormatError as problem:
         raise EntryTooLarge(str(problem)) from problem
+
+
+def _only(field: Field) -> int:
+    """What the only entry has in a field."""
+    return field if isinstance(field, int) else field[0]

@@ -30,7 +30,6 @@ from server.assembly.foreign_files import (
 from server.assembly.instance import Instance, StartError
 from server.assembly.plan import as_graphviz, as_text, plan_runtime
 from server.assembly.provision import ProvisionError, check_provisions
-from server.base.unavailable import warn_of_unavailable
 from server.events.log import PROBLEM_IDS, EventLog
 from server.events.targets import LogTargetError
 from server.events.targets.console import DESCRIPTORS
@@ -102,7 +101,6 @@ def _fulfil(path: str, wish: Wish, together: Together) -> int:
     if spec is None:
         together.lack(path)
         return report(path, problems)
-    warn_of_unavailable(spec, problems)
     if not (wish.check or wish.explain or wish.drawing):
         return _run(spec, document, problems, wish)
     check_provisions(spec, problems)

@@ -21,14 +21,16 @@ class Consumer:
         requested: the `max_backlog` of the subscription; 1 if it says none, 0 pauses it.
 
     Attributes:
-        limit: the backlog that it has: the least of what it asked for and what the queues allow.
+        limit: its backlog: the least of what it asked for and what the queues allow.
         is_held_back: whether it gets no messages for now, because it does not read them.
+        allowance: how many messages it may have for now: none while it is held back.
         outstanding: messages that it has and has not acknowledged.
         subscription: what it stands for now, for whoever integrates this.
         seats: one for each queue that it takes messages from, or still holds messages of.
     """
 
     __slots__ = (
+        "allowance",
         "client",
         "is_held_back",
         "limit",
@@ -44,6 +46,7 @@ class Consumer:
         self.client = client
         self.requested = requested
         self.limit = requested
+        self.allowance = requested
         self.is_held_back = False
         self.outstanding = 0
         self.subscription: object = None
@@ -57,7 +60,8 @@ class Consumer:
     def limits_changed(self) -> None:
         """Work out the limit anew, and have all queues look again."""
         allowed = [seat.allowed for seat in self.seats if seat.is_supplied]
-        self.limit = 0 if self.is_held_back else min([self.requested, *allowed])
+        self.limit = min([self.requested, *allowed])
+        self.allowance = 0 if self.is_held_back else self.limit
         self.changed()
 
     def hold_back(self, is_held_back: bool) -> None:
@@ -124,4 +128,4 @@ class Seat:
     @property
     def room(self) -> int:
         """How many messages it can take."""
-        return self.consumer.limit - self.consumer.outstanding
+        return self.consumer.allowance - self.consumer.outstanding

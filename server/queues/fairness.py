@@ -60,7 +60,7 @@ class Rota:
     def look_again(self, seat: Seat) -> None:
         """The key of a consumer has changed, or its room."""
         consumer = seat.consumer
-        if consumer.outstanding >= consumer.limit:
+        if consumer.outstanding >= consumer.allowance:
             seat.entry = None
             return
         seat.entry = (self._key(seat), seat.order, seat)
@@ -132,7 +132,7 @@ class Rota:
                 shares[seat].append(place)
             else:
                 shares[seat] = [place]
-            if outstanding < consumer.limit:
+            if outstanding < consumer.allowance:
                 key = outstanding / consumer.limit if is_proportional else turn
                 seat.entry = (key, seat.order, seat)
                 heapreplace(heap, seat.entry)

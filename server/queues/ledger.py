@@ -1,9 +1,8 @@
 """What becomes of the messages of a queue: coming, staying, coming back, leaving.
 
-The ledger is the part of a queue that its record brings back: `enqueue` for the messages and
-`replay` for the events, in the order of the log. It does not know whose turn it is. It tells
-whoever delivers of messages that can be delivered where they were passed over already (`on_offer`),
-and of consumers that have room again (`freed`).
+The ledger is the part of a queue that its record brings back (server/queues/recovery.py). It does
+not know whose turn it is. It tells whoever delivers of messages that can be delivered where they
+were passed over already (`on_offer`), and of consumers that have room again (`freed`).
 
 Source: AMPS User Guide, Message Flow for Queues; Acknowledging Messages.
 """
@@ -11,7 +10,7 @@ Source: AMPS User Guide, Message Flow for Queues; Acknowledging Messages.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
 from operator import itemgetter
 from typing import Final, Protocol
@@ -25,16 +24,10 @@ from server.queues.events import (
     MAX_CANCELS,
     MAX_DELIVERIES,
     TIME_LIMIT,
-    Acked,
-    Cancelled,
-    Deferred,
     Departure,
     Event,
     Expired,
-    Leased,
     Mark,
-    Released,
-    Transferred,
 )
 from server.queues.keyed import KeyChains
 from server.queues.leases import Lease, Leases
@@ -71,14 +64,6 @@ class Watcher(Protocol):
 _IN_AN_EVENT: Final = 4096
 """Messages that expire with one event: it has to fit into a journal, however many do at once."""
 
-_LONG_AGO: Final = 0
-"""The moment of a replay: nothing expires by it, because expirations are events by themselves."""
-
-FIRST_PACE: Final = 50_000
-"""What is taken for the pace of other instances, in microseconds, before they have shown it."""
-_LATEST: Final = 16
-"""How many times as much an average's past weighs as the latest value."""
-
 VISIBLE: Final = frozenset((AVAILABLE, BEHIND, BARRIER))
 """States in which a query of the queue sees a message: unleased, and ours to deliver."""
 
@@ -91,15 +76,12 @@ class Ledger:
         on_offer: told of a place that is available, and may have been passed over.
         room: see `Entries`.
         instance: the name of this instance.
-        is_to_come: whether a message that is not here may come yet.
 
     Attributes:
         entries: the messages, by place.
         order: of those that are available.
         foreign: the order of those that other instances own, and that nothing else is against.
         titles: who owns messages that have changed hands.
-        pace: how long it takes other instances from a message's coming here to its end, in
-            microseconds; an average that follows the latest ones.
         passed: barriers that another instance has passed, and this one has not.
         leases: of those that consumers have.
         events: what is to be recorded, oldest first.
@@ -120,18 +102,14 @@ class Ledger:
         on_offer: Callable[[int], None],
         room: Room | None = None,
         instance: str = "",
-        is_to_come: Callable[[Mark], bool] = lambda _: False,
     ) -> None:
         self.settings = settings
         self.entries = Entries(room)
         self.order = self._order_of(AVAILABLE)
         self.foreign = self._order_of(FOREIGN)
         self.titles = Titles()
-        self.pace = FIRST_PACE
         self.passed: set[int] = set()
         self._instance = instance
-        self._is_to_come = is_to_come
-        self._unsure: list[Mark] = []
         self.leases = Leases()
         self.events: list[Event] = []
         self.counters = Counters()
@@ -618,120 +596,9 @@ class Ledger:
         self.transfer(place, title, now)
         return title.owner != known.owner
 
-    # the record
-
-    def replay(self, event: Event) -> None:
-        """Let an event of this instance's record happen again; nothing is recorded."""
-        match event:
-            case Acked() | Deferred():
-                self.counters.acknowledged += self._replay_end(event)
-            case Cancelled():
-                for index, place in self._known(event.marks):
-                    self.attempt(place).cancels = event.counts[index]
-                    self.counters.cancelled += 1
-                    if event.retry_at[index] > event.at:
-                        self.delay(place, event.retry_at[index])
-            case Leased():
-                self._count_deliveries(event, event.at)
-            case Transferred():
-                self._retitle(event, _LONG_AGO, is_over=True)
-            case Expired():
-                self.counters.expired += self._replay_end(event)
-            case _:  # Sent, Released
-                self._replay_end(event)
-
-    def hear(self, event: Event, now: int, *, is_over: bool = False) -> None:
-        """Let an event of another instance's record happen here.
-
-        Its moments are by another clock: what counts is when it came.
-
-        Args:
-            event: what that instance has recorded.
-            now: when it came.
-            is_over: it came in an earlier run of this instance, and is read from the log.
-        """
-        match event:
-            case Released():
-                self.passed.update(place for _, place in self._known(event.marks))
-            case Cancelled():
-                for index, place in self._known(event.marks):
-                    attempts = self.attempt(place)
-                    attempts.cancels = max(attempts.cancels, event.counts[index])
-                    delay = event.retry_at[index] - event.at
-                    if delay > 0 and self.entries.state(place) == FOREIGN:
-                        self.delay(place, now + delay)
-            case Leased():
-                self._count_deliveries(event, now)
-            case Transferred():
-                self._retitle(event, _LONG_AGO if is_over else now, is_over=is_over)
-            case _:  # Acked, Deferred, Expired, Sent
-                self._end_elsewhere(event.marks, now, is_over=is_over)
-
-    def _count_deliveries(self, event: Leased, now: int) -> None:
-        for _, place in self._known(event.marks):
-            attempts = self.attempt(place)
-            attempts.deliveries += 1
-            attempts.last_consumer = event.consumer
-            attempts.last_leased = now
-
-    def _retitle(self, event: Transferred, now: int, *, is_over: bool) -> None:
-        for mark, turn in zip(event.marks, event.turns, strict=False):
-            may_come = is_over or self._is_to_come(mark)
-            self.claim(mark, Title(turn, event.owner), now, may_come=may_come)
-
-    def _end_elsewhere(self, marks: Iterable[Mark], now: int, *, is_over: bool) -> None:
-        """Messages have left the queue at another instance, and so they do here."""
-        entries = self.entries
-        for mark in marks:
-            self.taken.pop(mark, None)
-            place = entries.find(mark)
-            state = GONE if place is None else entries.state(place)
-            if place is not None and state != GONE:
-                if state == SENT:
-                    continue
-                if state == FOREIGN:
-                    self.pace += (now - entries.time(place) - self.pace) // _LATEST
-                if self.end_lease(place) is not None:
-                    self.counters.ended_elsewhere += 1
-                self.remove(place, _LONG_AGO if is_over else now)
-                self.counters.acknowledged += 1
-            elif is_over or self._is_to_come(mark):
-                self.deferred.add((mark,), now)
-                if is_over:
-                    self._unsure.append(mark)
-
-    def _replay_end(self, event: Event) -> int:
-        """Let messages leave the queue; returns how many were in it.
-
-        One that is not here comes later: if the event says so, and if there are inactive messages,
-        which may have been active when it happened.
-        """
-        is_to_come = isinstance(event, Deferred) or self.inactive > 0
-        count = 0
-        for mark in event.marks:
-            self.taken.pop(mark, None)
-            place = self.entries.find(mark)
-            if place is not None and self.entries.state(place) != GONE:
-                self.remove(place, _LONG_AGO)
-                count += 1
-            elif is_to_come:
-                self.deferred.add((mark,), event.at)
-        return count
-
-    def _known(self, marks: Iterable[Mark]) -> Iterable[tuple[int, int]]:
+    def known(self, marks: Iterable[Mark]) -> Iterator[tuple[int, int]]:
+        """Of some messages those that are in the queue: which of them, and their places."""
         for index, mark in enumerate(marks):
             place = self.entries.find(mark)
             if place is not None and self.entries.state(place) != GONE:
                 yield index, place
-
-    def finish_recovery(self, now: int) -> None:
-        """The record has been replayed: remove what must not be delivered once more."""
-        limit = self.settings.max_deliveries
-        for place, attempts in list(self._attempts.items()):
-            if limit and attempts.deliveries >= limit and not self.entries.owner(place):
-                self.expire(place, now, (MAX_DELIVERIES,))
-        unsure, self._unsure = self._unsure, []
-        over = [mark for mark in (*unsure, *self.titles.early) if not self._is_to_come(mark)]
-        self.deferred.drop(over)
-        self.titles.drop(over)
-        self.flush(now)

@@ -10,9 +10,11 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Final, NamedTuple
 
+from server.queues import recovery
 from server.queues.consumers import Consumer, Seat
 from server.queues.counts import Counters
 from server.queues.dispatch import Dispatch, Share
+from server.queues.elsewhere import Elsewhere
 from server.queues.entries import Room
 from server.queues.events import (
     FORCED_EXPIRE,
@@ -112,6 +114,7 @@ class Queue:
         settings: how it behaves.
         owner: see above.
         ledger: its messages: they come by `Ledger.enqueue`.
+        elsewhere: what other instances do with them.
         dispatch: its consumers.
     """
 
@@ -130,7 +133,8 @@ class Queue:
         self._was_recorded = was_recorded
         self._is_missing = is_missing
         self.dispatch: Final = Dispatch(settings, matching, on_room)
-        self.ledger: Final = Ledger(settings, self.dispatch.offered, room, owner, self._is_to_come)
+        self.ledger: Final = Ledger(settings, self.dispatch.offered, room, owner)
+        self.elsewhere: Final = Elsewhere(self.ledger, self._is_to_come)
         self.dispatch.ledger = self.ledger
         self._has_more = False
 
@@ -512,7 +516,7 @@ class Queue:
 
     def hear(self, event: Event, now: int) -> None:
         """Let happen here what another instance has recorded."""
-        self.ledger.hear(event, now)
+        self.elsewhere.hear(event, now)
         self.ledger.flush(now)
 
     def correct(self, claims: Iterable[tuple[Mark, Title]], now: int) -> None:
@@ -542,13 +546,14 @@ class Queue:
             came: when it came from another instance, by this one's clock; None if it is its own.
         """
         if came is None:
-            self.ledger.replay(event)
+            recovery.replay(self.ledger, event)
         else:
-            self.ledger.hear(event, came, is_over=True)
+            self.elsewhere.hear(event, came, is_over=True)
 
     def finish_recovery(self, now: int) -> None:
         """Everything has been replayed: what must not be delivered once more, expires."""
-        self.ledger.finish_recovery(now)
+        self.elsewhere.finish_recovery()
+        recovery.finish(self.ledger, now)
 
     @property
     def oldest_txid(self) -> int | None:

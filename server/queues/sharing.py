@@ -194,7 +194,7 @@ class Sharing:
 
     @property
     def _pace(self) -> int:
-        return min(max(self._queue.ledger.pace, _LEAST_PACE), _MOST_PACE)
+        return min(max(self._queue.elsewhere.pace, _LEAST_PACE), _MOST_PACE)
 
     def _ask(self, now: int) -> list[Said]:
         self._forget(now)

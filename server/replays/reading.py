@@ -180,7 +180,7 @@ class Reading:
             self._run_later(_BEHIND_SECONDS)
             return False
         if not self._unsent and self._cursor.must_decompress:
-            self._log.do_aside(self._cursor.decompress, self.run)
+            self._log.do_aside(self._cursor.decompress, lambda _: self.run())
             return False
         if self._plain is not None:
             self._plain.deliver(self._cursor.read_on(_SLICE))

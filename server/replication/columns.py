@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple, TypeAlias, overload
 
-from server.journal import Origin, Run, Topic
+from server.journal import Content, Field, Origin, Run, Topic
 from server.journal.layout import (
     BODY_CRC,
     CLIENT,
@@ -112,6 +112,25 @@ class Columns(NamedTuple):
         extras = self.extras_length
         return [one[:-extras] for one in self.data] if extras else self.data
 
+    def content(self, source: int) -> Content:
+        """What a journal is to say of them.
+
+        Args:
+            source: the hash of the instance that they came from.
+        """
+        return Content(
+            _field(self.clients),
+            _field(self.sequences),
+            _field(self.source_txids),
+            source,
+            _field(self.kinds),
+            _field(self.sow_keys),
+            _field(self.expirations),
+            self.extras_length,
+            self.checksums,
+            self.data,
+        )
+
     def pick(self, positions: Sequence[int]) -> Columns:
         """Some of the entries."""
         if len(positions) == len(self.data):
@@ -146,6 +165,10 @@ class Batch(NamedTuple):
     def entries(self) -> int:
         """How many there are."""
         return sum(len(run.data) for run in self.runs)
+
+
+def _field(column: Column) -> Field:
+    return column.value if isinstance(column, Same) else column
 
 
 def _pick(column: Column, positions: Sequence[int]) -> Column:

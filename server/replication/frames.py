@@ -100,11 +100,15 @@ class Begin(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=
         stream: stands for the source's log and what is replicated of it: a cursor is of one stream.
         first: the first txid in its log.
         last: the last txid in its log.
+        client: what both ends call this direction of the link, in the log.
+        ack_interval: how often it wants to be told what is stored, in microseconds.
     """
 
     stream: str
     first: int
     last: int
+    client: str = ""
+    ack_interval: int = 0
 
 
 class Ack(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
@@ -214,6 +218,11 @@ class FrameReader:
         self.most = most
         self._buffer = bytearray()
 
+    @property
+    def held(self) -> int:
+        """Bytes that have come and that no frame has been made of."""
+        return len(self._buffer)
+
     def feed(self, data: bytes) -> None:
         """Take what has come."""
         self._buffer += data
@@ -263,7 +272,23 @@ def _decode(number: int, payload: bytes) -> Frame:
     try:
         return decoder.decode(payload)
     except (msgspec.MsgspecError, ValueError, RecursionError) as problem:
+        if decoder.type is Hello and (version := _version(payload)) not in (None, VERSION):
+            raise FrameError(
+                f"version {version} of the replication protocol; this program speaks {VERSION}"
+            ) from problem
         raise FrameError(f"a frame of type {number} that is none: {problem}") from problem
+
+
+def _version(payload: bytes) -> int | None:
+    """What a hello begins with whose form is not known, as that of another version may be."""
+    try:
+        fields = msgspec.msgpack.decode(payload)
+    except (msgspec.MsgspecError, ValueError, RecursionError):
+        return None
+    match fields:
+        case [int(version), *_]:
+            return version
+    return None
 
 
 def _pack_batch(batch: Batch) -> bytes:

@@ -253,6 +253,8 @@ class Sender:
         missing = (after + 1, first - 1) if after + 1 < first else None
         after = max(after, self._first - 1)
         self._told = self._looked_at = after
+        if after >= self._goal:
+            self._lacks = None  # there is nothing to go through
         self._reader = self._log.read_from(after, self._routes.takes)
         self.state = State.SENDING
         self._find_out()

@@ -17,12 +17,12 @@ import numpy as np
 
 from server.journal import Run
 from server.journal.layout import BODY_CRC, CHECKSUM, CLIENT, SEQUENCE, TXID, FormatError, crc32c
+from server.journal.side_files import REPLICATION_MAGIC as MAGIC
 from server.replication.columns import by_client, compact
 from server.replication.known import Had, Known
 from server.replication.receiver import Cursor
 from server.replication.recent import Recent
 
-MAGIC: Final = b"AMPGRACK"
 VERSION: Final = 1
 
 _U64: Final = np.dtype("<u8")

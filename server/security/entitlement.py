@@ -17,6 +17,7 @@ class Permission(Enum):
     """What somebody wants to do."""
 
     LOGON = "logon"
+    REPLICATION_LOGON = "replicate to"
     READ_TOPIC = "read from"
     WRITE_TOPIC = "write to"
 

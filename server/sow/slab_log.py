@@ -23,7 +23,7 @@ from server.sow.records import Record
 from server.sow.slab_file import SlabFile
 from server.sow.slab_format import ENTRY_TAIL, FIRST_ENTRY, CommitPoint, Kind, SlabHeader
 from server.sow.slab_scan import LogEnd
-from server.sow.store import Settled, StoreError
+from server.sow.store import RecordTooLarge, Settled, StoreError
 
 _LONGEST_BOOKMARK: Final = 2 * len(str((1 << 64) - 1)) + 2
 """Bytes; a record gets its bookmark when room for it has been made."""
@@ -231,11 +231,11 @@ class SlabLog:
 
     def _check_size(self, length: int, *texts: bytes) -> None:
         if any(len(text) > form.MAX_TEXT for text in texts):
-            raise StoreError(
+            raise RecordTooLarge(
                 f"a SOW key, topic, correlation id or bookmark has more than {form.MAX_TEXT} bytes"
             )
         if length > self.slab_size - FIRST_ENTRY:
-            raise StoreError(
+            raise RecordTooLarge(
                 f"the record has {length} bytes with its header, more than the SlabSize of "
                 f"{self.slab_size} bytes allows"
             )

@@ -26,6 +26,10 @@ class StoreError(Exception):
     """
 
 
+class RecordTooLarge(StoreError):
+    """A record is larger than the store takes any."""
+
+
 Settled: TypeAlias = Callable[[StoreError | None], None]
 """Called once when what was written is on stable storage, or with the reason why it may not be."""
 

@@ -232,6 +232,20 @@ class SowTopic:
         """
         return self.table.put(record)
 
+    def key_of(self, body: bytes, topic: str) -> str:
+        """The SOW key of a message that another instance has recorded, as it comes.
+
+        Args:
+            body: the message.
+            topic: the topic published to, for a topic with a Pattern.
+
+        Raises:
+            BodyError: the message cannot be parsed.
+            KeyRefusedError: the message has no SOW key.
+            StoreError: the key cannot be kept.
+        """
+        return self._key_source(topic).key(body, None)
+
     def publish(
         self,
         body: bytes,

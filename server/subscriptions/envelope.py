@@ -47,6 +47,9 @@ class Envelope:
         "sow_key",
     )
 
+    is_replicated = False
+    """Whether the messages were published to another instance."""
+
     def __init__(
         self,
         publisher: Client | None,

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Final
 
 from config_schema.version import AMPS_VERSION, VERSION
-from server.journal import clients, index, layout, queue_points
+from server.journal import clients, index, layout, queue_points, side_files
 from server.journal.naming import COMPRESSED, JOURNAL
 from server.sow import chain_file, slab_format
 from server.tools.command import command
@@ -25,6 +25,7 @@ KINDS: Final = {
     index.TOPIC_INDEX_MAGIC: "journal topic index",
     clients.MAGIC: "clients.ack",
     queue_points.MAGIC: "queues.ack",
+    side_files.REPLICATION_MAGIC: "replication.ack",
     slab_format.MAGIC: "sow",
     chain_file.MAGIC: "chained keys",
 }

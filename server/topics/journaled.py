@@ -10,13 +10,14 @@ from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
-from server.journal import JournalUnavailable, Kind
+from server.journal import MESSAGES, JournalUnavailable, Kind
 from server.message_types.base import BodyError
 from server.sow.keys import KeyRefusedError
 from server.sow.records import NANOSECONDS, NANOSECONDS_IN_MICROSECOND, Record, to_nanoseconds
 from server.sow.store import Settled, StoreError
 from server.subscriptions.record_delivery import MATCH
 from server.subscriptions.rejection import Rejection
+from server.topics.receiving import Receiving
 from server.topics.stored import REASONS, StoredTopic
 from server.topics.topic import Topic
 from server.topics.topic_journal import TopicJournal
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
     from server.sow.topic import SowTopic
     from server.subscriptions.envelope import Envelope
     from server.subscriptions.subscription import Subscription
+    from server.topics.arrivals import Arrivals
     from server.topics.stores import Stores
 
 
@@ -121,9 +123,26 @@ class JournaledTopic(Topic):
                 super().publish((body,), envelope)
         return rejections
 
+    def take_in(self, arrivals: Arrivals) -> None:
+        """Record some of what has come from another instance as it is, and deliver it."""
+        start = arrivals.position
+        end, _, timestamp, _ = self._journal.append_copies(arrivals, arrivals.content())
+        if arrivals.kind in MESSAGES and self._subscriptions and end:
+            self._deliver(arrivals, start, start + end, timestamp)
+
+    def _deliver(self, arrivals: Arrivals, start: int, end: int, timestamp: int) -> None:
+        """Deliver messages of another instance, which have been recorded."""
+        bodies = arrivals.bodies
+        if arrivals.run.extras_length or self._one_by_one or self._filters.asks_for_context:
+            for position in range(start, end):
+                envelope = arrivals.envelope(position, timestamp)
+                super().publish((bodies[position],), envelope)
+        else:
+            super().publish(bodies[start:end], arrivals.common_envelope(timestamp))
+
     def when_stored(self, then: Settled) -> None:
-        """Call back when everything published so far is on stable storage."""
-        self._journal.log.when_durable(partial(then, None))
+        """Call back when everything published so far is settled."""
+        self._journal.when_settled(partial(then, None))
 
 
 class JournaledStoredTopic(StoredTopic):
@@ -137,7 +156,7 @@ class JournaledStoredTopic(StoredTopic):
         journal: records its messages.
     """
 
-    __slots__ = ("_journal", "_takes_runs")
+    __slots__ = ("_journal", "_receiving", "_takes_runs")
 
     is_journaled = True
 
@@ -151,6 +170,7 @@ class JournaledStoredTopic(StoredTopic):
     ) -> None:
         super().__init__(sow, name, functions, stores)
         self._journal = journal
+        self._receiving = Receiving(sow, name, journal, self.announce)
         self._takes_runs = sow.keeps_messages_plainly
 
     def publish(self, bodies: Sequence[bytes], envelope: Envelope) -> Sequence[Rejection]:
@@ -249,6 +269,13 @@ class JournaledStoredTopic(StoredTopic):
         )
         return self._apply(record, txid, moment, envelope.bookmark)
 
+    def take_in(self, arrivals: Arrivals) -> None:
+        """Record some of what has come from another instance, apply and announce it."""
+        try:
+            self._receiving.take_in(arrivals)
+        finally:
+            self._stores.touched(self._sow)
+
     def _place_deletion(self, records: Sequence[Record], envelope: Envelope) -> tuple[int, int]:
         """Record a deletion; its txid is its place in the instance's order of changes."""
         self._sow.table.make_room_to_remove(records)
@@ -256,8 +283,8 @@ class JournaledStoredTopic(StoredTopic):
         return self._journal.append(envelope, keys, Kind.SOW_DELETE)
 
     def when_stored(self, then: Settled) -> None:
-        """Call back when everything published so far is on stable storage."""
-        self._journal.log.when_durable(partial(then, None))
+        """Call back when everything published so far is settled."""
+        self._journal.when_settled(partial(then, None))
 
 
 def _rejection(position: int, problem: Exception) -> Rejection:

@@ -6,18 +6,23 @@ but a shorter way through the log, but for acknowledgements of messages that hav
 may be older than all that a queue needs of the log, and so keep the log from being removed until
 they have been stored.
 
+Where it cannot be stored, that is tried again and again, and everything else goes on.
+
 Source: AMPS User Guide, Startup and Recovery for Queues.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
+from server.journal import JournalError
 from server.journal.queue_points import QueuePoint, QueuesCache
 
 if TYPE_CHECKING:
     from server.base.clock import Clock
+    from server.base.log import Log
     from server.topics.queue_table import Queues
     from server.topics.queue_topic import QueueTopic
     from server.topics.transaction_log import TransactionLog
@@ -34,24 +39,30 @@ class Checkpoints:
         begins: the txids before which there are no messages for them.
         log: the transaction log.
         clock: says when to look.
-
-    Raises:
-        JournalError: it cannot be stored; then a RecoveryPoint might be taken anew.
+        events: told when it cannot be stored.
     """
 
     def __init__(
-        self, queues: Queues, begins: Mapping[QueueTopic, int], log: TransactionLog, clock: Clock
+        self,
+        queues: Queues,
+        begins: Mapping[QueueTopic, int],
+        log: TransactionLog,
+        clock: Clock,
+        events: Log,
     ) -> None:
         self._queues: Final = queues
         self._begins: Final = begins
         self._log: Final = log
         self._clock: Final = clock
+        self._events: Final = events
         self._stored = 0  # the last entry that is taken into account
         self._stamp: list[tuple[int, int]] = []  # of what has been stored
+        self._problem = ""  # with storing it the last time
+        self._is_under_way = False  # storing it
         self._cancel: Callable[[], None]
         log.hold(self._needed_from)
-        log.journal.store_queues(self._cache(), aside=False)
-        self._has_been_stored(log.last_txid, self._state())
+        cache = self._cache()
+        self._done(cache, self._state(), self._store(cache))
         self._look_later()
 
     def close(self) -> None:
@@ -68,18 +79,28 @@ class Checkpoints:
         if not self._is_recorded():
             return
         state = self._state()
-        if state == self._stamp:
+        if state == self._stamp or self._is_under_way:
             return
+        self._is_under_way = True
         cache = self._cache()
+        store, done = partial(self._store, cache), partial(self._done, cache, state)
+        self._log.when_durable(lambda: self._log.do_aside(store, done))
 
-        def store() -> None:
+    def _store(self, cache: QueuesCache) -> str:
+        """Store a cache; what it takes into account has been. Returns why that failed."""
+        try:
             self._log.journal.store_queues(cache)
-            self._has_been_stored(cache.txid, state)
+        except JournalError as error:
+            return str(error)
+        return ""
 
-        self._log.when_durable(store)
-
-    def _has_been_stored(self, txid: int, state: list[tuple[int, int]]) -> None:
-        self._stored, self._stamp = txid, state
+    def _done(self, cache: QueuesCache, state: list[tuple[int, int]], problem: str) -> None:
+        if not problem:
+            self._stored, self._stamp = cache.txid, state
+        elif not self._problem:
+            self._events.emit("1D-0026", problem=problem)
+        self._problem = problem
+        self._is_under_way = False
 
     def _is_recorded(self) -> bool:
         """Whether the log has been given all that has happened; tries to make it so."""

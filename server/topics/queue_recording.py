@@ -10,6 +10,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
 from server.journal import JournalUnavailable, Kind
+from server.journal.entry import NO_ORIGIN
 from server.queues import Expired, encode
 
 if TYPE_CHECKING:
@@ -90,20 +91,28 @@ class Recording:
 
     def _append(self, client: int, sequence: int) -> None:
         """The command's number comes with the last of what it has caused."""
-        journal = self._surroundings.log.journal
+        journal, notes = self._surroundings.log.journal, self._surroundings.log.notes
         if self._handle is None:
             self._handle = journal.topic(self._message_type, self._name)
+        before = 0 if notes is None else journal.last_sequence(client)
         while self._unrecorded:
             event = self._unrecorded[0]
             number = sequence if len(self._unrecorded) == 1 else 0
-            txid = journal.append(self._handle, client, number, encode(event), Kind.QUEUE_EVENT)
+            body = encode(event)
+            txid = journal.append(self._handle, client, number, body, Kind.QUEUE_EVENT)
             self._unrecorded.popleft()
+            if notes is not None:
+                numbers = (number,) if number else ()
+                topic = self._handle.topic
+                notes.take(client, before, numbers, (body,), (txid,), topic, NO_ORIGIN)
             if isinstance(event, Expired):
                 self._letters.take(event, txid)
             if number:
                 return
         if sequence:
             journal.append(self._handle, client, sequence, b"", Kind.NO_OP)
+            if notes is not None:
+                notes.take_numbers(client, before, (sequence,))
 
     def _retry_later(self) -> None:
         if not self._is_to_retry:

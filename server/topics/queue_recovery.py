@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 import msgspec
 
 from server.journal import EVENTS, MESSAGES, Kind, Span, parse_bookmark
-from server.journal.layout import CLIENT, KIND, TXID
+from server.journal.layout import CLIENT, KIND, SOURCE, TXID
 from server.queues import decode
 
 if TYPE_CHECKING:
@@ -172,7 +172,7 @@ class _Fold:
             except msgspec.MsgspecError as problem:
                 self._events.emit("1D-0017", queue=queue.name, txid=row[TXID], problem=problem)
             else:
-                queue.replay(event, row[TXID])
+                queue.replay(event, row[TXID], is_replicated=row[SOURCE] > 0)
 
 
 def _kind(row: tuple[int, ...]) -> int:

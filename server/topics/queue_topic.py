@@ -17,8 +17,11 @@ from collections.abc import Callable, Collection, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Final, cast
 
+import msgspec
+
 from server.expressions import to_text
-from server.queues import Expired, Queue, settings_of
+from server.journal import Topic as TopicName
+from server.queues import Expired, Queue, decode, settings_of
 from server.queues.inspection import leases_of
 from server.subscriptions.failures import give_up_on
 from server.topics.queue_acknowledging import Acknowledging
@@ -34,19 +37,20 @@ from server.topics.queue_refilling import Refilling
 from server.topics.queue_scratch import Scratch
 from server.topics.queue_shelf import Shelf
 from server.topics.topic import Topic
+from server.topics.topic_journal import TopicJournal
 
 if TYPE_CHECKING:
     from config_schema.spec import QueueSpec
     from server.expressions import Functions
     from server.expressions.topic_names import TopicSelector
     from server.journal import Run
-    from server.journal import Topic as TopicName
     from server.message_types.base import MessageType
     from server.queues import Consumer, Event
     from server.sow.store import Settled
     from server.subscriptions.envelope import Envelope
     from server.subscriptions.rejection import Rejection
     from server.subscriptions.subscription import Subscription
+    from server.topics.arrivals import Arrivals
     from server.topics.feed import Recorded
     from server.topics.queue_surroundings import Surroundings
 
@@ -80,6 +84,8 @@ class QueueTopic(Topic):
     __slots__ = (
         "_delivering",
         "_entrance",
+        "_journal",
+        "_recorded_topics",
         "_shelf",
         "_surroundings",
         "acknowledging",
@@ -110,6 +116,7 @@ class QueueTopic(Topic):
         self.spec: Final = spec
         self.source: Final = source
         self._surroundings: Final = surroundings
+        self._journal: Final = TopicJournal(log, message_type.name, spec.name)
         self._shelf: Final = Shelf(log, self.is_fed_by)
         self._entrance: Final = Entrance(
             spec, message_type, functions, self._expression_failed, strangers
@@ -146,6 +153,10 @@ class QueueTopic(Topic):
         self.redriving: Final = Redriving(
             self.core, message_type.name, self.browsing.read, self.acknowledging, surroundings
         )
+        self._recorded_topics: Final = (
+            TopicName(message_type.name, spec.name),
+            TopicName(message_type.name, spec.default_publish_target),
+        )
         forgotten = Forgotten(self.core, spec.name, surroundings)
         log.hold(self._needed_from, forgotten.in_the_way)
 
@@ -173,8 +184,8 @@ class QueueTopic(Topic):
         return target.publish(bodies, envelope)
 
     def when_stored(self, then: Settled) -> None:
-        """Call back when everything published so far is on stable storage."""
-        self._surroundings.log.when_durable(lambda: then(None))
+        """Call back when everything published so far, or said of messages, is settled."""
+        self._surroundings.log.when_settled(lambda: then(None), *self._recorded_topics)
 
     def take(self, recorded: Recorded) -> None:
         """See `Feed.take`."""
@@ -190,6 +201,24 @@ class QueueTopic(Topic):
         self.core.ledger.enqueue(
             recorded.txids, moments, recorded.client, recorded.sequences, details
         )
+
+    def take_in(self, arrivals: Arrivals) -> None:
+        """Record some of what has happened to messages at another instance, and let it happen here.
+
+        Dead letters are published there.
+        """
+        bodies, start = arrivals.bodies, arrivals.position
+        _, txids, _, _ = self._journal.append_copies(arrivals, arrivals.content())
+        for txid, body in zip(txids, bodies[start:], strict=False):
+            try:
+                event = decode(body)
+            except msgspec.MsgspecError as problem:
+                self._surroundings.events.emit(
+                    "1D-0017", queue=self.name, txid=txid, problem=problem
+                )
+            else:
+                self.core.hear(event, self._surroundings.now)
+        self._settle()
 
     # consumers come and go
 
@@ -255,10 +284,16 @@ class QueueTopic(Topic):
         """Take in again messages that were in the log before the start."""
         self._entrance.enter(run, self.core.ledger.enqueue)
 
-    def replay(self, event: Event, txid: int) -> None:
-        """Let happen again what was in the log before the start, as an entry of it."""
+    def replay(self, event: Event, txid: int, *, is_replicated: bool) -> None:
+        """Let happen again what was in the log before the start, as an entry of it.
+
+        Args:
+            event: what has happened.
+            txid: of the entry.
+            is_replicated: whether it happened at another instance, which publishes dead letters.
+        """
         self.core.replay(event)
-        if isinstance(event, Expired):
+        if isinstance(event, Expired) and not is_replicated:
             self.letters.take(event, txid)
 
     def finish_recovery(self) -> None:

@@ -12,7 +12,7 @@ from server.journal import EntryTooLarge, JournalUnavailable
 from server.message_types.base import BodyError
 from server.sow.keys import KeyRefusedError
 from server.sow.records import to_nanoseconds
-from server.sow.store import Settled, StoreError
+from server.sow.store import RecordTooLarge, Settled, StoreError
 from server.subscriptions.record_audience import RecordAudience
 from server.subscriptions.record_delivery import DELETED, MATCH
 from server.subscriptions.rejection import Rejection
@@ -30,6 +30,7 @@ REASONS: Final[dict[type[Exception], str]] = {
     BodyError: "invalid message",
     KeyRefusedError: "invalid sow key",
     StoreError: "not stored",
+    RecordTooLarge: "not stored",
     JournalUnavailable: "not stored",
     EntryTooLarge: "not stored",
     DuplicateError: DUPLICATE,

@@ -7,21 +7,23 @@ the form that entries keep. Whoever follows what is recorded is fed here as well
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import islice
 from operator import lt
 from typing import TYPE_CHECKING, Final
 
-from server.journal import MESSAGES, Kind
+from server.journal import MESSAGES, Kind, Origin, Topic
 from server.journal.clients import server_made_identity
-from server.journal.layout import encode_text
+from server.journal.entry import NO_ORIGIN
+from server.journal.layout import encode_text, pack_extras
 from server.sow.records import NANOSECONDS_IN_MICROSECOND
 from server.topics.feed import Recorded
 from server.topics.transaction_log import MOST_SEQUENCE
 
 if TYPE_CHECKING:
-    from server.journal import AppendedRun, TopicHandle
+    from server.journal import AppendedRun, Content, TopicHandle
     from server.subscriptions.envelope import Envelope
+    from server.topics.arrivals import Arrivals
     from server.topics.feed import Feed
     from server.topics.transaction_log import TransactionLog
 
@@ -42,7 +44,7 @@ class TopicJournal:
         log: see above.
     """
 
-    __slots__ = ("_feeds", "_handle", "_message_type", "_name", "log")
+    __slots__ = ("_feeds", "_handle", "_message_type", "_name", "_topic", "log")
 
     def __init__(
         self, log: TransactionLog, message_type: str, name: str, feeds: Sequence[Feed] = ()
@@ -51,7 +53,12 @@ class TopicJournal:
         self._feeds = feeds
         self._message_type = message_type
         self._name = name
+        self._topic = Topic(message_type, name)
         self._handle: TopicHandle | None = None
+
+    def when_settled(self, then: Callable[[], None]) -> None:
+        """Call back when everything published so far is settled; see `TransactionLog`."""
+        self.log.when_settled(then, self._topic)
 
     def refuse_duplicate(self, envelope: Envelope) -> None:
         """Refuse a message that its publisher has published before.
@@ -84,12 +91,14 @@ class TopicJournal:
             How far that has come, at one moment, which the envelope has from then on.
         """
         publisher = envelope.publisher
-        journal = self.log.journal
+        journal, notes = self.log.journal, self.log.notes
         if self._handle is None:
             self._handle = journal.topic(self._message_type, self._name)
+        client = 0 if publisher is None else publisher.client_hash
+        before = 0 if notes is None else journal.last_sequence(client)
         run = journal.append_run(
             self._handle,
-            0 if publisher is None else publisher.client_hash,
+            client,
             envelope.sequences,
             bodies,
             start,
@@ -98,6 +107,16 @@ class TopicJournal:
             min(max(expiration, 0), _MOST_SECONDS),
         )
         envelope.received = run.timestamp / _MICROSECONDS
+        if notes is not None and run.txids:
+            notes.take(
+                client,
+                before,
+                envelope.sequences[start : run.end],
+                bodies[start : run.end],
+                run.txids,
+                self._handle.topic,
+                _origin_of(envelope),
+            )
         if self._feeds and run.txids:
             self._feed(
                 Recorded(
@@ -113,6 +132,37 @@ class TopicJournal:
                 )
             )
         return run
+
+    def append_copies(self, arrivals: Arrivals, content: Content) -> AppendedRun:
+        """Record what another instance has recorded; how far that has come, `arrivals` knows, too.
+
+        Args:
+            arrivals: what has come.
+            content: what is recorded of it, from its position on.
+        """
+        journal, origin, start = self.log.journal, arrivals.run.origin, arrivals.position
+        if self._handle is None:
+            self._handle = journal.topic(self._message_type, self._name)
+        handle = journal.origin(origin.auth_id, origin.path)
+        appended = journal.append_copies(self._handle, handle, content)
+        arrivals.took(appended)
+        if self._feeds and appended.txids and arrivals.kind in MESSAGES:
+            for first, end in arrivals.alike(start, start + appended.end):
+                here = slice(first - start, end - start)
+                self._feed(
+                    Recorded(
+                        self._name,
+                        arrivals.bodies[first:end],
+                        arrivals.envelope(first, appended.timestamp),
+                        appended.txids[here],
+                        appended.timestamp,
+                        arrivals.run.clients[first],
+                        arrivals.run.sequences[first:end],
+                        content.keys(here),
+                        arrivals.run.expirations[first],
+                    )
+                )
+        return appended
 
     def _feed(self, recorded: Recorded) -> None:
         for feed in self._feeds:
@@ -161,12 +211,13 @@ class TopicJournal:
         Raises:
             JournalUnavailable: it cannot be recorded; nothing has changed.
         """
-        publisher, journal = envelope.publisher, self.log.journal
+        publisher, journal, notes = envelope.publisher, self.log.journal, self.log.notes
         if self._handle is None:
             self._handle = journal.topic(self._message_type, self._name)
-        number, given = _split_key(key)
-        correlation_id = envelope.correlation_id
+        number, given = split_key(key)
+        correlation_id = encode_text(envelope.correlation_id) if envelope.correlation_id else b""
         client = 0 if publisher is None else publisher.client_hash
+        before = 0 if notes is None else journal.last_sequence(client)
         txid = journal.append(
             self._handle,
             client,
@@ -176,9 +227,20 @@ class TopicJournal:
             number,
             min(max(expiration, 0), _MOST_SECONDS),
             journal.origin(publisher.user) if publisher is not None and publisher.user else None,
-            encode_text(correlation_id) if correlation_id else b"",
+            correlation_id,
             given,
         )
+        if notes is not None:
+            extras = pack_extras(correlation_id, given) if correlation_id or given else b""
+            notes.take(
+                client,
+                before,
+                (envelope.sequence,) if envelope.sequence else (),
+                (body + extras,),
+                (txid,),
+                self._handle.topic,
+                _origin_of(envelope),
+            )
         moment = journal.last_timestamp
         envelope.received = moment / _MICROSECONDS
         envelope.bookmark = self.bookmark(envelope, txid)
@@ -199,7 +261,13 @@ class TopicJournal:
         return txid, moment * NANOSECONDS_IN_MICROSECOND
 
 
-def _split_key(key: str | None) -> tuple[int, bytes]:
+def _origin_of(envelope: Envelope) -> Origin:
+    """What a journal says about where the messages of a client came from."""
+    publisher = envelope.publisher
+    return Origin(publisher.user) if publisher is not None and publisher.user else NO_ORIGIN
+
+
+def split_key(key: str | None) -> tuple[int, bytes]:
     """A SOW key as an entry keeps it: as a number where it is one, else as text."""
     if key is None:
         return 0, b""

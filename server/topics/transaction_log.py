@@ -5,13 +5,17 @@
 
 The journal's own threads never come here. What they have made durable is posted to the engine's
 thread, and only from then on counts as durable, so that everything here has one order.
+
+What is durable is on stable storage of this machine; what is *settled* is so, too, at all other
+instances that have to acknowledge it (`Settlement`). Publishers are told what is settled. Without
+such instances both are the same.
 """
 
 from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Generator, Sequence
-from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Final, NamedTuple, Protocol, TypeAlias, TypeVar
 
 from server.journal import (
     EVENTS,
@@ -30,7 +34,10 @@ if TYPE_CHECKING:
     from config_schema.spec import JournaledTopicSpec
     from server.base.helper_thread import HelperThread
     from server.base.slices import Sliced
-    from server.journal import BookmarkRequest, Journal, NotFound
+    from server.journal import BookmarkRequest, Journal, NotFound, Topic
+    from server.topics.notes import Notes
+
+_T = TypeVar("_T")
 
 Place: TypeAlias = Span | BookmarkError
 """A part of the log, or why there is none."""
@@ -56,6 +63,20 @@ InTheWay: TypeAlias = Callable[["Path", int], None]
 """Told of a journal that cannot be removed, and of the txid before which its entries are."""
 
 
+class Settlement(Protocol):
+    """Tells what is settled where other instances have to acknowledge entries."""
+
+    @property
+    def settled(self) -> int:
+        """The txid up to which everything is settled; it never goes back."""
+
+    def committed(self) -> None:
+        """Take note that more of the log is on stable storage."""
+
+    def concerns(self, topic: Topic) -> bool:
+        """Whether somebody has to acknowledge what is published to a topic."""
+
+
 class _Hold(NamedTuple):
     """What somebody needs of the log. See `TransactionLog.hold`."""
 
@@ -74,6 +95,7 @@ class TransactionLog:
 
     Attributes:
         journal: see above.
+        notes: takes note of what is published here, for replication; None if there is none.
         durable: the last entry on stable storage, as far as this thread has been told.
         unreadable_said: when it was last said that some of it cannot be read, in seconds since the
             Unix epoch: many readers may find that at once, and often.
@@ -87,6 +109,7 @@ class TransactionLog:
         helper: HelperThread,
     ) -> None:
         self.journal: Final = journal
+        self.notes: Notes | None = None  # set before anything is recorded
         self.durable = journal.durable_txid
         self.unreadable_said = 0.0
         self.instance: Final = instance
@@ -94,6 +117,8 @@ class TransactionLog:
         self._helper = helper
         self._bookmarked: tuple[int, str | None] = 0, None
         self._waiting: deque[tuple[int, Callable[[], None]]] = deque()
+        self._unsettled: deque[tuple[int, Callable[[], None]]] = deque()
+        self._settlement: Settlement | None = None
         self._start: Callable[[Sliced], None] | None = None  # set before anything is recorded
         self._is_releasing = False
         self._readers: list[Callable[[], None]] = []
@@ -131,7 +156,8 @@ class TransactionLog:
         client, sequence = mark
         highest = self.journal.last_sequence(client)
         if highest:
-            return sequence <= highest
+            is_lacking = self.notes is not None and self.notes.lacks(client, sequence)
+            return sequence <= highest and not is_lacking
         return self.journal.first_txid <= sequence <= self.journal.last_txid
 
     def refuse_duplicate(self, client: int, sequence: int) -> None:
@@ -154,9 +180,22 @@ class TransactionLog:
     def reached(self, txid: int) -> None:
         """Take note that everything up to an entry is on stable storage."""
         self.durable = max(self.durable, txid)
+        if self._settlement is not None:
+            self._settlement.committed()
+        self._release()
+
+    def has_settled(self) -> None:
+        """Take note that more is settled than before."""
+        self._release()
+
+    def _release(self) -> None:
         if not self._is_releasing and self._start is not None:
             self._is_releasing = True
             self._start(self)
+
+    def use_settlement(self, settlement: Settlement) -> None:
+        """Let publishers wait for other instances, too. Called before anything is published."""
+        self._settlement = settlement
 
     def use_turns(self, start: Callable[[Sliced], None]) -> None:
         """Let what waits go on in slices.
@@ -173,13 +212,10 @@ class TransactionLog:
 
     def step(self) -> bool:
         """Let some of what waits go on; see `Sliced.step`."""
-        waiting = self._waiting
         self._is_releasing = False  # should one of them fail, the others go on with the next commit
-        for _ in range(_RELEASED_AT_ONCE):
-            if not waiting or waiting[0][0] > self.durable:
-                break
-            waiting.popleft()[1]()
-        else:
+        if _let_go(self._waiting, self.durable) or (
+            self._unsettled and _let_go(self._unsettled, self.settled())
+        ):
             self._is_releasing = True
             return True
         readers, self._readers = self._readers, []
@@ -195,8 +231,26 @@ class TransactionLog:
         else:
             self._waiting.append((last, then))
 
+    def when_settled(self, then: Callable[[], None], *topics: Topic) -> None:
+        """Call back when everything appended so far is settled; at once if it is.
+
+        Args:
+            then: the call.
+            topics: what it is about; where no other instance has to acknowledge what is published
+                to these, stable storage is enough. None: all.
+        """
+        settlement = self._settlement
+        if settlement is None or (topics and not any(map(settlement.concerns, topics))):
+            self.when_durable(then)
+            return
+        last = self.journal.last_txid
+        if last <= settlement.settled and not self._unsettled:
+            then()
+        else:
+            self._unsettled.append((last, then))
+
     def when_longer(self, then: Callable[[], None]) -> None:
-        """Call back once, when more entries are on stable storage."""
+        """Call back once, when more entries are on stable storage, or settled."""
         self._readers.append(then)
 
     def close(self) -> None:
@@ -209,11 +263,9 @@ class TransactionLog:
         return self.journal.durable_txid
 
     def settled(self) -> int:
-        """The last entry that is safe wherever it has to be before its publisher is told so.
-
-        That is here, as long as no other instance has to acknowledge messages.
-        """
-        return self.journal.durable_txid
+        """The last entry that is safe wherever it has to be before its publisher is told so."""
+        settlement = self._settlement
+        return self.journal.durable_txid if settlement is None else settlement.settled
 
     def bookmark_at(self, txid: int) -> str | None:
         """The bookmark of the last event up to an entry on stable storage; None if not close."""
@@ -261,9 +313,12 @@ class TransactionLog:
             steps = self._resolving(request, not_found, now)
             self.when_durable(lambda: self._helper.do_in_pieces(client, steps, then))
 
-    def do_aside(self, work: Callable[[], None], then: Callable[[], None]) -> None:
-        """Have something that takes long done by the helper, and go on after that."""
-        self._helper.do(work, lambda _: then())
+    def do_aside(self, work: Callable[[], _T], then: Callable[[_T], None]) -> None:
+        """Have something that takes long done by the helper, and go on with what that gives.
+
+        See `HelperThread.do`; `work` must not raise.
+        """
+        self._helper.do(work, then)
 
     def _resolving(
         self, request: BookmarkRequest, not_found: NotFound, now: int
@@ -314,3 +369,12 @@ class TransactionLog:
         for hold in self._holds.values():
             if hold.in_the_way is not None and hold.needed_from() < end:
                 hold.in_the_way(path, end)
+
+
+def _let_go(waiting: deque[tuple[int, Callable[[], None]]], txid: int) -> bool:
+    """Let some of those go on who wait for entries up to a txid; returns whether there are more."""
+    for _ in range(_RELEASED_AT_ONCE):
+        if not waiting or waiting[0][0] > txid:
+            return False
+        waiting.popleft()[1]()
+    return True

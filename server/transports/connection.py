@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final, cast
+from typing import TYPE_CHECKING, Final, Protocol, cast
 
 from server.core.session import Link
 from server.core.turns import LONG_READ
@@ -27,6 +27,13 @@ HANDSHAKE_SECONDS: Final = 10.0
 """How long a peer may take for the handshake of TLS or HTTP."""
 
 _MAPPED_IPV4: Final = "::ffff:"
+
+
+class Accepted(Protocol):
+    """A connection that was accepted."""
+
+    def disconnect(self, reason: str) -> None:
+        """Close it, for some reason."""
 
 
 @dataclass(slots=True, eq=False)
@@ -47,7 +54,7 @@ class Reception:
     pool: Pool
     descriptors: DescriptorReserve
     is_open: bool = False
-    connections: set[Connection] = field(default_factory=set)
+    connections: set[Accepted] = field(default_factory=set)
 
 
 class Connection(asyncio.Protocol):

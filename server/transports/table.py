@@ -29,14 +29,16 @@ from server.transports.handshake import Doorkeeper
 from server.transports.legacy import LEGACY_PROTOCOLS, LegacyConnection, make_dialect
 from server.transports.listener import Listener, TransportError
 from server.transports.origins import Origins
+from server.transports.outgoing import Outgoing
+from server.transports.replication import AcceptedReplication
 from server.transports.stream import StreamConnection
 from server.transports.websocket import WebsocketConnection, WebsocketSettings
 from server.wire.legacy.dialect import Dialect
 
 if TYPE_CHECKING:
+    from server.links.links import Links
     from server.upkeep.file_watch import FileWatch
 
-_SERVED_TYPES: Final = ("tcp", "tcps", "amps-unix")
 _SERVED_PROTOCOLS: Final = ("amps", "websocket", *LEGACY_PROTOCOLS)
 _TEXT_MODULES: Final = ("json", "fix", "nvfix", "xml")
 """Modules of message types whose bodies are text; the others' need binary websocket messages."""
@@ -59,6 +61,8 @@ class TransportTable:
         self._engine = engine
         self._shared_pool = _pool(limits_of(spec.limits))
         self._descriptors = DescriptorReserve(engine.clock, engine.log)
+        self._links: Links | None = None
+        self._outgoing: Outgoing | None = None
         self._protocols = {protocol.name: protocol for protocol in spec.protocols}
         self._listeners = {
             transport.name: self._make(transport)
@@ -71,20 +75,37 @@ class TransportTable:
         """The transports that can be opened and closed."""
         return tuple(self._listeners)
 
+    def use_links(self, links: Links) -> None:
+        """Serve replication from now on. Called before anything is opened.
+
+        Args:
+            links: the links that connections between instances are for.
+        """
+        self._links = links
+        self._outgoing = Outgoing(self._spec.replication, self._engine, links)
+
     async def open(self) -> None:
         """Open the transports that are enabled from the start (InitialState).
+
+        Then connect to the destinations.
 
         Raises:
             TransportError: one of them cannot be opened. Those before it are open.
         """
         for listener in self._listeners.values():
-            if listener.spec.initial_state_enabled:
+            if listener.spec.initial_state_enabled and self._can_open(listener.spec):
                 await listener.open()
+        if self._outgoing is not None:
+            self._outgoing.open()
 
     async def close(self) -> None:
-        """Close all transports, in reverse order; connections are not touched."""
+        """Close all transports, in reverse order; clients' connections are not touched."""
+        if self._outgoing is not None:
+            await self._outgoing.close()
         for listener in reversed(self._listeners.values()):
             await listener.close()
+        if self._links is not None:
+            self._links.close()
 
     async def enable(self, name: str) -> None:
         """Open a transport, if it is not open.
@@ -93,6 +114,11 @@ class TransportTable:
             TransportError: there is none of this name, or it cannot be opened.
         """
         listener = self._find(name)
+        if not self._can_open(listener.spec):
+            raise TransportError(
+                f"transport {name} takes what other instances replicate, and there is no "
+                "TransactionLog to record it in"
+            )
         if not listener.is_open:
             self._engine.log.emit("07-0048", transport=name)
             await listener.open()
@@ -126,9 +152,11 @@ class TransportTable:
 
     def _is_served(self, transport: TransportSpec) -> bool:
         """Whether this version can open a transport; if not, the configuration check says so."""
-        return (
-            transport.type in _SERVED_TYPES and self._base_protocol(transport) in _SERVED_PROTOCOLS
-        )
+        return transport.is_replication or self._base_protocol(transport) in _SERVED_PROTOCOLS
+
+    def _can_open(self, transport: TransportSpec) -> bool:
+        """Whether there is what a transport needs; the configuration check says if it is not."""
+        return self._links is not None or not transport.is_replication
 
     def _base_protocol(self, transport: TransportSpec) -> str:
         variant = self._protocols.get(transport.protocol)
@@ -165,6 +193,8 @@ class TransportTable:
     def _connector(
         self, transport: TransportSpec, reception: Reception
     ) -> Callable[[], asyncio.Protocol]:
+        if transport.is_replication:
+            return partial(self._accept_replication, reception)
         protocol = self._base_protocol(transport)
         if protocol == "websocket":
             settings = self._websocket_settings(transport, reception.entrance)
@@ -172,6 +202,10 @@ class TransportTable:
         if protocol in LEGACY_PROTOCOLS:
             return partial(LegacyConnection, reception, self._dialect(protocol, transport))
         return partial(StreamConnection, reception)
+
+    def _accept_replication(self, reception: Reception) -> AcceptedReplication:
+        assert self._links is not None  # noqa: S101 - else the transport is not open
+        return AcceptedReplication(reception, self._links)
 
     def _dialect(self, protocol: str, transport: TransportSpec) -> Dialect:
         message_types = {one.name: one for one in self._spec.message_types}

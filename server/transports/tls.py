@@ -1,4 +1,4 @@
-"""TLS for transports: from their configuration to what encrypts their connections.
+"""TLS for transports and destinations: from their configuration to what encrypts connections.
 
 Certificates are read into a context of their own step, `load_certificates`, so that they can be
 read again while connections are open: a context hands the new ones to connections that come later.
@@ -43,6 +43,32 @@ def make_server_context(tls: TlsSpec) -> ssl.SSLContext:
         TlsError: a file cannot be read or used, or OpenSSL does not know what is asked for.
     """
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    _restrict(context, tls)
+    load_certificates(context, tls)
+    return context
+
+
+def make_client_context(tls: TlsSpec) -> ssl.SSLContext:
+    """Make the context for connections to other instances.
+
+    With VerifyClient the certificate of the other end has to be signed by an authority that is
+    given; which name it was made for does not matter.
+    Source: AMPS User Guide, Verifying Connection Identity using Mutual TLS.
+
+    Raises:
+        TlsError: see `make_server_context`.
+    """
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname = False
+    context.verify_mode = ssl.CERT_NONE
+    _restrict(context, tls)
+    if tls.certificate:
+        load_certificates(context, tls)
+    return context
+
+
+def _restrict(context: ssl.SSLContext, tls: TlsSpec) -> None:
+    """Have a context accept what is asked for, and nothing else."""
     _restrict_versions(context, tls.protocols)
     if tls.ciphers:
         _use(
@@ -53,8 +79,6 @@ def make_server_context(tls: TlsSpec) -> ssl.SSLContext:
     if tls.verify_client:
         load_authorities(context, tls)
         context.verify_mode = ssl.CERT_REQUIRED
-    load_certificates(context, tls)
-    return context
 
 
 def tell_failures(context: ssl.SSLContext, tell: Callable[[str], None]) -> None:
@@ -76,7 +100,7 @@ def tell_failures(context: ssl.SSLContext, tell: Callable[[str], None]) -> None:
             except (ssl.SSLWantReadError, ssl.SSLWantWriteError):
                 raise
             except ssl.SSLError as error:
-                tell(_words(error))
+                tell(words(error))
                 raise
 
     context.sslobject_class = TellingObject
@@ -165,14 +189,14 @@ def _use(what: str, action: Callable[[], object], expected: str) -> None:
     try:
         action()
     except ssl.SSLError as error:
-        raise TlsError(f"{what}: {_words(error)}; {expected}") from None
+        raise TlsError(f"{what}: {words(error)}; {expected}") from None
     except OSError as error:
         raise TlsError(f"{what}: {error.strerror or error}") from None
     except ValueError as error:
         raise TlsError(f"{what}: {error}; {expected}") from None
 
 
-def _words(error: ssl.SSLError) -> str:
+def words(error: ssl.SSLError) -> str:
     """What is wrong, in words."""
     reason = getattr(error, "reason", None) or error.args[0]  # the binding does not always set it
     return str(reason).rstrip(".").replace("_", " ").lower()

@@ -8,6 +8,9 @@ the end of a header by its first closing brace, which is right for every header 
 within a string; the few others are found out when the header is decoded, and
 `split_at_header_end` divides them with care. Most publishers repeat one header: once it has come
 twice, a frame that begins with it needs no search, and shares the header, whose hash is known.
+
+A frame that comes in many parts is joined when it is complete. Of a header that is too long for
+anybody, which is refused in the end, the middle is let go of as it comes (`HeadedParts`).
 """
 
 from __future__ import annotations
@@ -26,6 +29,8 @@ _LENGTH: Final = Struct(">I")
 _OPENING_BRACE: Final = ord("{")
 _SMALL_PART: Final = 4096
 MAXIMUM_FRAME: Final = 200 * 1024 * 1024
+LONGEST_HEADER: Final = 5 * 256 * 1024
+"""Bytes of a header beyond which a server need not know it: more than it obeys of anybody."""
 
 # A flat JSON object: strings with escapes, and anything else that is neither quote nor brace. The
 # quantifiers are possessive, so that a hostile header costs linear time.
@@ -37,6 +42,10 @@ Frame = tuple[bytes, bytes]
 
 class FrameError(ValueError):
     """The peer sent bytes that are no frame. The stream cannot be trusted after it."""
+
+
+class LongHeaderError(ValueError):
+    """A header does not end within the length that is looked at."""
 
 
 class FrameSource(Protocol):
@@ -68,31 +77,113 @@ class FrameSource(Protocol):
         """Let go of what has come of a frame that is not complete; nothing more is fed."""
 
 
+class Parts:
+    """The parts of a frame that is not complete.
+
+    Attributes:
+        size: bytes that are kept of it.
+    """
+
+    __slots__ = ("_parts", "size")
+
+    def __init__(self) -> None:
+        self._parts: list[bytes | bytearray] = []
+        self.size = 0
+
+    def __bool__(self) -> bool:
+        return bool(self._parts)
+
+    def add(self, part: bytes) -> None:
+        """Add a part; small ones are joined, for a frame may come in a million."""
+        self.size += len(part)
+        if len(part) > _SMALL_PART:
+            self._parts.append(part)
+        elif self._parts and isinstance(last := self._parts[-1], bytearray):
+            last += part
+        else:
+            self._parts.append(bytearray(part))
+
+    def join(self) -> bytes:
+        """All parts in one."""
+        return b"".join(self._parts)
+
+    def clear(self) -> None:
+        """Begin with another frame."""
+        self._parts.clear()
+        self.size = 0
+
+
+class HeadedParts(Parts):
+    """The same for a frame of the amps protocol: of a header that is too long, both ends are kept.
+
+    They say whom to answer. A header has not ended before there has been a closing brace.
+    """
+
+    __slots__ = ("_cut_out", "_end", "_may_be_whole")
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._may_be_whole = False  # whether the header may have ended
+        self._end = b""  # what came last of a header that is too long
+        self._cut_out = 0  # bytes of such a header that have been let go of
+
+    def add(self, part: bytes) -> None:
+        """Add a part. See `Parts.add`."""
+        if not self._may_be_whole:
+            self._may_be_whole = b"}" in part
+            if not self._may_be_whole and self.size >= LONGEST_HEADER:
+                rest = self._end + part
+                self._end = rest[-_SMALL_PART:]
+                self._cut_out += len(rest) - len(self._end)
+                return
+        if self._end:
+            super().add(self._end)
+            self._end = b""
+        super().add(part)
+
+    def join(self) -> bytes:
+        """All that has been kept, with the length that the frame has now."""
+        whole = super().join()
+        if self._end or self._cut_out:
+            (length,) = _LENGTH.unpack_from(whole)
+            whole = _LENGTH.pack(length - self._cut_out) + whole[_LENGTH.size :] + self._end
+        return whole
+
+    def clear(self) -> None:
+        """Begin with another frame."""
+        super().clear()
+        self._may_be_whole, self._end, self._cut_out = False, b"", 0
+
+
 class FrameReader:
     """Cuts a stream of bytes into frames.
 
     Args:
         limit: the largest frame accepted, in bytes (AMPS User Guide, Message Size Limits).
+        parts: keeps the parts of a frame that is not complete.
 
     Attributes:
         error: what was found instead of a frame; None while the stream is good. Frames that stood
             before it have been handed out, nothing behind it ever is.
-        partial_size: bytes that are kept of a frame that is not complete.
     """
 
-    __slots__ = ("_limit", "_missing", "_partial", "error", "partial_size")
+    __slots__ = ("_limit", "_missing", "_partial", "error")
 
-    def __init__(self, limit: int = MAXIMUM_FRAME) -> None:
+    def __init__(self, limit: int = MAXIMUM_FRAME, parts: Parts | None = None) -> None:
         self._limit = limit
-        self._partial: list[bytes | bytearray] = []  # of a frame that is not complete yet
+        self._partial = Parts() if parts is None else parts
         self._missing = 0  # bytes wanted before another look at them can pay
-        self.partial_size = 0
         self.error: FrameError | None = None
 
     @property
     def has_partial_frame(self) -> bool:
         """Whether the stream stopped inside a frame."""
         return bool(self._partial)
+
+    @property
+    def partial_size(self) -> int:
+        """Bytes that are kept of a frame that is not complete."""
+        return self._partial.size
 
     def feed(self, chunk: bytes) -> list[Frame]:
         """Take bytes from the stream.
@@ -106,11 +197,11 @@ class FrameReader:
         if self.error is not None:
             return []
         if self._partial:
-            self._keep(chunk)
+            self._partial.add(chunk)
             self._missing -= len(chunk)
             if self._missing > 0:
                 return []
-            chunk = b"".join(self._partial)
+            chunk = self._partial.join()
             self.drop()
         return self._split(chunk)
 
@@ -122,7 +213,6 @@ class FrameReader:
     def drop(self) -> None:
         """Let go of a frame that is not complete; nothing more is fed."""
         self._partial.clear()
-        self.partial_size = 0
 
     def take_run(self) -> NumberedRun | None:
         """Frames that came before those that `feed` gave; there are none without a `RunReader`."""
@@ -168,17 +258,7 @@ class FrameReader:
 
     def _wait_for(self, missing: int, chunk: bytes, position: int) -> None:
         self._missing = missing
-        self._keep(chunk[position:] if position else chunk)
-
-    def _keep(self, chunk: bytes) -> None:
-        """Keep a part of a frame; small parts are joined, for a frame may come in a million."""
-        self.partial_size += len(chunk)
-        if len(chunk) > _SMALL_PART:
-            self._partial.append(chunk)
-        elif self._partial and isinstance(last := self._partial[-1], bytearray):
-            last += chunk
-        else:
-            self._partial.append(bytearray(chunk))
+        self._partial.add(chunk[position:] if position else chunk)
 
 
 def frame(header: bytes, body: bytes = b"") -> bytes:
@@ -258,21 +338,26 @@ def header_end(content: bytes, start: int, end: int) -> int:
     return start + len(header)
 
 
-def split_at_header_end(header: bytes, body: bytes) -> Frame:
+def split_at_header_end(header: bytes, body: bytes, most: int = MAXIMUM_FRAME) -> Frame:
     """Divide a frame again whose header was cut at a brace inside a string.
 
     Args:
         header: the header as the reader cut it.
         body: what the reader took for the body.
+        most: how many bytes are looked at.
 
     Returns:
         The whole header, and the body behind it.
 
     Raises:
         FrameError: the frame does not begin with a flat JSON object.
+        LongHeaderError: if it does, that is longer than what is looked at.
     """
-    content = header + body
+    size = len(header)
+    content = header + body[: max(most - size, 0)]
     match = _FLAT_OBJECT.match(content)
+    if match is None and len(content) < size + len(body):
+        raise LongHeaderError
     if match is None:
         raise FrameError(f"the header is not a flat JSON object: {content[:64]!r}")
-    return content[: match.end()], content[match.end() :]
+    return content[: match.end()], body[match.end() - size :]

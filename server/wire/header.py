@@ -12,7 +12,7 @@ from typing import Annotated, Final
 
 import msgspec
 
-from server.wire.framing import FrameError, split_at_header_end
+from server.wire.framing import MAXIMUM_FRAME, FrameError, split_at_header_end
 
 _WIRE_KEYS: Final = {
     "command": "c",
@@ -160,12 +160,13 @@ def command_name(command: str) -> str:
     return _LONG_NAMES.get(command, command)
 
 
-def decode_frame(header: bytes, body: bytes) -> tuple[Header, bytes]:
+def decode_frame(header: bytes, body: bytes, longest: int = MAXIMUM_FRAME) -> tuple[Header, bytes]:
     """Decode the header of a frame.
 
     Args:
         header: the header's bytes as the frame reader cut them.
         body: the body's bytes as the frame reader cut them.
+        longest: how far it is looked for the end of a header that has a brace in a string.
 
     Returns:
         The header, and the body (another one where the reader had cut at a brace in a string).
@@ -173,11 +174,12 @@ def decode_frame(header: bytes, body: bytes) -> tuple[Header, bytes]:
     Raises:
         FrameError: the header is not a flat JSON object.
         HeaderError: a key has a value that it cannot have.
+        LongHeaderError: the header is longer than that.
     """
     try:
         decoded = _read(header)
     except (msgspec.DecodeError, UnicodeDecodeError):
-        header, body = split_at_header_end(header, body)
+        header, body = split_at_header_end(header, body, longest)
         try:
             decoded = _read(header)
         except (msgspec.DecodeError, UnicodeDecodeError) as error:

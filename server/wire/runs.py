@@ -11,7 +11,7 @@ from __future__ import annotations
 from struct import Struct
 from typing import Final
 
-from server.wire.framing import MAXIMUM_FRAME, Frame, FrameReader
+from server.wire.framing import MAXIMUM_FRAME, Frame, FrameReader, Parts
 from server.wire.numbered import MOST_DIGITS, SEQUENCE_KEY, NumberedRun, split_at_sequence
 
 _LENGTH: Final = Struct(">I")
@@ -22,12 +22,13 @@ class RunReader(FrameReader):
 
     Args:
         limit: the largest frame accepted, in bytes.
+        parts: see `FrameReader`.
     """
 
     __slots__ = ("_header", "_run", "_shape")
 
-    def __init__(self, limit: int = MAXIMUM_FRAME) -> None:
-        super().__init__(limit)
+    def __init__(self, limit: int = MAXIMUM_FRAME, parts: Parts | None = None) -> None:
+        super().__init__(limit, parts)
         self._header = b""  # the last one that came with a single frame
         self._shape: tuple[bytes, bytes] | None = None  # its shape, if it has a number
         self._run: NumberedRun | None = None

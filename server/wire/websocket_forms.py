@@ -27,6 +27,7 @@ from server.wire.framing import (
     Frame,
     FrameError,
     FrameReader,
+    HeadedParts,
     contents,
     header_end,
 )
@@ -186,7 +187,7 @@ class StreamForm:
     __slots__ = ("_reader",)
 
     def __init__(self) -> None:
-        self._reader = FrameReader()
+        self._reader = FrameReader(parts=HeadedParts())
 
     @property
     def has_partial_command(self) -> bool:

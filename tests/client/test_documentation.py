@@ -1,4 +1,4 @@
-"""The Python of docs/client.md and docs/queues.md does what it says, with a real server."""
+"""The Python of docs/client.md and other pages does what it says, with a real server."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.support.sow import TOPICS
 DOCS = Path(__file__).parents[2] / "docs"
 BLOCKS = [
     (page, block)
-    for page in ("client.md", "queues.md")
+    for page in ("client.md", "queues.md", "replication.md")
     for block in re.findall(r"```python\n(.*?)```", (DOCS / page).read_text(), re.DOTALL)
 ]
 QUEUE = "<Queue><Name>jobs</Name><MessageType>json</MessageType></Queue></SOW>"
@@ -48,7 +48,7 @@ def test_every_block_runs(
     with running_server(tmp_path, elements=TOPICS.replace("</SOW>", QUEUE) + LOG) as server:
         address = f"127.0.0.1:{server.port}"
         for page, block in BLOCKS:
-            text = re.sub(r"\b(localhost|one|two):9007", address, block)
+            text = re.sub(r"[\w.]+:9\d{3}\b", address, block)
             with Client() as client, contextlib.suppress(EnoughSeenError):
                 client.connect(f"tcp://{address}/amps/json")
                 client.logon()

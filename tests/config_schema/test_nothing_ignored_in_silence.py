@@ -31,6 +31,7 @@ ACTED_ON = (
     "ProcessName",
     "Protocols",
     "RegexTopicSupport",
+    "Replication",
     "RequiredMinimumVersion",
     "SOW/ConflatedTopic",
     "SOW/GroupLocalQueue",
@@ -42,6 +43,7 @@ ACTED_ON = (
     "SuggestedMinimumVersion",
     "TransactionLog",
     "Transports",
+    "Tuning/Replication",
     "Tuning/TransactionLog",
     "UserDefinedFunctions",
 )

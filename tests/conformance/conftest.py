@@ -1,4 +1,4 @@
-"""A server for the tests of a module, and directories for what it moves away."""
+"""A server for the tests of a module, its clients, and directories for what it moves away."""
 
 from __future__ import annotations
 
@@ -9,9 +9,24 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.server import module_server
+from tests.support.raw import RawPeer
+from tests.support.server import RunningServer, module_server
 
 server = module_server()
+
+
+@pytest.fixture
+def peer(server: RunningServer) -> Iterator[RawPeer]:
+    """A client."""
+    with server.log_on() as peer:
+        yield peer
+
+
+@pytest.fixture
+def other(server: RunningServer) -> Iterator[RawPeer]:
+    """Another one."""
+    with server.log_on("other") as peer:
+        yield peer
 
 
 @pytest.fixture

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -56,20 +55,6 @@ RECORDS = """
 
 
 server = module_server(elements(QUEUES, RECORDS))
-
-
-@pytest.fixture
-def peer(server: RunningServer) -> Iterator[RawPeer]:
-    """A client."""
-    with server.log_on() as peer:
-        yield peer
-
-
-@pytest.fixture
-def other(server: RunningServer) -> Iterator[RawPeer]:
-    """Another one."""
-    with server.log_on("other") as peer:
-        yield peer
 
 
 def delete(peer: RawPeer, name: str, **keys: Any) -> Header:

@@ -52,13 +52,6 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningServer]:
         yield running
 
 
-@pytest.fixture
-def peer(server: RunningServer) -> Iterator[RawPeer]:
-    """A client."""
-    with server.log_on() as peer:
-        yield peer
-
-
 def test_a_query_over_several_queues(server: RunningServer, peer: RawPeer) -> None:
     """And topics with records, as one group in the order of the configuration; it takes nothing."""
     put(server, "in-many-1", [1, 2])

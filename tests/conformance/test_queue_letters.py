@@ -6,12 +6,15 @@ Its correlation id says why, as the query of a URL; the message is what it was.
 from __future__ import annotations
 
 import signal
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import cast
 from urllib.parse import parse_qs
 
 import pytest
 
+from config_schema.spec import ModuleUse
+from server.security.entitlement import ENTITLEMENT_MODULES, Entitlement, Permission
 from tests.support.queues import (
     Header,
     Options,
@@ -24,7 +27,7 @@ from tests.support.queues import (
     take,
 )
 from tests.support.raw import RawPeer
-from tests.support.server import RunningServer, running_server
+from tests.support.server import RunningServer, free_port, running_server
 from tests.support.sow import query
 
 QUEUES: dict[str, Options] = {
@@ -69,13 +72,6 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningServer]:
         yield running
 
 
-@pytest.fixture
-def peer(server: RunningServer) -> Iterator[RawPeer]:
-    """A consumer."""
-    with server.log_on("worker #1") as peer:
-        yield peer
-
-
 def letters(server: RunningServer, name: str, count: int) -> list[tuple[dict[str, str], bytes]]:
     """The dead letters of a queue, from the log: what each says, and the message."""
     with server.log_on("mourner") as peer:
@@ -90,17 +86,18 @@ def said(header: Header) -> dict[str, str]:
     return {name: value for name, (value,) in parse_qs(header["x"], strict_parsing=True).items()}
 
 
-def test_what_a_letter_says(server: RunningServer, peer: RawPeer) -> None:
+def test_what_a_letter_says(server: RunningServer) -> None:
     """How often it was tried, who had it last, where it came from; and its own correlation id."""
     with server.log_on("publisher") as publisher:
         publisher.publish("in-tried", b'{"n": 1}', x="a&b=c 100%")
         publisher.flush()
-    consume(peer, "tried")
     marks = []
-    for _ in range(2):
-        (message,) = take(peer, 1)
-        marks.append(message[0]["bm"])
-        assert done(peer, "tried", bm=marks[-1], o="cancel") == 1
+    with server.log_on("worker #1") as worker:
+        consume(worker, "tried")
+        for _ in range(2):
+            (message,) = take(worker, 1)
+            marks.append(message[0]["bm"])
+            assert done(worker, "tried", bm=marks[-1], o="cancel") == 1
     ((letter, body),) = letters(server, "tried", 1)
     assert body == b'{"n": 1}'
     assert letter == {
@@ -300,3 +297,46 @@ def test_what_was_redriven_may_come_again_to_nothing(tmp_path: Path) -> None:
         assert numbers_in(giver, "letters") == [2]
         assert done(giver, "jobs", filter="/n = 3", o="expire") == 1
         assert numbers_in(giver, "letters") == [2, 3]
+
+
+READING_TRANSPORT = """
+<Transport>
+  <Name>reading</Name><Type>tcp</Type><InetAddr>127.0.0.1:{port}</InetAddr>
+  <Protocol>amps</Protocol>
+  <Entitlement><Module>amps-default-no-entitlement-module</Module></Entitlement>
+</Transport>
+"""
+
+
+class ReadingOnly:
+    """Lets everybody do everything but publish."""
+
+    def allows(self, user: str, permission: Permission, resource: str) -> bool:
+        """Whether a user may do something with a topic."""
+        return permission is not Permission.WRITE_TOPIC
+
+
+def let_read_only() -> None:
+    """Prepare a server: a module by which nothing may be done lets read from topics."""
+    modules = cast("dict[str, Callable[[ModuleUse], Entitlement]]", ENTITLEMENT_MODULES)
+    modules["amps-default-no-entitlement-module"] = lambda _: ReadingOnly()
+
+
+def test_redriving_takes_the_permission_to_publish(tmp_path: Path) -> None:
+    """To the topic that the message came from; without it, letters stay, to be read and taken."""
+    port = free_port()
+    with running_server(
+        tmp_path,
+        elements=elements(COUNTING, recorded=RECORDED),
+        transports=READING_TRANSPORT.format(port=port),
+        prepare=let_read_only,
+    ) as server:
+        put(server, "in-counted", [1, 2])
+        with server.log_on("giver") as giver, RawPeer(port) as reader:
+            assert reader.log_on("reader")["status"] == "success"
+            assert done(giver, "counted", filter="1=1", o="expire") == 2
+            assert redrive(reader, "letters", filter="1=1") == 0
+            assert numbers_in(reader, "letters") == [1, 2]
+            assert done(reader, "letters", filter="/n = 1") == 1
+            assert redrive(giver, "letters", filter="1=1") == 1
+            assert numbers_in(reader, "counted") == [2]

@@ -78,13 +78,6 @@ def _elements() -> str:
 server = module_server(_elements())
 
 
-@pytest.fixture
-def peer(server: RunningServer) -> Any:
-    """A client."""
-    with server.log_on("looking") as peer:
-        yield peer
-
-
 def put(peer: RawPeer, queue: str, *messages: dict[str, Any]) -> None:
     for message in messages:
         peer.publish(f"{queue}-in", json.dumps(message).encode())

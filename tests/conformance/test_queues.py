@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from contextlib import ExitStack
 from datetime import UTC, datetime
 from itertools import chain
@@ -62,20 +62,6 @@ RECORDS = """
 
 
 server = module_server(elements(QUEUES, RECORDS))
-
-
-@pytest.fixture
-def peer(server: RunningServer) -> Iterator[RawPeer]:
-    """A client."""
-    with server.log_on() as peer:
-        yield peer
-
-
-@pytest.fixture
-def other(server: RunningServer) -> Iterator[RawPeer]:
-    """Another one."""
-    with server.log_on("other") as peer:
-        yield peer
 
 
 @pytest.mark.parametrize("name", ["plain", "local", "group"])

@@ -3,27 +3,25 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
 from tests.support.raw import RawPeer
-from tests.support.server import RunningServer, module_server
+from tests.support.server import module_server
 from tests.support.sow import TOPICS, query
 
 server = module_server(TOPICS)
 
 
 @pytest.fixture
-def peer(server: RunningServer) -> Iterator[RawPeer]:
-    """A connection, and orders 1 to 5 only."""
-    with server.log_on() as peer:
-        peer.send({"c": "sow_delete", "t": "^.*$", "f": "1=1"})
-        for n in range(1, 6):
-            peer.publish("orders", b'{"id":%d,"n":%d}' % (n, 10 * n))
-        peer.flush()
-        yield peer
+def peer(peer: RawPeer) -> RawPeer:
+    """A client, and orders 1 to 5 only."""
+    peer.send({"c": "sow_delete", "t": "^.*$", "f": "1=1"})
+    for n in range(1, 6):
+        peer.publish("orders", b'{"id":%d,"n":%d}' % (n, 10 * n))
+    peer.flush()
+    return peer
 
 
 def delete(peer: RawPeer, body: bytes = b"", **keys: Any) -> tuple[int, int, int]:

@@ -129,17 +129,17 @@ class Core:
             sow = SowTopic(spec, self.types[spec.message_type], MemoryStore(), BUILTINS)
             self.engine.stores.add(sow, sow.table.store.commit)
 
-    def record(self, directory: Path, pattern: str) -> None:
+    def record(self, directory: Path, pattern: str, instance: str = "core") -> None:
         """Give the engine a transaction log that commits when told to, and not before."""
         journal = Journal(
-            JournalSettings("core", directory, file_size=1 << 20, preallocated=1),
+            JournalSettings(instance, directory, file_size=1 << 20, preallocated=1),
             lambda: int(self.clock.now() * 1e6),
             lambda _: None,
             lambda _: None,
         )
         spec = JournaledTopicSpec(pattern, True, "json", Location("config.xml", 1))
         helper = HelperThread(self._posted.put, "core")
-        self.transaction_log = TransactionLog(journal, (spec,), "core", helper)
+        self.transaction_log = TransactionLog(journal, (spec,), instance, helper)
         self.engine.use_transaction_log(self.transaction_log)
 
     def commit(self) -> None:

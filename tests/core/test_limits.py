@@ -101,6 +101,7 @@ def test_a_partial_frame_goes_with_its_connection() -> None:
         peers = [core.log_on(str(number)) for number in range(10)]
         for peer in peers:
             begin_frame(peer, 100_000_000)
+            peer.send_bytes(b'{"c":"publish"}')
             for _ in range(20):
                 peer.send_bytes(bytes(100_000))
         during = tracemalloc.get_traced_memory()[0]
@@ -112,6 +113,22 @@ def test_a_partial_frame_goes_with_its_connection() -> None:
         gc.enable()
     assert during - before > 19_000_000
     assert after - before < 2_000_000
+
+
+@pytest.mark.parametrize("start", ['"bm":"', '"f":"}', '"f":"\\\\}'])
+def test_a_header_far_beyond_the_limit_is_refused(start: str) -> None:
+    """Wherever it has its first brace; the command behind it is obeyed."""
+    core = Core()
+    peer = core.log_on()
+    begin = b'{"c":"subscribe","cid":"7","a":"processed",' + start.encode()
+    content = begin + b"1|1|," * 4_000_000 + b'"}'
+    begin_frame(peer, len(content))
+    for at in range(0, len(content), 250_000):
+        peer.send_bytes(content[at : at + 250_000])
+    ack = only_ack(peer)
+    assert (ack["cid"], ack["status"], ack["reason"]) == ("7", "failure", "limit exceeded")
+    peer.send({"c": "flush", "cid": "8", "a": "completed"})
+    assert only_ack(peer)["cid"] == "8"
 
 
 def test_a_frame_in_tiny_parts_takes_little_more_than_its_bytes() -> None:

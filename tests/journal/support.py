@@ -11,6 +11,7 @@ from typing import Any, Final
 
 from server.journal import Disk, Entry, Journal, JournalSettings, Notice, Span
 from server.journal.entry import Kind
+from tests.support.stepped_disk import commit_in_steps
 
 FILE: Final = 1 << 20
 START: Final = 1_750_000_000_000_000
@@ -84,6 +85,8 @@ def read_all(journal: Journal, span: Span | None = None, most: int = 100) -> lis
 class FailingDisk(Disk):
     """Refuses what a test wants it to."""
 
+    commit = commit_in_steps
+
     def __init__(self) -> None:
         self.full = False
         self.broken = False
@@ -112,6 +115,8 @@ class ForgetfulDisk(Disk):
     """
 
     SECTOR: Final = 512
+
+    commit = commit_in_steps
 
     def __init__(self) -> None:
         self._paths: dict[int, Path] = {}

@@ -35,6 +35,12 @@ GOOD = {"server": "tcp://localhost:9007/amps/json", "topic": "orders"}
         ("write", GOOD | {"order": "any"}, "option order='any': expected checked, given or sorted"),
         ("read", {"server": GOOD["server"]}, "option topic: missing"),
         ("read", GOOD | {"server": "localhost:9007"}, "option server: localhost:9007: expected a"),
+        (
+            "read",
+            GOOD | {"server": "tcp://u:secret@a:1/amps/json,tcp://b:1/amps/fix"},
+            "option server='tcp://u@a:1/amps/json,tcp://b:1/amps/fix': expected the same message",
+        ),
+        ("read", GOOD | {"server": "tcp://a:1/amps,tcp://b"}, "option server: tcp://b: expected h"),
         ("read", GOOD | {"fliter": "x"}, "option fliter: unknown; did you mean filter?"),
         ("read", GOOD | {"path": "orders"}, "option path: unknown; known are batch_size, bookmark"),
         ("read", GOOD | {"top_n": "-1"}, "option top_n='-1': expected a whole number from 1"),

@@ -15,7 +15,7 @@ from client import Client
 from pipeline.errors import PipelineError
 from pipeline.fields import read_fields
 from tests.pipeline.topics import bookmarks, publish, reading, uri
-from tests.support.server import RunningServer
+from tests.support.server import RunningServer, free_port
 
 
 def test_records_come_as_bodies_with_their_metadata(
@@ -36,6 +36,16 @@ def test_records_come_as_bodies_with_their_metadata(
     assert {row.topic for row in rows} == {"sow-bodies"}
     assert all(row.sow_key.isdigit() for row in rows)
     assert all(abs((row.timestamp.astimezone(UTC) - started).total_seconds()) < 60 for row in rows)
+
+
+def test_the_first_server_that_can_be_reached_is_read(
+    spark: SparkSession, server: RunningServer
+) -> None:
+    publish(server, "sow-several", [{"id": 1}])
+    away = f"tcp://127.0.0.1:{free_port()}/amps/json"
+    for servers in (f"{away},{uri(server)}", f"{uri(server)}, {away}"):
+        frame = reading(spark, server, "sow-several").option("server", servers).load()
+        assert [row.body for row in frame.collect()] == ['{"id": 1}']
 
 
 def test_fields_come_as_columns(spark: SparkSession, server: RunningServer) -> None:

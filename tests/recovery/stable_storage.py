@@ -18,7 +18,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from server.journal import Disk
 from server.sow.commit import GroupCommit
+from tests.support.stepped_disk import commit_in_steps
 
 SECTOR: Final = 512
 """Bytes that reach a disk together."""
@@ -73,6 +75,7 @@ class Watch:
             written.pop(descriptor, None)
             close(descriptor)
 
+        Disk.commit = commit_in_steps  # type: ignore[method-assign]
         os.pwrite, os.close = write, forget  # type: ignore[assignment]
         os.fsync, os.fdatasync = synced(os.fsync), synced(os.fdatasync)  # type: ignore[assignment]
         _, *others = GroupCommit.__init__.__defaults__ or ()

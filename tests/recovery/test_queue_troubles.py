@@ -16,6 +16,7 @@ from tests.support.server import running_server
 from tests.support.small_disk import small_disk
 from tests.support.sow import query
 from tests.support.unreadable import Trouble
+from tests.support.waiting import wait_until
 
 ONCE: Final = {"UnderlyingTopic": "in-both", "Semantics": "at-most-once"}
 QUEUES: Final = elements({"once": ONCE, "least": {"UnderlyingTopic": "in-both"}, "other": {}})
@@ -77,6 +78,24 @@ def test_a_full_disk_holds_back_what_is_sent_once(tmp_path: Path) -> None:
         ):
             consume(worker, "^(once|least)$")
             assert worker.hears_nothing()
+
+
+def test_how_far_queues_are_cannot_be_stored(tmp_path: Path) -> None:
+    """They are served all the same, and it is stored as soon as that can be done."""
+    disk = BadDisk(tmp_path / "switch")
+    disk.break_down("queues.ack.tmp")
+    with (
+        running_server(tmp_path, elements=QUEUES, prepare=disk) as server,
+        server.log_on("worker") as peer,
+    ):
+        put(server, "in-both", range(3))
+        consume(peer, "least")
+        messages = take(peer, 3)
+        assert numbers(messages) == [0, 1, 2]
+        assert done(peer, "least", bm=bookmarks(messages)) == 3
+        assert server.logs("1D-0026", 1)
+        disk.recover()
+        wait_until((tmp_path / "journal" / "test-instance.queues.ack").exists)
 
 
 def test_what_a_queue_knows_in_a_file(tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from server.queues import Ask, Event, Mark, Queue, Said, Sharing, Transferred
+from server.queues.elsewhere import Elsewhere
 from server.queues.ledger import Ledger
 from server.queues.ownership import Title
 from server.queues.states import AVAILABLE, BEHIND, LEASED
@@ -72,12 +73,12 @@ class DeliversTooEarly(Host):
         super().say_what_is_stored()
 
 
-class _Deaf(Ledger):
+class _Deaf(Elsewhere):
     """Does not wait for what has not come."""
 
-    def _end_elsewhere(self, marks: Iterable[Mark], now: int, *, is_over: bool) -> None:
-        here = [mark for mark in marks if self.entries.find(mark) is not None]
-        super()._end_elsewhere(here, now, is_over=is_over)
+    def _end(self, marks: Iterable[Mark], now: int, *, is_over: bool) -> None:
+        here = [mark for mark in marks if self._ledger.entries.find(mark) is not None]
+        super()._end(here, now, is_over=is_over)
 
 
 class _LastWord(Ledger):
@@ -91,17 +92,18 @@ class _LastWord(Ledger):
         return super().claim(mark, title, now, may_come=may_come)
 
 
-class _Stubborn(Ledger):
+class _Stubborn(Elsewhere):
     """Lets nobody else end what its consumers have."""
 
-    def _end_elsewhere(self, marks: Iterable[Mark], now: int, *, is_over: bool) -> None:
-        places = {mark: self.entries.find(mark) for mark in marks}
+    def _end(self, marks: Iterable[Mark], now: int, *, is_over: bool) -> None:
+        entries = self._ledger.entries
+        places = {mark: entries.find(mark) for mark in marks}
         others = [
             mark
             for mark, place in places.items()
-            if place is None or self.entries.state(place) != LEASED
+            if place is None or entries.state(place) != LEASED
         ]
-        super()._end_elsewhere(others, now, is_over=is_over)
+        super()._end(others, now, is_over=is_over)
 
 
 class _Generous(Ledger):
@@ -118,7 +120,7 @@ class _Generous(Ledger):
             self.offer(place, now)
 
 
-class _Forgetful(Ledger):
+class _Forgetful(Elsewhere):
     """Does not take up what others have recorded when it is started anew."""
 
     def hear(self, event: Event, now: int, *, is_over: bool = False) -> None:
@@ -130,10 +132,11 @@ def with_sharing(kind: type[Sharing]) -> type[Host]:
     return type(kind.__name__, (Host,), {"sharing_type": kind})
 
 
-def with_ledger(kind: type[Ledger]) -> type[Host]:
+def with_part(kind: type[Elsewhere | Ledger]) -> type[Host]:
     def make_queue(self: Host) -> tuple[Queue, Sharing]:
         core, sharing = Host.make_queue(self)
-        core.ledger.__class__ = kind
+        part = core.ledger if issubclass(kind, Ledger) else core.elsewhere
+        part.__class__ = kind
         return core, sharing
 
     return type(kind.__name__, (Host,), {"make_queue": make_queue})
@@ -147,9 +150,9 @@ MUTANTS: dict[str, tuple[str, type[Host]]] = {
     "hands nothing on": ("pair", with_sharing(HandsNothingOn)),
     "asks once": ("pair", with_sharing(AsksOnce)),
     "delivers too early": ("pair", DeliversTooEarly),
-    "does not wait for what has not come": ("no passing through", with_ledger(_Deaf)),
-    "believes whoever spoke last": ("mesh", with_ledger(_LastWord)),
-    "lets nobody else end what is leased": ("pair", with_ledger(_Stubborn)),
-    "delivers what it has handed on": ("pair", with_ledger(_Generous)),
-    "forgets what others have recorded": ("pair", with_ledger(_Forgetful)),
+    "does not wait for what has not come": ("no passing through", with_part(_Deaf)),
+    "believes whoever spoke last": ("mesh", with_part(_LastWord)),
+    "lets nobody else end what is leased": ("pair", with_part(_Stubborn)),
+    "delivers what it has handed on": ("pair", with_part(_Generous)),
+    "forgets what others have recorded": ("pair", with_part(_Forgetful)),
 }

@@ -48,6 +48,7 @@ FRAMES: list[Frame] = [
     Refused("both instances are called A"),
     Beat(),
     Begin("A/1>B", 1, 20),
+    Begin("A/1>B", 1, 20, "A!B@B!sync!amps-replication", 1_000_000),
     Resume(None),
     Resume(12, Ack(11, 9, [(11, 11)])),
     Knowledge([Had(7, 10, [(3, 4)]), Had(8, 1, [])], is_last=True),

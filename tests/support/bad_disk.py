@@ -8,7 +8,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+from server.journal import Disk as JournalDisk
 from server.sow.commit import GroupCommit
+from tests.support.stepped_disk import commit_in_steps
 
 
 @dataclass(frozen=True)
@@ -23,6 +25,7 @@ class BadDisk:
 
     def __call__(self) -> None:
         """Let syncs of this process fail when they are to."""
+        JournalDisk.commit = commit_in_steps  # type: ignore[method-assign]
         good = os.fdatasync
         os.fsync, os.fdatasync = self._failing(os.fsync), self._failing(good)  # type: ignore[assignment]
         # Where it has been looked up already:

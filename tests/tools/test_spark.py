@@ -14,7 +14,7 @@ import pytest
 
 from tests.client.scripted_peer import HANG_UP, Header, accept, refuse, scripted_peer
 from tests.support.raw import frame
-from tests.support.server import RunningServer, module_server, running_server
+from tests.support.server import RunningServer, free_port, module_server, running_server
 from tests.support.waiting import WAIT_SECONDS, wait_until
 
 ROOT = Path(__file__).parents[2]
@@ -62,6 +62,15 @@ def test_ping_shows_the_given_user_and_never_the_password(server: RunningServer)
     where = f"ann:secret@127.0.0.1:{server.port}"
     line = f"Successfully connected to tcp://ann@127.0.0.1:{server.port}/amps/json\n"
     assert spark("ping", "-server", where, "-type", "json") == (0, line, "")
+
+
+def test_of_several_servers_the_first_that_can_be_reached_is_taken(server: RunningServer) -> None:
+    where = f"ann:secret@localhost:{free_port()},ann:secret@localhost:{server.port}"
+    line = f"Successfully connected to tcp://ann@localhost:{server.port}/amps/json\n"
+    assert spark("ping", "-server", where, "-type", "json") == (0, line, "")
+    done = spark("publish", "-server", where, "-type", "json", "-topic", "chaos", data=b"{}\n[]")
+    assert done[0] == 0
+    assert done[1].startswith("total messages published: 2 (")
 
 
 def test_what_is_published_is_printed_by_a_subscriber(

@@ -130,7 +130,7 @@ def test_messages_pass_both_ways(web: WebServer, name: str) -> None:
     with web.open(name) as client, web.server.log_on() as stream:
         assert client.subscribe(topic)["status"] == "success"
         stream.subscribe(topic, "1")
-        for body in (b'{"id":1}', b"", b'"\xc3\xbc}{"', b"x" * 70_000):
+        for body in (b'{"id":1}', b"", b'"\xc3\xbc}{"', b"x" * 70_000, b"x" * 5_000_000):
             client.send({"c": "publish", "t": topic}, body)
             assert stream.receive()[1] == body
             header, received = client.receive()

@@ -10,7 +10,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from server.wire.framing import FrameReader, frame, frame_run
+from server.base.limits import MOST_HEADER
+from server.wire.framing import (
+    LONGEST_HEADER,
+    FrameReader,
+    HeadedParts,
+    LongHeaderError,
+    frame,
+    frame_run,
+)
 from server.wire.header import Header, decode_frame
 from server.wire.runs import RunReader
 
@@ -131,6 +139,48 @@ def test_a_large_frame_in_small_pieces_takes_linear_time() -> None:
         one for at in range(0, len(stream), 1000) for one in reader.feed(stream[at : at + 1000])
     ]
     assert frames == [(b'{"c":"p"}', body)]
+
+
+@pytest.mark.parametrize("piece", [1_000, 65_536, 300_000])
+@pytest.mark.parametrize("reader", [FrameReader, RunReader])
+def test_the_middle_of_a_header_that_nobody_takes_is_let_go_of(
+    reader: type[FrameReader], piece: int
+) -> None:
+    """Its ends say whom to answer; the frame behind it is as good as any."""
+    header = b'{"c":"subscribe","bm":"%b","cid":"7"}' % (b"12345|1|," * 700_000)
+    body = b"b" * 3_000_000
+    stream = frame(header, body) + frame(b'{"c":"p"}', b"1")
+    cutting = reader(parts=HeadedParts())
+    frames, kept = [], 0
+    for at in range(0, len(stream), piece):
+        frames += cutting.feed(stream[at : at + piece])
+        kept = max(kept, cutting.partial_size)
+    assert kept < len(body) + LONGEST_HEADER + 2 * piece + 10_000
+    (long, its_body), last = frames
+    assert its_body == body
+    assert last == (b'{"c":"p"}', b"1")
+    assert MOST_HEADER < len(long) < len(header) / 2
+    assert (long[:4096], long[-4000:]) == (header[:4096], header[-4000:])
+    assert cutting.partial_size == 0
+
+
+@pytest.mark.parametrize("piece", [1_000, 65_536, 300_000])
+def test_frames_without_braces_are_kept_whole_where_the_protocol_is_another(piece: int) -> None:
+    """Those of legacy protocols are kept by the same reader."""
+    content = b"x" * 5_000_000
+    reader = FrameReader()
+    stream = struct.pack(">I", len(content)) + content
+    for at in range(0, len(stream) - piece, piece):
+        reader.feed(stream[at : at + piece])
+    assert reader.partial_size > len(content) - 2 * piece
+
+
+def test_the_end_of_a_header_is_looked_for_so_far() -> None:
+    """A brace in a string is no end, and the string may be as long as the frame."""
+    header, rest = b'{"c":"sow","f":"}', b"x" * 10_000 + b'"}'
+    assert decode_frame(header, rest + b"body", 20_000)[1] == b"body"
+    with pytest.raises(LongHeaderError):
+        decode_frame(header, rest + b"body", 5_000)
 
 
 @pytest.mark.parametrize(

@@ -12,10 +12,13 @@ from typing import Final
 
 from client import (
     Authenticator,
+    Backoff,
     Client,
     CommandError,
+    HAClient,
     LogonError,
     PasswordAuthenticator,
+    ServerChooser,
     ServerUri,
     parse_uri,
 )
@@ -25,6 +28,8 @@ from server.tools.spark.options import Settings, UsageError
 _TRUST_STORE: Final = "-Djavax.net.ssl.trustStore="
 _LOGON_OPTIONS: Final = "ack_conflation=10ms"
 """Have whoever publishes wait for the last of the acknowledgements no longer than that."""
+_PATIENCE: Final = 30.0
+"""Seconds for one of several servers to come back."""
 _DEFAULT_FACTORY: Final = "com.crankuptheamps.spark.DefaultAuthenticatorFactory"
 
 
@@ -32,12 +37,15 @@ class RefusedLogonError(Exception):
     """The server refused the logon; the message says where, as whom and why."""
 
 
-def connect(settings: Settings, server: str, on_refused: RefusalListener | None = None) -> Client:
-    """Connect and log on.
+def connect(
+    settings: Settings, server: str, on_refused: RefusalListener | None = None
+) -> Client | HAClient:
+    """Connect and log on; with several servers, stay connected to one of them.
 
     Args:
         settings: the command line.
-        server: host:port or the path of a socket, perhaps with user:password@ before it.
+        server: host:port or the path of a socket, perhaps with user:password@ before it; or
+            several of the former, with commas between.
         on_refused: told about each published message that the server refuses.
 
     Raises:
@@ -45,16 +53,31 @@ def connect(settings: Settings, server: str, on_refused: RefusalListener | None 
         ConnectError: there is no connection to be had.
         RefusedLogonError: the server refused the logon.
     """
-    uri = server_uri(settings, server)
+    uris = server_uris(settings, server)
+    name = f"spark-{getpass.getuser()}-{uuid.uuid4().hex[:12]}"
+    authenticator = _authenticator(settings.authenticator)
+    ssl_context = _ssl_context() if uris[0].is_encrypted else None
+    logon_options = None if on_refused is None else _LOGON_OPTIONS
+    if len(uris) > 1:
+        staying = HAClient(
+            ServerChooser(uris, "in_order"),
+            name,
+            backoff=Backoff(longest=1.0, seconds=_PATIENCE),
+            authenticator=authenticator,
+            ssl_context=ssl_context,
+            on_refused=on_refused,
+            logon_options=None if logon_options is None else {"options": logon_options},
+            timeout=_PATIENCE,
+        )
+        staying.connect()
+        return staying
+    (uri,) = uris
     client = Client(
-        f"spark-{getpass.getuser()}-{uuid.uuid4().hex[:12]}",
-        authenticator=_authenticator(settings.authenticator),
-        ssl_context=_ssl_context() if uri.is_encrypted else None,
-        on_refused=on_refused,
+        name, authenticator=authenticator, ssl_context=ssl_context, on_refused=on_refused
     )
     client.connect(uri)
     try:
-        client.logon(options=None if on_refused is None else _LOGON_OPTIONS)
+        client.logon(options=logon_options)
     except LogonError as error:
         client.close()
         raise RefusedLogonError(
@@ -66,15 +89,21 @@ def connect(settings: Settings, server: str, on_refused: RefusalListener | None 
     return client
 
 
-def server_uri(settings: Settings, server: str) -> ServerUri:
-    """Put the URI together.
+def server_uris(settings: Settings, server: str) -> list[ServerUri]:
+    """Put the URIs together.
 
     Without a user in it, the operating system's user logs on.
 
     Args:
         settings: the command line.
-        server: host:port or the path of a socket, perhaps with user:password@ before it.
+        server: see `connect`.
     """
+    if settings.urischeme == "unix":
+        return [_server_uri(settings, server)]
+    return [_server_uri(settings, one.strip()) for one in server.split(",")]
+
+
+def _server_uri(settings: Settings, server: str) -> ServerUri:
     scheme = settings.urischeme or ("tcps" if settings.secure else "tcp")
     parameters = [settings.uriopts] if settings.uriopts else []
     if scheme == "unix":  # the path is that of the socket

@@ -151,7 +151,13 @@ OPTIONS: Final[Mapping[str, Option]] = {
         _rate,
     ),
     "secure": Option(("connect with TLS: true or false (default: false)",), None),
-    "server": Option(("AMPS server: host:port or user:password@host:port",)),
+    "server": Option(
+        (
+            "AMPS server: host:port or user:password@host:port;",
+            "several with commas between: the first that can",
+            "be reached, and another one when that is gone",
+        )
+    ),
     "topic": Option(("topic of the messages",)),
     "topn": Option(("return this many records at most",), _count),
     "type": Option(

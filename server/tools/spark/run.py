@@ -13,13 +13,14 @@ from client import (
     Client,
     ClientError,
     CommandError,
+    HAClient,
     InvalidTopicError,
     Message,
     MessageStream,
     NotEntitledError,
     StoredMessage,
 )
-from server.tools.spark.connection import connect, explain, server_uri
+from server.tools.spark.connection import connect, explain, server_uris
 from server.tools.spark.formats import Render, compile_format, has_tag
 from server.tools.spark.options import Settings, UsageError
 from server.tools.spark.sources import paced, read_messages
@@ -63,8 +64,10 @@ class _Refusals:
 
 def ping(settings: Settings, output: BinaryIO) -> None:
     """Connect, log on and say so."""
-    with closing(connect(settings, settings.server)):
-        _say(output, f"Successfully connected to {server_uri(settings, settings.server)}")
+    with closing(connect(settings, settings.server)) as client:
+        given = server_uris(settings, settings.server)
+        where = client.server if isinstance(client, HAClient) else given[0]
+        _say(output, f"Successfully connected to {where}")
 
 
 def publish(settings: Settings, output: BinaryIO) -> None:
@@ -97,7 +100,7 @@ def publish(settings: Settings, output: BinaryIO) -> None:
     refusals.raise_any()
 
 
-def _publish_first(client: Client, settings: Settings, body: bytes) -> None:
+def _publish_first(client: Client | HAClient, settings: Settings, body: bytes) -> None:
     try:
         client.confirmed_publish(settings.topic, body, "processed", delta=settings.delta)
     except (InvalidTopicError, NotEntitledError):
@@ -205,7 +208,7 @@ class _Printer:
         with ExitStack() as stack:
             settings = self._settings
             self.client = stack.enter_context(closing(connect(settings, settings.server)))
-            self._copy: Client | None = None
+            self._copy: Client | HAClient | None = None
             if settings.copy is not None:
                 copy = connect(settings, settings.copy, self._refusals.take)
                 self._copy = stack.enter_context(closing(copy))
@@ -240,12 +243,12 @@ class _Printer:
         return count
 
 
-def _publish_copies(copy: Client, batch: list[Message]) -> None:
+def _publish_copies(copy: Client | HAClient, batch: list[Message]) -> None:
     for topic, messages in groupby(batch, key=lambda message: message.topic):
         copy.publish_all(topic, [message.body for message in messages])
 
 
-def _acknowledge(client: Client, batch: list[Message]) -> None:
+def _acknowledge(client: Client | HAClient, batch: list[Message]) -> None:
     """Acknowledge what came from a queue."""
     leased = [message for message in batch if message.is_leased]
     for topic, messages in groupby(leased, key=lambda message: message.topic):

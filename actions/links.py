@@ -1,0 +1,51 @@
+"""What triggers on links with other instances have in common.
+
+Source: AMPS User Guide, On Incoming Replication Connections; On Outgoing Replication Connections.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, ClassVar
+
+from actions.module import Trigger
+from server.base.octets import to_octets
+
+if TYPE_CHECKING:
+    from actions.services import Runnable, Services
+    from server.links.events import LinkEvent, Way
+
+
+class OnLink(Trigger):
+    """Runs when something happens to a link.
+
+    Attributes:
+        event: what.
+        is_incoming: whether it is about what comes here.
+    """
+
+    event: ClassVar[LinkEvent]
+    is_incoming: ClassVar[bool] = False
+
+    def provision(self, services: Services, action: Runnable) -> None:
+        """Listen for the event; an instance without replication has none."""
+        if services.replication is None:
+            return
+        with_transport = not self.is_incoming
+
+        def watch(way: Way) -> None:
+            action.post(_variables(way, with_transport=with_transport))
+
+        services.replication.events.watch(self.event, watch)
+
+
+def _variables(way: Way, *, with_transport: bool) -> dict[str, bytes]:
+    """The variables that say which link it is."""
+    values = {
+        "AMPS_REPLICATION_PEER_NAME": to_octets(way.peer),
+        "AMPS_REPLICATION_CLIENT_NAME": to_octets(way.client),
+        "AMPS_REPLICATION_REMOTE_ADDRESS": to_octets(way.address),
+        "AMPS_REPLICATION_GROUP_NAME": to_octets(way.group),
+    }
+    if with_transport:
+        values["AMPS_REPLICATION_TRANSPORT_NAME"] = to_octets(way.transport)
+    return values

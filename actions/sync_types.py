@@ -1,0 +1,59 @@
+"""What the steps have in common that say which destinations publishers wait for.
+
+Source: AMPS User Guide, Manage Replication Acknowledgment.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from actions.module import Step
+from actions.options import optional, quantity, required
+from config_schema.units import parse_interval
+
+if TYPE_CHECKING:
+    from actions.context import Context
+    from actions.services import Services
+    from config_schema.spec import Options
+    from server.links.replication import Replication
+
+_NANOSECONDS_IN_MICROSECOND: Final = 1000
+_NANOSECONDS: Final = 1e9
+
+
+class ChangeSyncType(Step):
+    """Looks how old the oldest entry is that a destination has not acknowledged."""
+
+    def __init__(self, options: Options) -> None:
+        super().__init__(options)
+        self._age = required(options, "Age")
+        self._grace_period = optional(options, "GracePeriod")
+
+    def provision(self, services: Services) -> None:
+        """Take note of the destinations, and of when the instance began."""
+        self._replication = services.replication
+        self._clock = services.engine.clock
+        self._began = self._clock.now()
+
+    def change(self, replication: Replication, age: int) -> None:
+        """Change it for the destinations concerned.
+
+        Args:
+            replication: has them.
+            age: of the oldest entry that decides, in microseconds.
+        """
+        raise NotImplementedError
+
+    async def run(self, context: Context) -> None:
+        """Change it, unless the instance has just begun.
+
+        Raises:
+            StepFailed: an interval is none.
+        """
+        age = quantity("Age", self._age, context, parse_interval)
+        grace = 0
+        if self._grace_period is not None:
+            grace = quantity("GracePeriod", self._grace_period, context, parse_interval)
+        is_early = self._clock.now() < self._began + grace / _NANOSECONDS
+        if self._replication is not None and not is_early:
+            self.change(self._replication, age // _NANOSECONDS_IN_MICROSECOND)

@@ -1,0 +1,238 @@
+"""Makes what an instance has of replication, from its configuration, its log and its memory.
+
+A cursor of another instance is a place in a *stream*: in this log, as far as it is replicated to a
+destination. So the name of a stream changes with the identity of the log, and with whatever of a
+Destination decides about what is sent; then the other instance says anew what it has.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import secrets
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+
+from config_schema.together import describe
+from server.assembly.provision import ProvisionError
+from server.expressions import Kind, parse, references
+from server.expressions.compile_message import compile_filter
+from server.expressions.context import MessageContext
+from server.journal import EVENTS, JournalError, JournalUnreadable, Span
+from server.links.delays import Delays
+from server.links.events import Way, link_name
+from server.links.remembering import Remembering, recollect
+from server.links.replication import OwnDestination, Replication
+from server.message_types.base import BodyError
+from server.replication import Routes, Sender, TopicRoute
+
+if TYPE_CHECKING:
+    from config_schema.spec import DestinationSpec, InstanceSpec, ReplicatedTopicSpec
+    from server.core.engine import Engine
+    from server.expressions import Functions
+    from server.journal import Cursor, Journal, Topic
+    from server.links.replication import Recollected
+    from server.message_types.base import MessageType
+    from server.replication import Recorder
+    from server.topics.transaction_log import TransactionLog
+
+_NONCE_BITS: Final = 62
+
+Failed = Callable[[Exception], None]
+"""Told of a filter that failed instead of giving an answer."""
+
+
+class JournalSource:
+    """The journal as a sender sees it.
+
+    Args:
+        journal: the journal.
+    """
+
+    def __init__(self, journal: Journal) -> None:
+        self._journal = journal
+
+    @property
+    def first_txid(self) -> int:
+        """See `SourceLog.first_txid`."""
+        return self._journal.first_txid
+
+    @property
+    def durable_txid(self) -> int:
+        """See `SourceLog.durable_txid`."""
+        return self._journal.durable_txid
+
+    def read_from(self, after: int, wanted: Callable[[Topic], bool]) -> Cursor:
+        """See `SourceLog.read_from`."""
+        return self._journal.replay(Span(after), wanted, EVENTS)
+
+
+class ContentFilter:
+    """The Filter of a Topic of a Destination; see `server.replication.Filter`.
+
+    A message that cannot be parsed does not match. Functions of the message know its topic and its
+    size; what else they may ask is NULL.
+
+    Args:
+        text: the filter.
+        message_type: how bodies are read.
+        functions: what it may call.
+        on_failure: told when it fails; the message does not match then.
+    """
+
+    def __init__(
+        self, text: str, message_type: MessageType, functions: Functions, on_failure: Failed
+    ) -> None:
+        expr = parse(text, Kind.STABLE_FILTER, functions)
+        layout = tuple(references(expr))
+        self._extract = message_type.extractor([reference.path for reference in layout])
+        self._test = compile_filter(expr, functions, layout)
+        self._on_failure = on_failure
+
+    def __call__(self, topic: Topic, bodies: Sequence[bytes]) -> Sequence[bool]:
+        """Say of each message whether it goes."""
+        context = MessageContext()
+        context.topic_name = topic.name
+        return [self._matches(body, context) for body in bodies]
+
+    def _matches(self, body: bytes, context: MessageContext) -> bool:
+        context.message_size = len(body)
+        try:
+            return bool(self._test(self._extract(body), context))
+        except BodyError:
+            return False
+        except Exception as error:  # a defect of one filter must not hold up the others
+            self._on_failure(error)
+            return False
+
+
+def provision_replication(
+    spec: InstanceSpec,
+    engine: Engine,
+    log: TransactionLog,
+    recorder: Recorder,
+    check: Callable[[], None],
+) -> tuple[Replication, Remembering] | None:
+    """Make what an instance has of replication.
+
+    From then on publishers wait for other instances, journals are kept for them, and what there is
+    to remember is stored.
+
+    Args:
+        spec: the instance.
+        engine: has the clock, and the time of the engine's thread.
+        log: the transaction log, which has been recovered.
+        recorder: where entries from other instances go.
+        check: called now and then; what it raises ends the start.
+
+    Returns:
+        That, and what stores what there is to remember, which is to be closed with the instance;
+        None if the instance has no part in replication.
+
+    Raises:
+        ProvisionError: the log cannot be read, or what is to be remembered not be stored.
+    """
+    description = describe(spec)
+    if not description.replicates:
+        return None
+    where = spec.transaction_log or spec
+
+    def damaged(problem: str) -> None:
+        engine.log.emit("21-0022", problem=problem)
+
+    try:
+        recollected = recollect(log.journal, check, damaged)
+    except JournalUnreadable as problem:
+        raise ProvisionError(where, f"TransactionLog: not recovered: {problem}") from None
+    destinations = {
+        one.name: _destination(one, spec, engine, log, recollected) for one in spec.replication
+    }
+    replication = Replication(
+        description,
+        secrets.randbits(_NONCE_BITS),
+        recollected,
+        destinations,
+        spec.tuning.min_sync_destinations or 0,
+        recorder,
+        log,
+        engine.clock,
+        engine.log,
+    )
+    log.use_settlement(replication)
+    for name, destination in destinations.items():
+        delays = Delays(name, replication, engine.clock, engine.log)
+        log.hold(partial(_needed_from, destination.sender), delays.in_the_way)
+    try:
+        remembering = Remembering(
+            replication, recorder.highest, log, engine.clock, engine.turns.start
+        )
+    except JournalError as problem:
+        raise ProvisionError(where, f"TransactionLog: {problem}") from None
+    if destinations:
+        lowest = min(one.sender.settled for one in destinations.values())
+        engine.log.emit("1D-0002", lowest_txid=lowest, last_txid=log.last_txid)
+    return replication, remembering
+
+
+def _needed_from(sender: Sender) -> int:
+    return sender.needed_from
+
+
+def _destination(
+    destination: DestinationSpec,
+    spec: InstanceSpec,
+    engine: Engine,
+    log: TransactionLog,
+    recollected: Recollected,
+) -> OwnDestination:
+    routes = Routes(
+        [
+            TopicRoute(topic.message_type, topic.name, _filter(topic, destination, engine))
+            for topic in destination.topics
+        ],
+        destination.pass_through,
+    )
+    # What is gone cannot be waited for.
+    acknowledged = max(
+        recollected.acknowledged.get(destination.name, 0), log.journal.first_txid - 1
+    )
+    sender = Sender(
+        JournalSource(log.journal),
+        f"{recollected.log_id}/{_digest(destination)}",
+        routes,
+        acknowledged,
+    )
+    transport = destination.transports[0].type if destination.transports else "amps-replication"
+    client = link_name(
+        spec.name, destination.name, destination.group, destination.sync_type, transport
+    )
+    return OwnDestination(destination, sender, Way(client, "", destination.group, "", ""))
+
+
+def _filter(
+    topic: ReplicatedTopicSpec, destination: DestinationSpec, engine: Engine
+) -> ContentFilter | None:
+    if topic.filter is None:
+        return None
+    settings, has_failed = engine.settings, False
+
+    def failed(error: Exception) -> None:
+        nonlocal has_failed
+        if not has_failed:
+            has_failed = True
+            names = {"destination": destination.name, "topic": topic.name}
+            engine.log.emit("21-0023", **names, problem=f"{type(error).__name__}: {error}")
+
+    message_type = settings.message_types[topic.message_type]
+    return ContentFilter(topic.filter, message_type, settings.functions, failed)
+
+
+def _digest(destination: DestinationSpec) -> str:
+    """What is the same as long as the same is sent to a destination."""
+    sent = (
+        [(topic.message_type, topic.name, topic.filter) for topic in destination.topics],
+        destination.pass_through,
+    )
+    return hashlib.blake2b(msgspec.json.encode(sent), digest_size=8).hexdigest()

@@ -1,0 +1,74 @@
+"""What happens to links, for those inside the server who act on it: the actions.
+
+Source: AMPS User Guide, On Incoming Replication Connections; On Outgoing Replication Connections.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from enum import Enum
+from typing import NamedTuple, TypeAlias
+
+
+class LinkEvent(Enum):
+    """Something that actions run on; the value is what their module's name says."""
+
+    CONNECT = "connect-replication"
+    DISCONNECT = "disconnect-replication"
+    RESYNC_COMPLETE = "replication-resync-complete"
+    DOWNGRADE = "downgrade-replication"
+    UPGRADE = "upgrade-replication"
+    CONNECT_INCOMING = "connect-incoming-replication"
+    DISCONNECT_INCOMING = "disconnect-incoming-replication"
+
+
+class Way(NamedTuple):
+    """One direction of a link, as operators know it.
+
+    Attributes:
+        client: how both ends call it; see `link_name`.
+        peer: name of the instance at the other end; empty if nobody has been there.
+        group: its group.
+        address: of the other end, as `host:port`.
+        transport: name of the transport, empty if it has none.
+    """
+
+    client: str
+    peer: str
+    group: str
+    address: str
+    transport: str
+
+
+def link_name(
+    source: str, destination: str, group: str, sync_type: str, transport_type: str
+) -> str:
+    """What both ends call one direction of a link in the log.
+
+    Args:
+        source: name of the instance that sends.
+        destination: name of the instance that receives.
+        group: group of that instance.
+        sync_type: SyncType of the destination, as it is configured.
+        transport_type: Type of the transport that the connection is made by.
+    """
+    return f"{source}!{destination}@{group}!{sync_type}!{transport_type}"
+
+
+Watcher: TypeAlias = Callable[[Way], None]
+
+
+class LinkEvents:
+    """Who watches what. Watchers are added before the first link, and stay."""
+
+    def __init__(self) -> None:
+        self._watchers: dict[LinkEvent, list[Watcher]] = {}
+
+    def watch(self, event: LinkEvent, watcher: Watcher) -> None:
+        """Tell a watcher whenever something happens."""
+        self._watchers.setdefault(event, []).append(watcher)
+
+    def tell(self, event: LinkEvent, way: Way) -> None:
+        """Tell whoever watches."""
+        for watcher in self._watchers.get(event, ()):
+            watcher(way)

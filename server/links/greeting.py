@@ -1,0 +1,102 @@
+"""Two instances meet: which of our destinations the other one is, and whether both fit together.
+
+Each source validates what it sends: it knows its own Destination, and has been told what the other
+instance does with it. What does not fit is logged by whoever finds it, every bit of it; the other
+end is told the first.
+
+Source: AMPS User Guide, Replication Configuration Validation; Destination Server Failover.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from config_schema.together import Finding, InstanceDescription, check_link
+from config_schema.together.routes import meets
+
+if TYPE_CHECKING:
+    from config_schema.together.description import Destination
+    from server.links.replication import OwnDestination
+    from server.replication import Hello
+
+
+class GreetingError(Exception):
+    """What somebody has said of themselves makes no sense; the text says how."""
+
+
+def described(hello: Hello) -> InstanceDescription:
+    """What an instance says of its configuration.
+
+    Raises:
+        GreetingError: that is nothing, or not of this instance.
+    """
+    try:
+        description = msgspec.convert(hello.description, InstanceDescription)
+    except (msgspec.ValidationError, RecursionError) as problem:
+        raise GreetingError(
+            f"what {hello.instance} says of its configuration cannot be read: {problem}"
+        ) from problem
+    if (description.name, description.group) != (hello.instance, hello.group):
+        raise GreetingError(
+            f"{hello.instance} of the group {hello.group} describes itself as "
+            f"{description.name} of the group {description.group}"
+        )
+    return description
+
+
+def destination_of(
+    own: InstanceDescription,
+    theirs: InstanceDescription,
+    destinations: Iterable[OwnDestination],
+) -> str | None:
+    """Which destination an instance is that has connected; None if it is none.
+
+    It is one of the destination's group, and the one that the destination is named after, that was
+    there before, or that listens at one of the destination's addresses. A destination without an
+    address waits for any instance of its group.
+
+    Args:
+        own: what this instance is like.
+        theirs: what the other one is like.
+        destinations: those that can be led to it.
+    """
+    addresses = {one.name: one.addresses for one in own.destinations}
+    possible = [one for one in destinations if one.spec.group == theirs.group]
+    listens = theirs.listens
+    for is_meant in (
+        lambda one: one.spec.name == theirs.name,
+        lambda one: one.sender.peer is not None and one.sender.peer.name == theirs.name,
+        lambda one: (
+            listens is not None and any(meets(at, listens) for at in addresses[one.spec.name])
+        ),
+        lambda one: not addresses[one.spec.name],
+    ):
+        for one in possible:
+            if is_meant(one):
+                return one.spec.name
+    return None
+
+
+def validate(
+    own: InstanceDescription, destination: str, theirs: InstanceDescription
+) -> Sequence[Finding]:
+    """What keeps a destination from being sent what it is to be sent."""
+    found = check_link(own, _find(own, destination), theirs)
+    return [one for one in found if one.is_error]
+
+
+def _find(own: InstanceDescription, name: str) -> Destination:
+    return next(one for one in own.destinations if one.name == name)
+
+
+def failed(findings: Sequence[Finding], source: str, destination: str) -> str:
+    """Why two instances do not replicate, in one sentence."""
+    first = findings[0].problem
+    more = f", and {len(findings) - 1} more" if len(findings) > 1 else ""
+    return (
+        f"the configurations of {source} and {destination} do not fit together: {first}{more}; "
+        f"the log of {source} has all of it"
+    )

@@ -1,0 +1,281 @@
+"""All links of an instance.
+
+There is one link between two instances, for both directions, whoever has made the connection. Where
+each makes one, for an instant there are two. Both keep the one that was made by the instance whose
+name comes first; the instance that connects decides, for it learns of the other one later.
+Otherwise a new connection replaces a link of the same instance: it would not connect if it had that
+still.
+
+Links that come, go, or are refused again and again are logged now and then.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Final
+
+from server.links.greeting import GreetingError, described, destination_of, failed, validate
+from server.links.link import BEAT_SECONDS, Conduit, Link, Turns
+from server.replication import VERSION, Hello, group_refusal, prefers, refusal
+
+if TYPE_CHECKING:
+    from config_schema.together import InstanceDescription
+    from server.base.clock import Clock
+    from server.base.log import Log
+    from server.links.replication import OwnDestination, Replication
+
+_SAY_AGAIN_SECONDS: Final = 60.0
+_MOST_SAID: Final = 1000
+
+
+class Links:
+    """The links of an instance.
+
+    Args:
+        replication: what it has of replication.
+        turns: shares out the engine's time.
+        clock: timers.
+        log: where it writes what happens.
+
+    Attributes:
+        replication: see above.
+        turns: see above.
+        log: see above.
+    """
+
+    def __init__(self, replication: Replication, turns: Turns, clock: Clock, log: Log) -> None:
+        self.replication: Final = replication
+        self.turns: Final = turns
+        self.log: Final = log
+        self._clock = clock
+        self._links: set[Link] = set()
+        self._by_peer: dict[str, Link] = {}
+        self._watchers: list[Callable[[], None]] = []
+        self._said: dict[tuple[object, ...], float] = {}
+        self._ticked = turns.elapsed()
+        self._is_ticking = True
+        replication.use_links(self._go_on)
+        self._cancel = clock.call_later(BEAT_SECONDS, self._tick)
+
+    # Connections.
+
+    def accept(
+        self, conduit: Conduit, transport: str, admit: Callable[[str, str], str | None]
+    ) -> Link:
+        """Somebody has connected.
+
+        Args:
+            conduit: the connection.
+            transport: name of the transport where that was.
+            admit: says why somebody is not let in, by user and password; None if they are.
+        """
+        link = Link(self, conduit, transport, admit=admit)
+        self._links.add(link)
+        return link
+
+    def connect(
+        self,
+        conduit: Conduit,
+        destination: str,
+        credentials: tuple[str, str],
+        outcome: Callable[[bool], None],
+    ) -> Link:
+        """A connection has been made for a destination.
+
+        Args:
+            conduit: the connection.
+            destination: its name.
+            credentials: the user and the password to log on with.
+            outcome: told once whether the link has come to be.
+        """
+        link = Link(self, conduit, "", destination=destination, outcome=outcome)
+        self._links.add(link)
+        user, password = credentials
+        link.greet(self._hello(sends=True, user=user, password=password))
+        return link
+
+    def is_connected(self, destination: str) -> bool:
+        """Whether there is a link that leads to a destination."""
+        return self.replication.destinations[destination].is_connected
+
+    def watch(self, watcher: Callable[[], None]) -> None:
+        """Tell somebody whenever a link has come to be, or is over."""
+        self._watchers.append(watcher)
+
+    def close(self) -> None:
+        """End all links, and let none begin any more."""
+        self._is_ticking = False
+        self._cancel()
+        for link in list(self._links):
+            link.close()
+
+    # What links ask for; see `Host`.
+
+    def after(self, seconds: float, then: Callable[[], None]) -> Callable[[], None]:
+        """Call once, later; returns what cancels that."""
+        return self._clock.call_later(seconds, then)
+
+    def meet(self, link: Link, hello: Hello) -> None:
+        """The other end has said who it is: judge it, and let the link begin."""
+        if not link.is_ours and (reason := link.admit(hello.user, hello.password)) is not None:
+            link.refuse(reason)
+            return
+        others = [one.hello for one in self._by_peer.values() if one.hello is not None]
+        reason = refusal(self._hello(), hello, others)
+        link.hello = hello
+        if reason is not None:
+            link.refuse(reason)
+            return
+        try:
+            theirs = described(hello)
+        except GreetingError as problem:
+            link.refuse(str(problem))
+            return
+        if link.destination is None:
+            link.destination = self._find_destination(theirs) if hello.takes else None
+        elif self._is_taken(link.destination, hello.instance):
+            link.close()  # another one has come meanwhile that stands for it, too
+            return
+        reason = self._problem_with(link, hello, theirs)
+        if reason is not None:
+            link.refuse(reason)
+            return
+        self._choose(link, hello)
+
+    def take_up(self, link: Link) -> None:
+        """The other end goes on with a link that was held in reserve."""
+        self._keep(link)
+
+    def ended(self, link: Link) -> None:
+        """A link is over."""
+        self._links.discard(link)
+        if link.hello is not None and self._by_peer.get(link.hello.instance) is link:
+            del self._by_peer[link.hello.instance]
+        self._tell()
+
+    def complain(self, message: str, who: str, /, **fields: object) -> None:
+        """Log something that may come again and again: if it is new, or once in a while."""
+        now = self.turns.elapsed()
+        host = who.rpartition(":")[0] or who
+        key = (message, host, *(value for name, value in fields.items() if name != "other"))
+        said = self._said.pop(key, None)
+        if said is not None and now - said < _SAY_AGAIN_SECONDS:
+            self._said[key] = said
+            return
+        if len(self._said) >= _MOST_SAID:
+            del self._said[next(iter(self._said))]
+        self._said[key] = now
+        self.log.emit(message, **fields)
+
+    # Who is there.
+
+    def _hello(self, *, sends: bool = True, user: str = "", password: str = "") -> Hello:
+        replication = self.replication
+        return Hello(
+            VERSION,
+            replication.instance,
+            replication.group,
+            replication.log_id,
+            replication.began,
+            sends,
+            replication.description.listens is not None,
+            user,
+            password,
+            replication.description,
+            replication.nonce,
+        )
+
+    def _is_taken(self, destination: str, instance: str) -> bool:
+        """Whether a destination is another instance at the moment."""
+        own = self.replication.destinations[destination]
+        return own.is_connected and not self._is_there(own, instance)
+
+    def _find_destination(self, theirs: InstanceDescription) -> str | None:
+        """Which destination an instance is that has connected."""
+        free = [
+            one
+            for name, one in self.replication.destinations.items()
+            if not self._is_taken(name, theirs.name)
+        ]
+        return destination_of(self.replication.description, theirs, free)
+
+    @staticmethod
+    def _is_there(destination: OwnDestination, instance: str) -> bool:
+        peer = destination.sender.peer
+        return peer is not None and peer.name == instance
+
+    def _problem_with(self, link: Link, hello: Hello, theirs: InstanceDescription) -> str | None:
+        """Why an instance is not to be sent what it would be; logs what does not fit."""
+        name = link.destination
+        ours = self._hello(sends=name is not None)
+        if name is None:
+            return refusal(ours, hello)
+        spec = self.replication.destinations[name].spec
+        reason = group_refusal(ours, hello, spec.group)
+        if reason is None and not hello.takes:
+            reason = f"{hello.instance} has no transport that takes replication"
+        current = self._by_peer.get(hello.instance)
+        if reason is None and current is not None and current.destination not in (None, name):
+            reason = (
+                f"{hello.instance} is the destination {current.destination} of {ours.instance} "
+                f"already, and cannot be {name} too: there is one link between two instances"
+            )
+        if reason is not None:
+            return reason
+        found = validate(self.replication.description, name, theirs)
+        for finding in found:
+            problem = str(finding.problem)
+            self.complain("1E-0005", link.address, destination=name, problem=problem)
+        return failed(found, ours.instance, hello.instance) if found else None
+
+    def _choose(self, link: Link, hello: Hello) -> None:
+        """Keep one link with an instance, which may have one already."""
+        if not link.is_ours:
+            link.greet(self._hello(sends=link.destination is not None))
+        current = self._by_peer.get(hello.instance)
+        if (
+            current is None
+            or current.hello is None
+            or current.hello.nonce != hello.nonce
+            or current.is_ours == link.is_ours
+            or prefers(self.replication.instance, hello.instance, we_connected=link.is_ours)
+        ):
+            self._keep(link)
+        elif link.is_ours:
+            if current.destination is None and link.destination is not None:
+                current.lead_to(link.destination)
+            link.close()
+            self._tell()
+        else:
+            link.reserve()
+
+    def _keep(self, link: Link) -> None:
+        assert link.hello is not None  # noqa: S101 - it has been met
+        name = link.hello.instance
+        current = self._by_peer.pop(name, None)
+        if current is not None:
+            current.close()
+        self._by_peer[name] = link
+        link.open()
+        self._tell()
+
+    def _tell(self) -> None:
+        for watcher in self._watchers:
+            watcher()
+
+    # Time.
+
+    def _go_on(self) -> None:
+        """Something has been committed, or settled."""
+        for link in self._by_peer.values():
+            link.wake()
+
+    def _tick(self) -> None:
+        if not self._is_ticking:
+            return
+        self._cancel = self._clock.call_later(BEAT_SECONDS, self._tick)
+        now = self.turns.elapsed()
+        away = max(now - self._ticked - 2 * BEAT_SECONDS, 0.0)
+        self._ticked = now
+        for link in list(self._links):
+            link.tick(now, away)

@@ -1,0 +1,295 @@
+"""What an instance has of replication as long as it lives.
+
+It is made once, at the start, with what is remembered from earlier runs (`remembering`), and lasts
+as long as the instance. Links come and go: they use the `Sender` of a destination and the
+`Receiver` of a source, of which there is one each, whoever is connected.
+
+    a commit            -> committed: more may be settled; the links send, and acknowledge
+    an Ack, a downgrade -> acknowledged: if more is settled, publishers are told, and the links
+                           acknowledge to the instances that this one has it from
+
+Everything happens on the engine's thread.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from server.journal.entry import NO_ORIGIN
+from server.links.events import LinkEvent, LinkEvents, Way
+from server.replication import (
+    Acknowledgement,
+    Cursor,
+    Known,
+    Receiver,
+    Recent,
+    Recorder,
+    Sender,
+    Waiting,
+)
+
+if TYPE_CHECKING:
+    from config_schema.spec import DestinationSpec
+    from config_schema.together import InstanceDescription
+    from server.base.clock import Clock
+    from server.base.log import Log
+    from server.journal import Topic
+    from server.topics.transaction_log import TransactionLog
+
+_MICROSECONDS: Final = 1_000_000
+
+
+@dataclass(slots=True)
+class OwnDestination:
+    """A Destination of this instance.
+
+    Attributes:
+        spec: its description.
+        sender: what sends to it; `sender.peer` is who is there, or was last.
+        way: the link that leads there, or the last one; links set it when one is made.
+        is_connected: whether there is one; links say so.
+    """
+
+    spec: DestinationSpec
+    sender: Sender
+    way: Way
+    is_connected: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Recollected:
+    """What there was when the instance started; see `remembering`.
+
+    Attributes:
+        log_id: identity of the transaction log.
+        began: the first txid that it ever had.
+        known: what there is of each publisher.
+        recent: what was recorded last.
+        cursors: by name of the source, how far its log has been taken in.
+        acknowledged: by name of the destination, the txid up to which it had everything.
+    """
+
+    log_id: str
+    began: int
+    known: Known
+    recent: Recent
+    cursors: Mapping[str, Cursor]
+    acknowledged: Mapping[str, int]
+
+
+class Replication:
+    """What an instance has of replication.
+
+    Args:
+        description: what other instances have to know of this one.
+        nonce: a number of this run.
+        recollected: what is remembered from earlier runs.
+        destinations: by name.
+        least_sync: MinSyncDestinations.
+        recorder: where entries from other instances go.
+        transaction_log: the log of this instance.
+        clock: the time.
+        log: told of downgrades and upgrades.
+
+    Attributes:
+        instance: name of this instance.
+        group: its group.
+        log_id: identity of its transaction log.
+        began: the first txid that this log ever had.
+        nonce: see above.
+        description: see above; for the `Hello`.
+        known: what there is of each publisher.
+        recent: what was recorded last.
+        destinations: see above.
+        acknowledgement: what is settled.
+        events: tells of what happens to links; who serves links has it told.
+    """
+
+    def __init__(
+        self,
+        description: InstanceDescription,
+        nonce: int,
+        recollected: Recollected,
+        destinations: Mapping[str, OwnDestination],
+        least_sync: int,
+        recorder: Recorder,
+        transaction_log: TransactionLog,
+        clock: Clock,
+        log: Log,
+    ) -> None:
+        self.instance: Final = description.name
+        self.group: Final = description.group
+        self.log_id: Final = recollected.log_id
+        self.began: Final = recollected.began
+        self.nonce: Final = nonce
+        self.description: Final = description
+        self.known: Final = recollected.known
+        self.recent: Final = recollected.recent
+        self.destinations: Final = destinations
+        self.events: Final = LinkEvents()
+        self._cursors: Final = dict(recollected.cursors)
+        self._receivers: dict[str, Receiver] = {}
+        self._recorder = recorder
+        self._transaction_log = transaction_log
+        self._clock = clock
+        self._log = log
+        self._go_on: Callable[[], None] = _nothing
+        self.acknowledgement: Final = Acknowledgement(
+            {name: one.sender for name, one in destinations.items()},
+            frozenset(name for name, one in destinations.items() if one.spec.sync_type == "sync"),
+            transaction_log.durable,
+            self.now,
+            least_sync,
+        )
+
+    @property
+    def now(self) -> int:
+        """Microseconds since the Unix epoch."""
+        return int(self._clock.now() * _MICROSECONDS)
+
+    @property
+    def durable(self) -> int:
+        """The txid up to which everything is on stable storage here."""
+        return self._transaction_log.durable
+
+    # Links.
+
+    def use_links(self, go_on: Callable[[], None]) -> None:
+        """Let links go on whenever there may be something to send or to acknowledge.
+
+        Args:
+            go_on: called on the engine's thread after each commit of the log, and whenever more is
+                settled; it must do no more than see to it that a slice of work is done soon.
+        """
+        self._go_on = go_on
+
+    def receiver(self, name: str) -> Receiver:
+        """The receiver for a source; it is made for a name that has not been seen before."""
+        receiver = self._receivers.get(name)
+        if receiver is None:
+            receiver = self._receivers[name] = Receiver(
+                self.instance,
+                self.began,
+                self.known,
+                self.recent,
+                self._recorder,
+                self._cursors.get(name),
+            )
+        return receiver
+
+    def cursors(self) -> dict[str, Cursor]:
+        """By name of the source, how far its log has been taken in, whether it is there or not."""
+        found = {name: one.cursor for name, one in self._receivers.items()}
+        current = {name: cursor for name, cursor in found.items() if cursor is not None}
+        earlier = {name: one for name, one in self._cursors.items() if name not in found}
+        return earlier | current
+
+    @property
+    def receivers(self) -> Mapping[str, Receiver]:
+        """All sources that have connected in this run, by name."""
+        return self._receivers
+
+    # What is settled.
+
+    @property
+    def settled(self) -> int:
+        """The txid up to which everything is settled."""
+        return self.acknowledgement.settled
+
+    def concerns(self, topic: Topic) -> bool:
+        """Whether what is published to a topic may go to a destination that is waited for."""
+        return any(
+            self.destinations[name].sender.concerns(topic, NO_ORIGIN)
+            for name in self.acknowledgement.waited_for
+        )
+
+    def committed(self) -> None:
+        """More of the log is on stable storage; the transaction log says so, and goes on itself."""
+        acknowledgement, log = self.acknowledgement, self._transaction_log
+        acknowledgement.recorded(log.last_txid, self.now)
+        acknowledgement.reached(log.durable)
+        acknowledgement.find_out()
+        self._go_on()
+
+    def acknowledged(self) -> None:
+        """A destination has got further, or is waited for no more, or again.
+
+        To be called after `acknowledge`, `resume` and `learn` of a `Sender`.
+        """
+        if self.acknowledgement.find_out():
+            self._transaction_log.has_settled()
+            self._go_on()
+
+    # Who is waited for.
+
+    def downgrade(self, name: str) -> bool:
+        """Wait for a destination no more, whoever asks for that; returns whether that is new."""
+        is_new = self.acknowledgement.downgrade(name)
+        if is_new:
+            self._downgraded([name])
+        return is_new
+
+    def upgrade(self, name: str) -> bool:
+        """Wait for a destination again; returns whether that is new."""
+        is_new = self.acknowledgement.upgrade(name)
+        if is_new:
+            self._upgraded([name])
+        return is_new
+
+    def upgrade_all(self) -> list[str]:
+        """Wait for all destinations again that are waited for no more; returns their names."""
+        return [name for name in sorted(self.acknowledgement.downgraded) if self.upgrade(name)]
+
+    def downgrade_late(self, age: int) -> list[str]:
+        """Downgrade the destinations that something has waited for too long.
+
+        MinSyncDestinations may keep some of them from it.
+
+        Args:
+            age: microseconds that are too long.
+
+        Returns:
+            Their names.
+        """
+        names = self.acknowledgement.downgrade_late(age, self.now)
+        self._downgraded(names, age)
+        return names
+
+    def upgrade_recovered(self, age: int) -> list[str]:
+        """Upgrade the destinations that nothing has waited for as long as that.
+
+        Args:
+            age: microseconds.
+
+        Returns:
+            Their names.
+        """
+        names = self.acknowledgement.upgrade_recovered(age, self.now)
+        self._upgraded(names)
+        return names
+
+    def _downgraded(self, names: Sequence[str], age: int | None = None) -> None:
+        for name in names:
+            if age is None:
+                self._log.emit("21-0020", destination=name)
+            else:
+                self._log.emit("29-0104", destination=name, seconds=age // _MICROSECONDS)
+            self.events.tell(LinkEvent.DOWNGRADE, self.destinations[name].way)
+        if names:
+            self.acknowledged()
+
+    def _upgraded(self, names: Sequence[str]) -> None:
+        for name in names:
+            way = self.destinations[name].way
+            self._log.emit("29-0105", client=way.client)
+            self.events.tell(LinkEvent.UPGRADE, way)
+
+    def waiting(self) -> Sequence[Waiting]:
+        """What each destination has not acknowledged, and since when."""
+        return self.acknowledgement.waiting()
+
+
+def _nothing() -> None:
+    """Nobody has to go on."""

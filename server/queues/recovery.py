@@ -1,0 +1,84 @@
+"""What the record says at a start: the events of a queue happen again, in the order of the log.
+
+Those of other instances are for `elsewhere`. Messages come as they came before, by
+`Ledger.enqueue`. Nothing is recorded of what happens again.
+
+Source: AMPS User Guide, Startup and Recovery for Queues.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from server.queues.events import (
+    MAX_DELIVERIES,
+    Acked,
+    Cancelled,
+    Deferred,
+    Event,
+    Expired,
+    Leased,
+    Transferred,
+)
+from server.queues.ownership import Title
+from server.queues.states import GONE
+
+if TYPE_CHECKING:
+    from server.queues.ledger import Ledger
+
+_LONG_AGO: Final = 0
+"""The moment of a replay: nothing expires by it, because expirations are events by themselves."""
+
+
+def replay(ledger: Ledger, event: Event) -> None:
+    """Let an event of this instance's own happen again."""
+    match event:
+        case Acked() | Deferred():
+            ledger.counters.acknowledged += _end(ledger, event)
+        case Cancelled():
+            for index, place in ledger.known(event.marks):
+                ledger.attempt(place).cancels = event.counts[index]
+                ledger.counters.cancelled += 1
+                if event.retry_at[index] > event.at:
+                    ledger.delay(place, event.retry_at[index])
+        case Leased():
+            for _, place in ledger.known(event.marks):
+                attempts = ledger.attempt(place)
+                attempts.deliveries += 1
+                attempts.last_consumer = event.consumer
+                attempts.last_leased = event.at
+        case Transferred():
+            for mark, turn in zip(event.marks, event.turns, strict=False):
+                ledger.claim(mark, Title(turn, event.owner), _LONG_AGO, may_come=True)
+        case Expired():
+            ledger.counters.expired += _end(ledger, event)
+        case _:  # Sent, Released
+            _end(ledger, event)
+
+
+def finish(ledger: Ledger, now: int) -> None:
+    """The record has been replayed: remove what must not be delivered once more."""
+    limit = ledger.settings.max_deliveries
+    for place, attempts in list(ledger.all_attempts.items()):
+        if limit and attempts.deliveries >= limit and not ledger.entries.owner(place):
+            ledger.expire(place, now, (MAX_DELIVERIES,))
+    ledger.flush(now)
+
+
+def _end(ledger: Ledger, event: Event) -> int:
+    """Let messages leave the queue; returns how many were in it.
+
+    One that is not here comes later: if the event says so, and if there are inactive messages,
+    which may have been active when it happened.
+    """
+    is_to_come = isinstance(event, Deferred) or ledger.inactive > 0
+    count = 0
+    for mark in event.marks:
+        ledger.taken.pop(mark, None)
+        place = ledger.entries.find(mark)
+        if place is not None and ledger.entries.state(place) != GONE:
+            ledger.remove(place, _LONG_AGO)
+            count += 1
+        elif is_to_come:
+            ledger.deferred.add((mark,), event.at)
+    return count

@@ -1,0 +1,71 @@
+"""What replication has to know of what is recorded because of this instance's own clients.
+
+Publishes of clients are checked against the highest number of their publisher, and nothing else. So
+what they leave out is told to `Known`: it may still come from another instance. And what is
+recorded is told to `Recent`, so that a message of the same name that says something else is seen.
+Without replication there are no notes, and nobody does anything for them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Final
+
+from server.journal.clients import server_made_identity
+from server.journal.layout import crc32c
+
+if TYPE_CHECKING:
+    from server.journal import Origin, Topic
+    from server.replication import Known, Recent
+
+
+class Notes:
+    """Takes note of what has just been recorded.
+
+    Args:
+        known: what this instance has of each publisher.
+        recent: what it recorded last.
+        instance: its name.
+    """
+
+    def __init__(self, known: Known, recent: Recent, instance: str) -> None:
+        self._known: Final = known
+        self._recent: Final = recent
+        self._instance: Final = instance
+
+    def lacks(self, client: int, sequence: int) -> bool:
+        """Whether a message may still come that is not above its publisher's highest number."""
+        return bool(self._known.gaps(client)) and bool(self._known.unknown(client, (sequence,)))
+
+    def take(
+        self,
+        client: int,
+        before: int,
+        sequences: Sequence[int],
+        data: Sequence[bytes],
+        txids: Sequence[int],
+        topic: Topic,
+        origin: Origin,
+    ) -> None:
+        """Messages of one client, or other events that it has caused, have been recorded.
+
+        Args:
+            client: its hash.
+            before: the highest number that it had given before.
+            sequences: its numbers for them; empty if it gives none.
+            data: what was recorded, with extras.
+            txids: their numbers in the log, which follow on one another.
+            topic: where they were published.
+            origin: their user.
+        """
+        if sequences:
+            self.take_numbers(client, before, sequences)
+        identity = client if sequences else server_made_identity(client, self._instance)
+        checksums = list(map(crc32c, data))
+        ends = txids[0], txids[-1]
+        self._recent.note(identity, sequences or txids, checksums, ends, topic, origin)
+
+    def take_numbers(self, client: int, before: int, sequences: Sequence[int]) -> None:
+        """A client has used numbers, which ascend. See `take`."""
+        if sequences[-1] - before != len(sequences):
+            self._known.noted(client, before, sequences)

@@ -1,0 +1,184 @@
+"""Takes in what other instances have recorded of a topic with records.
+
+It is recorded as it is, but for SOW keys: where queries find records by the fields that keys are
+made from, this topic's own `Key` decides. Nothing is preprocessed, enriched or merged again, and a
+message lives as long as it says.
+
+Source: AMPS User Guide, Replicating Messages Between Instances; Message Enrichment; Replication and
+Expiration.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from itertools import takewhile
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+
+from server.journal import MESSAGES, Kind
+from server.journal.layout import decode_text
+from server.message_types.base import BodyError
+from server.sow.keys import KeyRefusedError
+from server.sow.records import NANOSECONDS, NANOSECONDS_IN_MICROSECOND, Record
+from server.sow.store import StoreError
+from server.subscriptions.record_delivery import DELETED, MATCH
+from server.topics.arrivals import AT_ONCE
+from server.topics.topic_journal import split_key
+
+if TYPE_CHECKING:
+    from server.journal import Content
+    from server.sow.records import Change
+    from server.sow.topic import SowTopic
+    from server.subscriptions.envelope import Envelope
+    from server.topics.arrivals import Arrivals
+    from server.topics.topic_journal import TopicJournal
+
+Announce = Callable[["Change", "Envelope", str], None]
+
+
+class Receiving:
+    """Records, applies and announces what has come for one topic.
+
+    Args:
+        sow: the records.
+        name: the topic's name.
+        journal: records its messages.
+        announce: tells of changes; see `TopicWithRecords.announce`.
+    """
+
+    __slots__ = ("_announce", "_journal", "_name", "_own_keys", "_sow")
+
+    def __init__(self, sow: SowTopic, name: str, journal: TopicJournal, announce: Announce) -> None:
+        self._sow: Final = sow
+        self._name: Final = name
+        self._journal: Final = journal
+        self._announce: Final = announce
+        self._own_keys: Final = bool(sow.table.options.key_fields)
+
+    def take_in(self, arrivals: Arrivals) -> None:
+        """Take in some of what has come, from the front."""
+        if arrivals.kind in MESSAGES:
+            self._take_in_messages(arrivals)
+        elif arrivals.kind is Kind.SOW_DELETE:
+            self._take_in_deletion(arrivals)
+        else:
+            self._journal.append_copies(arrivals, arrivals.content())
+
+    # messages
+
+    def _take_in_messages(self, arrivals: Arrivals) -> None:
+        drafts = self._with_room(self._drafts_of(arrivals), arrivals)
+        if not drafts:
+            return
+        start = arrivals.position
+        content = self._content_of(arrivals, drafts)
+        with self._sow.table.store.undisturbed():
+            _, txids, timestamp, _ = self._journal.append_copies(arrivals, content)
+            if txids:
+                self._apply(arrivals, start, zip(drafts, txids, strict=False), timestamp)
+
+    def _drafts_of(self, arrivals: Arrivals) -> list[Record]:
+        """What the next messages come to, as many as can be recorded in one step.
+
+        Their records have no moment yet, and no place in the order of changes.
+        """
+        run, bodies, first = arrivals.run, arrivals.bodies, arrivals.position
+        correlation_id = decode_text(arrivals.extras(first)[0])
+        most = 1 if run.extras_length else AT_ONCE
+        own, name, lifetimes = self._own_keys, self._name, run.expirations
+        drafts: list[Record] = []
+        try:
+            for position in range(first, min(first + most, len(run.data))):
+                body = bodies[position]
+                key = None if own else arrivals.sow_key(position)
+                if key is None:
+                    key = self._sow.key_of(body, name)
+                lifetime = lifetimes[position] * NANOSECONDS
+                drafts.append(Record(key, body, name, 0, lifetime, 0, correlation_id))
+        except (BodyError, KeyRefusedError, StoreError) as error:
+            if not drafts:
+                arrivals.cannot(error)
+        return drafts
+
+    def _with_room(self, drafts: list[Record], arrivals: Arrivals) -> list[Record]:
+        """The first of some records, as many as there is room for: what is recorded comes true."""
+        while drafts:
+            try:
+                self._sow.table.make_room(drafts)
+            except StoreError as error:
+                if len(drafts) == 1:
+                    arrivals.cannot(error)
+                drafts = drafts[: len(drafts) // 2]
+            else:
+                break
+        return drafts
+
+    def _content_of(self, arrivals: Arrivals, drafts: Sequence[Record]) -> Content:
+        """The next messages as they are recorded, with the SOW keys that they have here."""
+        first = drafts[0].key
+        if arrivals.run.extras_length:
+            is_same = first == arrivals.sow_key(arrivals.position)
+            return arrivals.content(1) if is_same else arrivals.with_key(*split_key(first))
+        if self._own_keys:
+            numbers = [int(draft.key) for draft in drafts]
+        else:
+            keys = (split_key(draft.key) for draft in drafts)
+            numbers = [number for number, _ in takewhile(_is_number, keys)]
+        if not numbers:
+            return arrivals.with_key(*split_key(first))
+        return arrivals.content(len(numbers))._replace(sow_keys=numbers)
+
+    def _apply(
+        self,
+        arrivals: Arrivals,
+        start: int,
+        recorded: Iterator[tuple[Record, int]],
+        timestamp: int,
+    ) -> None:
+        """Apply and announce messages that have been recorded: records, and their txids."""
+        apply, announce = self._sow.apply, self._announce
+        envelope = arrivals.envelope(start, timestamp)
+        moment = timestamp * NANOSECONDS_IN_MICROSECOND
+        for position, (draft, txid) in enumerate(recorded, start):
+            key, body, topic, _, expires, _, correlation_id, _, _ = draft
+            if expires:
+                expires += moment
+            bookmark = envelope.bookmark = arrivals.bookmark(position)
+            record = Record(key, body, topic, moment, expires, txid, correlation_id, bookmark)
+            try:
+                change = apply(record)
+            except StoreError as error:
+                arrivals.unapplied.append((position, error))
+            else:
+                announce(change, envelope, MATCH)
+
+    # deletions
+
+    def _take_in_deletion(self, arrivals: Arrivals) -> None:
+        sow, position = self._sow, arrivals.position
+        try:
+            keys = msgspec.json.decode(arrivals.bodies[position], type=list[str])
+            records = sow.find_keys(keys, lambda name: name == self._name)
+            sow.table.make_room_to_remove(records)
+        except (msgspec.MsgspecError, StoreError) as error:
+            arrivals.cannot(error)
+            return
+        _, txids, timestamp, _ = self._journal.append_copies(arrivals, arrivals.content(1))
+        if not txids:
+            return
+        envelope = arrivals.envelope(position, timestamp)
+        moment = timestamp * NANOSECONDS_IN_MICROSECOND
+        for record in records:
+            try:
+                change = sow.remove(record, txids[0], moment)
+            except StoreError as error:
+                arrivals.unapplied.append((position, error))
+            else:
+                if change is not None:
+                    self._announce(change, envelope, DELETED)
+
+
+def _is_number(key: tuple[int, bytes]) -> bool:
+    """Whether a SOW key, as `split_key` gives it, has no text."""
+    return not key[1]

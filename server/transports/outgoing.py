@@ -1,0 +1,209 @@
+"""Connections to replication destinations: made, and made again.
+
+Each destination with an address has a task. While no link leads there, it goes through the
+addresses in their order, beginning with the first one, until somebody answers who is that
+destination. At the end of the list it waits, for longer each time, and begins again. A link that
+the other instance has begun is as good; then nothing is connected to.
+
+Source: AMPS User Guide, Destination Server Failover.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import socket
+import ssl
+from contextlib import suppress
+from typing import TYPE_CHECKING, Final
+
+from server.security.credentials import CredentialsError, CredentialSource, make_credential_source
+from server.transports.listener import TransportError
+from server.transports.replication import ReplicationConnection
+from server.transports.tls import TlsError, make_client_context, words
+
+if TYPE_CHECKING:
+    from config_schema.spec import DestinationSpec, InetAddr, OutgoingTransportSpec
+    from server.core.engine import Engine
+    from server.links.links import Links
+
+_FIRST_PAUSE_SECONDS: Final = 0.1
+_LONGEST_PAUSE_SECONDS: Final = 5.0
+_JITTER: Final = 0.25
+"""By which part a pause may be longer or shorter, so that instances do not come all at once."""
+
+_CONNECT_SECONDS: Final = 10.0
+"""How long a connection may take to be made, and its TLS."""
+
+_LASTING_SECONDS: Final = 5.0
+"""How long a link has to last, for the next pause to be a short one again."""
+
+
+class Outgoing:
+    """The connections to all destinations of an instance.
+
+    Args:
+        destinations: the destinations.
+        engine: the engine that serves them.
+        links: the links that they are for.
+    """
+
+    def __init__(
+        self, destinations: tuple[DestinationSpec, ...], engine: Engine, links: Links
+    ) -> None:
+        self._reaching = [
+            _Reaching(spec, engine, links)
+            for spec in destinations
+            if any(transport.addresses for transport in spec.transports)
+        ]
+        self._tasks: list[asyncio.Task[None]] = []
+
+    def open(self) -> None:
+        """Begin to connect.
+
+        Raises:
+            TransportError: what a connection is to be secured with cannot be used.
+        """
+        for reaching in self._reaching:
+            reaching.check()
+        loop = asyncio.get_running_loop()
+        self._tasks = [loop.create_task(reaching.run()) for reaching in self._reaching]
+
+    async def close(self) -> None:
+        """Connect no more; links are not touched."""
+        for task in self._tasks:
+            task.cancel()
+        for task in self._tasks:
+            with suppress(asyncio.CancelledError):
+                await task
+        self._tasks = []
+
+
+class _Reaching:
+    """The connections to one destination."""
+
+    def __init__(self, spec: DestinationSpec, engine: Engine, links: Links) -> None:
+        self._spec = spec
+        self._engine = engine
+        self._links = links
+        self._changed = asyncio.Event()
+        self._sources: dict[int, CredentialSource] = {
+            number: make_credential_source(transport.authenticator)
+            for number, transport in enumerate(spec.transports)
+        }
+        links.watch(self._changed.set)
+
+    def check(self) -> None:
+        """See that what connections are to be secured with can be used.
+
+        Raises:
+            TransportError: it cannot.
+        """
+        for transport in self._spec.transports:
+            try:
+                _context(transport)
+            except TlsError as error:
+                raise TransportError(
+                    f"{transport.location}: connections to {self._spec.name} cannot be secured: "
+                    f"{error}"
+                ) from None
+
+    async def run(self) -> None:
+        """Connect whenever no link leads to the destination."""
+        clock = asyncio.get_running_loop().time
+        pause = _FIRST_PAUSE_SECONDS
+        while True:
+            await self._until_apart()
+            begun = clock()
+            if await self._go_through_addresses():
+                await self._until_apart()
+                if clock() - begun >= _LASTING_SECONDS:
+                    pause = _FIRST_PAUSE_SECONDS
+                    continue
+            spread = random.uniform(1 - _JITTER, 1 + _JITTER)  # noqa: S311 - nothing is kept secret
+            await asyncio.sleep(pause * spread)
+            pause = min(2 * pause, _LONGEST_PAUSE_SECONDS)
+
+    async def _until_apart(self) -> None:
+        while self._is_connected:
+            self._changed.clear()
+            await self._changed.wait()
+
+    @property
+    def _is_connected(self) -> bool:
+        return self._links.is_connected(self._spec.name)
+
+    async def _go_through_addresses(self) -> bool:
+        """Try the addresses; whether a link leads there in the end."""
+        for number, transport in enumerate(self._spec.transports):
+            for address in transport.addresses:
+                if not self._is_connected:
+                    await self._try(address, transport, self._sources[number])
+                if self._is_connected:
+                    return True
+        return False
+
+    async def _try(
+        self, address: InetAddr, transport: OutgoingTransportSpec, source: CredentialSource
+    ) -> None:
+        """Connect, and wait until it is known whether that is the destination."""
+        loop = asyncio.get_running_loop()
+        outcome: asyncio.Future[bool] = loop.create_future()
+
+        def tell(came_to_be: bool) -> None:
+            if not outcome.done():
+                outcome.set_result(came_to_be)
+
+        try:
+            credentials = await source.credentials()
+            context = _context(transport)
+            engine = self._engine
+            async with asyncio.timeout(_CONNECT_SECONDS):
+                await loop.create_connection(
+                    lambda: ReplicationConnection(
+                        engine.turns,
+                        engine.outboxes,
+                        lambda conduit: self._links.connect(
+                            conduit, self._spec.name, credentials, tell
+                        ),
+                    ),
+                    address.host or "localhost",
+                    address.port,
+                    ssl=context,
+                )
+        except socket.gaierror as problem:
+            self._links.complain(
+                "70-0020", str(address), address=str(address), reason=_resolving(problem)
+            )
+        except TimeoutError:
+            self._cannot(address, f"no connection within {_CONNECT_SECONDS:.0f} seconds")
+        except ssl.SSLError as problem:
+            self._cannot(address, words(problem))
+        except (CredentialsError, TlsError) as problem:
+            self._cannot(address, str(problem))
+        except OSError as problem:
+            self._cannot(address, problem.strerror or str(problem))
+        else:
+            await outcome
+
+    def _cannot(self, address: InetAddr, reason: str) -> None:
+        self._links.complain(
+            "1E-0008",
+            str(address),
+            destination=self._spec.name,
+            address=str(address),
+            reason=reason,
+        )
+
+
+def _context(transport: OutgoingTransportSpec) -> ssl.SSLContext | None:
+    """What secures connections of a transport; made anew each time, since files change.
+
+    Raises:
+        TlsError: it cannot be made.
+    """
+    return None if transport.tls is None else make_client_context(transport.tls)
+
+
+def _resolving(problem: socket.gaierror) -> str:
+    return (problem.strerror or str(problem)).lower()

@@ -1,0 +1,150 @@
+"""Engines that replicate to each other without links: frames are handed over by the test."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+from server.journal import EVENTS, Cursor, Entry, Journal, Span, Topic
+from server.replication import (
+    Batch,
+    FrameReader,
+    Known,
+    Peer,
+    Receiver,
+    Recent,
+    Resume,
+    Routes,
+    Sender,
+    Taken,
+    TopicRoute,
+    encode,
+)
+from server.topics.incoming import Incoming
+from server.topics.notes import Notes
+from tests.core.support import Core, CorePeer
+
+
+class _Log:
+    """A journal, as a sender sees it."""
+
+    def __init__(self, journal: Journal) -> None:
+        self._journal = journal
+
+    @property
+    def first_txid(self) -> int:
+        return self._journal.first_txid
+
+    @property
+    def durable_txid(self) -> int:
+        return self._journal.durable_txid
+
+    def read_from(self, after: int, wanted: Callable[[Topic], bool]) -> Cursor:
+        return self._journal.replay(Span(after), wanted, EVENTS)
+
+
+class Replica:
+    """An engine that takes part in replication.
+
+    Args:
+        name: of the instance, and its group.
+        directory: of its journal.
+        pattern: the topics that it records.
+        prepare: gives its engine what it needs before anything is recorded.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        directory: Path,
+        pattern: str = ".*",
+        prepare: Callable[[Core], None] = lambda _: None,
+    ) -> None:
+        self.name = name
+        self.core = Core()
+        self.core.record(directory / name, pattern, name)
+        prepare(self.core)
+        self.journal = self.core.transaction_log.journal
+        self.known = Known(self.journal.last_sequence)
+        self.recent = Recent()
+        self.core.transaction_log.notes = Notes(self.known, self.recent, name)
+        self.incoming = Incoming(
+            self.core.engine.topics,
+            self.core.types,
+            self.core.transaction_log,
+            self.core.clock,
+            self.core.log,
+        )
+
+    @property
+    def peer(self) -> Peer:
+        """As others know it."""
+        return Peer(self.name, self.name, f"{self.name}/1", self.journal.first_txid)
+
+    def client(self, name: str) -> CorePeer:
+        """Somebody who has logged on."""
+        return self.core.log_on(name)
+
+    def entries(self) -> list[Entry]:
+        """What is in its log, all of it committed."""
+        self.core.commit()
+        return list(self.journal.entries())
+
+    def said(self) -> list[str]:
+        """The ids of what it has written to its log."""
+        return [message_id for message_id, _ in self.core.log.entries]
+
+    def close(self) -> None:
+        """End it."""
+        self.core.transaction_log.close()
+
+
+class Road:
+    """One direction between two replicas.
+
+    Args:
+        source: where it leads from.
+        destination: where it leads to.
+    """
+
+    def __init__(self, source: Replica, destination: Replica) -> None:
+        self._source, self._destination = source, destination
+        routes = [TopicRoute(message_type, ".*") for message_type in source.core.types]
+        stream = f"{source.name} to {destination.name}"
+        self.sender = Sender(_Log(source.journal), stream, Routes(routes, [".*"]))
+        self.receiver = Receiver(
+            destination.name,
+            destination.journal.first_txid,
+            destination.known,
+            destination.recent,
+            destination.incoming,
+        )
+        begin = self.sender.connected(destination.peer)
+        settled = destination.journal.durable_txid
+        for answer in self.receiver.begin(source.peer, begin, settled):
+            if isinstance(answer, Resume):
+                self.sender.resume(answer)
+            else:
+                self.sender.learn(answer)
+
+    def carry(self) -> Taken:
+        """Bring everything that there is; what came with the last batch."""
+        self._source.core.commit()
+        core = self._destination.core
+        reader = FrameReader(1 << 30)
+        taken = Taken()
+        while (batch := self.sender.pull(int(core.clock.now() * 1e6), flush=True)) is not None:
+            reader.feed(encode(batch))
+            frame = reader.next()
+            assert isinstance(frame, Batch)
+            taken = self.receiver.take(frame)
+            self.settle()
+        return taken
+
+    def settle(self) -> None:
+        """Let the destination commit, deliver and acknowledge."""
+        core = self._destination.core
+        core.commit()
+        ack = self.receiver.acknowledge(self._destination.journal.durable_txid, lambda *_: True)
+        if ack is not None:
+            self.sender.acknowledge(ack)

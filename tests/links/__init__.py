@@ -1,0 +1,1 @@
+"""Links between instances, without sockets."""

@@ -1,0 +1,354 @@
+"""Instances with links in one process: logs in memory, pipes for connections, time that is told."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, cast
+
+from config_schema.problems import Location
+from config_schema.spec import DestinationSpec, OutgoingTransportSpec, ReplicatedTopicSpec
+from config_schema.spec.common import InetAddr
+from config_schema.together import InstanceDescription
+from config_schema.together.description import (
+    Destination,
+    LoggedTopic,
+    PeerAddress,
+    ReplicatedTopic,
+)
+from config_schema.together.selection import Selection
+from server.core.turns import Turns
+from server.journal import Topic
+from server.links.events import LinkEvent, Way
+from server.links.link import Link
+from server.links.links import Links
+from server.links.replication import OwnDestination, Recollected, Replication
+from server.replication import (
+    Columns,
+    Frame,
+    FrameReader,
+    Known,
+    Recent,
+    Recorded,
+    Routes,
+    Sender,
+    TopicRoute,
+    encode,
+)
+from server.subscriptions.outbox import Outboxes
+from server.topics.transaction_log import TransactionLog
+from server.wire.bookmarks import client_hash
+from tests.core.support import RecordingLog, SimulatedClock
+from tests.replication.memory import Log
+
+HERE = Location("config.xml", 1)
+ORDERS = Topic("json", "orders")
+
+
+def destination(
+    name: str,
+    *,
+    group: str = "",
+    sync: bool = True,
+    port: int | None = 1,
+    interval: float = 0.0,
+    excluded: Sequence[str] = (),
+    compression: str | None = None,
+) -> DestinationSpec:
+    """A Destination for the topic `orders`; without a port it waits for the other instance."""
+    at = () if port is None else (InetAddr("localhost", port, "any", HERE),)
+    return DestinationSpec(
+        name=name,
+        group=group or name,
+        sync_type="sync" if sync else "async",
+        pass_through=(),
+        topics=(ReplicatedTopicSpec("orders", "json", None, frozenset(excluded), HERE),),
+        transports=(OutgoingTransportSpec("amps-replication", at, None, None, HERE),),
+        compression=compression,
+        ack_conflation_interval=int(interval * 1e9),
+        location=HERE,
+    )
+
+
+class Pipe:
+    """One end of a connection: a `Conduit`, whose other end is another one, or a test.
+
+    Attributes:
+        sent: what was sent and has not arrived.
+        is_open: whether this end has not been closed.
+        is_reading: whether it is read from.
+        is_ready: see `Conduit`.
+    """
+
+    def __init__(self, address: str) -> None:
+        self.address = address
+        self.sent = bytearray()
+        self.is_open = True
+        self.is_reading = True
+        self.is_ready = True
+        self.link: Link | None = None
+        self.other: Pipe | None = None
+        self.ends_told = False
+
+    def send(self, data: bytes) -> None:
+        if self.is_open:
+            self.sent += data
+
+    def pause(self) -> None:
+        self.is_reading = False
+
+    def resume(self) -> None:
+        self.is_reading = True
+
+    def close(self) -> None:
+        self.is_open = False
+
+    def arrive(self, size: int = 1 << 20) -> bool:
+        """Let something of what was sent arrive; whether anything did."""
+        other = self.other
+        assert other is not None
+        if self.sent and other.is_reading:
+            data = bytes(self.sent[:size])
+            del self.sent[:size]
+            if other.link is not None and other.is_open:
+                other.link.feed(data)
+            return True
+        if not self.is_open and not self.sent and not self.ends_told:
+            self.ends_told = True
+            other.is_open = False
+            if other.link is not None:
+                other.link.lost()
+            return True
+        return False
+
+
+class Instance:
+    """An instance: its log, what it has of replication, and its links.
+
+    Attributes:
+        room: how many entries the log takes before it takes no more; None for all.
+        events: what has happened to links.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        destinations: Sequence[DestinationSpec] = (),
+        *,
+        group: str = "",
+        listens: int | None = 1,
+        clock: SimulatedClock | None = None,
+        nonce: int = 1,
+        log: Log | None = None,
+        logged: Sequence[str] = ("orders",),
+    ) -> None:
+        self.name = name
+        self.clock = clock or SimulatedClock()
+        self.entries = log or Log(name)
+        self.log = RecordingLog()
+        self.room: int | None = None
+        self.events: list[tuple[LinkEvent, Way]] = []
+        self.settled_calls = 0
+        own = {one.name: self._own(one) for one in destinations}
+        self.description = InstanceDescription(
+            name=name,
+            group=group or name,
+            location=HERE,
+            listens=None if listens is None else PeerAddress("localhost", listens, False, HERE),
+            log_location=HERE,
+            logged=tuple(
+                LoggedTopic(Selection(topic, "json", is_expression=False), HERE) for topic in logged
+            ),
+            stored=(),
+            destinations=tuple(map(_described, destinations)),
+            downgrades=False,
+        )
+        known = Known(lambda client: self.entries.sequences.get(client, 0))
+        recollected = Recollected(
+            self.entries.identity, self.entries.began, known, Recent(), {}, {}
+        )
+        self.replication = Replication(
+            self.description,
+            nonce,
+            recollected,
+            own,
+            0,
+            self,
+            cast(TransactionLog, self),
+            self.clock,
+            self.log,
+        )
+        outboxes = Outboxes(self.clock.now)
+        self.turns = Turns(self.clock, self.clock.now, outboxes, self.log)
+        self.links = Links(self.replication, self.turns, self.clock, self.log)
+        for event in LinkEvent:
+            self.replication.events.watch(event, self._watcher(event))
+
+    def _watcher(self, event: LinkEvent) -> Callable[[Way], None]:
+        return lambda way: self.events.append((event, way))
+
+    def _own(self, spec: DestinationSpec) -> OwnDestination:
+        routes = Routes([TopicRoute("json", "orders")], spec.pass_through)
+        sender = Sender(self.entries, f"{self.entries.identity}>{spec.name}", routes)
+        return OwnDestination(spec, sender, Way("", "", "", "", ""))
+
+    # What Replication asks of the transaction log.
+
+    @property
+    def durable(self) -> int:
+        return self.entries.durable
+
+    def has_settled(self) -> None:
+        self.settled_calls += 1
+
+    # What receivers ask of the recorder.
+
+    @property
+    def last_txid(self) -> int:
+        return self.entries.last_txid
+
+    def highest(self) -> dict[int, int]:
+        return dict(self.entries.sequences)
+
+    def record(self, run: Columns, source: Any) -> Recorded:
+        count = len(run.data) if self.room is None else min(len(run.data), self.room)
+        if self.room is not None:
+            self.room -= count
+        first = self.last_txid + 1
+        for place in range(count):
+            self.entries.append(
+                run.topic,
+                run.clients[place],
+                run.sequences[place],
+                run.data[place],
+                run.kinds[place],
+                run.origin,
+                run.source_txids[place],
+                client_hash(source.name),
+            )
+        return Recorded(count, first, self.last_txid) if count else Recorded(0)
+
+    # What a test does.
+
+    def publish(self, count: int, client: str = "publisher", size: int = 10) -> None:
+        """Publish messages, and commit them."""
+        identity = client_hash(client)
+        for _ in range(count):
+            number = self.entries.sequences.get(identity, 0) + 1
+            body = f'{{"n": {number}}}'.ljust(size).encode()
+            self.entries.append(ORDERS, identity, number, body)
+        self.commit()
+
+    def commit(self) -> None:
+        """Have everything on stable storage."""
+        self.entries.durable = self.entries.last_txid
+        self.replication.committed()
+
+    def bodies(self) -> list[bytes]:
+        """What is in the log."""
+        return list(self.entries.data)
+
+    def logs(self, message: str) -> list[dict[str, object]]:
+        """The entries with an id."""
+        return [fields for one, fields in self.log.entries if one == message]
+
+    def sender(self, name: str) -> Sender:
+        """What sends to a destination."""
+        return self.replication.destinations[name].sender
+
+
+def _described(spec: DestinationSpec) -> Destination:
+    return Destination(
+        name=spec.name,
+        group=spec.group,
+        is_sync=spec.sync_type == "sync",
+        pass_through=spec.pass_through,
+        topics=tuple(
+            ReplicatedTopic(
+                Selection(topic.name, topic.message_type, is_expression=False),
+                topic.filter,
+                topic.exclude_validation,
+                topic.location,
+            )
+            for topic in spec.topics
+        ),
+        addresses=tuple(
+            PeerAddress(address.host, address.port, False, HERE)
+            for transport in spec.transports
+            for address in transport.addresses
+        ),
+        location=spec.location,
+    )
+
+
+class Network:
+    """The connections between instances, and the time of all of them."""
+
+    def __init__(self) -> None:
+        self.clock = SimulatedClock()
+        self.pipes: list[Pipe] = []
+        self.outcomes: list[bool] = []
+        self.instances: list[Instance] = []
+
+    def instance(self, name: str, *destinations: DestinationSpec, **options: Any) -> Instance:
+        """An instance more."""
+        instance = Instance(name, destinations, clock=self.clock, **options)
+        self.instances.append(instance)
+        return instance
+
+    def connect(
+        self,
+        source: Instance,
+        name: str,
+        target: Instance,
+        *,
+        admit: Callable[[str, str], str | None] = lambda _user, _password: None,
+        credentials: tuple[str, str] = ("", ""),
+    ) -> tuple[Pipe, Pipe]:
+        """Connect an instance, for one of its destinations, to another one."""
+        ours, theirs = Pipe("localhost:1"), Pipe("localhost:50000")
+        ours.other, theirs.other = theirs, ours
+        theirs.link = target.links.accept(theirs, "replication", admit)
+        ours.link = source.links.connect(ours, name, credentials, self.outcomes.append)
+        self.pipes += [ours, theirs]
+        return ours, theirs
+
+    def settle(self, *, commit: bool = True, size: int = 1 << 20) -> None:
+        """Let everything happen that happens soon."""
+        idle = 0
+        while idle < 5:
+            moved = [pipe.arrive(size) for pipe in self.pipes]
+            self.clock.advance(0.001)
+            for instance in self.instances:
+                if commit and instance.entries.durable < instance.entries.last_txid:
+                    instance.commit()
+            idle = 0 if any(moved) else idle + 1
+
+    def pass_time(self, seconds: float, step: float = 0.25) -> None:
+        """Let time go by."""
+        end = self.clock.time + seconds
+        while self.clock.time < end:
+            self.clock.advance(step)
+            self.settle()
+
+
+class RawEnd:
+    """A peer that sends what a test says, and keeps what comes."""
+
+    def __init__(self, pipe: Pipe) -> None:
+        self.pipe = pipe
+        self._reader = FrameReader(1 << 30)
+
+    def send(self, *frames: Frame) -> None:
+        """Send frames."""
+        for frame in frames:
+            self.pipe.send(encode(frame))
+
+    def frames(self) -> list[Frame]:
+        """What has come."""
+        assert self.pipe.other is not None
+        self._reader.feed(bytes(self.pipe.other.sent))
+        self.pipe.other.sent.clear()
+        found: list[Frame] = []
+        while (frame := self._reader.next()) is not None:
+            found.append(frame)
+        return found

@@ -1,0 +1,281 @@
+"""Two instances and their links: they meet, replicate both ways, part, and meet again."""
+
+from __future__ import annotations
+
+import pytest
+
+from server.links.events import LinkEvent
+from server.links.link import SILENCE_SECONDS
+from tests.links.support import Instance, Network, Pipe, destination
+
+A_TO_B = "A!B@B!sync!amps-replication"
+B_TO_A = "B!A@A!sync!amps-replication"
+
+
+@pytest.fixture
+def network() -> Network:
+    return Network()
+
+
+def pair(network: Network, **options: object) -> tuple[Instance, Instance]:
+    """Two instances that replicate to each other."""
+    return (
+        network.instance("A", destination("B", port=2), listens=1, **options),
+        network.instance("B", destination("A", port=1), listens=2, **options),
+    )
+
+
+def test_what_one_publishes_the_other_has(network: Network) -> None:
+    a, b = pair(network)
+    a.publish(10)
+    network.connect(a, "B", b)
+    network.settle()
+    assert b.bodies() == a.bodies()
+    a.publish(5)
+    network.settle()
+    assert b.bodies() == a.bodies()
+    assert network.outcomes == [True]
+
+
+def test_one_connection_is_for_both_directions(network: Network) -> None:
+    a, b = pair(network)
+    network.connect(a, "B", b)
+    network.settle()
+    a.publish(3, "at A")
+    b.publish(4, "at B")
+    network.settle()
+    assert sorted(a.bodies()) == sorted(b.bodies())
+    assert len(a.bodies()) == 7
+    assert [one["client"] for one in b.logs("1F-0006")] == [A_TO_B]
+    assert [one["client"] for one in a.logs("1F-0006")] == [B_TO_A]
+
+
+def test_what_is_published_is_settled_when_the_destination_has_it(network: Network) -> None:
+    a, b = pair(network)
+    network.connect(a, "B", b)
+    network.settle()
+    a.publish(3)
+    network.settle(commit=False)
+    assert len(b.bodies()) == 3
+    assert a.replication.settled < a.entries.last_txid
+    b.commit()
+    network.settle()
+    assert a.replication.settled == a.entries.last_txid
+
+
+@pytest.mark.parametrize("size", [1, 7, 100])
+def test_bytes_may_come_in_any_portions(network: Network, size: int) -> None:
+    a, b = pair(network)
+    a.publish(20)
+    network.connect(a, "B", b)
+    network.settle(size=size)
+    assert b.bodies() == a.bodies()
+
+
+def test_batches_are_compressed_if_the_destination_says_so(network: Network) -> None:
+    a = network.instance("A", destination("B", compression="zlib", excluded=["replicate"]))
+    b = network.instance("B")
+    ours, _ = network.connect(a, "B", b)
+    network.settle()
+    a.publish(100, size=1000)
+    network.clock.turn()
+    assert 0 < len(ours.sent) < 20_000
+    network.settle()
+    assert b.bodies() == a.bodies()
+
+
+def reconnect(network: Network, a: Instance, b: Instance) -> tuple[Pipe, Pipe]:
+    """Cut all connections, and make one."""
+    for pipe in network.pipes:
+        pipe.close()
+        if pipe.link is not None:
+            pipe.link.lost()
+    network.pipes.clear()
+    return network.connect(a, "B", b)
+
+
+def test_a_link_that_is_made_again_goes_on(network: Network) -> None:
+    a, b = pair(network)
+    network.connect(a, "B", b)
+    a.publish(10)
+    network.settle()
+    before = a.sender("B").sent
+    a.publish(5)
+    reconnect(network, a, b)
+    network.settle()
+    assert b.bodies() == a.bodies()
+    assert a.sender("B").sent <= before + 10
+    assert [one["client"] for one in a.logs("1F-0007")] == [A_TO_B]
+    assert [one["client"] for one in a.logs("1F-0008")] == [A_TO_B, B_TO_A]
+
+
+def test_what_happens_to_links_is_told(network: Network) -> None:
+    a, b = pair(network)
+    network.connect(a, "B", b)
+    network.settle()
+    kinds = {event for event, _ in a.events}
+    assert kinds == {LinkEvent.CONNECT, LinkEvent.RESYNC_COMPLETE, LinkEvent.CONNECT_INCOMING}
+    way = next(way for event, way in b.events if event is LinkEvent.CONNECT_INCOMING)
+    assert (way.client, way.peer, way.group) == (A_TO_B, "A", "A")
+    assert (way.address, way.transport) == ("localhost:50000", "replication")
+    a.links.close()
+    network.settle()
+    assert {event for event, _ in b.events} == {
+        LinkEvent.CONNECT,
+        LinkEvent.RESYNC_COMPLETE,
+        LinkEvent.CONNECT_INCOMING,
+        LinkEvent.DISCONNECT,
+        LinkEvent.DISCONNECT_INCOMING,
+    }
+
+
+def open_pipes(network: Network) -> list[Pipe]:
+    return [pipe for pipe in network.pipes if pipe.is_open]
+
+
+@pytest.mark.parametrize("first", ["A", "B"])
+@pytest.mark.parametrize("together", [True, False])
+def test_of_two_connections_one_stays(network: Network, first: str, together: bool) -> None:
+    a, b = pair(network)
+    ways = [(a, "B", b), (b, "A", a)]
+    for way in ways if first == "A" else ways[::-1]:
+        network.connect(*way)
+        if not together:
+            network.settle()
+    network.settle()
+    assert len(open_pipes(network)) == 2
+    a.publish(3, "at A")
+    b.publish(4, "at B")
+    network.settle()
+    assert sorted(a.bodies()) == sorted(b.bodies())
+    assert len(a.bodies()) == 7
+    network.pass_time(2 * SILENCE_SECONDS)
+    assert len(open_pipes(network)) == 2
+
+
+def test_a_connection_made_again_replaces_the_one_before(network: Network) -> None:
+    a, b = pair(network)
+    ours, theirs = network.connect(b, "A", a)
+    network.settle()
+    ours.other = Pipe("nowhere")  # A has not heard that it is gone
+    ours.link.lost() if ours.link else None
+    network.pipes.remove(ours)
+    network.connect(b, "A", a)
+    network.settle()
+    a.publish(3)
+    b.publish(3, "at B")
+    network.settle()
+    assert sorted(a.bodies()) == sorted(b.bodies())
+    assert not theirs.is_open
+    assert a.logs("1E-0001") == b.logs("1E-0001") == []
+
+
+def test_a_connection_that_only_one_end_has_left_is_found_out(network: Network) -> None:
+    """The other end decides: a link held in reserve is taken up by what comes over it."""
+    a, b = pair(network)
+    ours, theirs = network.connect(a, "B", b)
+    network.settle()
+    network.pipes.remove(theirs)  # B has lost it, and A does not know
+    theirs.link.lost() if theirs.link else None
+    network.connect(b, "A", a)
+    network.settle()
+    network.pass_time(2 * SILENCE_SECONDS)
+    network.connect(b, "A", a)
+    network.settle()
+    a.publish(3)
+    network.settle()
+    assert a.bodies() == b.bodies()
+    assert not ours.is_open
+
+
+def test_silence_ends_a_link(network: Network) -> None:
+    a, b = pair(network)
+    ours, theirs = network.connect(a, "B", b)
+    network.settle()
+    network.pass_time(5 * SILENCE_SECONDS)
+    assert ours.is_open
+    network.pipes.clear()  # nothing arrives any more
+    network.clock.advance(SILENCE_SECONDS - 2)
+    assert ours.is_open
+    network.clock.advance(4)
+    assert not ours.is_open
+    assert not theirs.is_open
+    assert "nothing has been heard" in str(a.logs("1E-0004"))
+
+
+def test_acks_come_as_often_as_the_source_wants(network: Network) -> None:
+    a = network.instance("A", destination("B", interval=2, excluded=["replicate"]))
+    b = network.instance("B")
+    network.connect(a, "B", b)
+    network.settle()
+    network.pass_time(3.5)
+    a.publish(1)
+    network.settle()
+    assert a.replication.settled == a.entries.last_txid, "the first is told at once"
+    a.publish(1)
+    network.settle()
+    network.pass_time(1)
+    assert a.replication.settled < a.entries.last_txid
+    network.pass_time(1.5)
+    assert a.replication.settled == a.entries.last_txid
+
+
+def test_much_is_acknowledged_before_its_time(network: Network) -> None:
+    a = network.instance("A", destination("B", interval=1000, excluded=["replicate"]))
+    b = network.instance("B")
+    network.connect(a, "B", b)
+    network.settle()
+    a.publish(40, size=1 << 20)
+    network.settle()
+    network.pass_time(1)
+    assert len(b.bodies()) == 40
+
+
+def test_a_log_that_takes_nothing_holds_its_source_back(network: Network) -> None:
+    a, b = pair(network)
+    _, theirs = network.connect(a, "B", b)
+    network.settle()
+    b.room = 3
+    a.publish(10)
+    network.settle()
+    assert len(b.bodies()) == 3
+    assert not theirs.is_reading
+    network.pass_time(3 * SILENCE_SECONDS)
+    assert theirs.is_open
+    assert not theirs.is_reading
+    b.room = None
+    network.pass_time(1)
+    assert b.bodies() == a.bodies()
+    assert theirs.is_reading
+
+
+def test_a_connection_that_takes_nothing_is_given_no_batches(network: Network) -> None:
+    a, b = pair(network)
+    ours, _ = network.connect(a, "B", b)
+    network.settle()
+    ours.is_ready = False
+    a.publish(1000, size=1000)
+    network.settle()
+    assert b.bodies() == []
+    assert len(ours.sent) == 0
+    ours.is_ready = True
+    assert ours.link is not None
+    ours.link.is_writable()
+    network.settle()
+    assert b.bodies() == a.bodies()
+
+
+def test_an_instance_that_was_started_anew_is_believed_at_once(network: Network) -> None:
+    a, b = pair(network)
+    network.connect(b, "A", a)
+    network.settle()
+    b.publish(2)
+    network.settle()
+    network.pipes.clear()  # B is killed, and A hears nothing of it
+    again = network.instance("B", destination("A", port=1), listens=2, nonce=2, log=b.entries)
+    network.instances.remove(b)
+    network.connect(again, "A", a)
+    network.settle()
+    again.publish(2)
+    network.settle()
+    assert a.bodies() == again.bodies()

@@ -1,0 +1,114 @@
+"""An instance that replicates, with bytes of its own making; it shares no code with the product."""
+
+from __future__ import annotations
+
+import struct
+import zlib
+from typing import Any, NamedTuple
+
+import msgspec
+
+from tests.support.raw import Connection
+from tests.support.waiting import WAIT_SECONDS
+
+HELLO, REFUSED, BEAT, BEGIN, RESUME, KNOWLEDGE, ACK, BATCH = range(1, 9)
+
+_HERE = {"file": "peer.xml", "line": 1}
+_HEAD = struct.Struct("<IBB")
+
+
+def description(name: str, group: str, **fields: Any) -> dict[str, Any]:
+    """What an instance says of itself that has `orders` in its log, and no destinations."""
+    selection = {"name": "orders", "message_type": "json", "is_expression": False}
+    return {
+        "name": name,
+        "group": group,
+        "location": _HERE,
+        "listens": {"host": None, "port": 1, "is_secure": False, "location": _HERE},
+        "log_location": _HERE,
+        "logged": [{"selection": selection, "location": _HERE}],
+        "stored": [],
+        "destinations": [],
+        "downgrades": False,
+    } | fields
+
+
+def frame(kind: int, *fields: Any) -> bytes:
+    """A control frame."""
+    payload = msgspec.msgpack.encode(fields)
+    return _HEAD.pack(len(payload) + 2, kind, 0) + payload
+
+
+class Came(NamedTuple):
+    """A frame that has come: its type, and its fields, or what a batch is as bytes."""
+
+    kind: int
+    fields: Any
+
+
+class ReplicationPeer(Connection):
+    """A connection to a replication transport.
+
+    Args:
+        port: where that listens.
+        name: the peer's Name.
+        group: its Group.
+    """
+
+    def __init__(self, port: int, name: str = "peer", group: str = "peers") -> None:
+        super().__init__(port)
+        self.name = name
+        self.group = group
+
+    def greet(self, **fields: Any) -> None:
+        """Say who is there."""
+        hello = {
+            "version": 1,
+            "instance": self.name,
+            "group": self.group,
+            "log": f"log of {self.name}",
+            "began": 1,
+            "sends": True,
+            "takes": True,
+            "user": "",
+            "password": "",
+            "description": description(self.name, self.group),
+            "nonce": 7,
+        } | fields
+        self.send(HELLO, *hello.values())
+
+    def send(self, kind: int, *fields: Any) -> None:
+        """Send a control frame."""
+        self.socket.sendall(frame(kind, *fields))
+
+    def send_bytes(self, data: bytes) -> None:
+        """Send anything."""
+        self.socket.sendall(data)
+
+    def receive(self, wait: float = WAIT_SECONDS) -> Came:
+        """The next frame that is no beat.
+
+        Raises:
+            TimeoutError: nothing came.
+            EOFError: the connection was closed.
+        """
+        self.socket.settimeout(wait)
+        while True:
+            length, kind, flags = _HEAD.unpack(self.take(_HEAD.size))
+            payload = self.take(length - 2)
+            if flags:
+                payload = zlib.decompress(payload)
+            if kind != BEAT:
+                return Came(kind, payload if kind == BATCH else msgspec.msgpack.decode(payload))
+
+    def pass_over(self, wait: float = WAIT_SECONDS) -> None:
+        """See `Connection`."""
+        self.receive(wait)
+
+    def refusal(self) -> str:
+        """Why it is refused; the connection is closed then."""
+        came = self.receive()
+        assert came.kind == REFUSED, came
+        assert self.is_disconnected()
+        (reason,) = came.fields
+        return str(reason)
