@@ -67,6 +67,18 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         help="how often servers are killed, and as often the journal alone; thousands take an hour",
     )
     parser.addoption(
+        "--failover-rounds",
+        type=int,
+        default=1,
+        help="how often each kind of pair has its instances killed; 100 take half an hour",
+    )
+    parser.addoption(
+        "--fault-runs",
+        type=int,
+        default=1,
+        help="how often each topology of instances has faults at random",
+    )
+    parser.addoption(
         "--update-golden",
         action="store_true",
         help="write what the program says now into the golden files, to be reviewed as a change",

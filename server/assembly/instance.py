@@ -47,8 +47,6 @@ from server.message_types.base import BodyError
 from server.sow.commit import GroupCommit
 from server.sow.lookups import Lookups
 from server.sow.records import NANOSECONDS
-from server.topics.incoming import Incoming
-from server.topics.notes import Notes
 from server.topics.queue_checkpoints import Checkpoints
 from server.topics.queue_recovery import recover_queues
 from server.topics.queue_surroundings import Surroundings
@@ -246,15 +244,11 @@ class Instance:
             ProvisionError: the log cannot be read, or what is to be remembered not be stored.
         """
         engine = self._engine
-        recorder = Incoming(
-            engine.topics, engine.settings.message_types, log, engine.clock, self._log
-        )
-        provided = provision_replication(self._spec, engine, log, recorder, check)
+        provided = provision_replication(self._spec, engine, log, check)
         if provided is None:
             return
         replication, remembering = provided
         opened.callback(remembering.close)
-        log.notes = Notes(replication.known, replication.recent, self._spec.name)
         self._services.replication = replication
         self._transports.use_links(Links(replication, engine.turns, engine.clock, self._log))
 

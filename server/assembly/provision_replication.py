@@ -27,6 +27,8 @@ from server.links.remembering import Remembering, recollect
 from server.links.replication import OwnDestination, Replication
 from server.message_types.base import BodyError
 from server.replication import Routes, Sender, TopicRoute
+from server.topics.incoming import Incoming
+from server.topics.notes import Notes
 
 if TYPE_CHECKING:
     from config_schema.spec import DestinationSpec, InstanceSpec, ReplicatedTopicSpec
@@ -35,7 +37,6 @@ if TYPE_CHECKING:
     from server.journal import Cursor, Journal, Topic
     from server.links.replication import Recollected
     from server.message_types.base import MessageType
-    from server.replication import Recorder
     from server.topics.transaction_log import TransactionLog
 
 _NONCE_BITS: Final = 62
@@ -112,7 +113,6 @@ def provision_replication(
     spec: InstanceSpec,
     engine: Engine,
     log: TransactionLog,
-    recorder: Recorder,
     check: Callable[[], None],
 ) -> tuple[Replication, Remembering] | None:
     """Make what an instance has of replication.
@@ -124,7 +124,6 @@ def provision_replication(
         spec: the instance.
         engine: has the clock, and the time of the engine's thread.
         log: the transaction log, which has been recovered.
-        recorder: where entries from other instances go.
         check: called now and then; what it raises ends the start.
 
     Returns:
@@ -149,6 +148,7 @@ def provision_replication(
     destinations = {
         one.name: _destination(one, spec, engine, log, recollected) for one in spec.replication
     }
+    recorder = Incoming(engine.topics, engine.settings.message_types, log, engine.clock, engine.log)
     replication = Replication(
         description,
         secrets.randbits(_NONCE_BITS),
@@ -161,6 +161,7 @@ def provision_replication(
         engine.log,
     )
     log.use_settlement(replication)
+    log.notes = Notes(recollected.known, recollected.recent, spec.name)
     for name, destination in destinations.items():
         delays = Delays(name, replication, engine.clock, engine.log)
         log.hold(partial(_needed_from, destination.sender), delays.in_the_way)

@@ -38,6 +38,7 @@ from server.sow.store import StoreError
 from server.wire.header import Header, command_name, encode_header
 
 if TYPE_CHECKING:
+    from server.commands.plain_acks import PlainAcks
     from server.commands.publish_runs import PublishRuns
     from server.commands.steps import Steps
     from server.subscriptions.subscription import Subscription
@@ -71,6 +72,10 @@ class Connection(
     @property
     def runs(self) -> PublishRuns:
         """The publishes that go by in runs."""
+
+    @property
+    def plain_acks(self) -> PlainAcks:
+        """The acknowledgements that need no decoding."""
 
 
 Handler = Callable[["Connection", Header, bytes], "Steps | None"]
@@ -174,12 +179,21 @@ def _execute_after_logon(
     if handler is not publish.handle:
         _refuse_long_lists(header)
     steps = handler(session, header, body)
-    if exact_header is not None and handler is publish.handle:
+    if exact_header is not None:
+        _remember(session, header, exact_header)
+    return steps
+
+
+def _remember(session: Connection, header: Header, exact_header: bytes) -> None:
+    """Recognise headers that say the same as one that has been read, if it is a plain one."""
+    handler = AFTER_LOGON[header.command]
+    if handler is publish.handle:
         topic = session.find_topic(header.topic or "")
         if publish.is_plain(session, header, topic):
             acks = acks_among(header, publish.ACKS)
             session.runs.remember(exact_header, header.sequence, topic, acks)
-    return steps
+    elif handler is sow_delete.handle:
+        session.plain_acks.remember(exact_header, header)
 
 
 def _refuse_long_lists(header: Header) -> None:

@@ -24,6 +24,7 @@ from server.commands import dispatch
 from server.commands.acks import failure
 from server.commands.heartbeat import Pulse
 from server.commands.persisted_acks import PersistedAcks
+from server.commands.plain_acks import PlainAcks
 from server.commands.publish_runs import PublishRuns
 from server.commands.refusal import CommandRefused
 from server.commands.refuse import refuse
@@ -175,6 +176,7 @@ class Session:
         outbox: what is on its way to the peer.
         intake: what the peer sends.
         runs: the publishes among that which go by in runs.
+        plain_acks: the acknowledgements among that which need no decoding.
         persisted_acks: the acks that wait for the transaction log.
         visit: counts it among those that have not logged on; None after the logon.
         is_behind: whether the peer has not read everything yet.
@@ -220,6 +222,7 @@ class Session:
         self._hang_up = link.hang_up
         self.intake = Intake(self, reader, link.pause, link.resume)
         self.runs = PublishRuns(self)
+        self.plain_acks = PlainAcks(self, is_filtered=bool(entrance.filters))
         self.visit: Visit | None = Visit(engine.lobby, self)
         self._filters_keep_to_headers = all(one.header_only for one in entrance.filters)
         self._sub_ids_made = 0
@@ -423,6 +426,8 @@ class Session:
         """
         if len(header_bytes) > self._most_header:
             self._refuse_long(glance_at(header_bytes), len(header_bytes))
+            return
+        if self.plain_acks.take(header_bytes, body_bytes):
             return
         try:
             header, body = decode_frame(header_bytes, body_bytes, LONGEST_HEADER)

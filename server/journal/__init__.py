@@ -35,7 +35,7 @@ inspection and times (single files, for tools).
 The format is described in docs/formats/journal.md.
 """
 
-from server.journal.blocks import AppendedRun, Content, Field
+from server.journal.blocks import AppendedRun, Content, Field, each
 from server.journal.bookmarks import (
     BookmarkError,
     BookmarkRequest,
@@ -86,5 +86,6 @@ __all__ = [
     "Stretch",
     "Topic",
     "TopicHandle",
+    "each",
     "parse_bookmark",
 ]

@@ -8,9 +8,9 @@ one by one does.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from itertools import starmap
+from itertools import repeat, starmap
 from struct import Struct
 from typing import Final, NamedTuple, TypeAlias
 
@@ -26,6 +26,11 @@ _NO_CHECKSUM: Final = bytes(CHECKSUM.size)
 
 Field: TypeAlias = int | Sequence[int]
 """What entries have in one field: all the same, or each its own."""
+
+
+def each(field: Field, count: int) -> Iterable[int]:
+    """A field of each of some entries."""
+    return repeat(field, count) if isinstance(field, int) else field
 
 
 class Content(NamedTuple):
@@ -113,26 +118,29 @@ class AppendedRun(NamedTuple):
         txids: of those that have been.
         timestamp: of these, in microseconds since the Unix epoch.
         problem: why that first one cannot be appended; None if it has not been tried.
+        flags: as the records have them.
     """
 
     end: int
     txids: Sequence[int]
     timestamp: int
     problem: JournalUnavailable | None
+    flags: Field = 0
 
 
-def make_records(place: Place, content: Content) -> tuple[bytes, int]:
+def make_records(place: Place, content: Content, flags: Field = 0) -> tuple[bytes, int]:
     """The records of a run.
 
     Args:
         place: where it goes.
         content: what its entries say.
+        flags: as the records have them.
 
     Returns:
         The records as they lie in the file, the last one first; the offset behind the last body.
     """
     count = len(content.data)
-    data = bytearray((_pack_common(place, content) + _NO_CHECKSUM) * count)
+    data = bytearray((_pack_common(place, content, flags) + _NO_CHECKSUM) * count)
     rows = np.frombuffer(data, RECORD_TYPE)[::-1]
     numbers = np.arange(count, dtype=np.uint64)
     lengths = np.fromiter(map(len, content.data), np.uint64, count)
@@ -145,6 +153,7 @@ def make_records(place: Place, content: Content) -> tuple[bytes, int]:
         ("sow_key", content.sow_keys),
         ("expiration", content.expirations),
         ("kind", content.kinds),
+        ("flags", flags),
     ):
         if not isinstance(field, int):
             rows[name] = _values(field)
@@ -158,7 +167,7 @@ def make_records(place: Place, content: Content) -> tuple[bytes, int]:
     return bytes(data), int(ends[-1])
 
 
-def _pack_common(place: Place, content: Content) -> bytes:
+def _pack_common(place: Place, content: Content, flags: Field) -> bytes:
     """What is the same in all records, and nothing where they differ."""
     return HEAD.pack(
         0,
@@ -176,7 +185,7 @@ def _pack_common(place: Place, content: Content) -> bytes:
         _common(content.expirations),
         0,
         _common(content.kinds),
-        0,
+        _common(flags),
         0,
     )
 

@@ -69,6 +69,8 @@ class Entry(msgspec.Struct, frozen=True, gc=False):
             publisher without sequence numbers the hash of its client name.
         source: the hash of the instance that it was replicated from, 0 if it was published here.
         origin: user and replication path.
+        is_late: whether a later message of the publisher was in the log when this one came, from
+            another instance.
     """
 
     txid: int
@@ -85,6 +87,7 @@ class Entry(msgspec.Struct, frozen=True, gc=False):
     source_txid: int
     source: int
     origin: Origin
+    is_late: bool = False
 
     @property
     def bookmark(self) -> str:

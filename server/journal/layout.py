@@ -41,6 +41,9 @@ BODY_LENGTH, EXTRAS_LENGTH, TOPIC, ORIGIN, EXPIRATION, BODY_CRC, KIND, FLAGS, LA
     8, 18
 )
 
+LATE: Final = 1
+"""A flag: a later message of the publisher was there when this one came from another instance."""
+
 _LAG_OFFSET: Final = HEAD.size - 2
 LAG_UNKNOWN: Final = 0xFFFF
 """The lag of a record that was made more than this many entries ahead of stable storage."""

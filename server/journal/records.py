@@ -24,7 +24,9 @@ from server.journal.layout import (
     CRC,
     EXPIRATION,
     EXTRAS_LENGTH,
+    FLAGS,
     KIND,
+    LATE,
     ORIGIN,
     PAGE,
     RECORD,
@@ -229,6 +231,7 @@ def entry_of(row: Row, data: bytes, topic: Topic, origin: Origin) -> Entry:
         source_txid,
         source,
         origin,
+        row[FLAGS] & LATE > 0,
     )
 
 

@@ -9,12 +9,12 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from itertools import accumulate, cycle
+from itertools import accumulate
 from time import monotonic
 from typing import Final
 
 from server.journal.batches import MOST_WAITING, LiveFile, Pipe, Stream
-from server.journal.blocks import AppendedRun, Content, Field, Place, make_records
+from server.journal.blocks import AppendedRun, Content, Field, Place, each, make_records
 from server.journal.clients import Sequences, server_made_identity
 from server.journal.entry import NO_TOPIC, Kind
 from server.journal.errors import EntryTooLarge, JournalUnavailable
@@ -24,6 +24,7 @@ from server.journal.layout import (
     CHECKSUM,
     HEAD,
     LAG_UNKNOWN,
+    LATE,
     PAGE,
     RECORD_SIZE,
     FileHeader,
@@ -200,10 +201,13 @@ class Writer:
         now = self._clock()
         if now < self.last_timestamp:
             now = self.last_timestamp
+        flags = 0
         if sequence:
             # What comes from another instance may be what was missing here.
             if not source or sequence > self.sequences.get(client, _NOBODY)[0]:
                 self.sequences[client] = (sequence, now)
+            else:
+                flags = LATE
         elif kind < Kind.NO_OP:
             source_txid = source_txid or client
             client = server_made_identity(client, self._instance)
@@ -228,7 +232,7 @@ class Writer:
             expiration,
             crc32c(data),
             kind,
-            0,
+            flags,
             lag,
         )
         self._append_to_stream((1, data, head + _pack_checksum(crc32c(head))))
@@ -315,27 +319,29 @@ class Writer:
         count, first = self._fitting(topic, origin, content.data, start), self._next_txid
         if count:
             part = content.part(start, start + count)
-            self._append_block(topic, origin, part)
-            self._take_sequences(part)
+            flags = self._take_sequences(part)
+            self._append_block(topic, origin, part, flags)
             txids = range(first, first + count)
-            return AppendedRun(start + count, txids, self.last_timestamp, None)
+            return AppendedRun(start + count, txids, self.last_timestamp, None, flags)
         try:  # this one makes room, or begins the next file
-            txid = self._append_copy(topic, origin, content.part(start, start + 1))
+            txid, flags = self._append_copy(topic, origin, content.part(start, start + 1))
         except JournalUnavailable as problem:
             return AppendedRun(start, (), self.last_timestamp, problem)
-        return AppendedRun(start + 1, (txid,), self.last_timestamp, None)
+        return AppendedRun(start + 1, (txid,), self.last_timestamp, None, flags)
 
     def _append_copy(
         self, topic: TopicHandle, origin: OriginHandle | None, content: Content
-    ) -> int:
-        """Append one such entry."""
+    ) -> tuple[int, int]:
+        """Append one such entry; returns its txid and its flags."""
         (data,), length = content.data, content.extras_length
         body, extras = (data[:-length], data[-length:]) if length else (data, b"")
         correlation_id, given_key = unpack_extras(extras)
-        return self.append(
+        client, sequence = _only(content.clients), _only(content.sequences)
+        is_late = sequence <= self.sequences.get(client, _NOBODY)[0]
+        txid = self.append(
             topic,
-            _only(content.clients),
-            _only(content.sequences),
+            client,
+            sequence,
             body,
             _only(content.kinds),
             _only(content.sow_keys),
@@ -346,20 +352,26 @@ class Writer:
             _only(content.source_txids),
             content.source,
         )
+        return txid, LATE if is_late else 0
 
-    def _take_sequences(self, content: Content) -> None:
-        """Keep the table of publishers up to date: numbers may come in any order."""
-        now, table = self.last_timestamp, self.sequences
+    def _take_sequences(self, content: Content) -> Field:
+        """Keep the table of publishers up to date; returns the flags of entries in any order."""
+        now, table = max(self._clock(), self.last_timestamp), self.sequences
         clients, sequences = content.clients, content.sequences
-        numbers = (sequences,) if isinstance(sequences, int) else sequences
-        if isinstance(clients, int):
-            highest = numbers[-1] if isinstance(numbers, range) else max(numbers)
-            if highest > table.get(clients, _NOBODY)[0]:
-                table[clients] = (highest, now)
-            return
-        for client, number in zip(clients, cycle(numbers), strict=False):
-            if number > table.get(client, _NOBODY)[0]:
+        if (
+            isinstance(clients, int)
+            and isinstance(sequences, range)
+            and sequences[0] > table.get(clients, _NOBODY)[0]
+        ):
+            table[clients] = (sequences[-1], now)
+            return 0
+        count, flags = len(content.data), list[int]()
+        for client, number in zip(each(clients, count), each(sequences, count), strict=True):
+            is_next = number > table.get(client, _NOBODY)[0]
+            if is_next:
                 table[client] = (number, now)
+            flags.append(0 if is_next else LATE)
+        return flags if any(flags) else 0
 
     def _fitting(
         self, topic: TopicHandle, origin: OriginHandle | None, bodies: Sequence[bytes], start: int
@@ -379,7 +391,7 @@ class Writer:
         return bisect_right(list(sizes), self._credit)
 
     def _append_block(
-        self, topic: TopicHandle, origin: OriginHandle | None, content: Content
+        self, topic: TopicHandle, origin: OriginHandle | None, content: Content, flags: Field = 0
     ) -> None:
         count = len(content.data)
         place = Place(
@@ -390,7 +402,7 @@ class Writer:
             0 if origin is None else origin.number,
             self.durable,
         )
-        records, bodies_end = make_records(place, content)
+        records, bodies_end = make_records(place, content, flags)
         self._credit -= bodies_end - self._bodies_end + RECORD_SIZE * count
         self._append_to_stream((count, b"".join(content.data), records))
         self._next_txid += count

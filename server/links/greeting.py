@@ -10,7 +10,7 @@ Source: AMPS User Guide, Replication Configuration Validation; Destination Serve
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 
@@ -21,6 +21,9 @@ if TYPE_CHECKING:
     from config_schema.together.description import Destination
     from server.links.replication import OwnDestination
     from server.replication import Hello
+
+
+_DECODER: Final = msgspec.msgpack.Decoder(InstanceDescription)
 
 
 class GreetingError(Exception):
@@ -34,8 +37,8 @@ def described(hello: Hello) -> InstanceDescription:
         GreetingError: that is nothing, or not of this instance.
     """
     try:
-        description = msgspec.convert(hello.description, InstanceDescription)
-    except (msgspec.ValidationError, RecursionError) as problem:
+        description = _DECODER.decode(hello.description)
+    except (msgspec.MsgspecError, ValueError, RecursionError) as problem:
         raise GreetingError(
             f"what {hello.instance} says of its configuration cannot be read: {problem}"
         ) from problem

@@ -265,7 +265,7 @@ class Link:
 
     def greet(self, hello: Hello) -> None:
         """Say who we are."""
-        self._send(hello)
+        self._send(hello, compress=True)
 
     def reserve(self) -> None:
         """Hold it in reserve: there is another link, and the other end decides between them."""

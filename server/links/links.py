@@ -1,10 +1,11 @@
 """All links of an instance.
 
 There is one link between two instances, for both directions, whoever has made the connection. Where
-each makes one, for an instant there are two. Both keep the one that was made by the instance whose
-name comes first; the instance that connects decides, for it learns of the other one later.
-Otherwise a new connection replaces a link of the same instance: it would not connect if it had that
-still.
+there is one already, the instance that makes another decides between them. If it knows of the
+other, it keeps the one that was made by the instance whose name comes first, and so do both if each
+makes one at the same time. If it does not, it has lost that one. Until something comes over a new
+connection, its other end holds it in reserve, and then takes it up. Only where the other instance
+has been started anew, the new one counts at once.
 
 Links that come, go, or are refused again and again are logged now and then.
 """
@@ -13,6 +14,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
+
+import msgspec
 
 from server.links.greeting import GreetingError, described, destination_of, failed, validate
 from server.links.link import BEAT_SECONDS, Conduit, Link, Turns
@@ -48,6 +51,7 @@ class Links:
         self.turns: Final = turns
         self.log: Final = log
         self._clock = clock
+        self._description = msgspec.msgpack.encode(replication.description)
         self._links: set[Link] = set()
         self._by_peer: dict[str, Link] = {}
         self._watchers: list[Callable[[], None]] = []
@@ -181,7 +185,7 @@ class Links:
             replication.description.listens is not None,
             user,
             password,
-            replication.description,
+            self._description,
             replication.nonce,
         )
 
@@ -230,24 +234,21 @@ class Links:
 
     def _choose(self, link: Link, hello: Hello) -> None:
         """Keep one link with an instance, which may have one already."""
+        current = self._by_peer.get(hello.instance)
+        if current is not None and (current.hello is None or current.hello.nonce != hello.nonce):
+            current = None  # it is of an earlier run
         if not link.is_ours:
             link.greet(self._hello(sends=link.destination is not None))
-        current = self._by_peer.get(hello.instance)
-        if (
-            current is None
-            or current.hello is None
-            or current.hello.nonce != hello.nonce
-            or current.is_ours == link.is_ours
-            or prefers(self.replication.instance, hello.instance, we_connected=link.is_ours)
-        ):
+        if current is None:
             self._keep(link)
-        elif link.is_ours:
+        elif not link.is_ours:
+            link.reserve()
+        elif prefers(self.replication.instance, hello.instance, we_connected=True):
+            self._keep(link)
+        else:
             if current.destination is None and link.destination is not None:
                 current.lead_to(link.destination)
             link.close()
-            self._tell()
-        else:
-            link.reserve()
 
     def _keep(self, link: Link) -> None:
         assert link.hello is not None  # noqa: S101 - it has been met

@@ -216,7 +216,8 @@ class Replication:
     def acknowledged(self) -> None:
         """A destination has got further, or is waited for no more, or again.
 
-        To be called after `acknowledge`, `resume` and `learn` of a `Sender`.
+        To be called after `acknowledge`, `resume` and `learn` of a `Sender`; outboxes are to be
+        flushed after that.
         """
         if self.acknowledgement.find_out():
             self._transaction_log.has_settled()

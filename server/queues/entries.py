@@ -19,6 +19,7 @@ from __future__ import annotations
 import re
 from array import array
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import groupby
 from typing import Final, Literal, Protocol, cast
 
 from server.queues.events import Mark
@@ -264,12 +265,12 @@ class Entries:
 
     def remove_all(self, places: Sequence[int], publisher: Publisher, state: int) -> None:
         """Messages of one publisher that are all in the same state become GONE."""
-        number = places[0] >> SHIFT
-        if min(places) >> SHIFT == max(places) >> SHIFT:
-            self._remove_within(number, places)
+        first, last = _ends(places)
+        if first >> SHIFT == last >> SHIFT:
+            self._remove_within(places[0] >> SHIFT, places)
         else:
-            for place in places:
-                self._remove_within(place >> SHIFT, (place,))
+            for number, alike in groupby(places, _block_of):
+                self._remove_within(number, list(alike))
         self.counts[state] -= len(places)
         self.counts[GONE] += len(places)
         publisher.gone += len(places)
@@ -280,8 +281,12 @@ class Entries:
         """Messages of one block become GONE."""
         block = self.blocks[number]
         states = block.states
-        for place in places:
-            states[place & WITHIN] = GONE
+        if isinstance(places, range):
+            start = places.start & WITHIN
+            states[start : start + len(places)] = bytes((GONE,)) * len(places)
+        else:
+            for place in places:
+                states[place & WITHIN] = GONE
         block.kept -= len(places)
         if not block.kept:
             self._drop_block(number)
@@ -427,6 +432,17 @@ class Entries:
             number = self._owner_numbers[owner] = len(self._owners)
             self._owners.append(owner)
         _set(self.blocks[place >> SHIFT].owners, place, number)
+
+
+def _ends(places: Sequence[int]) -> tuple[int, int]:
+    """The least and the greatest of places."""
+    if isinstance(places, range):
+        return places[0], places[-1]
+    return min(places), max(places)
+
+
+def _block_of(place: int) -> int:
+    return place >> SHIFT
 
 
 def _of(column: array[int], place: int) -> int:

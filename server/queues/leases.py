@@ -80,6 +80,16 @@ class Leases:
             self.close(lease)
         return lease
 
+    def of(self, places: Sequence[int]) -> list[Lease | None]:
+        """The leases that messages are under, None for those that are under none."""
+        return list(map(self.by_place.get, places))
+
+    def end_all(self, places: Sequence[int]) -> None:
+        """Messages are not leased any more; all of them were."""
+        ended = list(map(self.by_place.pop, places))
+        for lease in set(ended):
+            self.close(lease, ended.count(lease))
+
     def close(self, lease: Lease, count: int = 1) -> None:
         """So many messages less are under a lease."""
         lease.open -= count

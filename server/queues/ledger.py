@@ -48,7 +48,8 @@ from server.queues.states import (
 )
 
 _CLIENT: Final = itemgetter(0)
-"""The publisher of a bookmark."""
+_SEQUENCE: Final = itemgetter(1)
+"""The publisher of a bookmark, and its number for the message."""
 
 
 class Watcher(Protocol):
@@ -297,7 +298,7 @@ class Ledger:
     # coming back
 
     def acknowledge_leased(
-        self, marks: Iterable[Mark], holder: Hashable
+        self, marks: Sequence[Mark], holder: Hashable
     ) -> tuple[list[Mark], list[Mark]]:
         """Acknowledge messages that somebody has and that nothing else is known of.
 
@@ -313,31 +314,33 @@ class Ledger:
         """
         done: list[Mark] = []
         others: list[Mark] = []
-        for client, alike in groupby(marks, _CLIENT):
-            publisher = self.entries.publisher(client)
+        for alike in _by_publisher(marks):
+            publisher = self.entries.publisher(alike[0][0])
             if publisher is None:
                 others += alike
             else:
-                self._acknowledge_leased(publisher, list(alike), holder, done, others)
+                self._acknowledge_leased(publisher, alike, holder, done, others)
         return done, others
 
     def _acknowledge_leased(
         self,
         publisher: Publisher,
-        marks: list[Mark],
+        marks: Sequence[Mark],
         holder: Hashable,
         done: list[Mark],
         others: list[Mark],
     ) -> None:
         """The same for messages of one publisher; tells both in lists that it is given."""
-        if len(marks) > 1 and len(set(marks)) < len(marks):
+        sequences = list(map(_SEQUENCE, marks))
+        if len(set(sequences)) < len(sequences):
             others += repeated(marks)
             marks = list(dict.fromkeys(marks))
-        places = publisher.find_all([sequence for _, sequence in marks])
-        leases = list(map(self.leases.by_place.get, places))
+            sequences = list(map(_SEQUENCE, marks))
+        places = publisher.find_all(sequences)
+        leases = self.leases.of(places)
         start = 0
-        for seat, alike in groupby(None if lease is None else lease.seat for lease in leases):
-            stop = start + len(list(alike))
+        for seat, count in _seats(leases):
+            stop = start + count
             if seat is None or (holder is not None and seat.consumer.client != holder):
                 others += marks[start:stop]
             else:
@@ -348,8 +351,7 @@ class Ledger:
     def _finish(self, seat: Seat, publisher: Publisher, places: Sequence[int]) -> None:
         """Messages of one publisher that one consumer has leave the queue."""
         count = len(places)
-        for lease, alike in groupby(map(self.leases.by_place.pop, places)):
-            self.leases.close(lease, len(list(alike)))
+        self.leases.end_all(places)
         self.entries.remove_all(places, publisher, SENT if self.settings.at_most_once else LEASED)
         seat.held.difference_update(places)
         seat.consumer.outstanding -= count
@@ -602,3 +604,23 @@ class Ledger:
             place = self.entries.find(mark)
             if place is not None and self.entries.state(place) != GONE:
                 yield index, place
+
+
+def _by_publisher(marks: Sequence[Mark]) -> Iterator[Sequence[Mark]]:
+    """Bookmarks of one publisher that follow one another, together."""
+    clients = list(map(_CLIENT, marks))
+    if marks and clients.count(clients[0]) == len(clients):  # nearly always
+        yield marks
+        return
+    for _, alike in groupby(marks, _CLIENT):
+        yield list(alike)
+
+
+def _seats(leases: Sequence[Lease | None]) -> Iterator[tuple[Seat | None, int]]:
+    """Whose some leases are, one after the other, and how many follow one another that are."""
+    one = leases[0]
+    if one is not None and leases.count(one) == len(leases):  # nearly always
+        yield one.seat, len(leases)
+        return
+    for seat, alike in groupby(None if lease is None else lease.seat for lease in leases):
+        yield seat, len(list(alike))

@@ -18,8 +18,7 @@ from bisect import bisect_left
 from collections import Counter
 from collections.abc import Callable, Sequence
 from itertools import repeat
-from operator import itemgetter
-from typing import Final, cast
+from typing import Final
 
 from server.queues.events import Mark
 
@@ -29,7 +28,6 @@ NOWHERE: Final = -1
 _SOME: Final = 1024
 _MARK: Final = re.compile(r"\s*(\d{1,20})\|(\d{1,20})\|[0-9TZ.]*\s*", re.ASCII)
 _CLIENT: Final = re.compile(r"(\d{1,20})\|", re.ASCII)
-_NUMBERS: Final = re.compile(r"\d{1,19}(?:,\d{1,19})*", re.ASCII)
 _PAIR: Final = re.compile(r"(\d+)\|(\d+)\|", re.ASCII)
 _LIST: Final = re.compile(r"\d{1,20}\|\d{1,19}\|(?:,\d{1,20}\|\d{1,19}\|)*", re.ASCII)
 """The form in which lists nearly always come, which is read at once."""
@@ -104,18 +102,29 @@ class Publisher:
                     return self._places[found]
         return self._strays.get(sequence) if self._strays else None
 
-    def find_all(self, sequences: Sequence[int]) -> Sequence[int]:
-        """The places of several messages, NOWHERE for those that there are none of."""
-        own = self._sequences
+    def find_all(self, sequences: list[int]) -> Sequence[int]:
+        """The places of several messages, NOWHERE for those that there are none of.
+
+        They are a range if they follow one another.
+        """
+        own, places = self._sequences, self._places
         ahead = len(own) - 1 - self.last  # what would be added to a number without gaps
-        if len(sequences) > 1:
-            guesses = [sequence + ahead for sequence in sequences]
-            if min(guesses) >= 0 and max(guesses) < len(own):
-                pick = itemgetter(*guesses)
-                if pick(own) == tuple(sequences):
-                    return cast("tuple[int, ...]", pick(self._places))
-        places = map(self.find, sequences)
-        return [NOWHERE if place is None else place for place in places]
+        first, last = min(sequences), max(sequences)
+        if (
+            first + ahead < 0
+            or last > self.last
+            or own[first + ahead] != first
+            or own[last + ahead] != last  # else there is no gap between them, as all rise
+        ):
+            found = map(self.find, sequences)
+            return [NOWHERE if place is None else place for place in found]
+        shift = places[first + ahead] - first
+        if places[last + ahead] != last + shift:
+            return [places[sequence + ahead] for sequence in sequences]
+        alike = range(first, last + 1)
+        if len(sequences) == len(alike) and sequences == list(alike):
+            return range(first + shift, last + 1 + shift)
+        return [sequence + shift for sequence in sequences]
 
     def tidy(self, is_there: Callable[[int], bool], oldest: int) -> None:
         """Drop the entries that have left the queue, if they are the larger part.
@@ -153,11 +162,13 @@ def parse_marks(text: str) -> tuple[list[Mark], list[str]]:
         The bookmarks, and what is none.
     """
     first = _CLIENT.match(text)
-    if first is not None and text[-1] == "|":  # of one publisher?
+    if first is not None and text[-1] == "|" and text.isascii():  # of one publisher?
         numbers = text[first.end() : -1].split("|," + first[0])
         client = int(first[1])
-        if _NUMBERS.fullmatch(",".join(numbers)) and client <= _LARGEST:
-            return list(zip(repeat(client), map(int, numbers), strict=False)), []
+        if "".join(numbers).isdigit() and "" not in numbers and client <= _LARGEST:
+            sequences = list(map(int, numbers))
+            if max(sequences) <= _LARGEST:
+                return list(zip(repeat(client), sequences, strict=False)), []
     if _LIST.fullmatch(text) is not None:
         pairs = _PAIR.findall(text)
         clients = {client: int(client) for client in {client for client, _ in pairs}}

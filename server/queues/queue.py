@@ -305,7 +305,7 @@ class Queue:
 
     def acknowledge(
         self,
-        marks: Iterable[Mark],
+        marks: Sequence[Mark],
         now: int,
         client: Hashable = None,
         way: Way = Way.DONE,

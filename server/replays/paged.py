@@ -18,7 +18,7 @@ import msgspec
 
 from server.journal import MESSAGES, Kind
 from server.sow.records import Change
-from server.sow.recovery import record_of
+from server.sow.recovery import is_superseded, record_of
 from server.subscriptions.logged import LoggedEnvelope
 from server.subscriptions.record_audience import RecordAudience
 from server.subscriptions.record_delivery import DELETED, MATCH
@@ -108,6 +108,8 @@ class PagedRecords:
         """Do to the records what an entry says, and tell the subscriber."""
         if entry.kind == Kind.SOW_DELETE:
             for key in msgspec.json.decode(entry.body, type=list[str]):
+                if is_superseded(entry, self._records.get(key)):
+                    continue
                 gone = self._take(key)
                 if gone is not None:
                     change = Change(key, gone.topic, gone, None)
@@ -117,6 +119,8 @@ class PagedRecords:
         previous = self._records.get(record.key)
         if previous is not None and previous.sequence >= entry.txid:
             return  # the state that the query gave has it already
+        if is_superseded(entry, previous):
+            return
         self._put(record)
         self._audience.announce(Change(record.key, record.topic, previous, record), envelope, MATCH)
         if self.page.results.position(record.key) is None:

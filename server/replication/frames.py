@@ -30,6 +30,9 @@ VERSION: Final = 1
 MOST_BEFORE_HELLO: Final = 1 << 20
 """Bytes of a frame of somebody who has not said who they are."""
 
+_MOST_INFLATED: Final = 16
+"""How many times as long a hello may be, which is compressed: it describes thousands of topics."""
+
 MOST_IN_FRAME: Final = 1 << 30
 """Bytes of any other frame, as long as a message may be that is in the log."""
 
@@ -62,7 +65,8 @@ class Hello(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=
         takes: whether it takes what the other instance sends.
         user: whom it is to be authenticated as.
         password: what proves that.
-        description: what both have to agree on, for the validation.
+        description: what both have to agree on, for the validation; in a form that is read when
+            it is known who is there.
         nonce: a number of this run of the instance.
     """
 
@@ -75,7 +79,7 @@ class Hello(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=
     takes: bool = True
     user: str = ""
     password: str = ""
-    description: Any = None
+    description: bytes = b""
     nonce: int = 0
 
 
@@ -248,7 +252,7 @@ class FrameReader:
         if flags & ~_COMPRESSED:
             raise FrameError(f"a frame with the flags {flags}; this program knows {_COMPRESSED}")
         if flags:
-            payload = _inflate(payload, self.most)
+            payload = _inflate(payload, max(self.most, _MOST_INFLATED * MOST_BEFORE_HELLO))
         return _decode(number, payload)
 
 

@@ -40,8 +40,8 @@ MOST_RANGES: Final = 65_536
 """Ranges of entries under way that are told apart; beyond that, the oldest are taken together."""
 
 _TXID: Final = itemgetter(TXID)
-_MOST_ENTRIES: Final = 2048
-_MOST_BYTES: Final = 1 << 20
+_MOST_ENTRIES: Final = 256  # that are read and sent, or taken, in about a millisecond
+_MOST_BYTES: Final = 128 << 10
 _MOST_HAD: Final = 4_000_000  # identities of which a destination may speak
 _LEAST_SKIPPED: Final = 4096  # entries that go elsewhere after which the destination is told so
 
@@ -158,7 +158,7 @@ class Sender:
         self._stream = stream
         self._routes = routes
         self._most_under_way = most_under_way
-        self._way: Way | None = None
+        self._way = Way(routes, "")
         self._reader: Reader | None = None
         self._looked_at = acknowledged  # up to here it is known what goes there
         self._under_way = Ranges()
@@ -281,7 +281,7 @@ class Sender:
             JournalUnreadable: the log cannot be read at the moment; nothing has changed.
         """
         reader, way = self._reader, self._way
-        if reader is None or way is None or not self.has_room:
+        if reader is None or not self.has_room:
             return None
         while True:
             before = reader.position
@@ -375,9 +375,7 @@ class Sender:
 
     def concerns(self, topic: Topic, origin: Origin) -> bool:
         """Whether entries of a topic and an origin may go to the destination."""
-        if self._way is not None:
-            return self._way.goes(topic, origin) is not None
-        return self._routes.takes(topic)
+        return self._way.goes(topic, origin) is not None
 
     @property
     def needed_from(self) -> int:

@@ -53,6 +53,23 @@ class Change(NamedTuple):
     record: Record | None
 
 
+def is_later(record: Record | None, client: int, sequence: int) -> bool:
+    """Whether a record's state was made by a later message of the same publisher.
+
+    Messages come late where their publisher has moved between instances; what it has published
+    since is not undone by them.
+
+    Args:
+        record: the record, None if there is none.
+        client: what stands for the publisher in bookmarks.
+        sequence: the number of its message.
+    """
+    if record is None:
+        return False
+    publisher, _, number = record.bookmark.rstrip("|").partition("|")
+    return publisher == str(client) and int(number) > sequence
+
+
 def to_nanoseconds(seconds: float) -> int:
     """The clock's seconds as a record keeps them."""
     return int(seconds * NANOSECONDS)

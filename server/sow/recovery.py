@@ -25,7 +25,7 @@ import msgspec
 
 from server.journal import EVENTS, Kind, Span
 from server.journal.layout import decode_text
-from server.sow.records import NANOSECONDS, NANOSECONDS_IN_MICROSECOND, Record
+from server.sow.records import NANOSECONDS, NANOSECONDS_IN_MICROSECOND, Record, is_later
 from server.sow.store import StoreError, Superseded
 from server.sow.topic import SowTopic
 
@@ -121,9 +121,18 @@ def apply_entry(sow: SowTopic, entry: Entry) -> None:
         moment = entry.timestamp * NANOSECONDS_IN_MICROSECOND
         keys = msgspec.json.decode(entry.body, type=list[str])
         for record in sow.find_keys(keys, lambda name: name == entry.topic.name):
-            sow.remove(record, entry.txid, moment)
+            if not is_superseded(entry, record):
+                sow.remove(record, entry.txid, moment)
     elif entry.kind in (Kind.PUBLISH, Kind.DELTA_PUBLISH):
-        sow.apply(record_of(sow, entry))
+        record = record_of(sow, entry)
+        identity = sow.table.identity(record.key, record.topic)
+        if not entry.is_late or not is_superseded(entry, sow.table.get(identity)):
+            sow.apply(record)
+
+
+def is_superseded(entry: Entry, record: Record | None) -> bool:
+    """Whether an entry does nothing to a record, which is of a later message of its publisher."""
+    return entry.is_late and is_later(record, entry.client, entry.sequence)
 
 
 def record_of(sow: SowTopic, entry: Entry) -> Record:
@@ -214,7 +223,7 @@ def _from_log(
         if entry.timestamp < begin or find(entry.topic.message_type, entry.topic.name) is not sow:
             continue
         for identity, state in _states(sow, entry):
-            if identity in settled:
+            if identity in settled or is_superseded(entry, found.get(identity)):
                 continue
             if identity in unknown:
                 found[identity] = state

@@ -101,7 +101,7 @@ def entry_text(slot: Slot, *, local: bool = False, with_data: bool = True) -> by
     numbers = [
         ("crc32", row[CRC]),
         ("type", _KINDS.get(entry.kind, f"unknown ({entry.kind})")),
-        ("flags", "none"),
+        ("flags", "late" if entry.is_late else "none"),
         ("file offset", slot.offset),
         ("tx byte count", RECORD_SIZE + len(entry.body) + extras),
         ("msg byte count", len(entry.body)),

@@ -96,11 +96,12 @@ class JournaledTopic(Topic):
         rejections: list[Rejection] = []
         start = 0
         while start < len(bodies):
-            end, _, _, problem = self._journal.append_run(envelope, bodies, start)
+            run = self._journal.append_run(envelope, bodies, start)
+            end = run.end
             if self._subscriptions and end > start:
                 super().publish(bodies[start:end], envelope)
-            if problem is not None:
-                rejections.append(_rejection(end, problem))
+            if run.problem is not None:
+                rejections.append(_rejection(end, run.problem))
                 end += 1
             start = end
         return rejections
@@ -126,9 +127,9 @@ class JournaledTopic(Topic):
     def take_in(self, arrivals: Arrivals) -> None:
         """Record some of what has come from another instance as it is, and deliver it."""
         start = arrivals.position
-        end, _, timestamp, _ = self._journal.append_copies(arrivals, arrivals.content())
-        if arrivals.kind in MESSAGES and self._subscriptions and end:
-            self._deliver(arrivals, start, start + end, timestamp)
+        run = self._journal.append_copies(arrivals, arrivals.content())
+        if arrivals.kind in MESSAGES and self._subscriptions and run.txids:
+            self._deliver(arrivals, start, start + run.end, run.timestamp)
 
     def _deliver(self, arrivals: Arrivals, start: int, end: int, timestamp: int) -> None:
         """Deliver messages of another instance, which have been recorded."""
@@ -219,9 +220,9 @@ class JournaledStoredTopic(StoredTopic):
         start = 0
         while start < len(drafts):
             run = self._journal.append_run(envelope, bodies, start, keys, lifetime)
-            end, txids, timestamp, problem = run
-            moment = timestamp * NANOSECONDS_IN_MICROSECOND
-            for index, txid in enumerate(txids, start):
+            end = run.end
+            moment = run.timestamp * NANOSECONDS_IN_MICROSECOND
+            for index, txid in enumerate(run.txids, start):
                 position, record = drafts[index]
                 if envelope.sequences:
                     envelope.sequence = envelope.sequences[index]
@@ -232,8 +233,8 @@ class JournaledStoredTopic(StoredTopic):
                     yield _rejection(position, error)
                 else:
                     self.announce(change, envelope, MATCH)
-            if problem is not None:
-                yield _rejection(drafts[end][0], problem)
+            if run.problem is not None:
+                yield _rejection(drafts[end][0], run.problem)
                 end += 1
             start = end
 

@@ -208,8 +208,8 @@ class QueueTopic(Topic):
         Dead letters are published there.
         """
         bodies, start = arrivals.bodies, arrivals.position
-        _, txids, _, _ = self._journal.append_copies(arrivals, arrivals.content())
-        for txid, body in zip(txids, bodies[start:], strict=False):
+        appended = self._journal.append_copies(arrivals, arrivals.content())
+        for txid, body in zip(appended.txids, bodies[start:], strict=False):
             try:
                 event = decode(body)
             except msgspec.MsgspecError as problem:

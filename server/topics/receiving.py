@@ -4,30 +4,33 @@ It is recorded as it is, but for SOW keys: where queries find records by the fie
 made from, this topic's own `Key` decides. Nothing is preprocessed, enriched or merged again, and a
 message lives as long as it says.
 
+A message that comes late, behind later ones of its publisher, does not undo these: it is recorded,
+and the record stays as it is.
+
 Source: AMPS User Guide, Replicating Messages Between Instances; Message Enrichment; Replication and
 Expiration.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from itertools import takewhile
 from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from server.journal import MESSAGES, Kind
+from server.journal import MESSAGES, Kind, each
 from server.journal.layout import decode_text
 from server.message_types.base import BodyError
 from server.sow.keys import KeyRefusedError
-from server.sow.records import NANOSECONDS, NANOSECONDS_IN_MICROSECOND, Record
+from server.sow.records import NANOSECONDS, NANOSECONDS_IN_MICROSECOND, Record, is_later
 from server.sow.store import StoreError
 from server.subscriptions.record_delivery import DELETED, MATCH
 from server.topics.arrivals import AT_ONCE
 from server.topics.topic_journal import split_key
 
 if TYPE_CHECKING:
-    from server.journal import Content
+    from server.journal import AppendedRun, Content
     from server.sow.records import Change
     from server.sow.topic import SowTopic
     from server.subscriptions.envelope import Envelope
@@ -74,9 +77,9 @@ class Receiving:
         start = arrivals.position
         content = self._content_of(arrivals, drafts)
         with self._sow.table.store.undisturbed():
-            _, txids, timestamp, _ = self._journal.append_copies(arrivals, content)
-            if txids:
-                self._apply(arrivals, start, zip(drafts, txids, strict=False), timestamp)
+            appended = self._journal.append_copies(arrivals, content)
+            if appended.txids:
+                self._apply(arrivals, start, drafts, appended)
 
     def _drafts_of(self, arrivals: Arrivals) -> list[Record]:
         """What the next messages come to, as many as can be recorded in one step.
@@ -130,18 +133,18 @@ class Receiving:
         return arrivals.content(len(numbers))._replace(sow_keys=numbers)
 
     def _apply(
-        self,
-        arrivals: Arrivals,
-        start: int,
-        recorded: Iterator[tuple[Record, int]],
-        timestamp: int,
+        self, arrivals: Arrivals, start: int, drafts: Sequence[Record], appended: AppendedRun
     ) -> None:
-        """Apply and announce messages that have been recorded: records, and their txids."""
+        """Apply and announce messages that have been recorded."""
         apply, announce = self._sow.apply, self._announce
-        envelope = arrivals.envelope(start, timestamp)
-        moment = timestamp * NANOSECONDS_IN_MICROSECOND
-        for position, (draft, txid) in enumerate(recorded, start):
-            key, body, topic, _, expires, _, correlation_id, _, _ = draft
+        envelope = arrivals.envelope(start, appended.timestamp)
+        moment = appended.timestamp * NANOSECONDS_IN_MICROSECOND
+        flags = each(appended.flags, len(appended.txids))
+        for index, (txid, is_late) in enumerate(zip(appended.txids, flags, strict=True)):
+            position = start + index
+            key, body, topic, _, expires, _, correlation_id, _, _ = drafts[index]
+            if is_late and self._is_superseded(arrivals, position, drafts[index]):
+                continue
             if expires:
                 expires += moment
             bookmark = envelope.bookmark = arrivals.bookmark(position)
@@ -152,6 +155,12 @@ class Receiving:
                 arrivals.unapplied.append((position, error))
             else:
                 announce(change, envelope, MATCH)
+
+    def _is_superseded(self, arrivals: Arrivals, position: int, record: Record) -> bool:
+        """Whether a record is of a later message of the same publisher already."""
+        table, run = self._sow.table, arrivals.run
+        there = table.get(table.identity(record.key, record.topic))
+        return is_later(there, run.clients[position], run.sequences[position])
 
     # deletions
 
@@ -164,14 +173,16 @@ class Receiving:
         except (msgspec.MsgspecError, StoreError) as error:
             arrivals.cannot(error)
             return
-        _, txids, timestamp, _ = self._journal.append_copies(arrivals, arrivals.content(1))
-        if not txids:
+        appended = self._journal.append_copies(arrivals, arrivals.content(1))
+        if not appended.txids:
             return
-        envelope = arrivals.envelope(position, timestamp)
-        moment = timestamp * NANOSECONDS_IN_MICROSECOND
+        envelope = arrivals.envelope(position, appended.timestamp)
+        moment = appended.timestamp * NANOSECONDS_IN_MICROSECOND
         for record in records:
+            if appended.flags and self._is_superseded(arrivals, position, record):
+                continue
             try:
-                change = sow.remove(record, txids[0], moment)
+                change = sow.remove(record, appended.txids[0], moment)
             except StoreError as error:
                 arrivals.unapplied.append((position, error))
             else:

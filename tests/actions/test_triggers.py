@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import pytest
 
 from actions.module import ProvisionFailed
 from server.base.octets import to_octets
+from server.wire.bookmarks import client_hash
 from tests.actions.support import Bench, Use, echo, on_publish, publish
+from tests.core.replicas import Replica, Road
+from tests.sow.support import topic_spec
 
 CLIENT = "{{AMPS_CLIENT_NAME}}/{{AMPS_AUTHENTICATION_ID}}"
 
@@ -96,6 +100,38 @@ def test_publishes(more: dict[str, str | list[str]], expected: list[str]) -> Non
 
     bench.run(publish_some)
     assert bench.echoes() == expected
+
+
+@pytest.mark.parametrize(
+    ("source", "expected"),
+    [("all", ["here", "there", "there"]), ("local", ["here"]), ("replicated", ["there", "there"])],
+)
+@pytest.mark.parametrize("topic", ["orders", "log"])
+def test_publishes_at_other_instances(
+    tmp_path: Path, topic: str, source: str, expected: list[str]
+) -> None:
+    """Those to topics with records count like others, and so do those with correlation ids."""
+    bench = Bench()
+    bench.core.keep(topic_spec("/id"))
+    here, there = Replica("here", tmp_path, core=bench.core), Replica("there", tmp_path)
+    bench.add(on_publish(topic, MessageSource=source), echo("{{AMPS_DATA}} {{AMPS_BOOKMARK}}"))
+
+    def publish_some() -> None:
+        for replica in (here, there):
+            publisher = replica.client(replica.name)
+            publisher.send({"c": "publish", "t": topic, "s": 1}, replica.name.encode())
+        publisher.send({"c": "publish", "t": topic, "s": 2, "x": "mark"}, b"there")
+        Road(there, here).carry()
+
+    bench.run(publish_some)
+    bookmarks = {
+        name: f"{client_hash(name)}|{number}|" for name, number in (("here", 1), ("there", 2))
+    }
+    echoes = bench.echoes()
+    assert [text.split()[0] for text in echoes] == expected
+    assert echoes[-1].split()[1] == bookmarks[expected[-1]]
+    here.close()
+    there.close()
 
 
 def test_what_is_known_of_a_publish() -> None:

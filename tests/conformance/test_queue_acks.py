@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import struct
 from typing import Any
 
 import pytest
@@ -24,6 +25,8 @@ from tests.support.sow import receive_group
 QUEUES: dict[str, Options] = {
     "any": {},
     "batches": {},
+    "plain": {},
+    "another": {},
     "filter": {},
     "keys": {"UnderlyingTopic": "in-records"},
     "command": {},
@@ -106,6 +109,41 @@ def test_batches(server: RunningServer, peer: RawPeer) -> None:
         assert done(acker, "batches", bm=bookmarks(messages[70:82])) == 2
         assert done(acker, "batches", bm=bookmarks(messages[82:]) + ",77|77|") == 3
         assert done(acker, "batches", filter="1=1") == 0
+
+
+ACKS = {  # header: whether the message has left the queue after that
+    '{"c":"sow_delete","t":"plain","bm":"%s"}': True,
+    '{"c":"sow_delete","bm":"%s","t":"plain"}': True,
+    '{"c":"sow_delete","t":"plain","bm":"%s"}{}': False,  # with a body
+    '{"c":"sow_delete","t":"plain","bm":" %s, "}': True,
+    '{"c":"sow_delete","t":"plain","bm":"%s,1"}': False,
+    '{"c":"sow_delete","t":"plain","bm":"%s,,1|1"}': False,
+    '{"c":"sow_delete","t":"plain","bm":"7|7|,\\u0037|7|,%s"}': True,
+    '{"c":"sow_delete","t":"plain","bm":"%s","bm":"1|1|"}': False,  # the last one counts
+    '{"c":"sow_delete","t":"plain","bm":"1|1|","bm":"%s"}': True,
+    '{"c":"sow_delete","t":"plain","bm":"%s","x":"\\"bm\\":\\"1|1|"}': True,
+    '{"c":"sow_delete","t":"plain","bm":"%s","o":"cancel"}': False,
+    '{"c":"sow_delete","t":"plain","bm":"%s","filter":"1=1"}': False,
+    '{"c":"sow_delete","t":"another","bm":"%s"}': False,
+    '{"c":"sow_delete","t":"^plain","bm":"%s"}': False,
+    '{"c":"ack","t":"plain","bm":"%s"}': True,
+}
+
+
+@pytest.mark.parametrize(("header", "has_left"), ACKS.items())
+def test_acknowledgements_alike(
+    server: RunningServer, peer: RawPeer, other: RawPeer, header: str, *, has_left: bool
+) -> None:
+    """Each means what it says, however plain those before it were, and the first one alike."""
+    put(server, "in-plain", range(4))
+    consume(peer, "plain")
+    first, second, third, fourth = [message[0]["bm"] for message in take(peer, 4)]
+    plain = next(iter(ACKS))
+    for text in (plain % first, header % second, header % third, plain % fourth):
+        other.socket.sendall(struct.pack(">I", len(text)) + text.encode())
+    other.flush()
+    left = [not done(other, "plain", filter=f"/n = {n}") for n in range(4)]
+    assert left == [True, has_left, has_left, True]
 
 
 def test_a_filter_acknowledges_whoever_has_them(

@@ -26,7 +26,7 @@ from tests.support.waiting import comes_true
 
 ELEMENTS = """
 <TransactionLog>
-  <JournalDirectory>journal</JournalDirectory>
+  <JournalDirectory>journal</JournalDirectory><JournalSize>10MB</JournalSize>
   <Topic><Name>orders</Name><MessageType>json</MessageType></Topic>
 </TransactionLog>
 <Replication>
@@ -92,7 +92,7 @@ REFUSED_GREETINGS = {
         "both instances are called test-instance",
     ),
     "no name": ({"instance": ""}, "an instance that replicates must have a Name"),
-    "no description": ({"description": None}, "what peer says of its configuration cannot be read"),
+    "no description": ({"description": b""}, "what peer says of its configuration cannot be read"),
     "the description of another": (
         {"description": description("other", "peers")},
         "peer of the group peers describes itself as other of the group peers",

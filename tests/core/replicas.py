@@ -51,6 +51,7 @@ class Replica:
         directory: of its journal.
         pattern: the topics that it records.
         prepare: gives its engine what it needs before anything is recorded.
+        core: its engine; None for one of its own.
     """
 
     def __init__(
@@ -59,9 +60,10 @@ class Replica:
         directory: Path,
         pattern: str = ".*",
         prepare: Callable[[Core], None] = lambda _: None,
+        core: Core | None = None,
     ) -> None:
         self.name = name
-        self.core = Core()
+        self.core = core or Core()
         self.core.record(directory / name, pattern, name)
         prepare(self.core)
         self.journal = self.core.transaction_log.journal

@@ -9,10 +9,12 @@ from typing import Any
 import pytest
 
 from server.journal import Entry
+from server.sow.recovery import apply_entry
+from server.topics.keeper import Keeper
 from server.wire.bookmarks import client_hash
 from tests.core.replicas import Replica, Road
 from tests.core.support import Core, CorePeer
-from tests.sow.support import topic_spec
+from tests.sow.support import make_topic, topic_spec
 
 Prepare = Callable[[Core], None]
 Make = Callable[..., Replica]
@@ -51,6 +53,11 @@ def records(replica: Replica, topic: str = "orders") -> dict[str, tuple[bytes, s
     """The records of a topic by key."""
     keeper = replica.core.engine.stores.find("json", topic)
     assert keeper is not None
+    return contents(keeper)
+
+
+def contents(keeper: Keeper) -> dict[str, tuple[bytes, str, str]]:
+    """The records of a topic by key."""
     table = keeper.table
     found = [table.store.record(row) for _, row in table.store.identities()]
     return {one.key: (one.body, one.bookmark, one.correlation_id) for one in found}
@@ -200,6 +207,51 @@ def test_what_is_missing_comes_later(make: Make) -> None:
     Road(one, two).carry()
     assert [entry.sequence for entry in two.entries()] == [6, 7, 8, 1, 2, 3, 4, 5]
     assert Road(one, two).carry().new == 0
+
+
+def recovered(replica: Replica) -> dict[str, tuple[bytes, str, str]]:
+    """The records of `orders`, as the log of an instance gives them."""
+    topic = make_topic(topic_spec("/id", expiration_enabled=True))
+    for entry in replica.entries():
+        if entry.topic.name == "orders":
+            apply_entry(topic, entry)
+    return contents(topic)
+
+
+def test_a_late_message_undoes_nothing(make: Make) -> None:
+    """Nor does a late deletion; neither now, nor when the records are made from the log."""
+    one, two, three = make("one", keep_orders), make("two", keep_orders), make("three", keep_orders)
+    first, second = one.client("publisher"), two.client("publisher")
+    publish(first, "orders", b'{"id":1,"a":1}', s=1)
+    publish(first, "orders", b'{"id":2,"a":2}', s=2)
+    publish(first, "orders", b'{"id":3,"a":3}', s=3, x="mark")
+    first.send({"c": "sow_delete", "t": "orders", "filter": "/id IN (1, 2)", "s": 4})
+    publish(second, "orders", b'{"id":1,"a":5}', s=5)
+    publish(second, "orders", b'{"id":3,"a":6}', s=6, x="mark")
+    reader = three.client("reader")
+    reader.send({"c": "subscribe", "cid": "1", "t": "orders"})
+    reader.send({"c": "subscribe", "cid": "2", "sub_id": "past", "t": "orders", "bm": "0"})
+    Road(two, three).carry()
+    Road(one, three).carry()
+    came = by_subscription(frames(reader))
+    assert [body for _, _, body, _ in came.pop("past")] == [
+        b'{"id":1,"a":5}',
+        b'{"id":3,"a":6}',
+        b'{"id":1,"a":1}',
+        b'{"id":2,"a":2}',
+        b'{"id":3,"a":3}',
+    ]
+    (told,) = came.values()
+    assert [body for _, _, body, _ in told] == [
+        b'{"id":1,"a":5}',
+        b'{"id":3,"a":6}',
+        b'{"id":2,"a":2}',
+    ]
+    Road(two, one).carry()
+    assert records(three) == records(one)
+    assert {body for body, *_ in records(one).values()} == {b'{"id":1,"a":5}', b'{"id":3,"a":6}'}
+    for replica in (one, two, three):
+        assert recovered(replica) == records(replica)
 
 
 def test_a_message_with_the_name_of_another_one_is_told_of(make: Make) -> None:

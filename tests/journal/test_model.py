@@ -10,8 +10,9 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from server.journal import MESSAGES, Cursor, JournalError, Span, parse_bookmark
+from server.journal import MESSAGES, Content, Cursor, JournalError, Span, each, parse_bookmark
 from server.journal.entry import Kind, Topic
+from server.journal.layout import crc32c, pack_extras
 from tests.journal.support import EVERYTHING, FILE, Bench, SetClock, read_all
 
 TOPICS = [("json", "orders"), ("json", "trades"), ("fix", "orders"), ("xml", "\udcff")]
@@ -32,6 +33,7 @@ class LogMachine(RuleBasedStateMachine):
         self._model: list[Row] = []
         self._removed = 0
         self._sequences = dict.fromkeys(range(1, 4), 0)
+        self._copied: set[tuple[int, int]] = set()
         self._cursors: list[tuple[Cursor, list[Row]]] = []
         self._open()
 
@@ -107,13 +109,14 @@ class LogMachine(RuleBasedStateMachine):
         before, start = self._journal.last_txid, 0
         txids: list[int] = []
         while start < len(bodies):
-            end, appended, _, problem = self._journal.append_run(
+            run = self._journal.append_run(
                 handle, client, numbers, bodies, start, origin, keys, lifetime or 0
             )
-            txids += appended
-            assert end > start or problem is not None
-            assert problem is None or len(bodies[end]) > FILE, "only what can never fit is refused"
-            start = end + (problem is not None)
+            txids += run.txids
+            assert run.end > start or run.problem is not None
+            if run.problem is not None:
+                assert len(bodies[run.end]) > FILE, "only what can never fit is refused"
+            start = run.end + (run.problem is not None)
         assert self._journal.commit()
         kept = [position for position, body in enumerate(bodies) if len(body) < FILE]
         found = list(self._journal.entries(before))
@@ -136,6 +139,75 @@ class LogMachine(RuleBasedStateMachine):
                 )
             )
         self._sequences.pop(0, None)
+
+    @rule(
+        numbers=st.lists(
+            st.tuples(st.integers(4, 6), st.integers(1, 300)), min_size=1, max_size=40, unique=True
+        ),
+        of_one=st.booleans(),
+        topic=st.sampled_from(TOPICS),
+        sizes=st.lists(st.sampled_from([0, 1, 300, 250_000]), min_size=1, max_size=3),
+        extras=st.sampled_from([b"", pack_extras(b"mark", b"key")]),
+        path=st.sampled_from(["one", "one,two"]),
+    )
+    def append_copies(
+        self,
+        numbers: list[tuple[int, int]],
+        of_one: bool,
+        topic: tuple[str, str],
+        sizes: list[int],
+        extras: bytes,
+        path: str,
+    ) -> None:
+        """What comes from another instance, in any order."""
+        numbers = [one for one in numbers if one not in self._copied]
+        if of_one:
+            numbers = [one for one in numbers if one[0] == 4]
+        if not numbers:
+            return
+        self._copied.update(numbers)
+        bodies = [b"c" * sizes[place % len(sizes)] for place in range(len(numbers))]
+        data = [body + extras for body in bodies]
+        content = Content(
+            4 if of_one else [client for client, _ in numbers],
+            [number for _, number in numbers],
+            range(1, len(numbers) + 1),
+            99,
+            Kind.PUBLISH,
+            [*range(1, len(numbers)), 0],
+            7,
+            len(extras),
+            list(map(crc32c, data)),
+            data,
+        )
+        handle, origin = self._journal.topic(*topic), self._journal.origin("ann", path)
+        before, start, flags = self._journal.last_txid, 0, list[int]()
+        while start < len(numbers):
+            run = self._journal.append_copies(handle, origin, content, start)
+            assert run.end > start
+            flags += each(run.flags, run.end - start)
+            start = run.end
+        assert self._journal.commit()
+        found = list(self._journal.entries(before))
+        late = []
+        for client, number in numbers:
+            known = self._sequences.get(client, 0)
+            late.append(number < known)
+            self._sequences[client] = max(number, known)
+        assert list(map(bool, flags)) == late
+        assert [
+            (one.client, one.sequence, one.source_txid, one.source, one.sow_key, one.is_late)
+            for one in found
+        ] == [
+            (*numbers[at], at + 1, 99, (at + 1) % len(numbers), late[at])
+            for at in range(len(numbers))
+        ]
+        assert {(one.expiration, one.origin.path, one.correlation_id) for one in found} == {
+            (7, path, b"mark" if extras else b"")
+        }
+        for entry, mark, body in zip(found, numbers, bodies, strict=True):
+            now = self._clock.now
+            self._model.append((entry.txid, now, *mark, Topic(*topic), Kind.PUBLISH, body))
 
     @rule(step=st.integers(0, 2_000_000))
     def time_passes(self, step: int) -> None:

@@ -102,23 +102,34 @@ class Pipe:
     def close(self) -> None:
         self.is_open = False
 
-    def arrive(self, size: int = 1 << 20) -> bool:
-        """Let something of what was sent arrive; whether anything did."""
-        other = self.other
-        assert other is not None
-        if self.sent and other.is_reading:
+    def take(self, size: int = 1 << 20) -> bytes | None:
+        """What arrives next of what was sent; nothing for the end, None if nothing does."""
+        assert self.other is not None
+        if self.sent and self.other.is_reading:
             data = bytes(self.sent[:size])
             del self.sent[:size]
-            if other.link is not None and other.is_open:
-                other.link.feed(data)
-            return True
+            return data
         if not self.is_open and not self.sent and not self.ends_told:
             self.ends_told = True
+            return b""
+        return None
+
+    def deliver(self, data: bytes) -> None:
+        """Let something arrive."""
+        other = self.other
+        assert other is not None
+        if not data:
             other.is_open = False
             if other.link is not None:
                 other.link.lost()
-            return True
-        return False
+        elif other.link is not None and other.is_open:
+            other.link.feed(data)
+
+    def arrive(self, size: int = 1 << 20) -> None:
+        """Let something of what was sent arrive."""
+        data = self.take(size)
+        if data is not None:
+            self.deliver(data)
 
 
 class Instance:
@@ -313,15 +324,17 @@ class Network:
         return ours, theirs
 
     def settle(self, *, commit: bool = True, size: int = 1 << 20) -> None:
-        """Let everything happen that happens soon."""
+        """Let everything happen that happens soon; what is sent crosses on its way."""
         idle = 0
         while idle < 5:
-            moved = [pipe.arrive(size) for pipe in self.pipes]
+            moved = [(pipe, data) for pipe in self.pipes if (data := pipe.take(size)) is not None]
+            for pipe, data in moved:
+                pipe.deliver(data)
             self.clock.advance(0.001)
             for instance in self.instances:
                 if commit and instance.entries.durable < instance.entries.last_txid:
                     instance.commit()
-            idle = 0 if any(moved) else idle + 1
+            idle = 0 if moved else idle + 1
 
     def pass_time(self, seconds: float, step: float = 0.25) -> None:
         """Let time go by."""

@@ -279,3 +279,97 @@ def test_an_instance_that_was_started_anew_is_believed_at_once(network: Network)
     again.publish(2)
     network.settle()
     assert a.bodies() == again.bodies()
+
+
+@pytest.mark.parametrize(("mine", "theirs"), [("A", "B"), ("B", "A")])
+def test_a_destination_that_cannot_be_recognized_is_learned(
+    network: Network, mine: str, theirs: str
+) -> None:
+    """Its name and address do not tell; whoever is connected to says who they are."""
+    one = network.instance(mine, destination("far", group=theirs, port=99), listens=1)
+    other = network.instance(theirs, destination(mine, port=1), listens=2)
+    network.connect(other, mine, one)
+    network.settle()
+    one.publish(3)
+    network.settle()
+    assert other.bodies() == []
+    network.connect(one, "far", other)
+    network.settle()
+    assert other.bodies() == one.bodies()
+    assert len(open_pipes(network)) == 2
+    reconnect_from(network, other, mine, one)
+    one.publish(3)
+    network.settle()
+    assert other.bodies() == one.bodies()
+
+
+def reconnect_from(network: Network, source: Instance, name: str, target: Instance) -> None:
+    """Cut all connections, and make one."""
+    for pipe in network.pipes:
+        pipe.close()
+        if pipe.link is not None:
+            pipe.link.lost()
+    network.pipes.clear()
+    network.connect(source, name, target)
+    network.settle()
+
+
+def test_members_of_a_group_are_told_apart(network: Network) -> None:
+    hub = network.instance(
+        "hub",
+        destination("by address", group="spokes", port=7, excluded=["replicate"]),
+        destination("two", group="spokes", port=8, excluded=["replicate"]),
+        destination("anybody", group="spokes", port=None, excluded=["replicate"]),
+    )
+    for name, port in (("three", 9), ("two", 99), ("one", 7)):
+        spoke = network.instance(name, destination("hub"), group="spokes", listens=port)
+        network.connect(spoke, "hub", hub)
+        network.settle()
+    peers = {name: hub.sender(name).peer for name in hub.replication.destinations}
+    assert {name: peer.name for name, peer in peers.items() if peer is not None} == {
+        "by address": "one",
+        "two": "two",
+        "anybody": "three",
+    }
+
+
+def test_two_destinations_cannot_be_one_instance(network: Network) -> None:
+    a = network.instance(
+        "A",
+        destination("first", group="B", port=2, excluded=["replicate"]),
+        destination("second", group="B", port=2, excluded=["replicate"]),
+    )
+    b = network.instance("B", listens=2)
+    network.connect(a, "first", b)
+    network.settle()
+    network.connect(a, "second", b)
+    network.settle()
+    (refused,) = a.logs("1E-0001")
+    assert "B is the destination first of A already, and cannot be second too" in str(refused)
+    assert b.logs("1E-0002")[0]["reason"] == refused["reason"]
+    a.publish(1)
+    network.settle()
+    assert b.bodies() == a.bodies()
+
+
+def test_thousands_of_topics_are_described(network: Network) -> None:
+    topics = ["orders", *(f"topic-{number}" for number in range(20_000))]
+    a, b = pair(network, logged=topics)
+    network.connect(a, "B", b)
+    network.settle()
+    assert network.outcomes == [True]
+
+
+def test_an_instance_that_takes_nothing_is_sent_nothing(network: Network) -> None:
+    a = network.instance("A", destination("B", port=2), listens=1)
+    b = network.instance("B", destination("A", port=1, excluded=["replicate"]), listens=None)
+    network.connect(b, "A", a)
+    network.settle()
+    b.publish(2)
+    a.publish(1, "at A")
+    network.settle()
+    assert len(a.bodies()) == 3
+    assert len(b.bodies()) == 2
+    network.connect(a, "B", b)
+    network.settle()
+    assert "B has no transport that takes replication" in str(a.logs("1E-0001"))

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import socket
 import struct
 import zlib
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 import msgspec
 
@@ -17,10 +18,10 @@ _HERE = {"file": "peer.xml", "line": 1}
 _HEAD = struct.Struct("<IBB")
 
 
-def description(name: str, group: str, **fields: Any) -> dict[str, Any]:
+def description(name: str, group: str, **fields: Any) -> bytes:
     """What an instance says of itself that has `orders` in its log, and no destinations."""
     selection = {"name": "orders", "message_type": "json", "is_expression": False}
-    return {
+    said = {
         "name": name,
         "group": group,
         "location": _HERE,
@@ -30,7 +31,37 @@ def description(name: str, group: str, **fields: Any) -> dict[str, Any]:
         "stored": [],
         "destinations": [],
         "downgrades": False,
-    } | fields
+    }
+    return msgspec.msgpack.encode(said | fields)
+
+
+class Listening:
+    """Where an instance is connected to.
+
+    Attributes:
+        port: where it listens.
+    """
+
+    def __init__(self, port: int = 0) -> None:
+        self._socket = socket.create_server(("127.0.0.1", port))
+        self.port: int = self._socket.getsockname()[1]
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._socket.close()
+
+    def accept(self, name: str = "peer", wait: float = WAIT_SECONDS) -> ReplicationPeer:
+        """The next connection.
+
+        Raises:
+            TimeoutError: there is none.
+        """
+        self._socket.settimeout(wait)
+        connected, _ = self._socket.accept()
+        connected.settimeout(WAIT_SECONDS)
+        return ReplicationPeer.over(connected, name)
 
 
 def frame(kind: int, *fields: Any) -> bytes:
@@ -59,6 +90,13 @@ class ReplicationPeer(Connection):
         super().__init__(port)
         self.name = name
         self.group = group
+
+    @classmethod
+    def over(cls, connected: socket.socket, name: str = "peer") -> Self:
+        """A peer on a connection that there is already."""
+        peer = cls.__new__(cls)
+        peer.socket, peer.name, peer.group = connected, name, "peers"
+        return peer
 
     def greet(self, **fields: Any) -> None:
         """Say who is there."""

@@ -1,0 +1,106 @@
+"""Acknowledgements that say nothing but which messages: what a session remembers of their headers.
+
+Most consumers acknowledge with one header over and over, but for the bookmarks. A header that says
+nothing but "these messages of this queue are done" is remembered as what stands around the list,
+and the next one needs no decoding.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from server.base.limits import MOST_BOOKMARKS
+from server.commands.refuse import refuse
+from server.expressions.topic_names import has_regex_characters
+from server.journal import JournalUnavailable
+from server.queues import Way, parse_marks
+from server.security.entitlement import Permission
+from server.topics.queue_acknowledging import Said
+from server.wire.header import Header
+
+if TYPE_CHECKING:
+    from server.commands.persisted_acks import Publisher
+    from server.topics.queue_topic import QueueTopic
+
+_BOOKMARKS_KEY: Final = b'"bm":"'
+_MOST_REMEMBERED: Final = 64
+_LONGEST_REMEMBERED: Final = 512
+
+
+class PlainAcks:
+    """The headers of acknowledgements that one session remembers.
+
+    Args:
+        session: the connection.
+        is_filtered: whether transport filters see every command, so that nothing may be remembered.
+    """
+
+    __slots__ = ("_is_filtered", "_known", "_session")
+
+    def __init__(self, session: Publisher, *, is_filtered: bool) -> None:
+        self._session = session
+        self._is_filtered = is_filtered
+        self._known: dict[tuple[bytes, bytes], QueueTopic] = {}
+
+    def remember(self, exact_header: bytes, header: Header) -> None:
+        """From now on, take headers that differ by their bookmarks only, if it is a plain one.
+
+        Args:
+            exact_header: the bytes of a header.
+            header: what they say.
+        """
+        queue = self._queue_of(header)
+        if queue is None or self._is_filtered or self._session.engine.log.enabled("12-0002"):
+            return
+        left, bookmarks, right = _around_bookmarks(exact_header)
+        if bookmarks != header.bookmark or len(left) + len(right) > _LONGEST_REMEMBERED:
+            return
+        if len(self._known) >= _MOST_REMEMBERED:
+            self._known.clear()
+        self._known[left, right] = queue
+
+    def _queue_of(self, header: Header) -> QueueTopic | None:
+        """The queue of an acknowledgement that says nothing else; None if it is no such."""
+        engine, topic = self._session.engine, header.topic
+        queues = engine.topics.queues
+        if (
+            queues is None
+            or topic is None
+            or (engine.settings.regex_topics and has_regex_characters(topic))
+            or header != Header("sow_delete", topic=topic, bookmark=header.bookmark)
+        ):
+            return None
+        return queues.find(self._session.message_type, topic)
+
+    def take(self, header: bytes, body: bytes) -> bool:
+        """Acknowledge what a header lists; whether it is one that is remembered.
+
+        Whatever is wrong with it is found, and said, by whoever reads it with care.
+        """
+        if not self._known or body:
+            return False
+        left, bookmarks, right = _around_bookmarks(header)
+        queue, session = self._known.get((left, right)), self._session
+        if queue is None or not session.may(Permission.READ_TOPIC, queue.name):
+            return False
+        marks, malformed = parse_marks(bookmarks)
+        if malformed or len(marks) > MOST_BOOKMARKS:
+            return False
+        session.command = "sow_delete"
+        said = Said(Way.DONE, session.number, (session.client_hash, 0))
+        try:
+            queue.acknowledging.acknowledge(marks, said)
+        except JournalUnavailable as error:
+            refuse(session, Header("sow_delete", topic=queue.name), "not stored", str(error))
+        return True
+
+
+def _around_bookmarks(header: bytes) -> tuple[bytes, str, bytes]:
+    """What stands before the bookmarks in a header, these, and what stands behind them.
+
+    A header with another list between the same two parts means the same in all other respects, and
+    is well-formed if this one is. There are no bookmarks if there is no such list.
+    """
+    left, _, rest = header.rpartition(_BOOKMARKS_KEY)
+    bookmarks, _, right = rest.partition(b'"')
+    return left, bookmarks.decode("latin-1"), right

@@ -1,0 +1,249 @@
+"""How instances are connected to, and who is let in: addresses, credentials, certificates."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from tests.support.raw import SILENCE_SECONDS
+from tests.support.replication_peer import BEGIN, HELLO, Listening, ReplicationPeer
+from tests.support.server import (
+    CONFIGURATION,
+    RunningServer,
+    free_port,
+    running_configuration,
+    running_server,
+)
+from tests.transports.support import Authority
+
+LOG = """
+<TransactionLog>
+  <JournalDirectory>journal</JournalDirectory><JournalSize>10MB</JournalSize>
+  <Topic><Name>orders</Name><MessageType>json</MessageType></Topic>
+</TransactionLog>
+"""
+DESTINATION = """
+<Destination>
+  <Name>peer</Name><Group>peers</Group><SyncType>async</SyncType>
+  <Topic>
+    <Name>orders</Name><MessageType>json</MessageType>
+    <ExcludeValidation>replicate</ExcludeValidation>
+  </Topic>
+  {transports}
+</Destination>
+"""
+TRANSPORT = "<Transport><Type>{kind}</Type>{elements}</Transport>"
+LISTENING = """
+<Transport>
+  <Name>replication</Name><Type>{kind}</Type><InetAddr>127.0.0.1:{port}</InetAddr>{elements}
+</Transport>
+"""
+
+
+def destination(*transports: str) -> str:
+    """The sections of an instance that replicates to the peer."""
+    one = DESTINATION.format(transports="".join(transports))
+    return f"{LOG}<Replication>{one}</Replication>"
+
+
+def to(*ports: int, elements: str = "", kind: str = "amps-replication") -> str:
+    """A Transport of a Destination."""
+    addresses = "".join(f"<InetAddr>127.0.0.1:{port}</InetAddr>" for port in ports)
+    return TRANSPORT.format(kind=kind, elements=addresses + elements)
+
+
+@contextmanager
+def replicating(directory: Path, *transports: str) -> Iterator[RunningServer]:
+    """A server that connects to the peer."""
+    with running_server(directory, elements=destination(*transports)) as server:
+        yield server
+
+
+def meet(peer: ReplicationPeer, **fields: object) -> list[object]:
+    """Answer an instance that has connected, until it asks; what it has said of itself."""
+    kind, hello = peer.receive()
+    assert kind == HELLO
+    peer.greet(**fields)
+    assert peer.receive().kind == BEGIN
+    return list(hello)
+
+
+def test_addresses_are_tried_in_their_order_and_from_the_first_again(tmp_path: Path) -> None:
+    first = free_port()
+    with (
+        Listening() as second,
+        Listening() as third,
+        replicating(tmp_path, to(first, second.port), to(third.port)) as server,
+    ):
+        peer = second.accept()
+        meet(peer)
+        assert server.logs(f"destination peer cannot be reached at 127.0.0.1:{first}")
+        with Listening(first) as back:
+            with pytest.raises(TimeoutError):  # a link that there is stays
+                back.accept(wait=SILENCE_SECONDS)
+            peer.socket.close()
+            meet(back.accept())
+        with pytest.raises(TimeoutError):
+            third.accept(wait=SILENCE_SECONDS)
+
+
+def test_the_transport_after_is_tried_where_nobody_fits(tmp_path: Path) -> None:
+    with (
+        Listening() as wrong,
+        Listening() as right,
+        replicating(tmp_path, to(wrong.port), to(right.port)) as server,
+    ):
+        with wrong.accept() as other:
+            other.receive()
+            other.greet(group="strangers")
+            assert "describes itself" in other.refusal()
+        meet(right.accept())
+        assert server.logs("1E-0001 Replication with peer at 127.0.0.1:")
+
+
+def test_somebody_of_another_group_is_refused(tmp_path: Path) -> None:
+    with Listening() as address, replicating(tmp_path, to(address.port)) as server:
+        with address.accept() as peer:
+            peer.group = "strangers"
+            peer.receive()
+            peer.greet()
+            why = (
+                "peer is of the group strangers, and the destination of test-instance has the "
+                "group peers"
+            )
+            assert why in peer.refusal()
+        assert server.logs(why)
+
+
+def test_pauses_grow_and_the_log_is_not_flooded(tmp_path: Path) -> None:
+    with Listening() as address, replicating(tmp_path, to(address.port)) as server:
+        for _ in range(4):
+            with address.accept() as peer:
+                peer.receive()
+        assert server.logs("the connection was closed before anything was said", times=1)
+
+
+AUTHENTICATORS = {
+    "configured": ("<User>ann</User><Password>secret</Password>", "secret"),
+    "a file": ("<User>ann</User><PasswordFileName>password.txt</PasswordFileName>", "of a file"),
+    "a variable": (
+        "<User>ann</User><PasswordEnvironmentVariable>HOME</PasswordEnvironmentVariable>",
+        os.environ["HOME"],
+    ),
+}
+
+
+@pytest.mark.parametrize(("options", "password"), AUTHENTICATORS.values(), ids=AUTHENTICATORS)
+def test_an_authenticator_says_who_this_instance_is(
+    tmp_path: Path, options: str, password: str
+) -> None:
+    (tmp_path / "password.txt").write_text("of a file\n")
+    module = (
+        "<Authenticator><Module>amps-default-authenticator-module</Module>"
+        f"<Options>{options}</Options></Authenticator>"
+    )
+    with Listening() as address, replicating(tmp_path, to(address.port, elements=module)):
+        assert meet(address.accept())[7:9] == ["ann", password]
+
+
+def test_a_password_that_is_not_to_be_had_is_said(tmp_path: Path) -> None:
+    module = (
+        "<Authenticator><Module>amps-default-authenticator-module</Module><Options>"
+        "<PasswordFileName>nowhere.txt</PasswordFileName></Options></Authenticator>"
+    )
+    with Listening() as address, replicating(tmp_path, to(address.port, elements=module)) as server:
+        assert server.logs("PasswordFileName nowhere.txt: No such file or directory")
+
+
+GUARDS = {
+    "authentication": (
+        "<Authentication><Module>amps-default-no-authentication-module</Module></Authentication>",
+        "the logon as 'bob' is not accepted: no user may log on",
+    ),
+    "entitlement": (
+        "<Entitlement><Module>amps-default-no-entitlement-module</Module></Entitlement>",
+        "is not entitled to replicate to this instance",
+    ),
+}
+
+
+@pytest.mark.parametrize(("guard", "why"), GUARDS.values(), ids=GUARDS)
+def test_a_transport_decides_who_may_replicate(tmp_path: Path, guard: str, why: str) -> None:
+    port = free_port()
+    transport = LISTENING.format(kind="amps-replication", port=port, elements=guard)
+    with running_server(tmp_path, elements=LOG, transports=transport) as server:
+        with ReplicationPeer(port) as peer:
+            peer.greet(user="bob", password="x")
+            assert why in peer.refusal()
+        assert server.logs(why)
+
+
+@pytest.fixture(scope="module")
+def authorities(tmp_path_factory: pytest.TempPathFactory) -> tuple[Authority, Authority]:
+    """Two authorities, of which each instance trusts the first."""
+    directory = tmp_path_factory.mktemp("authorities")
+    return Authority(directory, "known"), Authority(directory, "unknown")
+
+
+def secured(authority: Authority, trusted: Authority, name: str) -> str:
+    """The elements of TLS: a certificate, and whom to trust."""
+    certificate, key = authority.issue(name)
+    return (
+        f"<Certificate>{certificate}</Certificate><PrivateKey>{key}</PrivateKey>"
+        f"<VerifyClient>true</VerifyClient><CAFile>{trusted.file}</CAFile>"
+    )
+
+
+@pytest.mark.parametrize(
+    ("ours", "theirs", "does_connect"),
+    [(0, 0, True), (1, 0, False), (0, 1, False)],
+    ids=["known to each other", "source unknown", "destination unknown"],
+)
+def test_certificates_are_verified_both_ways(
+    tmp_path: Path,
+    authorities: tuple[Authority, Authority],
+    ours: int,
+    theirs: int,
+    does_connect: bool,
+) -> None:
+    port, known = free_port(), authorities[0]
+    source, sink = tmp_path / "source", tmp_path / "sink"
+    source.mkdir()
+    sink.mkdir()
+    listening = LISTENING.format(
+        kind="amps-replication-secure",
+        port=port,
+        elements=secured(authorities[theirs], known, "sink.example.com"),
+    )
+    going = to(
+        port,
+        kind="amps-replication-secure",
+        elements=secured(authorities[ours], known, "source.example.com"),
+    )
+    elements = f"{LOG}<Group>peers</Group>"
+    with (
+        named_server(sink, "peer", elements, listening),
+        named_server(source, "source", destination(going)) as sender,
+    ):
+        assert sender.waits_for(lambda log: any(one in log for one in ENDS)), sender.log()
+        assert ("1F-0009" in sender.log()) == does_connect, sender.log()
+
+
+ENDS = ("1F-0009", "1E-0004", "1E-0008")
+"""A destination is connected, has closed the connection, or could not be reached."""
+
+
+@contextmanager
+def named_server(
+    directory: Path, name: str, elements: str, transports: str = ""
+) -> Iterator[RunningServer]:
+    """A server with a name of its own."""
+    port = free_port()
+    text = CONFIGURATION.format(port=port, elements=elements, transports=transports, level="info")
+    text = text.replace("test-instance", name)
+    with running_configuration(directory, text, port) as server:
+        yield server

@@ -1,0 +1,150 @@
+"""Links under whatever may happen to connections: in the end everybody has everything, once."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+
+import pytest
+
+from tests.links.support import Instance, Network, Pipe, destination
+from tests.replication.memory import Log
+
+STEPS = 150
+
+
+class Trouble:
+    """Two instances, and what happens to them.
+
+    Args:
+        seed: everything follows from it.
+    """
+
+    def __init__(self, seed: int) -> None:
+        self.random = random.Random(seed)
+        self.network = Network()
+        self.network.clock.work_per_look = 0.0
+        self.a = self.network.instance("A", destination("B", port=2), listens=1)
+        self.b = self.network.instance("B", destination("A", port=1), listens=2)
+        self.hurry = self.random.choice((0.0, 0.000_1, 0.002))
+        for instance in (self.a, self.b):
+            self._make_restless(instance)
+
+    def _make_restless(self, instance: Instance) -> None:
+        """Let time go by while an instance works, so that slices end anywhere."""
+        clock = self.network.clock
+
+        def elapsed() -> float:
+            clock.worked += self.random.random() * self.hurry
+            return clock.time + clock.worked
+
+        instance.turns.elapsed = elapsed  # type: ignore[misc]
+
+    @property
+    def one(self) -> Instance:
+        return self.random.choice((self.a, self.b))
+
+    @property
+    def pipe(self) -> Pipe | None:
+        return self.random.choice(self.network.pipes) if self.network.pipes else None
+
+    def step(self) -> None:
+        """Something happens."""
+        kinds = (
+            (self.publish, 6),
+            (self.commit, 6),
+            (self.move, 20),
+            (self.wait, 10),
+            (self.connect, 2),
+            (self.cut, 1),
+            (self.lose, 1),
+            (self.stall, 1),
+            (self.block, 2),
+        )
+        self.random.choices([kind for kind, _ in kinds], [weight for _, weight in kinds])[0]()
+
+    def publish(self) -> None:
+        instance = self.one
+        instance.publish(self.random.randrange(1, 30), f"at {instance.name}")
+
+    def commit(self) -> None:
+        self.one.commit()
+
+    def move(self) -> None:
+        for pipe in list(self.network.pipes):
+            pipe.arrive(self.random.choice((1, 30, 1000, 100_000)))
+
+    def wait(self) -> None:
+        self.network.clock.advance(self.random.choice((0.0, 0.001, 0.1, 1.0)))
+
+    def connect(self) -> None:
+        for instance, other in self.random.sample([(self.a, self.b), (self.b, self.a)], 2):
+            if not instance.links.is_connected(other.name):
+                self.network.connect(instance, other.name, other)
+                return
+
+    def cut(self) -> None:
+        """A connection ends, and what was on its way is lost."""
+        pipe = self.pipe
+        if pipe is not None:
+            self._forget(pipe)
+            for end in (pipe, pipe.other):
+                if end is not None and end.link is not None:
+                    end.link.lost()
+
+    def lose(self) -> None:
+        """A connection ends, and nobody is told, or one end."""
+        pipe = self.pipe
+        if pipe is not None:
+            self._forget(pipe)
+            if self.random.random() < 0.5 and pipe.link is not None:
+                pipe.link.lost()
+
+    def _forget(self, pipe: Pipe) -> None:
+        assert pipe.other is not None
+        for end in (pipe, pipe.other):
+            self.network.pipes.remove(end)
+
+    def stall(self) -> None:
+        instance = self.one
+        instance.room = None if instance.room is not None else self.random.randrange(5)
+
+    def block(self) -> None:
+        pipe = self.pipe
+        if pipe is not None:
+            pipe.is_ready = not pipe.is_ready
+            if pipe.is_ready and pipe.link is not None:
+                pipe.link.is_writable()
+
+    def heal(self) -> None:
+        """Let everything be well from now on."""
+        self.a.room = self.b.room = None
+        for pipe in self.network.pipes:
+            pipe.is_ready = True
+            if pipe.link is not None:
+                pipe.link.is_writable()
+        for _ in range(40):
+            self.connect()
+            self.network.pass_time(1)
+            if contents(self.a.entries) == contents(self.b.entries):
+                return
+
+
+def contents(log: Log) -> Counter[tuple[int, int]]:
+    """The names of all messages."""
+    return Counter((row[2], row[3]) for row in log.rows)
+
+
+@pytest.mark.parametrize("seed", range(80))
+def test_in_the_end_both_have_everything(seed: int) -> None:
+    trouble = Trouble(seed)
+    for _ in range(STEPS):
+        trouble.step()
+    trouble.heal()
+    a, b = trouble.a, trouble.b
+    assert contents(a.entries) == contents(b.entries)
+    assert set(contents(a.entries).values()) <= {1}
+    trouble.network.pass_time(3)
+    assert a.replication.settled == a.entries.last_txid
+    assert b.replication.settled == b.entries.last_txid
+    assert a.logs("1E-0003") == b.logs("1E-0003") == [], "neither has broken the protocol"

@@ -1,0 +1,172 @@
+"""The demonstration: whichever of two instances dies, nothing is lost, and nothing comes twice.
+
+A publisher and a consumer have both instances of a pair as servers. The one that they are connected
+to is killed; when it is back, the other one is. `--failover-rounds 100` does that for longer, and
+AMPERAGE_SEED repeats a round.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+from client import (
+    Backoff,
+    BookmarkStorage,
+    BookmarkStore,
+    FileBookmarkStore,
+    FilePublishStore,
+    HAClient,
+    PublishStorage,
+    PublishStore,
+)
+from tests.recovery.killing import chance_of
+from tests.support.cluster import PAIR, Cluster, Instance, cluster
+from tests.support.server import RunningServer
+from tests.support.sow import query
+from tests.support.waiting import WAIT_SECONDS, wait_until
+
+MESSAGES: Final = 3_000
+ON_THE_WAY: Final = 200
+"""Messages that may wait to be acknowledged, so that a publisher is busy when servers die."""
+
+_PATIENT: Final = Backoff(first=0.01, longest=0.1)
+
+Stores = Callable[[Path], tuple[PublishStorage, BookmarkStorage]]
+
+STORES: Final[dict[str, Stores]] = {
+    "memory": lambda _: (PublishStore(), BookmarkStore()),
+    "file": lambda directory: (
+        FilePublishStore(directory / "messages"),
+        FileBookmarkStore(directory / "bookmarks"),
+    ),
+}
+
+
+class Publisher:
+    """Publishes numbers, whatever happens to servers."""
+
+    def __init__(self, client: HAClient) -> None:
+        self.client = client
+        self.stop = threading.Event()
+        self._thread = threading.Thread(target=self._run, daemon=True)
+        self._thread.start()
+
+    def finish(self) -> None:
+        """Wait until everything is published, and safe."""
+        self._thread.join(WAIT_SECONDS)
+        assert not self._thread.is_alive(), "the publisher is stuck"
+        self.client.publish_flush(WAIT_SECONDS)
+
+    def _run(self) -> None:
+        for number in range(1, MESSAGES + 1):
+            while len(self.client.publish_store) >= ON_THE_WAY and not self.stop.is_set():
+                time.sleep(0.002)
+            if self.stop.is_set():
+                return
+            self.client.publish("orders", f'{{"id":{number}}}')
+
+
+class Consumer:
+    """Takes note of the numbers that come.
+
+    Attributes:
+        seen: all of them, in their order.
+    """
+
+    def __init__(self, client: HAClient, options: str | None) -> None:
+        self.client = client
+        self.seen: list[int] = []
+        self._stream = client.subscribe(
+            "orders", bookmark="recent", sub_id="numbers", options=options
+        )
+        threading.Thread(target=self._run, daemon=True).start()
+
+    def _run(self) -> None:
+        for message in self._stream:
+            self.seen.append(message.json()["id"])
+
+
+@contextmanager
+def programs(
+    pair: Cluster, stores: tuple[PublishStorage, BookmarkStorage], options: str | None
+) -> Iterator[tuple[Publisher, Consumer]]:
+    """A publisher and a consumer, which prefer A."""
+    messages, bookmarks = stores
+    client = partial(HAClient, pair.uris("A", "B"), backoff=_PATIENT, timeout=WAIT_SECONDS)
+    with (
+        client("consumer", bookmark_store=bookmarks) as consuming,
+        client("publisher", publish_store=messages) as publishing,
+    ):
+        consuming.connect()
+        consumer = Consumer(consuming, options)
+        publishing.connect()
+        publisher = Publisher(publishing)
+        try:
+            yield publisher, consumer
+        finally:
+            publisher.stop.set()
+
+
+def fail_over(
+    publisher: Publisher, consumer: Consumer, dying: Instance, to: Instance, after: int
+) -> None:
+    """Kill an instance when so many messages have come, and revive it when all have moved."""
+    wait_until(lambda: len(consumer.seen) >= after, lambda: f"{len(consumer.seen)} have come")
+    dying.kill()
+    wait_until(
+        lambda: all(
+            one.client.server is not None and one.client.server.port == to.port
+            for one in (publisher, consumer)
+        ),
+        f"not all have moved to {to.name}",
+    )
+    dying.start()
+
+
+def replay(server: RunningServer) -> list[bytes]:
+    """What a consumer gets that has seen nothing yet."""
+    with server.log_on("auditor") as peer:
+        peer.send({"c": "subscribe", "sub_id": "a", "t": "orders", "bm": "0", "a": "completed"})
+        bodies = []
+        while (received := peer.receive())[0]["c"] != "ack":
+            bodies.append(received[1])
+        return bodies
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """As many rounds as are asked for."""
+    if "number" in metafunc.fixturenames:
+        rounds = int(metafunc.config.getoption("--failover-rounds"))
+        metafunc.parametrize("number", range(rounds))
+
+
+@pytest.mark.parametrize("options", ["fully_durable", None])
+@pytest.mark.parametrize("store", STORES)
+@pytest.mark.timeout(600)
+def test_either_instance_of_a_pair_may_die(
+    tmp_path: Path, store: str, options: str | None, number: int
+) -> None:
+    """Each message is consumed once and in order, and both instances end with all of them."""
+    chance = chance_of(number)
+    expected = list(range(1, MESSAGES + 1))
+    with cluster(tmp_path, PAIR) as pair:
+        pair.start()
+        with programs(pair, STORES[store](tmp_path), options) as (publisher, consumer):
+            fail_over(publisher, consumer, pair["A"], pair["B"], chance.randrange(1_300))
+            fail_over(publisher, consumer, pair["B"], pair["A"], chance.randrange(1_600, 2_800))
+            publisher.finish()
+            wait_until(lambda: len(consumer.seen) >= MESSAGES, lambda: len(consumer.seen))
+            assert consumer.seen == expected
+        for instance in pair:
+            assert replay(instance.server) == [b'{"id":%d}' % one for one in expected]
+            with instance.server.log_on("auditor") as peer:
+                records = query(peer, "orders").messages
+            assert sorted(record["id"] for record in records) == expected
