@@ -44,6 +44,7 @@ from server.replication import (
     Resume,
     Resumed,
     Taken,
+    Word,
     encode,
     peer_of,
 )
@@ -75,6 +76,7 @@ _MOST_UNACKNOWLEDGED: Final = 2 << 20
 """Bytes taken after which an ack does not wait for its time: the source's window is small."""
 
 _MOST_CLIENT: Final = 1024
+_MOST_WORDS: Final = 64
 _MICROSECONDS: Final = 1_000_000
 _NEVER: Final = float("-inf")
 
@@ -146,6 +148,9 @@ class Host(Protocol):
 
     def ended(self, link: Link) -> None:
         """A link is over."""
+
+    def heard(self, link: Link, word: Word) -> None:
+        """A word has come, for this instance or for another one."""
 
     def complain(self, message: str, who: str, /, **fields: object) -> None:
         """Log something that may come again and again: now and then.
@@ -224,6 +229,7 @@ class Link:
         self._ack_interval = 0.0
         self._acked = self._looked = _NEVER
         self._unacknowledged = 0
+        self._words_waiting = 0  # since the connection was ready last
         # What cancels the next look at all this, and when that is.
         self._timer: Callable[[], None] | None = None
         self._due = _NEVER
@@ -422,6 +428,14 @@ class Link:
     def _send(self, frame: Frame, *, compress: bool = False) -> None:
         self.conduit.send(encode(frame, compress=compress))
 
+    def say(self, word: Word) -> None:
+        """Send a word, unless many wait already: it may get lost."""
+        if self.conduit.is_ready:
+            self._words_waiting = 0
+        if self.stage is Stage.OPEN and self._words_waiting < _MOST_WORDS:
+            self._words_waiting += 1
+            self._send(word)
+
     def _later(self, seconds: float) -> None:
         """Go on after some time, or before."""
         due = self._elapsed() + seconds
@@ -478,6 +492,8 @@ class Link:
                 self._begin(frame)
             case Resume() | Knowledge():
                 self._resume(frame)
+            case Word():
+                self._host.heard(self, frame)
             case Hello():
                 raise ProtocolError("says twice who it is")
 

@@ -12,20 +12,21 @@ Links that come, go, or are refused again and again are logged now and then.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Final
 
 import msgspec
 
 from server.links.greeting import GreetingError, described, destination_of, failed, validate
 from server.links.link import BEAT_SECONDS, Conduit, Link, Turns
-from server.replication import VERSION, Hello, group_refusal, prefers, refusal
+from server.replication import VERSION, Courier, Hello, group_refusal, prefers, refusal
 
 if TYPE_CHECKING:
     from config_schema.together import InstanceDescription
     from server.base.clock import Clock
     from server.base.log import Log
     from server.links.replication import OwnDestination, Replication
+    from server.replication import Parcel, Word
 
 _SAY_AGAIN_SECONDS: Final = 60.0
 _MOST_SAID: Final = 1000
@@ -59,6 +60,8 @@ class Links:
         self._ticked = turns.elapsed()
         self._is_ticking = True
         replication.use_links(self._go_on)
+        self._courier: Final = Courier(replication.instance, replication.nonce)
+        self._listen: Callable[[str, str, str, bytes], None] = _ignore
         self._cancel = clock.call_later(BEAT_SECONDS, self._tick)
 
     # Connections.
@@ -155,6 +158,7 @@ class Links:
         self._links.discard(link)
         if link.hello is not None and self._by_peer.get(link.hello.instance) is link:
             del self._by_peer[link.hello.instance]
+            self._courier.disconnected(link.hello.instance)
         self._tell()
 
     def complain(self, message: str, who: str, /, **fields: object) -> None:
@@ -170,6 +174,45 @@ class Links:
             del self._said[next(iter(self._said))]
         self._said[key] = now
         self.log.emit(message, **fields)
+
+    # Words.
+
+    def use_words(self, listen: Callable[[str, str, str, bytes], None]) -> None:
+        """Tell of words from other instances.
+
+        Args:
+            listen: told whom a word is for (this instance, or one that cannot be reached), who says
+                it, what it is about, and what it says.
+        """
+        self._listen = listen
+
+    def say(self, to: str, subject: str, body: bytes) -> None:
+        """Say something to an instance, wherever it is; it may get lost."""
+        self._deliver(self._courier.send(to, subject, body))
+
+    def reach(self, name: str) -> bool | None:
+        """Whether an instance can be reached; None if that is not known, and being found out."""
+        return self._courier.reach(name, self._now)
+
+    def heard(self, link: Link, word: Word) -> None:
+        """See `Host`."""
+        if link.hello is None:
+            return
+        received = self._courier.receive(word, link.hello.instance, self._now)
+        self._deliver(received.parcels)
+        if received.sender:
+            self._listen(word.to, received.sender, word.subject, word.body)
+
+    def _deliver(self, parcels: Iterable[Parcel]) -> None:
+        for peer, word in parcels:
+            link = self._by_peer.get(peer)
+            if link is not None:
+                link.say(word)
+
+    @property
+    def _now(self) -> int:
+        """The time for the courier, in microseconds that never go back."""
+        return int(self.turns.elapsed() * 1_000_000)
 
     # Who is there.
 
@@ -257,6 +300,7 @@ class Links:
         if current is not None:
             current.close()
         self._by_peer[name] = link
+        self._courier.connected(name)
         link.open()
         self._tell()
 
@@ -280,3 +324,8 @@ class Links:
         self._ticked = now
         for link in list(self._links):
             link.tick(now, away)
+        self._deliver(self._courier.step(self._now))
+
+
+def _ignore(_to: str, _sender: str, _subject: str, _body: bytes) -> None:
+    """Nobody listens."""
