@@ -60,6 +60,7 @@ class Membership:
         )
         self._hears: Final = not is_local
         self._wake: Final = wake
+        self._name: Final = spec.name
         self._instance: Final = instance
         self._initial_owner: Final = spec.initial_owner
         self._subject: Final = f"{spec.message_type}/{spec.name}/{self.domain}"
@@ -88,6 +89,12 @@ class Membership:
         if not self.is_shared or not (path or self._initial_owner):
             return ""
         return self.sharing.initial_owner(hops(path)[0].name if path else self._instance)
+
+    def set_proxied(self, enabled: bool) -> None:
+        """Act for owners that cannot be reached, or do not (AMPS User Guide, Proxied Transfer)."""
+        self.sharing.proxied = enabled
+        self._surroundings.events.emit("1D-0027" if enabled else "1D-0028", queue=self._name)
+        self._wake()
 
     # What other instances have recorded.
 
