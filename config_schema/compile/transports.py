@@ -124,6 +124,11 @@ def compile_transports(root: Reader, scope: Scope) -> tuple[TransportSpec, ...]:
             )
         if spec.is_replication:
             upstream = upstream or spec
+            if not root.has("TransactionLog"):
+                reader.warning(
+                    "takes what other instances replicate, and there is no TransactionLog to "
+                    "record it in: it stays closed"
+                )
         scope.transports.setdefault(spec.name, spec)
         transports.append(spec)
     return tuple(transports)

@@ -147,8 +147,23 @@ def _link(
     if refused is not None:
         yield refused
         return  # what is sent is meant for another
+    if downstream.listens is None and not way.destination.addresses:
+        yield _taking_nothing(way, downstream)
     yield from _encryption(way.destination, downstream)
     yield from check_link(way.source, way.destination, downstream, back)
+
+
+def _taking_nothing(way: Route, downstream: InstanceDescription) -> Finding:
+    return _finding(
+        "link",
+        Severity.ERROR,
+        way.destination.location,
+        "Destination/Transport",
+        downstream.location,
+        f"waits for {quoted(downstream.name)} ({downstream.location}) to connect, which has no "
+        "transport for replication: it takes nothing, on whichever connection",
+        "add a Transport of type amps-replication there",
+    )
 
 
 def _encryption(destination: Destination, downstream: InstanceDescription) -> Iterator[Finding]:

@@ -252,7 +252,7 @@ class Instance:
         """Be ready to replicate, if the instance does; links begin with the transports.
 
         Raises:
-            ProvisionError: the log cannot be read, or what is to be remembered not be stored.
+            ProvisionError: the log cannot be read.
         """
         engine = self._engine
         provided = provision_replication(self._spec, engine, log, check)

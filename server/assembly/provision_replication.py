@@ -20,7 +20,7 @@ from server.assembly.provision import ProvisionError
 from server.expressions import Kind, parse, references
 from server.expressions.compile_message import compile_filter
 from server.expressions.context import MessageContext
-from server.journal import EVENTS, JournalError, JournalUnreadable, Span, Topic
+from server.journal import EVENTS, JournalUnreadable, Span, Topic
 from server.links.delays import Delays
 from server.links.events import Way, link_name
 from server.links.remembering import Remembering, recollect
@@ -131,18 +131,14 @@ def provision_replication(
         None if the instance has no part in replication.
 
     Raises:
-        ProvisionError: the log cannot be read, or what is to be remembered not be stored.
+        ProvisionError: the log cannot be read.
     """
     description = describe(spec)
     if not description.replicates:
         return None
     where = spec.transaction_log or spec
-
-    def damaged(problem: str) -> None:
-        engine.log.emit("21-0022", problem=problem)
-
     try:
-        recollected = recollect(log.journal, check, damaged)
+        recollected = recollect(log.journal, check, engine.log)
     except JournalUnreadable as problem:
         raise ProvisionError(where, f"TransactionLog: not recovered: {problem}") from None
     destinations = {
@@ -165,15 +161,9 @@ def provision_replication(
     for name, destination in destinations.items():
         delays = Delays(name, replication, engine.clock, engine.log)
         log.hold(partial(_needed_from, destination.sender), delays.in_the_way)
-    try:
-        remembering = Remembering(
-            replication, recorder.highest, log, engine.clock, engine.turns.start
-        )
-    except JournalError as problem:
-        raise ProvisionError(where, f"TransactionLog: {problem}") from None
-    if destinations:
-        lowest = min(one.sender.settled for one in destinations.values())
-        engine.log.emit("1D-0002", lowest_txid=lowest, last_txid=log.last_txid)
+    remembering = Remembering(
+        replication, recorder.highest, log, engine.clock, engine.log, engine.turns.start
+    )
     return replication, remembering
 
 

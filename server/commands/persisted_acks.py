@@ -12,6 +12,9 @@ not waited for any more.
 A duplicate is told in its place: its publisher takes it for a success, which the message that came
 first may still have to become.
 
+Where other instances have to acknowledge, very many commands may wait, for minutes. Beyond some
+hundreds of a connection they are taken together: all that come wait as one, for the last of them.
+
 Source: AMPS User Guide, Acknowledgment Conflation and Publish Acknowledgments.
 """
 
@@ -20,10 +23,11 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Final, Protocol, TypeAlias
 
 from server.commands.acks import NOT_STORED, fail_sequences, failure, success
 from server.commands.sender import Sender
+from server.topics.stores import all_settled
 from server.wire.header import Header
 
 if TYPE_CHECKING:
@@ -31,6 +35,9 @@ if TYPE_CHECKING:
 
 WhenStored: TypeAlias = "Callable[[Settled], None]"
 """Calls back when what a command did is on stable storage, or may not get there."""
+
+_MOST_APART: Final = 512
+"""Commands that wait each for itself."""
 
 
 class _Waiting:
@@ -56,6 +63,20 @@ class _Waiting:
         self.is_told = False
 
 
+class _Crowd(_Waiting):
+    """Commands that wait as one.
+
+    Attributes:
+        waits: each tells when some of them are stored.
+    """
+
+    __slots__ = ("waits",)
+
+    def __init__(self, sequences: Sequence[bytes]) -> None:
+        super().__init__(sequences)
+        self.waits: dict[WhenStored, None] = {}
+
+
 class PersistedAcks:
     """The `persisted` acks that a connection is waiting for.
 
@@ -66,29 +87,56 @@ class PersistedAcks:
     def __init__(self, session: Sender) -> None:
         self._session = session
         self._waiting: deque[_Waiting] = deque()
+        self._crowd: _Crowd | None = None  # the last of those, if it is still taking in commands
         self._reached: int | None = None  # the sequence number to be acknowledged next
         self._is_due = False
 
-    def succeeded(self, header: Header, when_stored: WhenStored) -> None:
+    def succeeded(
+        self, header: Header, when_stored: WhenStored, *, is_certain: bool = False
+    ) -> None:
         """Acknowledge a command when it is stored.
 
         Args:
             header: the command's header.
             when_stored: tells when that is.
+            is_certain: whether it never tells of a problem.
         """
         if header.sequence is None:
             self._add(_Waiting((), success(header, "persisted"), header), when_stored)
         else:
-            self.reached((b"%d" % header.sequence,), when_stored)
+            self.reached((b"%d" % header.sequence,), when_stored, is_certain=is_certain)
 
-    def reached(self, sequences: Sequence[bytes], when_stored: WhenStored) -> None:
+    def reached(
+        self, sequences: Sequence[bytes], when_stored: WhenStored, *, is_certain: bool = False
+    ) -> None:
         """Acknowledge commands, and all before them, when they are stored.
 
         Args:
             sequences: their sequence numbers, in digits.
             when_stored: tells when that is.
+            is_certain: whether it never tells of a problem; then the last number says it all.
         """
+        if is_certain:
+            sequences = sequences[-1:]
+            if len(self._waiting) >= _MOST_APART:
+                self._crowd_in(sequences, when_stored)
+                return
         self._add(_Waiting(sequences), when_stored)
+
+    def _crowd_in(self, sequences: Sequence[bytes], when_stored: WhenStored) -> None:
+        """Let commands wait together with those before them, of which there are many."""
+        crowd = self._crowd
+        if crowd is None:
+            crowd = self._crowd = _Crowd(sequences)
+            self._waiting.append(crowd)
+        crowd.sequences = sequences
+        crowd.waits[when_stored] = None
+
+    def _close_crowd(self) -> None:
+        """Take no more into a crowd: from now on it is waited for what is in it."""
+        crowd, self._crowd = self._crowd, None
+        if crowd is not None:
+            all_settled(list(crowd.waits), partial(self._settled, crowd))
 
     def refused(self, ack: Header) -> None:
         """Say at once that a command failed.
@@ -110,6 +158,8 @@ class PersistedAcks:
         self._add(_Waiting((), ack), when_stored)
 
     def _add(self, waiting: _Waiting, when_stored: WhenStored) -> None:
+        if self._crowd is not None:
+            self._close_crowd()
         self._waiting.append(waiting)
         when_stored(partial(self._settled, waiting))
 
@@ -129,6 +179,8 @@ class PersistedAcks:
                 self._send()
                 if self._session.is_open:
                     self._session.send(first.own)
+        if self._crowd is not None and len(waiting) <= _MOST_APART // 2:
+            self._close_crowd()
         if self._reached is not None and not self._is_due:
             self._is_due = True
             engine = self._session.engine

@@ -61,21 +61,24 @@ def handle(session: Publisher, header: Header, body: bytes) -> None:
         for ack in ("processed", "completed"):
             acknowledge(session, header, ack, sequence=header.sequence)
         if wants(header, "persisted"):
-            acknowledge_stored(session, header, target.when_stored)
+            acknowledge_stored(session, header, target.when_stored, is_certain=target.is_journaled)
 
 
-def acknowledge_stored(session: Publisher, header: Header, when_stored: WhenStored) -> None:
+def acknowledge_stored(
+    session: Publisher, header: Header, when_stored: WhenStored, *, is_certain: bool = False
+) -> None:
     """Say that a command is on stable storage as soon as it is, if its sender is still there.
 
     Args:
         session: the connection that sent it.
         header: its header.
         when_stored: tells when that is.
+        is_certain: whether it never tells of a problem.
     """
     if session.engine.transaction_log is None:
         when_stored(partial(acknowledge_late, session, header))
     else:
-        session.persisted_acks.succeeded(header, when_stored)
+        session.persisted_acks.succeeded(header, when_stored, is_certain=is_certain)
 
 
 def is_plain(session: Publisher, header: Header, topic: AnyTopic) -> bool:

@@ -90,7 +90,7 @@ class PublishRuns:
         if run.acks is not None:
             session.outbox.write(run.acks.encode(sequences))
         if run.conflates and unsaid:
-            session.persisted_acks.reached(unsaid, topic.when_stored)
+            session.persisted_acks.reached(unsaid, topic.when_stored, is_certain=topic.is_journaled)
         elif run.late_acks is not None and sequences:
             topic.when_stored(partial(self._send_late, run.late_acks, sequences))
 

@@ -91,7 +91,7 @@ class Journal:
         self._notice = notice
         self._told = set[tuple[str, int]]()
         self._last_queues: QueuesCache | None = None
-        self._last_replication: Callable[[], bytes] | None = None
+        self._last_replication: bytes | None = None
         disk = disk or Disk()
         possession = _take_possession(settings)
         try:
@@ -293,28 +293,22 @@ class Journal:
         except FileNotFoundError:
             return None
 
-    def store_replication(self, pack: Callable[[], bytes], *, aside: bool = True) -> None:
+    def store_replication(self, data: bytes) -> None:
         """Store what replication is to remember; what it takes into account has been stored.
 
-        Args:
-            pack: makes the bytes of the file, on the thread that stores them.
-            aside: do it on another thread, some time; else it has been done on return.
+        It may be called on any thread, one call after the other.
 
         Raises:
-            JournalError: it has not.
+            JournalError: it cannot be stored.
         """
-        if aside:
-            self._upkeep.later(partial(self._upkeep.store_replication, pack))
-            return
         try:
-            self._upkeep.store_replication(pack)
+            self._upkeep.store_replication(data)
         except OSError as problem:
-            text = f"what replication has to remember cannot be stored: {reason(problem)}"
-            raise JournalError(text) from problem
+            raise JournalError(reason(problem)) from problem
 
-    def leave_replication(self, pack: Callable[[], bytes]) -> None:
+    def leave_replication(self, data: bytes) -> None:
         """Store at the close what replication is to remember, if all of it is stored then."""
-        self._last_replication = pack
+        self._last_replication = data
 
     def topic(self, message_type: str, name: str) -> TopicHandle:
         """What `append` wants to be given for a topic; it is the same as long as it is kept."""

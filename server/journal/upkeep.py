@@ -256,10 +256,10 @@ class Upkeep:
         path = self._place.directory / queues_name(self._place.instance)
         self._disk.store(path, pack_queues(cache, self._clock()))
 
-    def store_replication(self, pack: Callable[[], bytes]) -> None:
+    def store_replication(self, data: bytes) -> None:
         """Store what replication remembers."""
         path = self._place.directory / replication_name(self._place.instance)
-        self._disk.store(path, pack())
+        self._disk.store(path, data)
 
     def _run(self) -> None:
         while (task := self._tasks.get()) is not None:

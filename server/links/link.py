@@ -501,8 +501,6 @@ class Link:
         if self._receiver is not None:
             raise ProtocolError("asks twice where to go on")
         replication, peer = self._replication, self._peer
-        if replication.description.listens is None:
-            raise ProtocolError(f"replicates to {replication.instance}, which takes nothing")
         client = frame.client
         if not client.startswith(f"{peer.name}!") or len(client) > _MOST_CLIENT:
             client = f"{peer.name}!{replication.instance}"

@@ -225,7 +225,7 @@ class Links:
             replication.log_id,
             replication.began,
             sends,
-            replication.description.listens is not None,
+            True,
             user,
             password,
             self._description,
@@ -260,7 +260,7 @@ class Links:
         spec = self.replication.destinations[name].spec
         reason = group_refusal(ours, hello, spec.group)
         if reason is None and not hello.takes:
-            reason = f"{hello.instance} has no transport that takes replication"
+            reason = f"{hello.instance} takes nothing"
         current = self._by_peer.get(hello.instance)
         if reason is None and current is not None and current.destination not in (None, name):
             reason = (

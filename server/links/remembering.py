@@ -3,7 +3,8 @@
 The file `replication.ack` in the journal directory is a shorter way through the log, and through
 what other instances would have to be asked; see `server.replication.state`. It is stored about once
 a second, when something has changed, and at the close. What it takes into account is on stable
-storage before.
+storage before. Where it cannot be stored, that is tried again and again, and everything else goes
+on.
 
 It is also where the identity of the log is kept: the first txid that the log ever had, and a random
 number. Other instances remember their place in this log by it. It is made anew when the log is
@@ -20,7 +21,7 @@ from typing import TYPE_CHECKING, Final
 
 from msgspec.structs import replace
 
-from server.journal import EVENTS, Span
+from server.journal import EVENTS, JournalError, Span
 from server.journal.layout import FormatError
 from server.links.replication import Recollected
 from server.replication import Recent, Recollection, Remembered, pack, unpack
@@ -28,6 +29,7 @@ from server.replication.recent import MOST_REMEMBERED
 
 if TYPE_CHECKING:
     from server.base.clock import Clock
+    from server.base.log import Log
     from server.base.slices import Sliced
     from server.journal import Journal
     from server.links.replication import Replication
@@ -41,22 +43,19 @@ _AT_ONCE: Final = 500
 _READ_AT_ONCE: Final = 4096
 _MOST_BYTES: Final = 4 << 20
 
-Damaged = Callable[[str], None]
-"""Told why what has been stored is of no use."""
 
-
-def recollect(journal: Journal, check: Callable[[], None], damaged: Damaged) -> Recollected:
+def recollect(journal: Journal, check: Callable[[], None], events: Log) -> Recollected:
     """Find out what there is, from what has been stored, and from the log.
 
     Args:
         journal: the log, which has been recovered.
         check: called now and then; what it raises ends the start.
-        damaged: told why what has been stored is of no use.
+        events: told where the log is read from, and why what has been stored is of no use.
 
     Raises:
         JournalUnreadable: the log cannot be read.
     """
-    remembered = _find(journal, damaged)
+    remembered = _find(journal, events)
     log_id = remembered.log
     began = _began(log_id)
     recent = Recent()
@@ -64,6 +63,9 @@ def recollect(journal: Journal, check: Callable[[], None], damaged: Damaged) -> 
     recollection = Recollection(remembered, recent, is_whole=is_whole)
     start = min([remembered.txid, *remembered.acknowledged.values()])
     start = max(start, remembered.txid - MOST_REMEMBERED, journal.first_txid - 1)
+    if remembered.acknowledged:
+        lowest = min(remembered.acknowledged.values())
+        events.emit("1D-0002", lowest_txid=lowest, last_txid=journal.last_txid)
     cursor = journal.replay(Span(start), kinds=EVENTS)
     while not cursor.is_caught_up:
         check()
@@ -75,7 +77,7 @@ def recollect(journal: Journal, check: Callable[[], None], damaged: Damaged) -> 
     )
 
 
-def _find(journal: Journal, damaged: Damaged) -> Remembered:
+def _find(journal: Journal, events: Log) -> Remembered:
     """What has been stored, if it is of this log; else nothing but a new identity."""
     oldest = journal.files[0]
     # Where a log begins that journals have been removed of, nothing but the file knows. What was
@@ -85,7 +87,7 @@ def _find(journal: Journal, damaged: Damaged) -> Remembered:
         data = journal.read_replication()
         found = None if data is None else unpack(data)
     except (OSError, FormatError) as problem:
-        damaged(str(problem))
+        events.emit("21-0022", problem=problem)
         found = None
     if (
         found is None
@@ -109,10 +111,8 @@ class Remembering:
         highest: tells all publishers in the log with their highest numbers.
         log: the transaction log, in whose directory it is stored.
         clock: says when to look.
+        events: told when it cannot be stored.
         start: begins work that is done in slices; see `Turns.start`.
-
-    Raises:
-        JournalError: it cannot be stored; then the log would have another identity next time.
     """
 
     def __init__(
@@ -121,27 +121,29 @@ class Remembering:
         highest: Callable[[], Mapping[int, int]],
         log: TransactionLog,
         clock: Clock,
+        events: Log,
         start: Callable[[Sliced], None],
     ) -> None:
         self._replication: Final = replication
         self._highest: Final = highest
         self._log: Final = log
         self._clock: Final = clock
+        self._events: Final = events
         self._start: Final = start
         self._is_busy = False
+        self._problem = ""  # with storing it the last time
         self._next = self._head()  # what is being gathered, but for the publishers
         self._left: Iterator[Had] = iter(())
         self._had: list[Had] = []
+        self._stored = Remembered("", 0)  # the same of what has been stored
         self._cancel: Callable[[], None]
-        log.journal.store_replication(partial(pack, self._all()), aside=False)
-        self._stored = self._next
-        log.hold(lambda: self._stored.txid + 1)
+        self._done(self._next, self._store(self._all()))
         self._look_later()
 
     def close(self) -> None:
         """Look no more, and leave behind how it is now."""
         self._cancel()
-        self._log.journal.leave_replication(partial(pack, self._all()))
+        self._log.journal.leave_replication(pack(self._all()))
 
     def _look_later(self) -> None:
         self._cancel = self._clock.call_later(_SECONDS, self._look)
@@ -171,14 +173,26 @@ class Remembering:
         self._had += some
         if len(some) == _AT_ONCE:
             return True
-        head, remembered = self._next, replace(self._next, had=self._had)
-
-        def store() -> None:
-            self._log.journal.store_replication(partial(pack, remembered))
-            self._stored, self._is_busy = head, False
-
-        self._log.when_durable(store)
+        store = partial(self._store, replace(self._next, had=self._had))
+        done = partial(self._done, self._next)
+        self._log.when_durable(lambda: self._log.do_aside(store, done))
         return False
+
+    def _store(self, remembered: Remembered) -> str:
+        """Store it; what it takes into account has been. Returns why that failed."""
+        try:
+            self._log.journal.store_replication(pack(remembered))
+        except JournalError as error:
+            return str(error)
+        return ""
+
+    def _done(self, head: Remembered, problem: str) -> None:
+        if not problem:
+            self._stored = head
+        elif not self._problem:
+            self._events.emit("21-0024", problem=problem)
+        self._problem = problem
+        self._is_busy = False
 
     def _all(self) -> Remembered:
         return replace(self._head(), had=list(self._summary()))

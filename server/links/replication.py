@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from server.topics.transaction_log import TransactionLog
 
 _MICROSECONDS: Final = 1_000_000
+_MOST_REMEMBERED: Final = 10_000
 
 
 @dataclass(slots=True)
@@ -135,6 +136,7 @@ class Replication:
         self._transaction_log = transaction_log
         self._clock = clock
         self._log = log
+        self._concerned: dict[Topic, bool] = {}  # what it is about, for those who are waited for
         self._go_on: Callable[[], None] = _nothing
         self.acknowledgement: Final = Acknowledgement(
             {name: one.sender for name, one in destinations.items()},
@@ -200,10 +202,15 @@ class Replication:
 
     def concerns(self, topic: Topic) -> bool:
         """Whether what is published to a topic may go to a destination that is waited for."""
-        return any(
-            self.destinations[name].sender.concerns(topic, NO_ORIGIN)
-            for name in self.acknowledgement.waited_for
-        )
+        concerned = self._concerned.get(topic)
+        if concerned is None:
+            if len(self._concerned) >= _MOST_REMEMBERED:
+                self._concerned.clear()
+            concerned = self._concerned[topic] = any(
+                self.destinations[name].sender.concerns(topic, NO_ORIGIN)
+                for name in self.acknowledgement.waited_for
+            )
+        return concerned
 
     def committed(self) -> None:
         """More of the log is on stable storage; the transaction log says so, and goes on itself."""
@@ -272,6 +279,7 @@ class Replication:
         return names
 
     def _downgraded(self, names: Sequence[str], age: int | None = None) -> None:
+        self._concerned.clear()
         for name in names:
             if age is None:
                 self._log.emit("21-0020", destination=name)
@@ -282,6 +290,7 @@ class Replication:
             self.acknowledged()
 
     def _upgraded(self, names: Sequence[str]) -> None:
+        self._concerned.clear()
         for name in names:
             way = self.destinations[name].way
             self._log.emit("29-0105", client=way.client)

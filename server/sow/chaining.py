@@ -110,9 +110,7 @@ class ChainingKeys:
 
     def key(self, body: bytes, given: str | None) -> str:  # noqa: ARG002 - keys are generated
         """See `KeySource.key`."""
-        values = self._extract(body)
-        primary = _id(values[0])
-        secondary = [text for value in values[1:] if (text := _id(value)) is not None]
+        primary, secondary = self._ids(body)
         ids = secondary if primary is None else [primary, *secondary]
         if not ids:
             return self._hash.of_values([None])
@@ -129,11 +127,26 @@ class ChainingKeys:
                         f"{primary} has: they seem to have come in the wrong order"
                     )
         key = keys.pop() if keys else self._hash.of_text(secondary[0] if secondary else ids[0])
+        self._join(ids, key)
+        return key
+
+    def learn(self, body: bytes, key: str) -> None:
+        """See `LearnsKeys.learn`: its ids belong to that chain, but for those in another one."""
+        primary, secondary = self._ids(body)
+        if key.isdecimal():  # else it is none of a chain
+            self._join(secondary if primary is None else [primary, *secondary], key)
+
+    def _ids(self, body: bytes) -> tuple[str | None, list[str]]:
+        """The id in the primary field of a message, and those in the secondary ones."""
+        values = self._extract(body)
+        return _id(values[0]), [text for value in values[1:] if (text := _id(value)) is not None]
+
+    def _join(self, ids: Sequence[str], key: str) -> None:
+        """Let those ids that are unknown belong to a chain."""
         unknown = [text for text in dict.fromkeys(ids) if text not in self._keys]
         if unknown:
             self.file.append(unknown, int(key))
             self._keys.update(dict.fromkeys(unknown, key))
-        return key
 
     def close(self) -> None:
         """Let go of the file."""

@@ -10,7 +10,7 @@ Source: AMPS User Guide, Understanding SOW Keys.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final, Protocol
+from typing import Final, Protocol, runtime_checkable
 
 import xxhash
 
@@ -41,6 +41,18 @@ class KeySource(Protocol):
         Raises:
             KeyRefusedError: the message must not be processed.
             StoreError: what the key depends on later cannot be stored.
+        """
+
+
+@runtime_checkable
+class LearnsKeys(Protocol):
+    """A key source that is told of keys made elsewhere; sources of libraries need not be."""
+
+    def learn(self, body: bytes, key: str) -> None:
+        """Take note of the SOW key that a message got at another instance.
+
+        Raises:
+            StoreError: that cannot be stored.
         """
 
 

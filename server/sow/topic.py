@@ -27,6 +27,7 @@ from server.sow.keys import (
     EventKeys,
     FieldKeys,
     KeySource,
+    LearnsKeys,
     PublisherKeys,
     key_hash,
     nested_in_event,
@@ -108,6 +109,7 @@ class SowTopic:
         )
         self._enrichment: Final = _stage(spec.enrichment, Kind.ENRICHMENT, message_type, functions)
         self._generator: Final = generator
+        self._learner: Final = generator if isinstance(generator, LearnsKeys) else None
         self._key_sources: dict[str, KeySource] = {}
 
     @property
@@ -245,6 +247,15 @@ class SowTopic:
             StoreError: the key cannot be kept.
         """
         return self._key_source(topic).key(body, None)
+
+    def learn(self, body: bytes, key: str) -> None:
+        """Take note of the SOW key that a message got at another instance.
+
+        Raises:
+            StoreError: that cannot be stored.
+        """
+        if self._learner is not None:
+            self._learner.learn(body, key)
 
     def publish(
         self,

@@ -97,6 +97,8 @@ class Receiving:
                 key = None if own else arrivals.sow_key(position)
                 if key is None:
                     key = self._sow.key_of(body, name)
+                else:
+                    self._sow.learn(body, key)
                 lifetime = lifetimes[position] * NANOSECONDS
                 drafts.append(Record(key, body, name, 0, lifetime, 0, correlation_id))
         except (BodyError, KeyRefusedError, StoreError) as error:

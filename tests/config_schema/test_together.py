@@ -108,10 +108,11 @@ class Config:
     def text(self) -> str:
         address = self.listens.format(port=PORTS.get(self.name))
         log = f"<TransactionLog><JournalDirectory>j</JournalDirectory>{self.log}</TransactionLog>"
+        kind = "amps-replication" if address else "tcp"
         return (
             f"<AMPSConfig><Name>{self.name}</Name><Group>{self.group or 'group-' + self.name}"
-            "</Group><Transports><Transport><Name>in</Name><Type>amps-replication</Type>"
-            f"<InetAddr>{address}</InetAddr></Transport></Transports>"
+            f"</Group><Transports><Transport><Name>in</Name><Type>{kind}</Type>"
+            f"<InetAddr>{address or 9107}</InetAddr></Transport></Transports>"
             f"<SOW>{self.sow}</SOW>{log if self.log else ''}"
             f"<Replication>{''.join(one.text() for one in self.to)}</Replication>"
             f"{self.more}</AMPSConfig>"
@@ -404,6 +405,7 @@ PAIRS: dict[str, Pair] = {
         [], to_b={"address": "127.0.0.1:9102"}, b={"listens": "localhost:9102"}
     ),
     "waiting": Pair([], to_b={"address": ""}),
+    "waiting for one that takes nothing": Pair(["a link"], to_b={"address": ""}, b={"listens": ""}),
     "waiting for nobody": Pair(
         ["a (address)", "b replicate"], to_b={"address": "", "peer": "x", "group": "group-x"}
     ),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
-from server.journal import EVENTS, Cursor, Entry, Journal, Span, Topic
+from server.journal import EVENTS, Cursor, Disk, Entry, Journal, Span, Topic
 from server.replication import (
     Batch,
     FrameReader,
@@ -52,6 +52,7 @@ class Replica:
         pattern: the topics that it records.
         prepare: gives its engine what it needs before anything is recorded.
         core: its engine; None for one of its own.
+        disk: of its journal.
     """
 
     def __init__(
@@ -61,10 +62,11 @@ class Replica:
         pattern: str = ".*",
         prepare: Callable[[Core], None] = lambda _: None,
         core: Core | None = None,
+        disk: Disk | None = None,
     ) -> None:
         self.name = name
         self.core = core or Core()
-        self.core.record(directory / name, pattern, name)
+        self.core.record(directory / name, pattern, name, disk)
         prepare(self.core)
         self.journal = self.core.transaction_log.journal
         self.known = Known(self.journal.last_sequence)
@@ -93,8 +95,8 @@ class Replica:
         return list(self.journal.entries())
 
     def said(self) -> list[str]:
-        """The ids of what it has written to its log."""
-        return [message_id for message_id, _ in self.core.log.entries]
+        """The ids of what it has written to its log about what has come."""
+        return [one for one, _ in self.core.log.entries if one.startswith("1D-")]
 
     def close(self) -> None:
         """End it."""
@@ -130,12 +132,15 @@ class Road:
                 self.sender.learn(answer)
 
     def carry(self) -> Taken:
-        """Bring everything that there is; what came with the last batch."""
+        """Bring everything that there is, unless it is held up; what came with the last batch."""
         self._source.core.commit()
-        core = self._destination.core
+        clock = self._source.core.clock
         reader = FrameReader(1 << 30)
         taken = Taken()
-        while (batch := self.sender.pull(int(core.clock.now() * 1e6), flush=True)) is not None:
+        while not self.receiver.is_stalled:
+            batch = self.sender.pull(int(clock.now() * 1e6), flush=True)
+            if batch is None:
+                break
             reader.feed(encode(batch))
             frame = reader.next()
             assert isinstance(frame, Batch)

@@ -15,11 +15,13 @@ from server.base.helper_thread import HelperThread
 from server.core.engine import Engine
 from server.core.session import Entrance, Link
 from server.expressions import BUILTINS
-from server.journal import Journal, JournalSettings
+from server.journal import Disk, Journal, JournalSettings
 from server.message_types.registry import MessageTypes
 from server.security.authentication import AcceptAll
 from server.security.entitlement import make_entitlement
+from server.sow.keys import KeySource
 from server.sow.memory_store import MemoryStore
+from server.sow.store import RecordStore
 from server.sow.topic import SowTopic
 from server.topics.settings import Settings
 from server.topics.transaction_log import TransactionLog
@@ -123,19 +125,26 @@ class Core:
             entitlement=make_entitlement(None),
         )
 
-    def keep(self, *specs: TopicSpec) -> None:
-        """Give the engine topics with records, in memory."""
+    def keep(
+        self, *specs: TopicSpec, store: RecordStore | None = None, keys: KeySource | None = None
+    ) -> None:
+        """Give the engine topics with records, in memory if nothing else is given."""
         for spec in specs:
-            sow = SowTopic(spec, self.types[spec.message_type], MemoryStore(), BUILTINS)
+            message_type = self.types[spec.message_type]
+            records = MemoryStore() if store is None else store
+            sow = SowTopic(spec, message_type, records, BUILTINS, keys)
             self.engine.stores.add(sow, sow.table.store.commit)
 
-    def record(self, directory: Path, pattern: str, instance: str = "core") -> None:
+    def record(
+        self, directory: Path, pattern: str, instance: str = "core", disk: Disk | None = None
+    ) -> None:
         """Give the engine a transaction log that commits when told to, and not before."""
         journal = Journal(
             JournalSettings(instance, directory, file_size=1 << 20, preallocated=1),
             lambda: int(self.clock.now() * 1e6),
             lambda _: None,
             lambda _: None,
+            disk,
         )
         spec = JournaledTopicSpec(pattern, True, "json", Location("config.xml", 1))
         helper = HelperThread(self._posted.put, "core")

@@ -2,19 +2,33 @@
 
 from __future__ import annotations
 
+import errno
+import json
+import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from config_schema.problems import Location
+from config_schema.spec import QueueSpec
+from server.expressions import BUILTINS
 from server.journal import Entry
+from server.sow.chain_file import ChainFile
+from server.sow.chaining import ChainingKeys, chaining_options
 from server.sow.recovery import apply_entry
 from server.topics.keeper import Keeper
+from server.topics.queue_surroundings import Surroundings
+from server.topics.queue_table import Queues
 from server.wire.bookmarks import client_hash
 from tests.core.replicas import Replica, Road
 from tests.core.support import Core, CorePeer
+from tests.journal.support import FailingDisk
+from tests.sow.support import Disk as SowDisk
 from tests.sow.support import make_topic, topic_spec
+from tests.support.sow import split_records
+from tests.views.support import view
 
 Prepare = Callable[[Core], None]
 Make = Callable[..., Replica]
@@ -25,8 +39,8 @@ def make(tmp_path: Path) -> Iterator[Make]:
     """Makes instances."""
     made: list[Replica] = []
 
-    def make(name: str, prepare: Prepare = lambda _: None, pattern: str = ".*") -> Replica:
-        made.append(Replica(name, tmp_path, pattern, prepare))
+    def make(name: str, prepare: Prepare = lambda _: None, **more: Any) -> Replica:
+        made.append(Replica(name, tmp_path, prepare=prepare, **more))
         return made[-1]
 
     yield make
@@ -45,8 +59,8 @@ def publish(peer: CorePeer, topic: str, body: bytes, **header: Any) -> None:
 
 
 def frames(peer: CorePeer) -> list[tuple[dict[str, Any], bytes]]:
-    """What has come but acks."""
-    return [(head, body) for head, body in peer.take_frames() if head["c"] != "ack"]
+    """The messages that have come."""
+    return [(head, body) for head, body in peer.take_frames() if head["c"] in ("p", "oof")]
 
 
 def records(replica: Replica, topic: str = "orders") -> dict[str, tuple[bytes, str, str]]:
@@ -283,3 +297,329 @@ def test_what_is_not_recorded_here_is_said_and_passed_over(make: Make) -> None:
     two.core.clock.advance(600)
     assert len(two.said()) == 2
     assert two.core.log.entries[0][1]["source"] == "one"
+
+
+def keep_by(*keys: str, **more: Any) -> Prepare:
+    """Topic `orders` has records with other keys."""
+    return lambda core: core.keep(topic_spec(*keys), **more)
+
+
+def no_records(_: Core) -> None:
+    """There are no topics with records."""
+
+
+ORDERS = [b'{"id":%d,"other":%d}' % (number, number // 2) for number in range(20)]
+
+
+@pytest.mark.parametrize(
+    ("at_source", "header"),
+    [
+        (no_records, {}),
+        (no_records, {"k": "text", "x": "mark"}),
+        (keep_by("/other"), {}),
+        (keep_by("/other"), {"x": "mark"}),
+        (keep_by(), {"k": "text"}),
+        (keep_by("/id"), {}),
+    ],
+)
+def test_records_have_the_keys_of_this_instance(
+    make: Make, at_source: Prepare, header: dict[str, str]
+) -> None:
+    """Where fields make them: otherwise queries for the fields would not find the records."""
+    one, two = make("one", at_source), make("two", keep_by("/id"))
+    peer = one.client("publisher")
+    for number, body in enumerate(ORDERS, 1):
+        publish(peer, "orders", body, s=number, **header)
+    Road(one, two).carry()
+    assert sorted(body for body, *_ in records(two).values()) == sorted(ORDERS)
+    reader = two.client("reader")
+    reader.send({"c": "sow", "cid": "q", "t": "orders", "filter": "/id = 7"})
+    assert ORDERS[7] in b"".join(body for _, body in reader.take_frames())
+    again = make_topic(topic_spec("/id"))
+    for entry in two.entries():
+        apply_entry(again, entry)
+    assert contents(again) == records(two)
+
+
+@pytest.mark.parametrize("header", [{"k": "text"}, {"k": "17"}, {"k": "text", "x": "mark"}, {}])
+def test_keys_that_publishers_give_stay(make: Make, header: dict[str, str]) -> None:
+    one, two = make("one", keep_by()), make("two", keep_by())
+    peer = one.client("publisher")
+    for body in ORDERS:
+        publish(peer, "orders", body, **header)
+    Road(one, two).carry()
+    assert records(two) == records(one)
+    assert len(records(two)) == 1
+
+
+def test_chains_go_on_at_the_other_instance(make: Make, tmp_path: Path) -> None:
+    """What has been one chain of ids stays one when its publisher moves."""
+    replicas = []
+    for name in ("one", "two"):
+        chosen = chaining_options(
+            {"Primary": ["/id"], "Secondary": ["/before"], "FileName": [f"{name}.chain"]}
+        )
+        json = Core().types["json"]
+        keys = ChainingKeys("orders", json, chosen, ChainFile(tmp_path / chosen.file_name))
+        replicas.append(make(name, keep_by(keys=keys)))
+    one, two = replicas
+    publish(one.client("a"), "orders", b'{"id":"1"}')
+    publish(one.client("b"), "orders", b'{"id":"2","before":"1"}')
+    Road(one, two).carry()
+    publish(two.client("c"), "orders", b'{"id":"3","before":"2"}')
+    assert records(two).keys() == records(one).keys()
+    assert len(records(two)) == 1
+
+
+def test_what_other_instances_have_enriched_is_not_enriched_again(make: Make) -> None:
+    """And what they have not, neither: records are what the log of the source has."""
+    spec = topic_spec(
+        "/id",
+        preprocessing=("/p + 1 AS /p",),
+        enrichment=("/n + 1 AS /n",),
+        expiration_enabled=True,
+    )
+    one, two = (make(name, lambda core: core.keep(spec)) for name in ("one", "two"))
+    peer = one.client("publisher")
+    for _ in range(3):
+        publish(peer, "orders", b'{"id":1,"n":1,"p":1}')
+    Road(one, two).carry()
+    assert records(two) == records(one)
+    assert [body for body, *_ in records(two).values()] == [b'{"id":1,"n":2,"p":2}']
+
+
+def test_a_record_lives_as_long_as_its_source_says(make: Make) -> None:
+    """What is left of its lifetime counts; one without lives for ever, whatever is usual here."""
+    one = make("one", lambda core: core.keep(topic_spec("/id", expiration_enabled=True)))
+    spec = topic_spec("/id", expiration_enabled=True, expiration=5 * 10**9)
+    two = make("two", lambda core: core.keep(spec))
+    peer = one.client("publisher")
+    publish(peer, "orders", b'{"id":1}', e=100)
+    publish(peer, "orders", b'{"id":2}')
+    one.core.clock.advance(60)
+    Road(one, two).carry()
+    two.core.clock.advance(39)
+    assert len(records(two)) == 2
+    two.core.clock.advance(2)
+    assert [body for body, *_ in records(two).values()] == [b'{"id":2}']
+
+
+def test_what_can_never_be_recorded_is_passed_over(make: Make, tmp_path: Path) -> None:
+    """A record that is too large for the topic's file, and a message that is for the journal."""
+    disk = SowDisk(tmp_path)
+    store, _ = disk.open()
+    one, two = make("one", keep_by("/id")), make("two", keep_by("/id", store=store))
+    peer = one.client("publisher")
+    for size in (10, 70_000, 20, 100_000, 30):
+        publish(peer, "orders", b'{"id":%d,"pad":"%s"}' % (size, b"x" * size))
+    Road(one, two).carry()
+    assert len(two.entries()) == len(records(two)) == 3
+    assert two.said() == ["1D-0022"]
+    assert two.core.log.entries[0][1]["count"] == 2
+    assert "SlabSize" in str(two.core.log.entries[0][1]["problem"])
+    disk.close()
+
+
+def test_a_full_disk_holds_up_what_comes(
+    make: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of the topic's file. It is said; nothing is lost, nothing comes twice, the order stays."""
+    disk = SowDisk(tmp_path)
+    store, _ = disk.open()
+    one, two = make("one", keep_by("/id")), make("two", keep_by("/id", store=store))
+    reader = two.client("reader")
+    reader.send({"c": "subscribe", "cid": "1", "t": "orders"})
+    peer = one.client("publisher")
+    count = 500
+    for number in range(1, count + 1):
+        publish(peer, "orders", b'{"id":%d,"pad":"%s"}' % (number, b"x" * 1000), s=number)
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "posix_fallocate", no_space)
+        road = Road(one, two)
+        road.carry()
+        assert road.receiver.is_stalled
+        before = len(two.entries())
+        assert 0 < before < count
+        assert before == len(records(two))
+        assert two.said() == ["1D-0024"]
+        assert road.receiver.go_on().new == 0
+        two.core.clock.advance(61)
+        assert two.said() == ["1D-0024", "1D-0024"]
+    road.receiver.go_on()
+    assert not road.receiver.is_stalled
+    assert two.said()[2:] == ["1D-0025"]
+    assert [entry.sequence for entry in two.entries()] == list(range(1, count + 1))
+    assert records(two) == records(one)
+    assert len(frames(reader)) == count
+    disk.close()
+
+
+def test_a_full_journal_holds_up_what_comes(make: Make) -> None:
+    disk = FailingDisk()
+    one, two = make("one", keep_orders), make("two", keep_orders, disk=disk)
+    peer = one.client("publisher")
+    count = 3000
+    for number in range(1, count + 1):
+        topic = "log" if number % 100 else "orders"
+        publish(peer, topic, b'{"id":%d,"pad":"%s"}' % (number, b"x" * 1000), s=number)
+    disk.full = True
+    road = Road(one, two)
+    road.carry()
+    assert road.receiver.is_stalled
+    assert two.said() == ["1D-0024"]
+    assert 0 < len(two.entries()) < count
+    disk.full = False
+    while road.receiver.is_stalled:
+        road.receiver.go_on()
+        road.settle()
+    road.carry()
+    assert [entry.sequence for entry in two.entries()] == list(range(1, count + 1))
+    assert records(two) == records(one)
+    assert two.said() == ["1D-0024", "1D-0025"]
+
+
+def no_space(*_: int) -> None:
+    """A disk that is full."""
+    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+
+def test_views_and_conflated_topics_follow(make: Make) -> None:
+    def prepare(core: Core) -> None:
+        core.keep(topic_spec("/id"))
+        core.derive(view("totals", "orders", "/other AS /other; COUNT(/id) AS /n", "/other"))
+
+    one, two = make("one", prepare), make("two", prepare)
+    peer = one.client("publisher")
+    reader = two.client("reader")
+    reader.send({"c": "subscribe", "cid": "1", "sub_id": "view", "t": "totals"})
+    reader.send(
+        {
+            "c": "sow_and_subscribe",
+            "cid": "2",
+            "t": "orders",
+            "o": "projection=[COUNT(/id) AS /n],grouping=[/other]",
+        }
+    )
+    for body in ORDERS:
+        publish(peer, "orders", body)
+    peer.send({"c": "sow_delete", "t": "orders", "filter": "/id < 3"})
+    Road(one, two).carry()
+    assert records(two, "totals") == records(one, "totals")
+    assert len(records(two, "totals")) == 9
+    got = by_subscription(frames(reader))
+    assert len(got["view"]) == 22
+    assert len(got) == 2
+
+
+def test_the_past_is_that_of_this_instance(make: Make) -> None:
+    """A query of a past state, by the bookmark of a message that came late, or of one before."""
+    history = topic_spec("/id", history=(10**18, 0))
+    one, two, three = (
+        make(name, lambda core: core.keep(history)) for name in ("one", "two", "three")
+    )
+    first, second = one.client("publisher"), two.client("publisher")
+    for number in (1, 2):
+        publish(first, "orders", b'{"id":%d,"n":%d}' % (number, number), s=number)
+    for number in (3, 4):
+        publish(second, "orders", b'{"id":%d,"n":%d}' % (number - 1, number), s=number)
+    Road(two, three).carry()
+    Road(one, three).carry()
+    publisher = client_hash("publisher")
+    expected = {4: [3, 4], 1: [1, 3, 4], 2: [1, 3, 4], 3: [3]}
+    for number, values in expected.items():
+        reader = three.client("reader")
+        reader.send({"c": "sow", "cid": "q", "t": "orders", "bm": f"{publisher}|{number}|"})
+        three.core.wait_for_helper()
+        sow = [(head, body) for head, body in reader.take_frames() if head["c"] == "sow"]
+        found = [json.loads(body)["n"] for head, one in sow for _, body in split_records(head, one)]
+        assert sorted(found) == values
+
+
+def serve_jobs(core: Core) -> None:
+    """Queue `jobs` takes the messages of `work`."""
+    spec = QueueSpec(
+        kind="Queue",
+        name="jobs",
+        message_type="json",
+        underlying_topic="work",
+        underlying_is_regex=False,
+        default_publish_target="work",
+        lease_period=None,
+        semantics="at-least-once",
+        max_backlog=None,
+        max_per_subscription_backlog=100,
+        expiration=None,
+        expiration_model="default",
+        filter="/skip IS NULL",
+        recovery_point="epoch",
+        fairness_model="fast",
+        leasing="sublet",
+        max_deliveries=0,
+        max_cancels=0,
+        retry_delay=None,
+        max_retry_delay=0,
+        dead_letter_topic="dead",
+        priority=None,
+        barrier_expression=None,
+        order_key=None,
+        file_backed_metadata=False,
+        target_queue_depth=None,
+        deferred_ack_expiration=86_400_000_000_000,
+        initial_owner=None,
+        group_local_queue_domain=None,
+        name_has_regex_characters=False,
+        location=Location("config.xml", 1),
+    )
+    engine = core.engine
+    surroundings = Surroundings(
+        core.transaction_log, engine.topics, core.clock, engine.turns.queue, core.log
+    )
+    queues = Queues([spec], core.types, BUILTINS, "name", surroundings)
+    engine.topics.use_queues(queues)
+    for queue in queues:
+        queue.finish_recovery()
+
+
+def test_queues_take_what_comes_and_what_has_become_of_it(make: Make) -> None:
+    """Messages, also with correlation ids; acknowledgements, of messages that somebody here has,
+    too, and before their messages have come."""
+    one, two = make("one", serve_jobs), make("two", serve_jobs)
+    road = Road(one, two)
+    peer = one.client("publisher")
+    for number in range(1, 11):
+        extras = {"x": "mark"} if number % 3 == 0 else {}
+        body = b'{"n":%d%s}' % (number, b',"skip":1' if number == 5 else b"")
+        publish(peer, "work", body, s=number, **extras)
+    road.carry()
+    consumer = two.client("consumer")
+    consumer.send({"c": "subscribe", "cid": "1", "t": "jobs", "o": "max_backlog=100"})
+    two.core.clock.turn()
+    two.core.engine.flush()
+    came = frames(consumer)
+    assert [(json.loads(body)["n"], head.get("x")) for head, body in came] == [
+        (number, None if number % 3 else "mark") for number in range(1, 11) if number != 5
+    ]
+
+    client = client_hash("publisher")
+    worker = one.client("worker")
+    worker.send({"c": "sow_delete", "t": "jobs", "bm": f"{client}|1|,{client}|2|"})
+    worker.send({"c": "sow_delete", "t": "jobs", "bm": f"{client}|3|", "o": "expire"})
+    worker.send({"c": "sow_delete", "t": "jobs", "bm": f"{client}|12|"})
+    publish(peer, "work", b'{"n":11}', s=11)
+    publish(peer, "work", b'{"n":12}', s=12)
+    road.carry()
+    two.core.clock.turn()
+    two.core.engine.flush()
+    assert [json.loads(body)["n"] for _, body in frames(consumer)] == [11]
+    assert two.core.engine.topics.queues is not None
+    (queue,) = two.core.engine.topics.queues
+    assert queue.core.depth == 7
+    for replica in (one, two):
+        replica.core.clock.turn()
+    road.carry()
+    letters = [
+        [essence(one) for one in replica.entries() if one.topic.name == "dead"]
+        for replica in (one, two)
+    ]
+    assert letters[0] == letters[1]
+    assert len(letters[0]) == 1

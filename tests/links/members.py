@@ -122,6 +122,11 @@ class Member:
         self.core.commit()
         return list(self.core.transaction_log.journal.entries())
 
+    def store(self) -> None:
+        """Let it store what it is to remember, of which something has changed."""
+        self.core.clock.advance(1.5)
+        self.core.wait_for_helper()
+
     def close(self) -> None:
         """End it in good order."""
         self._remembering.close()

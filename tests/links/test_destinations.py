@@ -52,7 +52,8 @@ def test_journals_stay_until_each_destination_has_them(tmp_path: Path) -> None:
     )
     assert str(said["age"]) == "0:00:03"
     carry(a, c)
-    a.core.clock.advance(3)
+    a.core.wait_for_helper()
+    a.store()
     assert log.needed_from >= full.end_txid
     for member in (a, b, c):
         member.close()

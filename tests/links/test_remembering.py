@@ -41,7 +41,7 @@ def test_an_instance_that_comes_back_goes_on_where_it_was(
     a, b = pair(tmp_path)
     log_id, sent = a.replication.log_id, a.sender("b").settled
     for member in (a, b):
-        member.core.clock.advance(1.5)  # within that, it is stored
+        member.store()
         end(member)
     a, b = Member(tmp_path, "a", destination("b")), Member(tmp_path, "b", destination("a"))
     assert a.replication.log_id == log_id
@@ -61,7 +61,6 @@ def test_what_was_not_acknowledged_is_still_waited_for(tmp_path: Path) -> None:
     a = Member(tmp_path, "a", destination("b"))
     publish(a.client(), s=1)
     a.core.commit()
-    a.core.clock.advance(1.5)
     a.close()
     a = Member(tmp_path, "a", destination("b"))
     again = a.client()
@@ -149,6 +148,7 @@ def test_what_is_stored_is_never_ahead_of_the_log(tmp_path: Path) -> None:
     a.core.clock.advance(1.5)
     assert unpack(stored(a).read_bytes()).txid < last
     a.core.commit()
+    a.core.wait_for_helper()
     remembered = unpack(stored(a).read_bytes())
     assert remembered.txid == last
     assert [(one.highest, tuple(one.gaps)) for one in remembered.had] == [(3, ((1, 2),))]
@@ -169,7 +169,7 @@ def test_many_publishers_are_remembered(tmp_path: Path) -> None:
     for number in range(1200):
         publish(a.client(f"publisher {number}"), s=2)
     a.core.commit()
-    a.core.clock.advance(1.5)
+    a.store()
     a.kill()
     assert len(unpack(stored(a).read_bytes()).had) == 1200
     a = Member(tmp_path, "a", destination("b"))
@@ -184,5 +184,22 @@ def test_the_duplicate_of_a_settled_message_is_told_at_once(tmp_path: Path) -> N
     again = a.client()
     publish(again, s=5)
     assert a.told(again) == [("x", "failure")]
+    a.close()
+    b.close()
+
+
+def test_an_instance_that_cannot_store_it_goes_on(tmp_path: Path) -> None:
+    a, b = pair(tmp_path)
+    in_the_way = stored(a).with_name(stored(a).name + ".tmp")
+    in_the_way.mkdir()
+    for number in (6, 7):
+        publish(a.client(), s=number)
+        carry(a, b)
+        a.store()
+    (said,) = a.said("21-0024")
+    assert "directory" in str(said["problem"])
+    in_the_way.rmdir()
+    a.store()
+    assert unpack(stored(a).read_bytes()).txid == a.core.transaction_log.last_txid
     a.close()
     b.close()

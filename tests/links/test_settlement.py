@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -208,3 +209,37 @@ def test_downgrades_by_age_leave_as_many_as_are_to_stay(tmp_path: Path) -> None:
     assert a.replication.upgrade_recovered(5_000_000) == []
     assert a.replication.upgrade_recovered(50_000_000) == ["b"]
     a.close()
+
+
+def waiting_objects() -> int:
+    """How many things there are that wait for stable storage, or for other instances."""
+    return sum(type(one).__name__ in ("_Waiting", "_Crowd") for one in gc.get_objects())
+
+
+def test_what_waits_for_long_is_bounded(members: tuple[Member, Member]) -> None:
+    """And all is acknowledged in the end, in the order of the commands."""
+    a, b = members
+    publisher = a.client()
+    before = waiting_objects()
+    for number in range(1, 5001):
+        publisher.send({"c": "publish", "t": "orders", "s": number, "a": "persisted"}, b"{}")
+        if not number % 500:
+            a.core.commit()
+    publish(publisher, s=7)  # which has been sent before
+    for number in range(5001, 6001):
+        publisher.send({"c": "publish", "t": "records", "s": number, "a": "persisted"}, b"{}")
+    assert waiting_objects() - before < 600
+    assert a.told(publisher) == []
+    acks: list[tuple[str | None, str, int]] = []
+    while len(acks) < 3 or acks[-1] != (None, "success", 6000):
+        carry(a, b)
+        a.core.clock.advance(1.1)
+        a.core.engine.flush()
+        acks += [
+            (header.get("cid"), header["status"], header["s"])
+            for header, _ in publisher.take_frames()
+        ]
+    duplicate = acks.index(("x", "failure", 7))
+    assert [number for _, _, number in acks[:duplicate]][-1] == 5000
+    numbers = [number for _, status, number in acks if status == "success"]
+    assert numbers == sorted(numbers)

@@ -256,6 +256,8 @@ def cluster(
             for instance in instances.values():
                 if instance.is_up:
                     instance.kill()
+        for instance in instances.values():  # of a thousand runs that went well, nothing is kept
+            instance.lose_disk()
 
 
 def _destination(

@@ -1,0 +1,156 @@
+"""A pair of servers: what is told to publishers when one of them goes, and when it is back."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from server.replication import unpack
+from tests.support.cluster import ORDERS, PAIR, Cluster, Instance, cluster
+from tests.support.raw import QUICK_ACKS, RawPeer
+from tests.support.waiting import comes_true
+
+ACTIONS = """
+<Actions>
+  <Action>
+    <On><Module>amps-action-on-schedule</Module><Options><Every>1s</Every></Options></On>
+    <Do>
+      <Module>amps-action-do-downgrade-replication</Module><Options><Age>2s</Age></Options>
+    </Do>
+    <Do>
+      <Module>amps-action-do-upgrade-replication</Module><Options><Age>1s</Age></Options>
+    </Do>
+  </Action>
+  {triggers}
+</Actions>
+"""
+TRIGGER = """
+  <Action>
+    <On><Module>amps-action-on-{event}-replication</Module></On>
+    <Do>
+      <Module>amps-action-do-echo-message</Module>
+      <Options>
+        <Message>{event} {{{{{peer}_PEER_NAME}}}} {{{{{peer}_CLIENT_NAME}}}}</Message>
+      </Options>
+    </Do>
+  </Action>
+"""
+REMOVING = """
+<Actions>
+  <Action>
+    <On><Module>amps-action-on-signal</Module><Options><Signal>SIGUSR1</Signal></Options></On>
+    <Do><Module>amps-action-do-remove-journal</Module><Options><Age>0s</Age></Options></Do>
+  </Action>
+</Actions>
+"""
+EVENTS = ("connect", "disconnect", "downgrade", "upgrade", "connect-incoming")
+
+
+@contextmanager
+def publisher_at(pair: Cluster, name: str) -> Iterator[RawPeer]:
+    """The same publisher, wherever it is."""
+    with pair[name].server.log_on("publisher", a="processed", o=QUICK_ACKS) as peer:
+        yield peer
+
+
+def publish(peer: RawPeer, number: int, size: int = 1) -> None:
+    header = {"c": "publish", "t": "orders", "s": number, "a": "persisted"}
+    peer.send(header, b'{"id": %d, "text": "%s"}' % (number, b"x" * size))
+
+
+def acknowledged(peer: RawPeer) -> int:
+    """The number that the next persisted ack acknowledges."""
+    header = peer.receive_header()
+    assert (header["c"], header["a"], header["status"]) == ("ack", "persisted", "success")
+    return int(header["s"])
+
+
+def is_remembered(instance: Instance, destination: str) -> bool:
+    """Whether it is stored that a destination has everything."""
+    path = instance.directory / "journal" / f"{instance.name}.replication.ack"
+    remembered = unpack(path.read_bytes())
+    return remembered.txid == remembered.acknowledged[destination] and bool(remembered.had)
+
+
+def test_a_publisher_waits_until_the_other_one_is_back(tmp_path: Path) -> None:
+    """And so does a fully durable subscriber; a restart in between makes no difference."""
+    with cluster(tmp_path, PAIR) as pair:
+        pair.start()
+        with publisher_at(pair, "A") as publisher:
+            publish(publisher, 1)
+            assert acknowledged(publisher) == 1
+            assert comes_true(lambda: is_remembered(pair["A"], "B"))
+            pair["B"].kill()
+            publish(publisher, 2)
+            assert publisher.hears_nothing()
+        pair["A"].kill()
+        pair["A"].start()
+        with (
+            publisher_at(pair, "A") as publisher,
+            pair["A"].server.log_on("subscriber") as subscriber,
+        ):
+            publish(publisher, 2)  # which is a duplicate
+            publish(publisher, 3)
+            subscriber.send(
+                {"c": "subscribe", "t": "orders", "cid": "s", "bm": "0", "o": "fully_durable"}
+            )
+            _, body = subscriber.receive()
+            assert b'"id": 1' in body
+            assert publisher.hears_nothing()
+            assert subscriber.hears_nothing()
+            pair["B"].start()
+            header = publisher.receive_header()
+            assert (header["status"], header["reason"]) == ("failure", "duplicate")
+            assert acknowledged(publisher) == 3
+            assert [b'"id": 2' in subscriber.receive()[1], b'"id": 3' in subscriber.receive()[1]]
+
+
+def test_a_destination_that_is_gone_is_downgraded_and_upgraded_when_it_is_back(
+    tmp_path: Path,
+) -> None:
+    triggers = "".join(TRIGGER.format(event=event, peer="AMPS_REPLICATION") for event in EVENTS)
+    elements = ORDERS + ACTIONS.format(triggers=triggers)
+    with cluster(tmp_path, PAIR, elements=elements) as pair:
+        pair.start()
+        a = pair["A"].server
+        with publisher_at(pair, "A") as publisher:
+            publish(publisher, 1)
+            assert acknowledged(publisher) == 1
+            pair["B"].kill()
+            publish(publisher, 2)
+            assert acknowledged(publisher) == 2
+            assert a.logs("29-0104 AMPS replication destination B downgraded from sync to async")
+            publish(publisher, 3)
+            assert acknowledged(publisher) == 3
+            pair["B"].start()
+            way = "A!B@pair!sync!amps-replication"
+            assert a.logs(f"29-0105 AMPS replication destination {way} upgraded")
+            pair["B"].kill()
+            publish(publisher, 4)
+            assert acknowledged(publisher) == 4
+            assert a.logs("29-0104", times=2)
+        for event in EVENTS[:4]:
+            assert a.logs(f"29-0103 {event} B {way}", times=1 if event == "upgrade" else 2)
+        assert a.logs("29-0103 connect-incoming B B!A@pair!sync!amps-replication", times=2)
+
+
+def test_journals_stay_for_a_destination_that_is_away(tmp_path: Path) -> None:
+    with cluster(tmp_path, PAIR, elements=ORDERS + REMOVING) as pair:
+        pair.start()
+        pair["B"].kill()
+        a = pair["A"]
+        oldest = a.directory / "journal" / "A.0000000000.journal"
+        with publisher_at(pair, "A") as publisher:
+            for number in range(1, 13):
+                publish(publisher, number, 1_000_000)
+            assert a.server.logs("1D-0008")
+            a.server.process.send_signal(signal.SIGUSR1)
+            assert a.server.logs("stays for replication destination B, which is not connected")
+            assert oldest.exists()
+            pair["B"].start()
+            while acknowledged(publisher) < 12:
+                pass
+            assert a.server.logs("1D-0010")
+            assert not oldest.exists()
