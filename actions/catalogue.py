@@ -439,6 +439,20 @@ DO_MODULES: Final = _table(
         needs="Replication",
     ),
     ModuleRule(
+        "amps-action-do-compare-replication",
+        "compares records with those of the instances that replicate here; not in AMPS",
+        (
+            _optional("Peer", ValueKind.TEXT, "name of the other instance", "all of them"),
+            _optional("Topic", ValueKind.STORED_TOPIC, "topic whose records are compared", "all"),
+            _optional(
+                "Repair",
+                ValueKind.BOOLEAN,
+                "whether one of two different messages is published once more",
+                "false",
+            ),
+        ),
+    ),
+    ModuleRule(
         "amps-action-do-extract-values",
         "evaluates expressions over a message into variables",
         (

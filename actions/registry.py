@@ -10,6 +10,7 @@ from typing import Final
 
 from actions.do_archive_journal import DoArchiveJournal
 from actions.do_compact_sow import DoCompactSow
+from actions.do_compare_replication import DoCompareReplication
 from actions.do_compress_files import DoCompressFiles
 from actions.do_compress_journal import DoCompressJournal
 from actions.do_delete_sow import DoDeleteSow
@@ -114,6 +115,7 @@ TRIGGERS: Final[Mapping[str, Callable[[Options], Trigger]]] = {
 STEPS: Final[Mapping[str, Callable[[Options], Step]]] = {
     "amps-action-do-archive-journal": DoArchiveJournal,
     "amps-action-do-compact-sow": DoCompactSow,
+    "amps-action-do-compare-replication": DoCompareReplication,
     "amps-action-do-compress-files": DoCompressFiles,
     "amps-action-do-compress-journal": DoCompressJournal,
     "amps-action-do-delete-sow": DoDeleteSow,

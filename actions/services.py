@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from server.core.hooks import Hooks
     from server.core.internal_client import InternalClient
     from server.core.session import Session
+    from server.links.comparing import Comparing
     from server.links.replication import Replication
     from server.security.switches import Switches
     from server.topics.settings import Settings
@@ -202,6 +203,7 @@ class Services:
         files: tells of changes to files.
         journals: looks after the files of the transaction log; None if there is none.
         replication: what the instance has of replication; None if it has no part in it.
+        comparing: compares records with those of other instances; None as above.
         helpers: threads for what waits.
         signals: signals of the process.
         counters: the counters of amps-action-do-increment-counter.
@@ -221,6 +223,7 @@ class Services:
     files: FileWatch
     journals: JournalKeeping | None = None
     replication: Replication | None = None
+    comparing: Comparing | None = None
     helpers: Helpers = field(default_factory=Helpers)
     signals: Signals = field(default_factory=Signals)
     counters: Counter[str] = field(default_factory=Counter)

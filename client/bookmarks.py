@@ -7,6 +7,10 @@ may hand out messages twice then, for example since it is another server, where 
 different publishers stand in another order: those are recognised by their publisher and sequence
 and dropped (AMPS User Guide, Replaying Messages with Bookmark Subscription).
 
+A message may also come late, behind later ones of its publisher: that has moved from one server to
+another, and what it had published before is replicated afterwards. So the numbers that have been
+left out are remembered, as far as they go: one of them is new.
+
 The server also says from time to time up to where its log is safe on every replica: a `persisted`
 acknowledgement with a bookmark. That is the point that every server knows, so it is offered to the
 server beside the last message's; of several bookmarks the server takes the earliest.
@@ -15,6 +19,7 @@ server beside the last message's; of several bookmarks the server takes the earl
 from __future__ import annotations
 
 import re
+from bisect import bisect_right
 from collections.abc import Callable, Iterator
 from typing import Final, Protocol
 
@@ -29,6 +34,13 @@ _RANGE: Final = re.compile(r"[\[(].*:(?P<end>[^:]*[\])])")
 _PUBLISHERS_KEPT: Final = 65_536
 """Of more publishers than that, those that have been silent longest are forgotten."""
 
+_HOLES_OF_ONE: Final = 1_000
+_HOLES_KEPT: Final = 200_000
+"""Of what has been left out of a publisher, and of all, the rest is forgotten: it counts as had. A
+filter leaves out much that never comes."""
+
+_LARGEST: Final = 2**64
+
 
 class BookmarkTrail:
     """The progress of one subscription.
@@ -42,7 +54,16 @@ class BookmarkTrail:
             that keeps that.
     """
 
-    __slots__ = ("_latest", "_received", "_safe", "_start", "has_records", "on_done")
+    __slots__ = (
+        "_holes",
+        "_holes_kept",
+        "_latest",
+        "_received",
+        "_safe",
+        "_start",
+        "has_records",
+        "on_done",
+    )
 
     def __init__(self, start: str) -> None:
         self._start = start
@@ -51,6 +72,9 @@ class BookmarkTrail:
         self.has_records = False
         self.on_done: Callable[[str], None] | None = None
         self._latest: dict[str, int] = {}  # publisher -> sequence; the last heard of comes last
+        # of publishers, the first and the last number of what has been left out, ascending
+        self._holes: dict[str, list[tuple[int, int]]] = {}
+        self._holes_kept = 0
 
     @property
     def resume_from(self) -> str:
@@ -79,20 +103,52 @@ class BookmarkTrail:
             sequence = int(number)
             known = self._latest.pop(publisher, -1)
             self._latest[publisher] = max(known, sequence)
-            if sequence <= known:
+            if sequence <= known and not self._is_late(publisher, sequence):
                 return False
+            if 0 <= known < sequence - 1:
+                self._leave_out(publisher, known + 1, sequence - 1)
             if len(self._latest) > _PUBLISHERS_KEPT:
-                del self._latest[next(iter(self._latest))]
+                silent = next(iter(self._latest))
+                self._forget_holes(silent)
+                del self._latest[silent]
         self._received = bookmark
         return True
+
+    def _is_late(self, publisher: str, sequence: int) -> bool:
+        """Whether a message is one that had been left out; from then on it is not."""
+        holes = self._holes.get(publisher, [])
+        place = bisect_right(holes, (sequence, _LARGEST)) - 1
+        if place < 0 or holes[place][1] < sequence:
+            return False
+        first, last = holes[place]
+        parts = [(first, sequence - 1), (sequence + 1, last)]
+        left = [(begin, end) for begin, end in parts if begin <= end]
+        holes[place : place + 1] = left
+        self._holes_kept += len(left) - 1
+        return True
+
+    def _leave_out(self, publisher: str, first: int, last: int) -> None:
+        """Remember numbers that have been left out, within limits."""
+        holes = self._holes[publisher] = self._holes.pop(publisher, [])  # now it is the last one
+        holes.append((first, last))
+        self._holes_kept += 1
+        if len(holes) > 2 * _HOLES_OF_ONE:
+            self._holes_kept -= len(holes) - _HOLES_OF_ONE
+            del holes[:-_HOLES_OF_ONE]
+        if self._holes_kept > _HOLES_KEPT:
+            self._forget_holes(next(iter(self._holes)))
+
+    def _forget_holes(self, publisher: str) -> None:
+        """What a publisher has left out counts as had from now on."""
+        self._holes_kept -= len(self._holes.pop(publisher, ()))
 
     def positions(self) -> Iterator[str]:
         """The bookmarks that make this trail again, when `is_new` of another one takes them."""
         last = self._received
-        publisher_of_last = None if last is None else last.partition("|")[0]
         for publisher, sequence in self._latest.items():
-            if publisher != publisher_of_last:
-                yield f"{publisher}|{sequence}|"
+            bookmark = f"{publisher}|{sequence}|"
+            if bookmark != last:
+                yield bookmark
         if last is not None:
             yield last
 

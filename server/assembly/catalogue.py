@@ -44,6 +44,7 @@ from server.expressions.functions.user_defined import UserFunctionError, load_fu
 from server.filters import custom as filters
 from server.message_types import custom as message_types
 from server.security.authentication import AUTHENTICATION_MODULES
+from server.security.credentials import DEFAULT_MAX_LENGTH, EXEC_LIBRARY
 from server.security.entitlement import ENTITLEMENT_MODULES
 
 _UNBUILT_ACTION_MODULES: Final = {
@@ -155,6 +156,31 @@ _LIBRARIES: Final[Mapping[str, LibraryRule]] = {
                     ),
                 )
             },
+        ),
+        LibraryRule(
+            EXEC_LIBRARY,
+            {
+                ModuleKind.AUTHENTICATOR: ModuleRule(
+                    EXEC_LIBRARY,
+                    "logs on to other instances with the output of a command",
+                    (
+                        OptionRule(
+                            "Command",
+                            ValueKind.TEXT,
+                            "what a shell runs; {{AMPS_USER_NAME}} stands for the user",
+                            required=True,
+                        ),
+                        OptionRule("UserName", ValueKind.TEXT, "name of the user", required=True),
+                        OptionRule(
+                            "MaxLength",
+                            ValueKind.COUNT,
+                            "bytes of the output that are read",
+                            default=DEFAULT_MAX_LENGTH,
+                        ),
+                    ),
+                )
+            },
+            open_options=True,  # AMPS ignores what is given where it is loaded
         ),
         LibraryRule(
             EXPERIMENTAL_MODULE,

@@ -42,7 +42,10 @@ from server.events.log import EventLog
 from server.expressions import columns
 from server.expressions.functions.lookups import declared_lookups
 from server.journal import JournalUnreadable
+from server.links.comparing import Comparing
+from server.links.lateness import Lateness
 from server.links.links import Links
+from server.links.repairs import Repairs
 from server.message_types.base import BodyError
 from server.sow.commit import GroupCommit
 from server.sow.lookups import Lookups
@@ -52,6 +55,7 @@ from server.topics.queue_fabric import Fabric
 from server.topics.queue_recovery import recover_queues
 from server.topics.queue_surroundings import Surroundings
 from server.topics.queue_table import Queues
+from server.topics.repairing import RepairPublisher
 from server.topics.settings import Settings
 from server.topics.transaction_log import TransactionLog
 from server.transports.listener import TransportError
@@ -119,6 +123,7 @@ class Instance:
         self._configuration = configuration
         self._services = self._make_services()
         self._actions = Actions(spec, self._services)
+        self._lateness: Lateness | None = None
         self._stop_requested = asyncio.Event()
         self._stopping_since = 0.0
 
@@ -141,6 +146,7 @@ class Instance:
             async with contextlib.AsyncExitStack() as opened:
                 await self._start(opened)
                 memory.settle()
+                opened.callback(memory.Collecting(self._engine.clock, self._ended).stop)
                 self._log.emit("00-0015", seconds=round(time.monotonic() - started_at))
                 on_started()
                 await self._stop_requested.wait()
@@ -170,6 +176,9 @@ class Instance:
         self._provision_actions(opened)
         await self._open_transports(opened)
         await self._actions.start()
+
+    def _ended(self) -> int:
+        return self._engine.gone
 
     async def enable_transport(self, name: str) -> None:
         """Open a transport, if it is not open, just as at the start.
@@ -262,9 +271,17 @@ class Instance:
         opened.callback(remembering.close)
         self._services.replication = replication
         links = Links(replication, engine.turns, engine.clock, self._log)
-        links.use_words(self._fabric.receive)
+        links.use_others(self._fabric.receive)
         self._fabric.use(links, replication.known)
         self._transports.use_links(links)
+        self._lateness = Lateness(replication, engine.clock, self._log)
+        opened.callback(self._lateness.close)
+        repairs = Repairs(RepairPublisher(engine.topics, engine.clock), self._log)
+        comparing = Comparing(
+            replication, engine.stores, repairs, links, engine.turns, engine.clock, self._log
+        )
+        self._services.comparing = comparing
+        opened.callback(comparing.close)
 
     def _keep_journals(self, log: TransactionLog, opened: contextlib.AsyncExitStack) -> None:
         self._services.journals = JournalKeeping(
@@ -391,6 +408,10 @@ class Instance:
             "subscriptions": sum(len(session.subscriptions) for session in sessions),
             "topics": len(engine.topics),
         }
+        if self._lateness is not None:
+            state.update(self._lateness.state)
+        if self._services.comparing is not None:
+            state.update(self._services.comparing.findings.state)
         return write_minidump(spec.mini_dump_directory, spec.mini_dump_file_mask, spec.name, state)
 
     def _request_stop(self, source: str) -> None:

@@ -133,6 +133,8 @@ def acknowledge_messages(
             else:
                 found = acks.find_keys(keys or ())
             done = yield from _deal_with(session, queue, found, said, redrives=how.redrives)
+            refuse_duplicate(session, header)  # it may have come from another instance meanwhile
+            acks.acknowledge_places((), said)
     except (JournalUnavailable, JournalUnreadable, UnmatchedError) as error:
         raise CommandRefused("not stored", str(error)) from None
     except TooCostlyError as error:
@@ -143,7 +145,7 @@ def acknowledge_messages(
 def _deal_with(
     session: Publisher, queue: QueueTopic, found: Iterator[Found], said: Said, *, redrives: bool
 ) -> Generator[bool, None, Acknowledged]:
-    """Acknowledge or redrive messages as they are found; the command's number comes last."""
+    """Acknowledge or redrive messages as they are found; the command's number is not recorded."""
     acks, some = queue.acknowledging, said._replace(publisher=NOBODY)
     looked_at = matched = done = 0
     for portion in found:
@@ -157,7 +159,6 @@ def _deal_with(
             elif places:
                 done += acks.acknowledge_places(places, some)
             yield not acks.is_log_crowded
-    acks.acknowledge_places((), said)
     return Acknowledged(looked_at, matched, done)
 
 

@@ -31,8 +31,9 @@ from server.sow.records import to_nanoseconds
 from server.sow.store import StoreError
 from server.sow.topic import SowTopic
 from server.subscriptions.envelope import Envelope
-from server.topics.stored import StoredTopic
+from server.topics.stored import REASONS, StoredTopic
 from server.topics.stores import all_settled
+from server.topics.transaction_log import DuplicateError
 from server.wire.header import Header
 
 if TYPE_CHECKING:
@@ -275,6 +276,8 @@ class _Deletion:
         envelope = Envelope(session, session.last_heard, sequence=sequence)
         try:
             self.deleted += topic.delete(group.states, envelope)
+        except DuplicateError as error:
+            raise CommandRefused(REASONS[type(error)], str(error)) from None
         except (JournalUnavailable, StoreError) as error:
             already = f"; {self.deleted} records have been deleted before that"
             raise CommandRefused(

@@ -70,6 +70,7 @@ class Engine:
         settled_tail: the same for those that ask for messages that are fully durable.
         outboxes: what has been made for clients and has not left.
         ending: how many sessions have been closed of which something is left.
+        gone: how many have ended.
     """
 
     tail: Tail
@@ -103,6 +104,7 @@ class Engine:
         self._sessions: dict[int, Session] = {}
         self._clients: dict[str, Session] = {}
         self.ending = 0
+        self.gone = 0
         self._connections_accepted = 0
         self._internal_clients = 0
 
@@ -171,6 +173,7 @@ class Engine:
 
     def _gone(self, session: Session, reason: str) -> None:
         self.ending -= 1
+        self.gone += 1
         if self._clients.get(session.client_name) is session:
             del self._clients[session.client_name]
         self.log.emit("07-0013", client=session.client_name, reason=reason)

@@ -83,7 +83,9 @@ class Visit:
         self._lobby = lobby
         self._visitor = visitor
         self._unfinished = 0
-        self._cancel = lobby.clock.call_later(LOGON_SECONDS, self._took_too_long)
+        self._cancel: Callable[[], None] = lobby.clock.call_later(
+            LOGON_SECONDS, self._took_too_long
+        )
         lobby.admit(self)
 
     def keep(self, size: int) -> None:
@@ -107,6 +109,7 @@ class Visit:
     def end(self) -> None:
         """The client has logged on, or has gone."""
         self._cancel()
+        self._cancel = _nothing
         self._lobby.dismiss(self)
         self._lobby.unfinished -= self._unfinished
         self._unfinished = 0
@@ -122,3 +125,7 @@ class Visit:
 
     def _took_too_long(self) -> None:
         self.turn_away(f"no logon within {LOGON_SECONDS:.0f} seconds")
+
+
+def _nothing() -> None:
+    """There is no timer."""

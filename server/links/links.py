@@ -12,24 +12,46 @@ Links that come, go, or are refused again and again are logged now and then.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Final
+from collections.abc import Callable, Iterable, Mapping
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 
 import msgspec
 
+from server.links.conflicts import Conflicts
 from server.links.greeting import GreetingError, described, destination_of, failed, validate
-from server.links.link import BEAT_SECONDS, Conduit, Link, Turns
+from server.links.link import BEAT_SECONDS, Link
 from server.replication import VERSION, Courier, Hello, group_refusal, prefers, refusal
 
 if TYPE_CHECKING:
     from config_schema.together import InstanceDescription
     from server.base.clock import Clock
     from server.base.log import Log
+    from server.links.line import Conduit, Turns
     from server.links.replication import OwnDestination, Replication
     from server.replication import Parcel, Word
 
 _SAY_AGAIN_SECONDS: Final = 60.0
 _MOST_SAID: Final = 1000
+
+
+class Peer(NamedTuple):
+    """An instance that there is a link with.
+
+    Attributes:
+        name: its name.
+        description: what it says of itself.
+        destination: the name of the destination that it is; None if nothing is sent there.
+        sends: whether it sends here.
+    """
+
+    name: str
+    description: InstanceDescription
+    destination: str | None
+    sends: bool
+
+
+Listener: TypeAlias = Callable[[str, bytes], None]
+"""Told who says something, and what."""
 
 
 class Links:
@@ -45,23 +67,26 @@ class Links:
         replication: see above.
         turns: see above.
         log: see above.
+        conflicts: says when two messages have one name.
     """
 
     def __init__(self, replication: Replication, turns: Turns, clock: Clock, log: Log) -> None:
         self.replication: Final = replication
         self.turns: Final = turns
         self.log: Final = log
+        self.conflicts: Final = Conflicts(clock, log)
         self._clock = clock
         self._description = msgspec.msgpack.encode(replication.description)
         self._links: set[Link] = set()
         self._by_peer: dict[str, Link] = {}
         self._watchers: list[Callable[[], None]] = []
+        self._listeners: dict[str, Listener] = {}
+        self._listen: Callable[[str, str, str, bytes], None] = _ignore
+        self._courier: Final = Courier(replication.instance, replication.nonce)
         self._said: dict[tuple[object, ...], float] = {}
         self._ticked = turns.elapsed()
         self._is_ticking = True
         replication.use_links(self._go_on)
-        self._courier: Final = Courier(replication.instance, replication.nonce)
-        self._listen: Callable[[str, str, str, bytes], None] = _ignore
         self._cancel = clock.call_later(BEAT_SECONDS, self._tick)
 
     # Connections.
@@ -109,6 +134,67 @@ class Links:
         """Tell somebody whenever a link has come to be, or is over."""
         self._watchers.append(watcher)
 
+    @property
+    def peers(self) -> Mapping[str, Peer]:
+        """The instances that there are links with, by name."""
+        return {
+            name: Peer(name, described(link.hello), link.destination, link.hello.sends)
+            for name, link in self._by_peer.items()
+            if link.hello is not None
+        }
+
+    # Words.
+
+    def listen(self, subject: str, listener: Listener) -> None:
+        """Tell somebody of words about a subject."""
+        self._listeners[subject] = listener
+
+    def use_others(self, listen: Callable[[str, str, str, bytes], None]) -> None:
+        """Tell somebody of all other words.
+
+        Args:
+            listen: told whom a word is for (this instance, or one that cannot be reached), who says
+                it, what it is about, and what it says.
+        """
+        self._listen = listen
+
+    def say(self, to: str, subject: str, body: bytes) -> None:
+        """Say something to an instance, by way of others if there is no link; it may be lost.
+
+        Args:
+            to: its name.
+            subject: what it is about.
+            body: what to say, no more than `MOST_IN_WORD` bytes.
+        """
+        self._send(self._courier.send(to, subject, body))
+
+    def reach(self, name: str) -> bool | None:
+        """Whether an instance can be reached; None if that is not known, and being found out."""
+        return self._courier.reach(name, self._now)
+
+    def hear(self, peer: str, word: Word) -> None:
+        """An instance says something; what means nothing here is lost."""
+        received = self._courier.receive(word, peer, self._now)
+        self._send(received.parcels)
+        if not received.sender:
+            return
+        listener = self._listeners.get(word.subject)
+        if listener is None:
+            self._listen(word.to, received.sender, word.subject, word.body)
+        elif word.to == self.replication.instance and received.sender == peer:
+            listener(peer, word.body)
+
+    def _send(self, parcels: Iterable[Parcel]) -> None:
+        for peer, word in parcels:
+            link = self._by_peer.get(peer)
+            if link is not None:
+                link.say(word)
+
+    @property
+    def _now(self) -> int:
+        """The time for the courier, in microseconds that never go back."""
+        return int(self.turns.elapsed() * 1_000_000)
+
     def close(self) -> None:
         """End all links, and let none begin any more."""
         self._is_ticking = False
@@ -139,7 +225,9 @@ class Links:
             link.refuse(str(problem))
             return
         if link.destination is None:
-            link.destination = self._find_destination(theirs) if hello.takes else None
+            link.destination = self._find_destination(theirs)
+            if link.destination is not None and not hello.takes:
+                self._say_it_takes_nothing(link)
         elif self._is_taken(link.destination, hello.instance):
             link.close()  # another one has come meanwhile that stands for it, too
             return
@@ -161,11 +249,10 @@ class Links:
             self._courier.disconnected(link.hello.instance)
         self._tell()
 
-    def complain(self, message: str, who: str, /, **fields: object) -> None:
+    def complain(self, message: str, who: str, *aspects: object, **fields: object) -> None:
         """Log something that may come again and again: if it is new, or once in a while."""
         now = self.turns.elapsed()
-        host = who.rpartition(":")[0] or who
-        key = (message, host, *(value for name, value in fields.items() if name != "other"))
+        key = (message, who.rpartition(":")[0] or who, *aspects)
         said = self._said.pop(key, None)
         if said is not None and now - said < _SAY_AGAIN_SECONDS:
             self._said[key] = said
@@ -174,45 +261,6 @@ class Links:
             del self._said[next(iter(self._said))]
         self._said[key] = now
         self.log.emit(message, **fields)
-
-    # Words.
-
-    def use_words(self, listen: Callable[[str, str, str, bytes], None]) -> None:
-        """Tell of words from other instances.
-
-        Args:
-            listen: told whom a word is for (this instance, or one that cannot be reached), who says
-                it, what it is about, and what it says.
-        """
-        self._listen = listen
-
-    def say(self, to: str, subject: str, body: bytes) -> None:
-        """Say something to an instance, wherever it is; it may get lost."""
-        self._deliver(self._courier.send(to, subject, body))
-
-    def reach(self, name: str) -> bool | None:
-        """Whether an instance can be reached; None if that is not known, and being found out."""
-        return self._courier.reach(name, self._now)
-
-    def heard(self, link: Link, word: Word) -> None:
-        """See `Host`."""
-        if link.hello is None:
-            return
-        received = self._courier.receive(word, link.hello.instance, self._now)
-        self._deliver(received.parcels)
-        if received.sender:
-            self._listen(word.to, received.sender, word.subject, word.body)
-
-    def _deliver(self, parcels: Iterable[Parcel]) -> None:
-        for peer, word in parcels:
-            link = self._by_peer.get(peer)
-            if link is not None:
-                link.say(word)
-
-    @property
-    def _now(self) -> int:
-        """The time for the courier, in microseconds that never go back."""
-        return int(self.turns.elapsed() * 1_000_000)
 
     # Who is there.
 
@@ -225,12 +273,17 @@ class Links:
             replication.log_id,
             replication.began,
             sends,
-            True,
+            replication.description.listens is not None,
             user,
             password,
             self._description,
             replication.nonce,
         )
+
+    def _say_it_takes_nothing(self, link: Link) -> None:
+        """An instance has connected that is a destination, and takes nothing."""
+        name, link.destination = link.destination, None
+        self.complain("1E-0009", link.address, name, destination=name, other=link.address)
 
     def _is_taken(self, destination: str, instance: str) -> bool:
         """Whether a destination is another instance at the moment."""
@@ -260,7 +313,7 @@ class Links:
         spec = self.replication.destinations[name].spec
         reason = group_refusal(ours, hello, spec.group)
         if reason is None and not hello.takes:
-            reason = f"{hello.instance} takes nothing"
+            reason = f"{hello.instance} has no transport of type amps-replication"
         current = self._by_peer.get(hello.instance)
         if reason is None and current is not None and current.destination not in (None, name):
             reason = (
@@ -272,7 +325,7 @@ class Links:
         found = validate(self.replication.description, name, theirs)
         for finding in found:
             problem = str(finding.problem)
-            self.complain("1E-0005", link.address, destination=name, problem=problem)
+            self.complain("1E-0005", link.address, problem, destination=name, problem=problem)
         return failed(found, ours.instance, hello.instance) if found else None
 
     def _choose(self, link: Link, hello: Hello) -> None:
@@ -324,7 +377,7 @@ class Links:
         self._ticked = now
         for link in list(self._links):
             link.tick(now, away)
-        self._deliver(self._courier.step(self._now))
+        self._send(self._courier.step(self._now))
 
 
 def _ignore(_to: str, _sender: str, _subject: str, _body: bytes) -> None:

@@ -156,6 +156,11 @@ class Replication:
         """The txid up to which everything is on stable storage here."""
         return self._transaction_log.durable
 
+    @property
+    def last_txid(self) -> int:
+        """Of the last entry in the log of this instance."""
+        return self._transaction_log.last_txid
+
     # Links.
 
     def use_links(self, go_on: Callable[[], None]) -> None:

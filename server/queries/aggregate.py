@@ -44,13 +44,15 @@ class Ranked:
     ) -> None:
         self._ordering: Final = Ordering(order_by)
         self._extract: Final = message_type.extractor(self._ordering.fields)
-        self._records: Final[list[Record]] = []
+        self._records: Final[dict[int, Record]] = {}
+        self._added = 0
         self._ranking: Final = Ranking(start, stop)
 
     def add(self, records: Sequence[Record]) -> None:
         """Add records."""
-        first = len(self._records)
-        self._records.extend(records)
+        first = self._added
+        self._added += len(records)
+        self._records.update(enumerate(records, first))
         values = (self._extract(record.body) for record in records)
         self._ranking.add(
             [Placed(self._ordering.key(one), place) for place, one in enumerate(values, first)]
@@ -59,7 +61,7 @@ class Ranked:
     def wanted(self) -> Iterator[Sequence[Record]]:
         """The records that are wanted, in order and in slices, some of which may be empty."""
         for places in self._ranking.slices(_AT_ONCE):
-            yield [self._records[place] for place in places]
+            yield [self._records.pop(place) for place in places]
 
 
 class Gathering:

@@ -163,8 +163,9 @@ class QueryRun:
         try:
             return next(self._slices, self) is None
         except Exception as error:  # whatever it is, the client must not wait for ever
+            on_failure = self._on_failure
             self.cancel()
-            self._on_failure(error)
+            on_failure(error)
             return False
 
     def cancel(self) -> None:
@@ -176,6 +177,7 @@ class QueryRun:
         self.place.close()
         self._asker.queries.remove(self)
         self._asker.keep(-self._memory)
+        self._let_go()
 
     def _run(self) -> Iterator[None]:
         self.send(Header(command="group_begin", query_id=self.query_id))
@@ -201,9 +203,16 @@ class QueryRun:
         )
         for header in self._on_end(totals):
             self.send(header)
+        then = self._then
         self.cancel()
-        if self._then is not None:
-            self._then()
+        if then is not None:
+            then()
+
+    def _let_go(self) -> None:
+        """Keep nothing of what was asked for and found, which knows of this run in turn."""
+        self._results = self._leavers = ()
+        self._slices = iter(())
+        self._on_end, self._on_failure, self._then = _no_headers, _ignore, None
 
     def send(self, header: Header) -> None:
         """Send a message that is nothing but a header, at the query's place."""

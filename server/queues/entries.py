@@ -61,7 +61,11 @@ class Room(Protocol):
 
 
 class Block:
-    """Consecutive places; all columns are as long as what has been filled, or empty.
+    """Consecutive places.
+
+    The columns that every message fills have their full length from the beginning: if they grew,
+    they would leave behind holes in memory, of all sizes. `states` is as long as what has been
+    filled, and the other columns are as long as they have to be.
 
     Of a block that has been put away, columns are views of memory that is elsewhere.
 
@@ -98,10 +102,10 @@ class Block:
     def __init__(self) -> None:
         self.kept = SIZE
         self.states = bytearray()
-        self.txids = array("Q")
-        self.times = array("q")
-        self.publishers = array("I")
-        self.sequences = array("Q")
+        self.txids = array("Q", bytes(8 * SIZE))
+        self.times = array("q", bytes(8 * SIZE))
+        self.publishers = array("I", bytes(4 * SIZE))
+        self.sequences = array("Q", bytes(8 * SIZE))
         self.expires = array("q")
         self.priorities = array("Q")
         self.keys = array("Q")
@@ -169,12 +173,13 @@ class Entries:
             block = self.blocks.get(self.end >> SHIFT)
             if block is None:
                 block = self._new_block()
-            block.states.extend(bytes((AVAILABLE,)) * (stop - start))
-            block.txids.extend(txids[start:stop])
-            block.times.extend(times[start:stop])
-            block.publishers.extend([publisher.number] * (stop - start))
-            block.sequences.extend(sequences[start:stop])
-            self.end += stop - start
+            part, length = slice(within, within + stop - start), stop - start
+            block.states.extend(bytes((AVAILABLE,)) * length)
+            block.txids[part] = _column("Q", txids[start:stop])
+            block.times[part] = _column("q", times[start:stop])
+            block.publishers[part] = array("I", (publisher.number,)) * length
+            block.sequences[part] = _column("Q", sequences[start:stop])
+            self.end += length
             start = stop
         self.counts[AVAILABLE] += count
         return first
@@ -432,6 +437,10 @@ class Entries:
             number = self._owner_numbers[owner] = len(self._owners)
             self._owners.append(owner)
         _set(self.blocks[place >> SHIFT].owners, place, number)
+
+
+def _column(typecode: Literal["Q", "q"], values: Sequence[int]) -> array[int]:
+    return array(typecode, values if isinstance(values, list) else list(values))
 
 
 def _ends(places: Sequence[int]) -> tuple[int, int]:

@@ -49,7 +49,7 @@ def available(queue: Queue) -> NDArray[np.uint64]:
     ranked: list[NDArray[np.uint64]] = []
     for _, block in sorted(queue.ledger.entries.blocks.items()):
         chosen = _AVAILABLE[np.frombuffer(bytes(block.states), np.uint8)]
-        found.append(np.array(block.txids, np.uint64)[chosen])
+        found.append(np.array(block.txids, np.uint64)[: len(chosen)][chosen])
         if queue.settings.prioritized:
             priorities = np.zeros(len(chosen), np.uint64)
             priorities[: len(block.priorities)] = block.priorities

@@ -64,6 +64,9 @@ The record. To store `replication.ack`: make a `Remembered` of `receiver.cursor`
 `sender.needed_from - 1` and `known.summary(...)`, with the last txid appended; write it when that
 is on stable storage, and no sooner. The log is needed from `sender.needed_from` on.
 
+Comparing. What two instances show of a topic with records is compared by a `Comparison` at one and
+an `Answering` at the other; their words travel beside the log, and may be lost. See `comparison`.
+
 Sources: AMPS User Guide, Replicating Messages Between Instances and what follows it; High
 Availability. What is ours: the protocol, gaps, resynchronization by difference, conflicts.
 """

@@ -234,6 +234,11 @@ class Receiver:
         self._rest.clear()
 
     @property
+    def received(self) -> int:
+        """The txid of the source's log up to which everything has been dealt with here."""
+        return self._received
+
+    @property
     def is_stalled(self) -> bool:
         """Whether the log has not taken all of a batch: call `go_on` before the next is taken."""
         return self._batch is not None

@@ -21,6 +21,8 @@ SortKey: TypeAlias = tuple[object, ...]
 
 _FEW: Final = 1000
 """Rows that are wanted up to which all others are dropped, which takes as long as a sort."""
+_LET_GO_AT_ONCE: Final = 10
+"""Runs of rows that are let go of in a slice."""
 
 
 def _descending(value: Value) -> tuple[int, object]:
@@ -85,12 +87,24 @@ class Ranking:
     def slices(self, size: int) -> Iterator[list[int]]:
         """The rows that are wanted, in order; what is passed over gives empty slices.
 
+        What sorts them is let go of on the way.
+
         Args:
             size: how many rows a slice has at most.
         """
-        merged = islice(heapq.merge(*self._runs), self._stop)
+        merged = islice(heapq.merge(*map(_emptied, self._runs)), self._stop)
         for passed in range(0, self._start, size):
             deque(islice(merged, min(size, self._start - passed)), maxlen=0)
             yield []
         while some := [placed.row for placed in islice(merged, size)]:
             yield some
+        while len(self._runs) > _LET_GO_AT_ONCE:
+            del self._runs[-_LET_GO_AT_ONCE:]
+            yield []
+
+
+def _emptied(run: list[Placed]) -> Iterator[Placed]:
+    """The rows of a run, which gets empty."""
+    run.reverse()
+    while run:
+        yield run.pop()

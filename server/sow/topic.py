@@ -197,7 +197,7 @@ class SowTopic:
             context.topic_name = topic
             if self._preprocessing is not None:
                 body = self._preprocessing.apply(body, None, context)
-        key = self._key_source(topic).key(body, key)
+        key = self.key_source(topic).key(body, key)
         if self._enrichment is not None or delta:
             previous = self.table.get(self.table.identity(key, topic))
             body = self._rewritten(body, key, previous, context or MessageContext(), delta=delta)
@@ -233,20 +233,6 @@ class SowTopic:
             StoreError: it cannot be stored; nothing has changed.
         """
         return self.table.put(record)
-
-    def key_of(self, body: bytes, topic: str) -> str:
-        """The SOW key of a message that another instance has recorded, as it comes.
-
-        Args:
-            body: the message.
-            topic: the topic published to, for a topic with a Pattern.
-
-        Raises:
-            BodyError: the message cannot be parsed.
-            KeyRefusedError: the message has no SOW key.
-            StoreError: the key cannot be kept.
-        """
-        return self._key_source(topic).key(body, None)
 
     def learn(self, body: bytes, key: str) -> None:
         """Take note of the SOW key that a message got at another instance.
@@ -292,8 +278,8 @@ class SowTopic:
         )
         return self.apply(record)
 
-    def _key_source(self, topic: str) -> KeySource:
-        """Where keys come from; by default the key domain is the logical topic."""
+    def key_source(self, topic: str) -> KeySource:
+        """Where the keys of a topic come from; by default the key domain is the logical topic."""
         domain = topic if self.spec.key_domain == self.spec.name else self.spec.key_domain
         source = self._key_sources.get(domain)
         if source is None:
@@ -343,7 +329,7 @@ class SowTopic:
         topic = topic or self.spec.name
         if self._preprocessing is not None:
             body = self._preprocessing.apply(body, None, MessageContext())
-        key = self._key_source(topic).key(body, None)
+        key = self.key_source(topic).key(body, None)
         record = self.table.get(self.table.identity(key, topic))
         return [] if record is None else [record]
 

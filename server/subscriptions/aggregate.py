@@ -5,8 +5,9 @@ one group or two, and of each the client is told as of any record that changes (
 Aggregated Subscriptions).
 
 Until the first records of the groups are on their way, changes wait, merged into one for each
-record. Then they are made in the order in which the last of each came, faster than others follow,
-before the subscription is live.
+record. Then they are made good, a few at a time, before the subscription is live. A record that
+changes meanwhile waits only if a change of it does already, so that those that wait become fewer
+whatever is published.
 
 A paginated one is for some of the groups only: they are put in order, in a result set of its own,
 and a page of that tells its client what comes and goes (server/subscriptions/page.py). A
@@ -79,10 +80,10 @@ class Aggregate:
     """
 
     __slots__ = (
-        "_arrived",
         "_deliver",
         "_deliveries",
         "_differ",
+        "_is_catching_up",
         "_is_succeeded",
         "_subscription",
         "_waiting",
@@ -111,27 +112,25 @@ class Aggregate:
         )
         self.page: Final = self._page(terms.message_type, before)
         self._waiting: Final[dict[tuple[str, str], _Waiting]] = {}
-        self._arrived = 0
+        self._is_catching_up = False
 
     def take(self, change: Change, envelope: Envelope, reason: str) -> None:
         """Follow a change of a record. See `RecordAudience.announce`."""
-        if self.is_live:
+        key = change.topic, change.key
+        earlier = self._waiting.get(key)
+        if self.is_live or (self._is_catching_up and earlier is None):
             self._apply(change, envelope, reason)
             return
-        key = change.topic, change.key
-        earlier = self._waiting.pop(key, None)
         if earlier is not None:
             change = change._replace(previous=earlier.change.previous)
             self._subscription.subscriber.hold(-earlier.size)
         waiting = self._waiting[key] = _Waiting(change, envelope, reason)
         self._subscription.subscriber.hold(waiting.size)
-        self._arrived += 1
 
     def catch_up(self) -> bool:
         """Make some of the changes that have waited; whether there are more."""
-        most = max(_AT_ONCE, 2 * self._arrived)
-        self._arrived = 0
-        for key in list(islice(self._waiting, most)):
+        self._is_catching_up = True
+        for key in list(islice(self._waiting, _AT_ONCE)):
             waiting = self._waiting.pop(key)
             self._subscription.subscriber.hold(-waiting.size)
             self._apply(*waiting)

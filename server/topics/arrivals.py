@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from server.journal import MESSAGES, Content, EntryTooLarge, Kind
+from server.journal import MESSAGES, Content, EntryTooLarge, Kind, each
 from server.journal.layout import crc32c, decode_text, pack_extras, unpack_extras
 from server.message_types.base import BodyError
 from server.replication import Recorded, Same
@@ -116,6 +116,11 @@ class Arrivals:
         """Those that are next, as the journal appends them."""
         stop = min(self.position + most, len(self.run.data))
         return self._content.part(self.position, stop)
+
+    def lifetimes(self, most: int) -> Iterator[tuple[int, int]]:
+        """The positions of those that are next, each with its lifetime in seconds."""
+        content = self.content(most)
+        return enumerate(each(content.expirations, len(content.data)), self.position)
 
     def bookmark(self, position: int) -> str:
         """The name of a message."""

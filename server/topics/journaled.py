@@ -15,6 +15,7 @@ from server.message_types.base import BodyError
 from server.sow.keys import KeyRefusedError
 from server.sow.records import NANOSECONDS, NANOSECONDS_IN_MICROSECOND, Record, to_nanoseconds
 from server.sow.store import Settled, StoreError
+from server.subscriptions.envelope import Envelope
 from server.subscriptions.record_delivery import MATCH
 from server.subscriptions.rejection import Rejection
 from server.topics.receiving import Receiving
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
     from server.message_types.base import MessageType
     from server.sow.records import Change
     from server.sow.topic import SowTopic
-    from server.subscriptions.envelope import Envelope
+    from server.subscriptions.client import Client
     from server.subscriptions.subscription import Subscription
     from server.topics.arrivals import Arrivals
     from server.topics.stores import Stores
@@ -171,7 +172,7 @@ class JournaledStoredTopic(StoredTopic):
     ) -> None:
         super().__init__(sow, name, functions, stores)
         self._journal = journal
-        self._receiving = Receiving(sow, name, journal, self.announce)
+        self._receiving = Receiving(sow, name, journal, self)
         self._takes_runs = sow.keeps_messages_plainly
 
     def publish(self, bodies: Sequence[bytes], envelope: Envelope) -> Sequence[Rejection]:
@@ -270,6 +271,29 @@ class JournaledStoredTopic(StoredTopic):
         )
         return self._apply(record, txid, moment, envelope.bookmark)
 
+    def publish_again(self, record: Record, publisher: Client, now: float) -> None:
+        """Record, store and announce a record once more as it is.
+
+        Args:
+            record: the record.
+            publisher: who does so.
+            now: the time, in seconds since 1970.
+
+        Raises:
+            StoreError: it cannot be stored.
+            JournalUnavailable: it cannot be recorded.
+            EntryTooLarge: there is no journal that it fits in.
+        """
+        draft = record._replace(timestamp=to_nanoseconds(now))
+        envelope = Envelope(publisher, now, record.correlation_id or None)
+        self._sow.table.make_room((draft,))
+        lifetime = max(_lifetime(draft), 1) if draft.expires else 0
+        txid, moment = self._journal.append(
+            envelope, draft.body, key=draft.key, expiration=lifetime
+        )
+        self.announce(self._apply(draft, txid, moment, envelope.bookmark), envelope, MATCH)
+        self._stores.touched(self._sow)
+
     def take_in(self, arrivals: Arrivals) -> None:
         """Record some of what has come from another instance, apply and announce it."""
         try:
@@ -278,7 +302,11 @@ class JournaledStoredTopic(StoredTopic):
             self._stores.touched(self._sow)
 
     def _place_deletion(self, records: Sequence[Record], envelope: Envelope) -> tuple[int, int]:
-        """Record a deletion; its txid is its place in the instance's order of changes."""
+        """Record a deletion; its txid is its place in the instance's order of changes.
+
+        Since the command was found to be a new one, it may have come from another instance.
+        """
+        self._journal.refuse_duplicate(envelope)
         self._sow.table.make_room_to_remove(records)
         keys = json_text([record.key for record in records])
         return self._journal.append(envelope, keys, Kind.SOW_DELETE)

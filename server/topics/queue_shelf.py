@@ -12,11 +12,11 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from itertools import groupby
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from server.journal import MESSAGES, Span
-from server.topics.queue_tray import Part, Tray, tray_of, trays_of
+from server.journal.layout import TXID
+from server.topics.queue_tray import Part, Tray, TrayIndex, tray_of, trays_of
 
 if TYPE_CHECKING:
     from server.expressions.context import MessageContext
@@ -82,7 +82,7 @@ class Shelf:
         self._log = log
         self._wanted = wanted
         self._room = room
-        self._trays: dict[int, Tray] = {}  # by the number of each message
+        self._index = TrayIndex()
         self._order: deque[Tray] = deque()  # as they came
         self._size = 0
         self._cursor: Cursor | None = None
@@ -93,7 +93,7 @@ class Shelf:
 
     def at_hand(self, txid: int) -> Shelved | None:
         """A message, if it need not be read from the log."""
-        tray = self._trays.get(txid)
+        tray = self._index.find(txid)
         return None if tray is None else Shelved(tray, tray.positions((txid,))[0])
 
     def put(self, recorded: Recorded) -> None:
@@ -109,7 +109,7 @@ class Shelf:
             first: the txid of the oldest one that has not; None if all have.
         """
         if first is None:
-            self._trays.clear()
+            self._index.clear()
             self._order.clear()
             self._size = 0
             return
@@ -127,23 +127,16 @@ class Shelf:
         Raises:
             JournalUnreadable: the log cannot be read at the moment.
         """
-        tray = self._trays.get(txids[0]) if txids else None
-        if tray is not None and (positions := tray.adjacent(txids)) is not None:
-            yield Part(tray, positions)
-            return
-        found: list[Tray | None] = list(map(self._trays.get, txids))
-        if None in found:
-            for position, tray in enumerate(found):
-                if tray is None:
-                    found[position] = self._read_back(txids[position])
         start = 0
-        for tray, alike in groupby(found):
-            stop = start + len(list(alike))
+        while start < len(txids):
+            tray = self._index.find(txids[start]) or self._read_back(txids[start])
             if tray is None:
-                yield from [None] * (stop - start)
+                yield None
+                start += 1
             else:
-                yield Part(tray, tray.positions(txids[start:stop]))
-            start = stop
+                positions = tray.positions(txids, start)
+                yield Part(tray, positions)
+                start += len(positions)
 
     def get(self, txids: Sequence[int]) -> list[Shelved | None]:
         """Messages one by one. See `find`."""
@@ -156,14 +149,12 @@ class Shelf:
         return messages
 
     def _keep(self, tray: Tray) -> None:
-        self._trays.update(dict.fromkeys(tray.txids, tray))
+        self._index.add(tray)
         self._order.append(tray)
         self._size += tray.size
 
     def _drop(self, tray: Tray) -> None:
-        trays = self._trays
-        for txid in tray.txids:
-            del trays[txid]
+        self._index.discard(tray)
         self._size -= tray.size
 
     def _make_room(self) -> None:
@@ -173,18 +164,17 @@ class Shelf:
             self._drop(order.popleft())
 
     def _read_back(self, txid: int) -> Tray | None:
-        tray = self._trays.get(txid)  # it may have come with another one
-        if tray is not None:
-            return tray
+        """The tray of a message that is not at hand; None if it is damaged in the log."""
         cursor = self._cursor
         if cursor is None or not txid - _SHORT_WAY <= cursor.position + 1 <= txid:
             cursor = self._log.journal.replay(Span(txid - 1), self._wanted, MESSAGES)
             self._cursor = cursor
         while cursor.position < txid and not cursor.is_caught_up:
             for run in cursor.read_on(_AT_ONCE).runs():
-                for read in trays_of(run, self._trays.keys()):
+                known = self._index.between(run.rows[0][TXID], run.rows[-1][TXID])
+                for read in trays_of(run, known):
                     self._keep(read)
-        tray = self._trays.get(txid)
+        tray = self._index.find(txid)
         if self._size > self._room:
             self._make_room()
         return tray

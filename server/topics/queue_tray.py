@@ -7,8 +7,8 @@ is no object as long as nobody asks for one.
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Callable, Iterator, KeysView, Sequence
-from itertools import groupby, repeat
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from itertools import groupby, islice, repeat
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
 
 from server.journal.layout import CLIENT, SEQUENCE, TIMESTAMP, TXID
@@ -23,9 +23,11 @@ if TYPE_CHECKING:
 
 _Value = TypeVar("_Value")
 
-_EACH: Final = 170
-_EACH_READ_BACK: Final = 620
-_TOGETHER: Final = 800
+_STRETCH: Final = 4
+"""Bits of a number in the log that count within a stretch."""
+_EACH: Final = 110
+_EACH_READ_BACK: Final = 550
+_TOGETHER: Final = 880
 """What keeping messages takes besides their bodies, in bytes, as measured: each message its objects
 and its place in all columns and tables, much more of it when its record of the log is kept as well;
 and each tray."""
@@ -50,7 +52,9 @@ class Tray:
     """
 
     __slots__ = (
+        "_first",
         "_is_dense",
+        "_last",
         "bodies",
         "client",
         "envelope",
@@ -82,25 +86,45 @@ class Tray:
         self.envelope = envelope
         self.keys = envelope(0).keys
         self.size = sum(map(len, bodies)) + overhead * len(bodies) + _TOGETHER
-        self._is_dense = txids[-1] - txids[0] == len(txids) - 1
+        self._first, self._last = txids[0], txids[-1]
+        self._is_dense = self._last - self._first == len(txids) - 1
 
-    def positions(self, txids: Sequence[int]) -> Sequence[int]:
-        """Where messages of this tray are in it: a range if they are next to each other."""
-        positions = self.adjacent(txids)
-        if positions is not None:
-            return positions
-        own = self.txids
+    def has(self, txid: int) -> bool:
+        """Whether a message is in this tray."""
+        if not self._first <= txid <= self._last:
+            return False
+        return self._is_dense or self.txids[self._position(txid)] == txid
+
+    def _position(self, txid: int) -> int:
+        """Where a message of this tray is in it."""
+        return txid - self._first if self._is_dense else bisect_left(self.txids, txid)
+
+    def positions(self, txids: Sequence[int], start: int = 0) -> Sequence[int]:
+        """Where messages are, from one on that is in this tray, and as far as they are in it.
+
+        Args:
+            txids: their numbers in the log.
+            start: the position of the first of them.
+
+        Returns:
+            A range if they are next to each other.
+        """
+        own, first = self.txids, self._position(txids[start])
+        most = min(len(own) - first, len(txids) - start)
+        if most == 1 or list(own[first : first + most]) == list(txids[start : start + most]):
+            return range(first, first + most)
+        positions: list[int] = []
+        for txid in islice(txids, start, None):
+            if not self.has(txid):
+                break
+            positions.append(self._position(txid))
+        return positions
+
+    def stretches(self) -> Iterable[int]:
+        """The stretches of the log that its messages are in. See `TrayIndex`."""
         if self._is_dense:
-            return [txid - own[0] for txid in txids]
-        return [bisect_left(own, txid) for txid in txids]
-
-    def adjacent(self, txids: Sequence[int]) -> range | None:
-        """Where messages are of which the first is in this tray; None unless all are, in a row."""
-        own, count = self.txids, len(txids)
-        first = txids[0] - own[0] if self._is_dense else bisect_left(own, txids[0])
-        if count == 1 or list(own[first : first + count]) == list(txids):
-            return range(first, first + count)
-        return None
+            return range(self._first >> _STRETCH, (self._last >> _STRETCH) + 1)
+        return {txid >> _STRETCH for txid in self.txids}
 
     def mark(self, position: int) -> tuple[int, int]:
         """The bookmark of a message as numbers."""
@@ -110,6 +134,53 @@ class Tray:
         """What filters may ask about a message besides its fields."""
         mark = self.mark(position)
         return context_of(self.envelope(position), self.topic, self.bodies[position], mark)
+
+
+class TrayIndex:
+    """Which tray a message is in.
+
+    The log is divided into stretches, each of which knows the trays that have messages in it. So it
+    costs next to nothing for each message of a large tray, and a small one is among few.
+    """
+
+    def __init__(self) -> None:
+        self._trays: dict[int, list[Tray]] = {}
+
+    def add(self, tray: Tray) -> None:
+        """Take in a tray."""
+        trays = self._trays
+        for stretch in tray.stretches():
+            if stretch in trays:
+                trays[stretch].append(tray)
+            else:
+                trays[stretch] = [tray]
+
+    def discard(self, tray: Tray) -> None:
+        """Leave out a tray."""
+        trays = self._trays
+        for stretch in tray.stretches():
+            alike = trays[stretch]
+            if len(alike) == 1:
+                del trays[stretch]
+            else:
+                alike.remove(tray)
+
+    def find(self, txid: int) -> Tray | None:
+        """The tray of a message, None if it is in none."""
+        for tray in self._trays.get(txid >> _STRETCH, ()):
+            if tray.has(txid):
+                return tray
+        return None
+
+    def between(self, first: int, last: int) -> set[int]:
+        """The messages that are in trays, from one to another, and perhaps some others."""
+        stretches = range(first >> _STRETCH, (last >> _STRETCH) + 1)
+        trays = {tray for stretch in stretches for tray in self._trays.get(stretch, ())}
+        return {txid for tray in trays for txid in tray.txids}
+
+    def clear(self) -> None:
+        """Leave out all trays."""
+        self._trays.clear()
 
 
 class Part(NamedTuple):
@@ -146,7 +217,7 @@ def tray_of(recorded: Recorded) -> Tray:
     )
 
 
-def trays_of(run: Run, known: KeysView[int]) -> Iterator[Tray]:
+def trays_of(run: Run, known: Collection[int]) -> Iterator[Tray]:
     """The trays of messages that were read from the log.
 
     Args:
@@ -154,7 +225,7 @@ def trays_of(run: Run, known: KeysView[int]) -> Iterator[Tray]:
         known: the numbers in the log of messages that are to be in none.
     """
     clients, txids = run.column(CLIENT), run.column(TXID)
-    if not run.has_extras and len(set(clients)) == 1 and known.isdisjoint(txids):
+    if not run.has_extras and len(set(clients)) == 1 and not any(txid in known for txid in txids):
         yield _logged_tray(run, 0, len(txids))
         return
     apart = range(len(txids)) if run.has_extras else repeat(0)  # those with extras are no two alike

@@ -13,9 +13,9 @@ Expiration.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from itertools import takewhile
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Protocol
 
 import msgspec
 
@@ -37,7 +37,20 @@ if TYPE_CHECKING:
     from server.topics.arrivals import Arrivals
     from server.topics.topic_journal import TopicJournal
 
-Announce = Callable[["Change", "Envelope", str], None]
+
+class Announcer(Protocol):
+    """Tells of changes; see `TopicWithRecords`."""
+
+    @property
+    def has_subscriptions(self) -> bool:
+        """Whether anybody subscribes."""
+
+    @property
+    def has_followers(self) -> bool:
+        """Whether other topics are made from this one."""
+
+    def announce(self, change: Change, envelope: Envelope, reason: str) -> None:
+        """Tell of a change."""
 
 
 class Receiving:
@@ -47,16 +60,18 @@ class Receiving:
         sow: the records.
         name: the topic's name.
         journal: records its messages.
-        announce: tells of changes; see `TopicWithRecords.announce`.
+        announcer: tells of changes.
     """
 
-    __slots__ = ("_announce", "_journal", "_name", "_own_keys", "_sow")
+    __slots__ = ("_announcer", "_journal", "_name", "_own_keys", "_sow")
 
-    def __init__(self, sow: SowTopic, name: str, journal: TopicJournal, announce: Announce) -> None:
+    def __init__(
+        self, sow: SowTopic, name: str, journal: TopicJournal, announcer: Announcer
+    ) -> None:
         self._sow: Final = sow
         self._name: Final = name
         self._journal: Final = journal
-        self._announce: Final = announce
+        self._announcer: Final = announcer
         self._own_keys: Final = bool(sow.table.options.key_fields)
 
     def take_in(self, arrivals: Arrivals) -> None:
@@ -89,18 +104,18 @@ class Receiving:
         run, bodies, first = arrivals.run, arrivals.bodies, arrivals.position
         correlation_id = decode_text(arrivals.extras(first)[0])
         most = 1 if run.extras_length else AT_ONCE
-        own, name, lifetimes = self._own_keys, self._name, run.expirations
+        sow, own, name = self._sow, self._own_keys, self._name
+        key_of = sow.key_source(name).key
         drafts: list[Record] = []
         try:
-            for position in range(first, min(first + most, len(run.data))):
+            for position, lifetime in arrivals.lifetimes(most):
                 body = bodies[position]
                 key = None if own else arrivals.sow_key(position)
                 if key is None:
-                    key = self._sow.key_of(body, name)
+                    key = key_of(body, None)
                 else:
-                    self._sow.learn(body, key)
-                lifetime = lifetimes[position] * NANOSECONDS
-                drafts.append(Record(key, body, name, 0, lifetime, 0, correlation_id))
+                    sow.learn(body, key)
+                drafts.append(Record(key, body, name, 0, lifetime * NANOSECONDS, 0, correlation_id))
         except (BodyError, KeyRefusedError, StoreError) as error:
             if not drafts:
                 arrivals.cannot(error)
@@ -138,7 +153,8 @@ class Receiving:
         self, arrivals: Arrivals, start: int, drafts: Sequence[Record], appended: AppendedRun
     ) -> None:
         """Apply and announce messages that have been recorded."""
-        apply, announce = self._sow.apply, self._announce
+        apply, announcer = self._sow.apply, self._announcer
+        is_heard = announcer.has_subscriptions or announcer.has_followers
         envelope = arrivals.envelope(start, appended.timestamp)
         moment = appended.timestamp * NANOSECONDS_IN_MICROSECOND
         flags = each(appended.flags, len(appended.txids))
@@ -156,7 +172,8 @@ class Receiving:
             except StoreError as error:
                 arrivals.unapplied.append((position, error))
             else:
-                announce(change, envelope, MATCH)
+                if is_heard:
+                    announcer.announce(change, envelope, MATCH)
 
     def _is_superseded(self, arrivals: Arrivals, position: int, record: Record) -> bool:
         """Whether a record is of a later message of the same publisher already."""
@@ -189,7 +206,7 @@ class Receiving:
                 arrivals.unapplied.append((position, error))
             else:
                 if change is not None:
-                    self._announce(change, envelope, DELETED)
+                    self._announcer.announce(change, envelope, DELETED)
 
 
 def _is_number(key: tuple[int, bytes]) -> bool:

@@ -23,7 +23,15 @@ from server.transports.replication import ReplicationConnection
 from server.transports.tls import TlsError, make_client_context, words
 
 if TYPE_CHECKING:
-    from config_schema.spec import DestinationSpec, InetAddr, OutgoingTransportSpec
+    from collections.abc import Sequence
+
+    from config_schema.spec import (
+        DestinationSpec,
+        InetAddr,
+        InstanceSpec,
+        ModuleSpec,
+        OutgoingTransportSpec,
+    )
     from server.core.engine import Engine
     from server.links.links import Links
 
@@ -43,18 +51,16 @@ class Outgoing:
     """The connections to all destinations of an instance.
 
     Args:
-        destinations: the destinations.
+        spec: the description of the instance.
         engine: the engine that serves them.
         links: the links that they are for.
     """
 
-    def __init__(
-        self, destinations: tuple[DestinationSpec, ...], engine: Engine, links: Links
-    ) -> None:
+    def __init__(self, spec: InstanceSpec, engine: Engine, links: Links) -> None:
         self._reaching = [
-            _Reaching(spec, engine, links)
-            for spec in destinations
-            if any(transport.addresses for transport in spec.transports)
+            _Reaching(one, spec.modules, engine, links)
+            for one in spec.replication
+            if any(transport.addresses for transport in one.transports)
         ]
         self._tasks: list[asyncio.Task[None]] = []
 
@@ -82,13 +88,19 @@ class Outgoing:
 class _Reaching:
     """The connections to one destination."""
 
-    def __init__(self, spec: DestinationSpec, engine: Engine, links: Links) -> None:
+    def __init__(
+        self,
+        spec: DestinationSpec,
+        modules: Sequence[ModuleSpec],
+        engine: Engine,
+        links: Links,
+    ) -> None:
         self._spec = spec
         self._engine = engine
         self._links = links
         self._changed = asyncio.Event()
         self._sources: dict[int, CredentialSource] = {
-            number: make_credential_source(transport.authenticator)
+            number: make_credential_source(transport.authenticator, modules)
             for number, transport in enumerate(spec.transports)
         }
         links.watch(self._changed.set)
@@ -172,9 +184,9 @@ class _Reaching:
                     ssl=context,
                 )
         except socket.gaierror as problem:
-            self._links.complain(
-                "70-0020", str(address), address=str(address), reason=_resolving(problem)
-            )
+            reason = (problem.strerror or str(problem)).lower()
+            where = str(address)
+            self._links.complain("70-0020", where, where, reason, address=where, reason=reason)
         except TimeoutError:
             self._cannot(address, f"no connection within {_CONNECT_SECONDS:.0f} seconds")
         except ssl.SSLError as problem:
@@ -187,12 +199,9 @@ class _Reaching:
             await outcome
 
     def _cannot(self, address: InetAddr, reason: str) -> None:
+        where, name = str(address), self._spec.name
         self._links.complain(
-            "1E-0008",
-            str(address),
-            destination=self._spec.name,
-            address=str(address),
-            reason=reason,
+            "1E-0008", where, where, name, reason, destination=name, address=where, reason=reason
         )
 
 
@@ -203,7 +212,3 @@ def _context(transport: OutgoingTransportSpec) -> ssl.SSLContext | None:
         TlsError: it cannot be made.
     """
     return None if transport.tls is None else make_client_context(transport.tls)
-
-
-def _resolving(problem: socket.gaierror) -> str:
-    return (problem.strerror or str(problem)).lower()

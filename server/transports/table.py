@@ -82,7 +82,7 @@ class TransportTable:
             links: the links that connections between instances are for.
         """
         self._links = links
-        self._outgoing = Outgoing(self._spec.replication, self._engine, links)
+        self._outgoing = Outgoing(self._spec, self._engine, links)
 
     async def open(self) -> None:
         """Open the transports that are enabled from the start (InitialState).

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from random import Random
+
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -54,3 +56,34 @@ def test_each_message_of_each_publisher_is_new_once(
     assert all(trail.is_new(bookmark) for bookmark in log[:behind])
     received = log[:behind] + [bookmark for bookmark in other if trail.is_new(bookmark)]
     assert sorted(received) == sorted(log)
+
+
+@given(
+    st.lists(st.tuples(st.integers(0, 2), st.integers(1, 30)), max_size=60, unique=True),
+    st.integers(0, 60),
+    st.randoms(use_true_random=False),
+)
+def test_messages_that_come_late_are_new_once(
+    publishes: list[tuple[int, int]], behind: int, random: Random
+) -> None:
+    """Two logs with the same messages in any order but for each publisher's first, and a switch."""
+    first = [f"{publisher}|0|" for publisher in range(3)]
+    log = first + [f"{publisher}|{number}|" for publisher, number in publishes]
+    other = first + random.sample(log[3:], len(publishes))
+    trail = BookmarkTrail(EPOCH)
+    assert all(trail.is_new(bookmark) for bookmark in log[:behind])
+    received = log[:behind] + [bookmark for bookmark in other if trail.is_new(bookmark)]
+    assert sorted(received) == sorted(log)
+    assert not any(trail.is_new(bookmark) for bookmark in log)
+
+
+def test_what_is_left_out_is_remembered_within_limits() -> None:
+    """The last thousand of a publisher: what was before that counts as had."""
+    trail = BookmarkTrail(EPOCH)
+    assert all(trail.is_new(f"1|{number}|") for number in range(0, 10_000, 2))
+    assert not trail.is_new("1|1|")
+    assert trail.is_new("1|9997|")
+    for publisher in range(2, 1000):
+        assert all(trail.is_new(f"{publisher}|{number}|") for number in range(0, 1000, 2))
+    assert not trail.is_new("1|9995|"), "it has been silent longest"
+    assert trail.is_new("999|1|")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -150,6 +151,43 @@ def test_an_authenticator_says_who_this_instance_is(
         assert meet(address.accept())[7:9] == ["ann", password]
 
 
+LOADED = """
+<Modules>
+  <Module><Name>exec</Name><Library>libamps_exec_authenticator.so</Library></Module>
+</Modules>
+"""
+
+
+def running(command: str) -> str:
+    """An Authenticator that runs a command."""
+    return (
+        "<Authenticator><Module>exec</Module><Options><UserName>ann</UserName>"
+        f"<Command>{command}</Command><MaxLength>20</MaxLength></Options></Authenticator>"
+    )
+
+
+@pytest.mark.parametrize(
+    ("command", "token"),
+    [
+        ('echo "token for {{AMPS_USER_NAME}}"', "token for ann"),
+        ("head -c 100000 /dev/zero | tr '\\0' x", 20 * "x"),
+        ("sleep 0.1; echo late", "late"),
+    ],
+)
+def test_a_command_gives_the_password(tmp_path: Path, command: str, token: str) -> None:
+    with Listening() as address:
+        elements = LOADED + destination(to(address.port, elements=running(command)))
+        with running_server(tmp_path, elements=elements):
+            assert meet(address.accept())[7:9] == ["ann", token]
+
+
+def test_a_command_that_fails_is_said(tmp_path: Path) -> None:
+    with Listening() as address:
+        elements = LOADED + destination(to(address.port, elements=running("echo no; exit 3")))
+        with running_server(tmp_path, elements=elements) as server:
+            assert server.logs("Command echo no; exit 3: it ended with exit code 3")
+
+
 def test_a_password_that_is_not_to_be_had_is_said(tmp_path: Path) -> None:
     module = (
         "<Authenticator><Module>amps-default-authenticator-module</Module><Options>"
@@ -247,3 +285,78 @@ def named_server(
     text = text.replace("test-instance", name)
     with running_configuration(directory, text, port) as server:
         yield server
+
+
+def test_a_host_that_is_not_known_is_said(tmp_path: Path) -> None:
+    nowhere = "<InetAddr>nowhere.invalid:9000</InetAddr>"
+    with (
+        Listening() as address,
+        replicating(tmp_path, to(elements=nowhere), to(address.port)) as server,
+    ):
+        meet(address.accept())
+        assert server.logs('unable to resolve specified InetAddr: "nowhere.invalid:9000"')
+
+
+def test_a_destination_that_speaks_tls_is_not_reached_without(
+    tmp_path: Path, authorities: tuple[Authority, Authority]
+) -> None:
+    port, known = free_port(), authorities[0]
+    (tmp_path / "peer").mkdir()
+    (tmp_path / "source").mkdir()
+    listening = LISTENING.format(
+        kind="amps-replication-secure",
+        port=port,
+        elements=secured(known, known, "peer.example.com"),
+    )
+    with (
+        named_server(tmp_path / "peer", "peer", f"{LOG}<Group>peers</Group>", listening) as peer,
+        named_server(tmp_path / "source", "source", destination(to(port))) as source,
+    ):
+        assert source.logs("the connection was closed before anything was said")
+        assert peer.logs("11-0008 Transport[replication] refused a TLS handshake")
+
+
+SWITCHED = """
+<Actions>
+  <Action>
+    <On><Module>amps-action-on-signal</Module><Options><Signal>SIGUSR1</Signal></Options></On>
+    <Do>
+      <Module>amps-action-do-disable-transport</Module>
+      <Options><Transport>replication</Transport></Options>
+    </Do>
+  </Action>
+  <Action>
+    <On><Module>amps-action-on-signal</Module><Options><Signal>SIGUSR2</Signal></Options></On>
+    <Do>
+      <Module>amps-action-do-enable-transport</Module>
+      <Options><Transport>replication</Transport></Options>
+    </Do>
+  </Action>
+</Actions>
+"""
+
+
+def test_a_transport_that_is_disabled_ends_its_links(tmp_path: Path) -> None:
+    port = free_port()
+    transport = LISTENING.format(kind="amps-replication", port=port, elements="")
+    with running_server(tmp_path, elements=LOG + SWITCHED, transports=transport) as server:
+        with ReplicationPeer(port) as peer:
+            peer.greet()
+            assert peer.receive().kind == HELLO
+            server.process.send_signal(signal.SIGUSR1)
+            assert peer.is_disconnected()
+        assert server.logs("Transport[replication] closed")
+        server.process.send_signal(signal.SIGUSR2)
+        assert server.logs("Transport[replication] listening", times=2)
+        with ReplicationPeer(port) as peer:
+            peer.greet()
+            assert peer.receive().kind == HELLO
+
+
+def test_a_transport_without_a_log_stays_closed(tmp_path: Path) -> None:
+    port = free_port()
+    transport = LISTENING.format(kind="amps-replication", port=port, elements="")
+    with running_server(tmp_path, transports=transport) as server:
+        assert "there is no TransactionLog to record it in: it stays closed" in server.log()
+        with pytest.raises(ConnectionRefusedError):
+            ReplicationPeer(port)

@@ -20,9 +20,11 @@ from server.sow.chaining import ChainingKeys, chaining_options
 from server.sow.recovery import apply_entry
 from server.topics.keeper import Keeper
 from server.topics.queue_fabric import Fabric
+from server.topics.queue_recovery import recover_queues
 from server.topics.queue_surroundings import Surroundings
 from server.topics.queue_table import Queues
 from server.wire.bookmarks import client_hash
+from tests.core.busy import BUSY
 from tests.core.replicas import Replica, Road
 from tests.core.support import Core, CorePeer
 from tests.journal.support import FailingDisk
@@ -447,7 +449,7 @@ def test_a_full_disk_holds_up_what_comes(
         two.core.clock.advance(61)
         assert two.said() == ["1D-0024", "1D-0024"]
     road.receiver.go_on()
-    assert not road.receiver.is_stalled
+    road.carry()
     assert two.said()[2:] == ["1D-0025"]
     assert [entry.sequence for entry in two.entries()] == list(range(1, count + 1))
     assert records(two) == records(one)
@@ -537,7 +539,7 @@ def test_the_past_is_that_of_this_instance(make: Make) -> None:
 
 
 def serve_jobs(core: Core) -> None:
-    """Queue `jobs` takes the messages of `work`."""
+    """Queue `jobs` takes the messages of `work`, also those that are in the log already."""
     spec = QueueSpec(
         kind="Queue",
         name="jobs",
@@ -584,8 +586,7 @@ def serve_jobs(core: Core) -> None:
     )
     queues = Queues([spec], core.types, BUILTINS, "name", surroundings)
     engine.topics.use_queues(queues)
-    for queue in queues:
-        queue.finish_recovery()
+    recover_queues(queues, core.transaction_log.journal, lambda: None, core.log)
 
 
 def test_queues_take_what_comes_and_what_has_become_of_it(make: Make) -> None:
@@ -631,3 +632,49 @@ def test_queues_take_what_comes_and_what_has_become_of_it(make: Make) -> None:
     ]
     assert letters[0] == letters[1]
     assert len(letters[0]) == 1
+
+
+def test_a_restart_writes_no_letters_of_other_instances(make: Make, tmp_path: Path) -> None:
+    """Here the letter has not come yet; the instance where the message expired sends it."""
+    one, two = make("one", serve_jobs), Replica("two", tmp_path, prepare=serve_jobs)
+    publish(one.client("publisher"), "work", b"{}", s=1)
+    mark = f"{client_hash('publisher')}|1|"
+    one.client("worker").send({"c": "sow_delete", "t": "jobs", "bm": mark, "o": "expire"})
+    Road(one, two).carry()
+    kinds = [entry.topic.name for entry in two.entries()]
+    assert kinds == ["work", "jobs"]
+    two.close()
+
+    again = make("two", serve_jobs)
+    again.core.clock.turn()
+    assert [entry.topic.name for entry in again.entries()] == kinds
+    assert again.said() == []
+    one.core.clock.turn()
+    assert [entry.topic.name for entry in one.entries()] == [*kinds, "dead"]
+
+
+def test_a_deletion_may_come_from_elsewhere_while_it_is_carried_out(make: Make) -> None:
+    """Its publisher has gone to another instance with it: it counts once, as what follows it."""
+    one, two = make("one", keep_orders), make("two", keep_orders)
+    peer, road = one.client("publisher"), Road(one, two)
+    for number in range(1, 301):
+        publish(peer, "orders", b'{"id":%d}' % number, s=number)
+    road.carry()
+    commands: list[tuple[dict[str, Any], bytes]] = [
+        ({"c": "sow_delete", "t": "orders", "f": "1=1", "s": 301}, b""),
+        ({"c": "publish", "t": "orders", "s": 302}, b'{"id":1}'),
+    ]
+    moved = two.client("publisher")
+    two.core.clock.work_per_look = BUSY
+    for command, body in commands:
+        peer.send(command, body)
+        moved.send(command | {"a": "processed"}, body)
+    assert moved.is_paused
+    moved.take_frames()
+    road.carry()
+    two.core.clock.work_per_look = 0.0
+    two.core.clock.advance(0)
+    assert [head["reason"] for head, _ in moved.take_frames()] == ["duplicate", "duplicate"]
+    client = client_hash("publisher")
+    numbers = [entry.sequence for entry in two.entries() if entry.client == client]
+    assert numbers == list(range(1, 303))

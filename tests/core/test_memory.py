@@ -9,15 +9,17 @@ from collections.abc import Iterator
 import pytest
 
 from server.upkeep import memory
+from tests.core.support import SimulatedClock
 
 
 @pytest.fixture(autouse=True)
 def usual_collection() -> Iterator[None]:
     """As it was, afterwards."""
-    thresholds = gc.get_threshold()
+    thresholds, callbacks = gc.get_threshold(), list(gc.callbacks)
     yield
     gc.unfreeze()
     gc.set_threshold(*thresholds)
+    gc.callbacks[:] = callbacks
 
 
 class Circle:
@@ -41,3 +43,51 @@ def test_circles_made_later_are_collected() -> None:
     gone = weakref.ref(Circle())
     gc.collect()
     assert gone() is None
+
+
+def test_what_takes_long_to_walk_through_is_set_aside(monkeypatch: pytest.MonkeyPatch) -> None:
+    """When it has been walked through as often as anything is; what comes later is not."""
+    monkeypatch.setattr(memory, "_LONG_SECONDS", 0.0)
+    memory.settle()
+    many = [Circle() for _ in range(1000)]
+    gc.collect(1)
+    assert any(each is many[-1] for each in gc.get_objects())
+    gc.collect()
+    later = Circle()
+    tracked = gc.get_objects()
+    assert not any(each is one for each in tracked for one in (many[0], many[-1]))
+    assert any(each is later for each in tracked)
+
+
+@pytest.mark.parametrize(
+    ("left", "is_busy", "is_collected"),
+    [(99, False, False), (100, False, True), (9_999, True, False), (10_000, True, True)],
+)
+def test_circles_that_have_been_set_aside_go_when_connections_have(
+    monkeypatch: pytest.MonkeyPatch, left: int, *, is_busy: bool, is_collected: bool
+) -> None:
+    """After some when nothing is asked for, after many at any moment."""
+    monkeypatch.setattr(memory, "_IDLE_SECONDS", -1.0 if is_busy else 1000.0)
+    memory.settle()
+    circle = Circle()
+    gc.freeze()
+    gone = weakref.ref(circle)
+    del circle
+    clock = SimulatedClock()
+    collecting = memory.Collecting(clock, lambda: left)
+    clock.advance(60)
+    collecting.stop()
+    assert (gone() is None) == is_collected
+
+
+def test_what_comes_while_as_much_goes_is_walked_through(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The collector does not count it; the oldest generation is what has been walked through."""
+    monkeypatch.setattr(memory, "_WORK_SECONDS", 0.0)
+    monkeypatch.setattr(memory, "_LONG_SECONDS", 1000.0)
+    memory.settle()
+    circle = Circle()
+    clock = SimulatedClock()
+    collecting = memory.Collecting(clock, lambda: 0)
+    clock.advance(1)
+    collecting.stop()
+    assert any(each is circle for each in gc.get_objects(2))

@@ -8,7 +8,7 @@ import pytest
 
 from server.subscriptions.envelope import Envelope
 from server.topics.feed import Recorded
-from server.topics.queue_tray import Tray, tray_of
+from server.topics.queue_tray import Tray, TrayIndex, tray_of
 
 _COUNT = 20_000
 _FIRST = 1_000_000
@@ -29,11 +29,11 @@ def test_messages_count_with_what_holds_them(together: int, length: int) -> None
     tracemalloc.start()
     try:
         before = tracemalloc.get_traced_memory()[0]
-        places: dict[int, Tray] = {}
+        index = TrayIndex()
         trays = []
         for first in range(_FIRST, _FIRST + _COUNT, together):
             trays.append(kept(first, together, length))
-            places.update(dict.fromkeys(trays[-1].txids, trays[-1]))
+            index.add(trays[-1])
         used = tracemalloc.get_traced_memory()[0] - before
     finally:
         tracemalloc.stop()

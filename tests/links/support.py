@@ -199,7 +199,8 @@ class Instance:
 
     def _own(self, spec: DestinationSpec) -> OwnDestination:
         routes = Routes([TopicRoute("json", "orders")], spec.pass_through)
-        sender = Sender(self.entries, f"{self.entries.identity}>{spec.name}", routes)
+        stream = f"{self.entries.identity}>{spec.name}"
+        sender = Sender(self.entries, stream, routes, self.entries.first_txid - 1)
         return OwnDestination(spec, sender, Way("", "", "", "", ""))
 
     # What Replication asks of the transaction log.

@@ -360,12 +360,29 @@ def test_thousands_of_topics_are_described(network: Network) -> None:
     assert network.outcomes == [True]
 
 
-def test_an_instance_that_nobody_can_connect_to_takes_what_comes_back(network: Network) -> None:
+def test_an_instance_without_a_transport_for_it_is_sent_nothing(network: Network) -> None:
     hub = network.instance("hub", destination("spoke", port=None), listens=1)
-    spoke = network.instance("spoke", destination("hub", port=1), listens=None)
+    back = destination("hub", port=1, excluded=["replicate"])
+    spoke = network.instance("spoke", back, listens=None)
     network.connect(spoke, "hub", hub)
     network.settle()
     spoke.publish(2)
     hub.publish(1, "at the hub")
     network.settle()
-    assert len(hub.bodies()) == len(spoke.bodies()) == 3
+    assert len(hub.bodies()) == 3
+    assert len(spoke.bodies()) == 2
+    (said,) = hub.logs("1E-0009")
+    assert said["destination"] == "spoke"
+
+
+def test_what_is_said_again_and_again_is_logged_now_and_then(network: Network) -> None:
+    a, b = pair(network)
+    for _ in range(20):
+        network.connect(a, "B", b, admit=lambda _user, _password: "you are not to")
+        network.settle()
+        network.pass_time(1)
+    assert len(a.logs("1E-0002")) == len(b.logs("1E-0001")) == 1
+    network.pass_time(60)
+    network.connect(a, "B", b, admit=lambda _user, _password: "you are not to")
+    network.settle()
+    assert len(a.logs("1E-0002")) == len(b.logs("1E-0001")) == 2

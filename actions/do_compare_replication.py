@@ -1,0 +1,52 @@
+"""amps-action-do-compare-replication: are the records of two instances the same?
+
+It has comparisons begin, and does not wait for what they find: that is in the log. What compares,
+and what a repair does, is in `server/links/comparing.py`.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from actions.context import Template
+from actions.module import Step, StepFailed
+from actions.options import optional, quantity
+from config_schema.units import parse_bool
+
+if TYPE_CHECKING:
+    from actions.context import Context
+    from actions.services import Services
+    from config_schema.spec import Options
+
+
+class DoCompareReplication(Step):
+    """Has records compared with those of other instances.
+
+    It fails if there is nothing to be compared: no such instance is connected, or none replicates
+    such a topic here.
+    """
+
+    def __init__(self, options: Options) -> None:
+        super().__init__(options)
+        self._peer = optional(options, "Peer")
+        self._topic = optional(options, "Topic")
+        self._repair = Template(options.get("Repair") or "false")
+
+    def provision(self, services: Services) -> None:
+        """Take note of what compares."""
+        self._comparing = services.comparing
+
+    async def run(self, context: Context) -> None:
+        """Have the comparisons begin.
+
+        Raises:
+            StepFailed: there is nothing to be compared, or an option has a value that is none.
+        """
+        repair = quantity("Repair", self._repair, context, parse_bool)
+        peer = None if self._peer is None else self._peer.expand_text(context)
+        topic = None if self._topic is None else self._topic.expand_text(context)
+        comparing = self._comparing
+        if comparing is None or not comparing.compare(peer, topic, repair=repair):
+            whose = "no connected instance" if peer is None else f"{peer}, which may be away,"
+            what = "topics with records" if topic is None else f"the topic {topic}"
+            raise StepFailed(f"{whose} replicates {what} to this one that it has records of itself")

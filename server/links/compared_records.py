@@ -1,0 +1,125 @@
+"""The records of a topic as comparisons see them, and which of them are compared.
+
+What is compared is what one instance sends to the other: both find that out from the description
+that the sending one gives of itself. What has a filter on its way is not compared, for the other
+instance does not have what the filter keeps back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import lru_cache
+from typing import TYPE_CHECKING, Final
+
+from config_schema.together.selection import Coverage, Selection
+from server.replication.states import Portion, State, digest_of
+from server.sow.store import identity_of
+from server.sow.table import CURRENT
+
+if TYPE_CHECKING:
+    from config_schema.together import InstanceDescription
+    from config_schema.together.description import Destination
+    from server.sow.records import Record
+    from server.sow.topic import SowTopic
+
+_ROWS_AT_ONCE: Final = 64
+_MOST_NAMES: Final = 10_000
+
+
+class TopicRecords:
+    """The records of a topic; see `server.replication.states.Records`.
+
+    Args:
+        sow: the topic.
+        goes: whether a logical topic is one that is compared.
+    """
+
+    def __init__(self, sow: SowTopic, goes: Callable[[str], bool]) -> None:
+        self._table: Final = sow.table
+        self._has_pattern: Final = sow.table.options.pattern
+        self._goes: Final = goes
+
+    def portion(self, place: int) -> Portion:
+        """See `Records.portion`; places are rows.
+
+        Raises:
+            StoreError: a record cannot be read.
+        """
+        table, goes, has_pattern = self._table, self._goes, self._has_pattern
+        states, store = table.states, table.store
+        end = min(place + _ROWS_AT_ONCE, len(states))
+        identities: list[str] = []
+        bodies: list[bytes] = []
+        for row in range(place, end):
+            if states[row] == CURRENT:
+                record = store.record(row)
+                if not has_pattern or goes(record.topic):
+                    identities.append(identity_of(record, pattern=has_pattern))
+                    bodies.append(record.body)
+        return Portion(identities, bodies, end if end < len(states) else None)
+
+    def state(self, identity: str) -> State:
+        """See `Records.state`.
+
+        Raises:
+            StoreError: the record cannot be read.
+        """
+        record = self._table.get(identity)
+        if record is None or (self._has_pattern and not self._goes(record.topic)):
+            return State()
+        client, sequence = _name_of(record)
+        return State(digest_of(identity, record.body), client, sequence, bool(record.expires))
+
+
+def _name_of(record: Record) -> tuple[int, int]:
+    """Identity and number of the message that a record comes from; zeros if that is not known."""
+    client, _, rest = record.bookmark.partition("|")
+    sequence = rest.partition("|")[0]
+    if client.isdigit() and sequence.isdigit():
+        return int(client), int(sequence)
+    return 0, 0
+
+
+def is_kept_by(sow: SowTopic, description: InstanceDescription) -> bool:
+    """Whether another instance has records of a topic, too, in the same way."""
+    return any(
+        (one.kind, one.name, one.message_type, one.pattern)
+        == ("Topic", sow.name, sow.type_name, sow.spec.pattern)
+        for one in description.stored
+    )
+
+
+def goes_from(
+    source: InstanceDescription,
+    to: InstanceDescription,
+    destination: str | None,
+    message_type: str,
+) -> Callable[[str], bool]:
+    """What tells whether an instance sends all messages of a topic to another one.
+
+    Args:
+        source: the one that sends.
+        to: the one that it sends to.
+        destination: the name of the destination, if that is known. Otherwise it is the one that is
+            named after the instance, or all must send it that have its group.
+        message_type: of the topics.
+    """
+    coverages = [
+        Coverage(topic.selection for topic in one.topics if topic.filter is None)
+        for one in _destinations(source, to, destination)
+    ]
+
+    @lru_cache(maxsize=_MOST_NAMES)
+    def goes(name: str) -> bool:
+        topic = (Selection(name, message_type, is_expression=False),)
+        return bool(coverages) and all(one.has(topic) for one in coverages)
+
+    return goes
+
+
+def _destinations(
+    source: InstanceDescription, to: InstanceDescription, name: str | None
+) -> list[Destination]:
+    wanted = to.name if name is None else name
+    named = [one for one in source.destinations if one.name == wanted]
+    return named or [one for one in source.destinations if one.group == to.group]

@@ -1,0 +1,431 @@
+"""Compares the records of this instance with those of the instances that replicate to it.
+
+    a link stands -> after a minute, and then once an hour, or when somebody asks for it:
+    one topic after the other, one comparison at a time -> the log, `findings`, perhaps a repair
+
+`server/replication/comparison` decides; here it gets records, links and time. What is compared is
+what the other instance sends here, of topics with records that both have, without a filter in
+between. Where both send to each other, the one whose name comes first asks by itself.
+
+Source: ours; AMPS has nothing of the kind.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final, Protocol
+
+from server.journal.clients import server_made_identity
+from server.links.compared_records import TopicRecords, goes_from, is_kept_by
+from server.links.findings import MOST_SHOWN, Finding, Findings
+from server.links.repairs import Repairs
+from server.replication.answering import Answering
+from server.replication.comparing_words import (
+    Again,
+    List,
+    Look,
+    More,
+    Outcome,
+    Survey,
+    Word,
+    WordError,
+    again_words,
+    pack,
+    unpack,
+)
+from server.replication.comparison import Comparison, Result, prevails
+from server.sow.store import StoreError
+
+if TYPE_CHECKING:
+    from server.base.clock import Clock
+    from server.base.log import Log
+    from server.links.line import Turns
+    from server.links.links import Peer
+    from server.links.replication import Replication
+    from server.sow.topic import SowTopic
+
+SUBJECT: Final = "compare"
+"""What words between instances are about that come from here."""
+
+FIRST_SECONDS: Final = 60.0
+"""After how long with a link its instance is compared with for the first time."""
+AGAIN_SECONDS: Final = 3600.0
+"""And then again."""
+
+_TICK_SECONDS: Final = 0.25
+_MICROSECONDS: Final = 1_000_000
+
+
+class Neighbours(Protocol):
+    """The links of the instance, as far as this is concerned."""
+
+    @property
+    def peers(self) -> Mapping[str, Peer]:
+        """The instances that there are links with, by name."""
+
+    def watch(self, watcher: Callable[[], None]) -> None:
+        """Tell somebody whenever a link has come to be, or is over."""
+
+    def listen(self, subject: str, listener: Callable[[str, bytes], None]) -> None:
+        """Tell somebody of words about a subject: who says them, and what."""
+
+    def say(self, peer: str, subject: str, body: bytes) -> None:
+        """Say something to an instance that there is a link with; it may be lost."""
+
+
+class Topics(Protocol):
+    """The topics with records, as far as this is concerned."""
+
+    @property
+    def topics(self) -> Iterable[SowTopic]:
+        """Those that clients publish to."""
+
+    def is_journaled(self, sow: SowTopic) -> bool:
+        """Whether what is published to a topic is in the transaction log."""
+
+
+@dataclass(slots=True)
+class _Wanted:
+    """A comparison that is to be made."""
+
+    peer: str
+    topic: SowTopic
+    repairs: bool
+
+
+@dataclass(slots=True)
+class _Known:
+    """An instance that there is a link with."""
+
+    peer: Peer
+    answering: Answering
+    next_at: float
+    asked_at: float = 0.0
+
+
+class Comparing:
+    """All comparisons of an instance, whoever asks.
+
+    Args:
+        replication: what the instance has of replication.
+        topics: the topics with records.
+        repairs: publishes once more what a repair keeps.
+        neighbours: the links.
+        turns: shares out the engine's time.
+        clock: the time, and timers.
+        log: is told what comes out.
+
+    Attributes:
+        findings: what was found out last.
+    """
+
+    def __init__(
+        self,
+        replication: Replication,
+        topics: Topics,
+        repairs: Repairs,
+        neighbours: Neighbours,
+        turns: Turns,
+        clock: Clock,
+        log: Log,
+    ) -> None:
+        self.findings: Final = Findings(log)
+        self._replication: Final = replication
+        self._topics: Final = topics
+        self._repairs: Final = repairs
+        self._neighbours: Final = neighbours
+        self._turns: Final = turns
+        self._clock: Final = clock
+        self._known: dict[str, _Known] = {}
+        self._wanted: deque[_Wanted] = deque()
+        self._current: tuple[Comparison, _Wanted] | None = None
+        self._began = 0.0
+        self._number = replication.nonce
+        self._is_queued = False
+        neighbours.watch(self._links_changed)
+        neighbours.listen(SUBJECT, self._hear)
+        self._cancel = clock.call_later(_TICK_SECONDS, self._tick)
+
+    def close(self) -> None:
+        """Compare no more."""
+        self._cancel()
+        self._known.clear()
+        self._wanted.clear()
+        self._current = None
+
+    # What is asked for.
+
+    def compare(
+        self, peer: str | None = None, topic: str | None = None, *, repair: bool = False
+    ) -> int:
+        """Compare records, soon.
+
+        Args:
+            peer: with which instance; None for all that there are links with, and that send here.
+            topic: of which topic; None for all.
+            repair: whether to publish once more, for each key that differs, what one of the two
+                instances has of it.
+
+        Returns:
+            How many comparisons are to be made for that.
+        """
+        count = 0
+        for known in self._known.values():
+            if peer in (None, known.peer.name):
+                for sow in self._comparable(known.peer):
+                    if topic in (None, sow.name):
+                        self._want(known.peer.name, sow, repairs=repair)
+                        count += 1
+        self._wake()
+        return count
+
+    def _want(self, peer: str, sow: SowTopic, *, repairs: bool) -> None:
+        for one in self._wanted:
+            if (one.peer, one.topic) == (peer, sow):
+                one.repairs |= repairs
+                return
+        self._wanted.append(_Wanted(peer, sow, repairs))
+
+    def _comparable(self, peer: Peer) -> list[SowTopic]:
+        """The topics that an instance sends here, whose records both have."""
+        if not peer.sends:
+            return []
+        return [
+            sow
+            for sow in self._topics.topics
+            if self._topics.is_journaled(sow)
+            and is_kept_by(sow, peer.description)
+            and self._goes_here(peer, sow)(sow.name)
+        ]
+
+    def _goes_here(self, peer: Peer, sow: SowTopic) -> Callable[[str], bool]:
+        return goes_from(peer.description, self._replication.description, None, sow.type_name)
+
+    def _goes_there(self, peer: Peer, sow: SowTopic) -> Callable[[str], bool]:
+        if peer.destination is None:
+            return _nothing_goes
+        own = self._replication.description
+        return goes_from(own, peer.description, peer.destination, sow.type_name)
+
+    # Who is there.
+
+    def _links_changed(self) -> None:
+        peers = self._neighbours.peers
+        for name in [name for name in self._known if name not in peers]:
+            self._forget(name)
+        for name, peer in peers.items():
+            known = self._known.get(name)
+            if known is None:
+                answering = Answering(name, self._finder(name), self)
+                due = self._turns.elapsed() + FIRST_SECONDS
+                self._known[name] = _Known(peer, answering, due)
+            else:
+                known.peer = peer
+
+    def _forget(self, name: str) -> None:
+        del self._known[name]
+        self._wanted = deque(one for one in self._wanted if one.peer != name)
+        if self._current is not None and self._current[0].peer == name:
+            self._current[0].fail(f"the link with {name} is gone")
+            self._wake()
+
+    def _finder(self, peer: str) -> Callable[[str, str], TopicRecords | None]:
+        """What finds the records that another instance asks about: those that are sent there."""
+
+        def find(message_type: str, name: str) -> TopicRecords | None:
+            sow = self._find(message_type, name)
+            if sow is None or not self._topics.is_journaled(sow):
+                return None
+            goes = self._goes_there(self._known[peer].peer, sow)
+            return TopicRecords(sow, goes) if goes(name) else None
+
+        return find
+
+    def _find(self, message_type: str, name: str) -> SowTopic | None:
+        for sow in self._topics.topics:
+            if (sow.type_name, sow.name) == (message_type, name):
+                return sow
+        return None
+
+    # What a comparison knows of this instance; see `Surroundings`.
+
+    @property
+    def last_txid(self) -> int:
+        """See `Surroundings.last_txid`."""
+        return self._replication.last_txid
+
+    def has_taken(self, peer: str, txid: int) -> bool:
+        """See `Surroundings.has_taken`."""
+        known = self._known.get(peer)
+        if known is not None and not known.peer.sends:
+            return True
+        receiver = self._replication.receivers.get(peer)
+        return receiver is not None and receiver.received >= txid
+
+    def had(self, client: int, sequence: int) -> bool:
+        """See `Surroundings.had`."""
+        known = self._replication.known
+        if known.highest(client):
+            return not known.unknown(client, (sequence,))
+        # What has been published here without a number is known by its txid.
+        return self._replication.began <= sequence <= self._replication.last_txid
+
+    # Words.
+
+    def _say(self, peer: str, words: list[Word]) -> None:
+        for word in words:
+            self._neighbours.say(peer, SUBJECT, pack(word))
+        words.clear()
+
+    def _hear(self, peer: str, body: bytes) -> None:
+        known = self._known.get(peer)
+        if known is None:
+            return
+        try:
+            word = unpack(body)
+        except WordError:
+            return  # whoever waits for an answer gives up
+        if isinstance(word, Survey):
+            known.asked_at = self._clock.now()
+        if isinstance(word, Survey | List | More | Look):
+            known.answering.take(word)
+        elif isinstance(word, Outcome):
+            self._hear_outcome(known, word)
+        elif isinstance(word, Again):
+            sow = self._find(word.message_type, word.topic)
+            if sow is not None:
+                self._repairs.want(sow, zip(word.keys, word.digests, strict=True))
+        elif self._current is not None and self._current[0].peer == peer:
+            self._current[0].take(word)
+        self._wake()
+
+    def _hear_outcome(self, known: _Known, word: Outcome) -> None:
+        """The other instance has found something out."""
+        topic = word.message_type, word.topic
+        if self._find(*topic) is not None:
+            keys = word.keys[:MOST_SHOWN]
+            counts = word.records[1], word.differing, word.unclear
+            self.findings.add(known.peer.name, topic, Finding(known.asked_at, *counts, keys))
+
+    # Work.
+
+    def _tick(self) -> None:
+        self._cancel = self._clock.call_later(_TICK_SECONDS, self._tick)
+        now = self._turns.elapsed()
+        for known in self._known.values():
+            if now >= known.next_at:
+                known.next_at = now + AGAIN_SECONDS
+                for sow in self._comparable(known.peer):
+                    if not self._is_their_turn(known.peer, sow):
+                        self._want(known.peer.name, sow, repairs=False)
+        if self._current or self._wanted or self._is_waited_for:
+            self._wake()
+
+    def _is_their_turn(self, peer: Peer, sow: SowTopic) -> bool:
+        """Whether the other instance asks by itself, for it gets what there is here, too."""
+        return peer.name < self._replication.instance and self._goes_there(peer, sow)(sow.name)
+
+    @property
+    def _is_waited_for(self) -> bool:
+        """Whether an answer is left to be given."""
+        return any(known.answering.is_waiting for known in self._known.values())
+
+    def _wake(self) -> None:
+        if not self._is_queued:
+            self._is_queued = True
+            self._turns.queue(self)
+
+    @property
+    def doing(self) -> tuple[str, str]:
+        """See `Sliced.doing`."""
+        return "", "comparison"
+
+    def step(self) -> bool:
+        """Do some work; see `Sliced.step`."""
+        self._is_queued = False
+        while self._work():
+            if self._turns.left(self._turns.elapsed()) <= 0:
+                self._is_queued = True
+                return True
+        return False
+
+    def _work(self) -> bool:
+        """Do a bit of everything; whether there is more to be done at once."""
+        has_more = self._ask()
+        for known in list(self._known.values()):
+            try:
+                has_more |= known.answering.step()
+            except StoreError:
+                known.answering.stop()  # the other instance gives up
+            self._say(known.peer.name, known.answering.outgoing)
+        return self._repairs.step() or has_more
+
+    def _ask(self) -> bool:
+        if self._current is None:
+            if not self._wanted:
+                return False
+            self._current = self._begin(self._wanted.popleft())
+        current, wanted = self._current
+        try:
+            has_more = current.step(self._now)
+        except StoreError as problem:
+            current.fail(str(problem))
+            has_more = False
+        self._say(current.peer, current.outgoing)
+        if not current.is_over:
+            return has_more
+        self._current = None
+        self._finish(current, wanted)
+        return bool(self._wanted)
+
+    @property
+    def _now(self) -> int:
+        return int(self._turns.elapsed() * _MICROSECONDS)
+
+    def _begin(self, wanted: _Wanted) -> tuple[Comparison, _Wanted]:
+        peer, sow = self._known[wanted.peer].peer, wanted.topic
+        self._number += 1
+        self._began = self._clock.now()
+        records = TopicRecords(sow, self._goes_here(peer, sow))
+        topic = sow.type_name, sow.name
+        return Comparison(self._number, topic, peer.name, records, self, self._now), wanted
+
+    def _finish(self, current: Comparison, wanted: _Wanted) -> None:
+        result = current.result
+        if result is None:
+            finding = Finding(self._began, failure=current.failure or "")
+            self.findings.add(current.peer, current.topic, finding)
+            return
+        keys = [one.key for one in result.differences[:MOST_SHOWN]]
+        counts = result.differing, result.unclear
+        finding = Finding(self._began, result.records[0], *counts, keys)
+        self.findings.add(current.peer, current.topic, finding)
+        outcome = Outcome(self._number, *current.topic, result.records, *counts, keys)
+        self._say(current.peer, [outcome])
+        if wanted.repairs and wanted.peer in self._known:
+            self._repair(wanted, result)
+
+    def _repair(self, wanted: _Wanted, result: Result) -> None:
+        """Have published once more, for each key that differs, what one of the instances has.
+
+        Where nothing is sent to the other instance, only what that has can be.
+        """
+        peer, sow = self._known[wanted.peer].peer, wanted.topic
+        names = self._replication.instance, peer.name
+        repairs = frozenset(server_made_identity(self._repairs.client_hash, one) for one in names)
+        is_heard = self._goes_there(peer, sow)(sow.name)
+        ours: list[tuple[str, int]] = []
+        theirs: list[tuple[str, int]] = []
+        for key, here, there in result.differences:
+            if is_heard and prevails(here, there, repairs):
+                ours.append((key, here.digest))
+            elif there.digest:
+                theirs.append((key, there.digest))
+        self._repairs.want(sow, ours)
+        self._say(peer.name, list(again_words(sow.type_name, sow.name, theirs)))
+
+
+def _nothing_goes(_name: str) -> bool:
+    return False

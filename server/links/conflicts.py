@@ -1,0 +1,101 @@
+"""Says when two messages have one name.
+
+Two publishers of one name that work at the same time, or one that begins its numbers anew, give two
+messages the same name at two instances. Each instance keeps the one that came first, so that what
+the other one has never arrives, and no later comparison of logs would show it. That must not be
+silent, and it must not fill the log either: there may be as many of them as messages. The first of
+a publisher is logged, and then, as long as there are more, how many.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from server.base.clock import Clock
+    from server.base.log import Log
+    from server.replication import Conflict
+
+SAY_AGAIN_SECONDS: Final = 60.0
+"""Until the number of further ones is said."""
+
+MOST_PUBLISHERS: Final = 1000
+"""Publishers that are told apart; of further ones at the same time, only the number is known."""
+
+
+@dataclass(slots=True)
+class _Count:
+    """Conflicts of one publisher that have not been said."""
+
+    since: float
+    count: int = 0
+    last: Conflict | None = None
+
+
+class Conflicts:
+    """Takes conflicts, and says what is to be said of them.
+
+    Args:
+        clock: the time, and timers.
+        log: is told.
+
+    Attributes:
+        count: how many there have been, ever.
+    """
+
+    def __init__(self, clock: Clock, log: Log) -> None:
+        self.count = 0
+        self._clock: Final = clock
+        self._log: Final = log
+        self._counts: dict[tuple[str, int], _Count] = {}
+
+    def note(self, source: str, conflicts: Sequence[Conflict]) -> None:
+        """Take note of messages that were not recorded, for others have their names.
+
+        Args:
+            source: name of the instance that they came from.
+            conflicts: the messages.
+        """
+        self.count += len(conflicts)
+        for conflict in conflicts:
+            key = source, conflict.client
+            if len(self._counts) >= MOST_PUBLISHERS and key not in self._counts:
+                key = source, 0
+            known = self._counts.get(key)
+            if known is None:
+                self._begin(key, conflict)
+            else:
+                known.count += 1
+                known.last = conflict
+
+    def _begin(self, key: tuple[str, int], conflict: Conflict) -> None:
+        self._counts[key] = _Count(self._clock.now())
+        self._log.emit(
+            "1E-0006",
+            other=key[0],
+            topic=conflict.topic.name,
+            identity=conflict.client,
+            sequence=conflict.sequence,
+        )
+        self._clock.call_later(SAY_AGAIN_SECONDS, lambda: self._go_on(key))
+
+    def _go_on(self, key: tuple[str, int]) -> None:
+        """Say how many have followed; if none has, the next one is new."""
+        known = self._counts.pop(key)
+        if known.last is None:
+            return
+        now = self._clock.now()
+        self._counts[key] = _Count(now)
+        self._log.emit(
+            "1E-0010",
+            other=key[0],
+            count=known.count,
+            topic=known.last.topic.name,
+            identity=known.last.client,
+            sequence=known.last.sequence,
+            age=timedelta(seconds=max(int(now - known.since), 0)),
+        )
+        self._clock.call_later(SAY_AGAIN_SECONDS, lambda: self._go_on(key))

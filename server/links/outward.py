@@ -1,0 +1,128 @@
+"""The direction of a link in which this instance is the source: one of its destinations is there.
+
+Begin -> ... Resume, Knowledge <- ... batches -> ... Acks <-
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from msgspec.structs import replace
+
+from server.journal import JournalUnreadable
+from server.links.events import LinkEvent, Way, link_name
+from server.links.line import NEVER, RETRY_SECONDS
+from server.replication import Resume
+
+if TYPE_CHECKING:
+    from server.links.line import Line
+    from server.links.replication import OwnDestination
+    from server.replication import Ack, Knowledge, Peer, Resumed
+
+_NANOSECONDS: Final = 1000  # in a microsecond
+
+
+class Outward:
+    """What goes to a destination over a link. It begins when it is made.
+
+    Args:
+        line: the link.
+        own: the destination.
+        peer: the instance that is there.
+        address: of the other end.
+        transport: name of the transport that the connection was made by; may be empty.
+
+    Attributes:
+        is_flushing: whether the destination is to be told how far the log has been read, though
+            nothing of it goes there; to be set once a second.
+    """
+
+    def __init__(
+        self, line: Line, own: OwnDestination, peer: Peer, address: str, transport: str
+    ) -> None:
+        self.is_flushing = False
+        self._line: Final = line
+        self._own: Final = own
+        self._is_read_from = NEVER  # the log, when it could not be read
+        self._is_caught_up = False
+        spec = own.spec
+        kind = spec.transports[0].type if spec.transports else "amps-replication"
+        source = line.replication.instance
+        client = link_name(source, spec.name, spec.group, spec.sync_type, kind)
+        own.way = Way(client, peer.name, peer.group, address, transport)
+        is_back = own.sender.peer is not None
+        begin = own.sender.connected(peer)
+        own.is_connected = True
+        interval = spec.ack_conflation_interval // _NANOSECONDS
+        line.send(replace(begin, client=client, ack_interval=interval))
+        line.log.emit("1F-0007" if is_back else "1F-0009", client=client)
+        line.replication.events.tell(LinkEvent.CONNECT, own.way)
+
+    def end(self) -> None:
+        """The link is closed."""
+        own = self._own
+        own.sender.disconnected()
+        own.is_connected = False
+
+    def say_it_ended(self) -> None:
+        """Tell whoever wants to know that the link has been closed."""
+        self._line.log.emit("1F-0008", client=self._own.way.client)
+        self._line.replication.events.tell(LinkEvent.DISCONNECT, self._own.way)
+
+    def resume(self, frame: Resume | Knowledge) -> None:
+        """The destination says where it is.
+
+        Raises:
+            ProtocolError: that cannot be.
+        """
+        sender = self._own.sender
+        resumed = sender.resume(frame) if isinstance(frame, Resume) else sender.learn(frame)
+        if resumed is not None:
+            self._say_it_resumes(resumed)
+            self._look()
+
+    def _say_it_resumes(self, resumed: Resumed) -> None:
+        log, client = self._line.log, self._own.way.client
+        log.emit("21-0002", client=client)
+        if resumed.missing is not None:
+            first, last = resumed.missing
+            log.emit("1E-0007", client=client, first=first, last=last)
+
+    def acknowledge(self, ack: Ack) -> None:
+        """The destination says how far it has got.
+
+        Raises:
+            ProtocolError: that cannot be.
+        """
+        own, log = self._own, self._line.log
+        own.sender.acknowledge(ack)
+        if log.enabled("12-1002"):
+            log.emit("12-1002", client=own.way.client, ack="publish ack", txid=ack.settled)
+        self._look()
+
+    def _look(self) -> None:
+        """See what is different, now that the destination has got further."""
+        own, replication = self._own, self._line.replication
+        if own.sender.resynchronized and not self._is_caught_up:
+            self._is_caught_up = True
+            self._line.log.emit("21-0001", client=own.way.client)
+            replication.events.tell(LinkEvent.RESYNC_COMPLETE, own.way)
+        replication.acknowledged()
+
+    def give(self) -> bool:
+        """Send the next batch, if there is one; whether there was."""
+        line, own = self._line, self._own
+        if line.elapsed() < self._is_read_from:
+            return False
+        try:
+            batch = own.sender.pull(line.replication.now, flush=self.is_flushing)
+        except JournalUnreadable as problem:
+            self._is_read_from = line.elapsed() + RETRY_SECONDS
+            line.go_on_in(RETRY_SECONDS)
+            line.complain("1D-0013", text=str(problem))
+            return False
+        self.is_flushing = False
+        if batch is None:
+            return False
+        line.send(batch, compress=own.spec.compression is not None)
+        return True

@@ -1,0 +1,80 @@
+"""Publishes a record once more as it is, where two instances show different ones.
+
+It is recorded, announced and replicated like any other publish; nothing is preprocessed, enriched
+or merged, for that has been done. Its publisher is the server itself, under a name of its own, by
+which repairs can be told from what clients have published.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from server.journal import EntryTooLarge, JournalUnavailable
+from server.topics.journaled import JournaledStoredTopic
+from server.wire.bookmarks import client_hash
+
+if TYPE_CHECKING:
+    from server.base.clock import Clock
+    from server.sow.topic import SowTopic
+    from server.topics.table import TopicTable
+
+REPAIR_NAME: Final = "amperage-repair"
+"""The client name of what repairs publish."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Repair:
+    """Who publishes; see `server.subscriptions.client.Client`."""
+
+    number: int = -1
+    client_name: str = REPAIR_NAME
+    client_hash: int = client_hash(REPAIR_NAME)
+    client_version: str = ""
+    connection_name: str = REPAIR_NAME
+    address: str = ""
+    user: str = ""
+    message_type: str = ""
+
+
+class RepairPublisher:
+    """Publishes records once more.
+
+    Args:
+        topics: all topics.
+        clock: the time.
+    """
+
+    def __init__(self, topics: TopicTable, clock: Clock) -> None:
+        self._topics: Final = topics
+        self._clock: Final = clock
+        self._client: Final = _Repair()
+
+    @property
+    def client_hash(self) -> int:
+        """The hash of the client name under which it does."""
+        return self._client.client_hash
+
+    def publish_again(self, topic: SowTopic, identity: str) -> bool:
+        """Publish a record once more as it is; whether that was done.
+
+        Outboxes are to be flushed after that.
+
+        Args:
+            topic: the topic with records.
+            identity: what tells the record from all others of the topic.
+
+        Raises:
+            StoreError: the record cannot be read, or not be stored.
+        """
+        record = topic.table.get(identity)
+        if record is None:
+            return False
+        found = self._topics.find(topic.type_name, record.topic)
+        if not isinstance(found, JournaledStoredTopic):
+            return False
+        try:
+            found.publish_again(record, self._client, self._clock.now())
+        except (JournalUnavailable, EntryTooLarge):
+            return False
+        return True

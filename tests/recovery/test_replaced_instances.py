@@ -1,0 +1,134 @@
+"""Instances that come back with less than they had, or have less room than they need."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.recovery.test_failover import replay
+from tests.support.cluster import ORDERS, PAIR, Cluster, Instance, cluster
+from tests.support.raw import QUICK_ACKS, RawPeer
+from tests.support.small_disk import small_disk
+from tests.support.sow import query
+from tests.support.waiting import wait_until
+
+
+def publish(instance: Instance, name: str, numbers: range) -> None:
+    """Publish orders, and wait until they are acknowledged."""
+    with instance.server.log_on(name, o=QUICK_ACKS) as peer:
+        send(peer, name, numbers)
+        take_ack(peer, numbers[-1])
+
+
+def send(peer: RawPeer, name: str, numbers: range) -> None:
+    """Publish orders."""
+    with peer.at_once():
+        for number in numbers:
+            body = json.dumps({"id": f"{name}-{number}", "n": number, "pad": "x" * 500})
+            peer.publish("orders", body.encode(), s=number, a="persisted")
+
+
+def take_ack(peer: RawPeer, number: int) -> None:
+    """Wait until everything up to a number is acknowledged."""
+    while (ack := peer.receive_header())["s"] < number:
+        assert ack["status"] == "success", ack
+
+
+def bodies(instance: Instance) -> list[bytes]:
+    """All messages of an instance, whichever publisher's is first."""
+    return sorted(replay(instance.server))
+
+
+def records(instance: Instance) -> list[str]:
+    """The keys of the records of an instance."""
+    with instance.server.log_on("reader") as peer:
+        return sorted(record["id"] for record in query(peer, "orders").messages)
+
+
+def become_alike(pair: Cluster) -> None:
+    """Wait until both have the same messages and records."""
+    one, other = pair
+    wait_until(
+        lambda: bodies(one) == bodies(other),
+        lambda: f"{one.name} has {len(bodies(one))} messages, {other.name} {len(bodies(other))}",
+    )
+    assert records(one) == records(other)
+
+
+@pytest.mark.timeout(300)
+def test_an_instance_without_its_disk_gets_everything_back(tmp_path: Path) -> None:
+    """Also what it had published itself; and publishers go on with their next numbers."""
+    with cluster(tmp_path, PAIR) as pair:
+        one, other = pair
+        pair.start()
+        publish(one, "first", range(1, 2_001))
+        publish(other, "second", range(1, 1_001))
+        become_alike(pair)
+        before = bodies(other)
+        one.kill()
+        one.lose_disk()
+        one.start()
+        become_alike(pair)
+        assert bodies(one) == before
+        with one.server.connect() as peer:
+            assert peer.log_on("first")["s"] == 2_000
+        publish(one, "first", range(2_001, 2_101))
+        become_alike(pair)
+        assert len(bodies(one)) == 3_100
+
+
+@pytest.mark.timeout(300)
+def test_a_destination_whose_disk_is_full_gets_the_rest_later(tmp_path: Path) -> None:
+    """Its source goes on, acknowledges nothing meanwhile, and loses nothing."""
+    with cluster(tmp_path, PAIR, elements=ORDERS) as pair:
+        one, other = pair
+        (other.directory / "journal").mkdir()
+        with small_disk(other.directory / "journal", 45) as disk:
+            one.start()
+            other.start(disk)
+            with one.server.log_on("p", o=QUICK_ACKS) as peer:
+                send(peer, "p", range(1, 101))
+                take_ack(peer, 100)
+                disk.fill()
+                send(peer, "p", range(101, 60_001))
+                wait_until(
+                    lambda: "no space" in other.server.log().lower(),
+                    lambda: other.server.log()[-2000:],
+                )
+                send(peer, "p", range(60_001, 60_002))
+                while not peer.hears_nothing():
+                    pass
+                assert len(bodies(one)) == 60_001
+                assert len(bodies(other)) < 60_001
+                disk.make_space()
+                take_ack(peer, 60_001)
+            become_alike(pair)
+            assert len(bodies(other)) == 60_001
+            other.kill()
+
+
+@pytest.mark.timeout(300)
+def test_a_bookmark_of_one_instance_leads_to_the_same_place_at_the_other(tmp_path: Path) -> None:
+    """What one publisher sends has one order everywhere."""
+    with cluster(tmp_path, PAIR) as pair:
+        one, other = pair
+        pair.start()
+        publish(one, "p", range(1, 1_001))
+        publish(other, "p", range(1_001, 2_001))
+        become_alike(pair)
+        for instance in pair:
+            with instance.server.log_on("reader") as peer:
+                peer.send({"c": "subscribe", "sub_id": "a", "t": "orders", "bm": "0"})
+                marks = [peer.receive()[0]["bm"] for _ in range(2_000)]
+            assert [mark.split("|")[1] for mark in marks] == [str(n) for n in range(1, 2_001)]
+            (reading,) = (each for each in pair if each is not instance)
+            for place in (0, 500, 999, 1_500):
+                with reading.server.log_on("reader") as peer:
+                    command = {"c": "subscribe", "sub_id": "b", "t": "orders", "bm": marks[place]}
+                    peer.send(command | {"a": "completed"})
+                    found = []
+                    while (header := peer.receive()[0])["c"] != "ack":
+                        found.append(header["bm"])
+                assert found == marks[place + 1 :]
