@@ -210,13 +210,15 @@ class Ledger:
         first = self.entries.append(txids, times, client, sequences)
         places = range(first, self.entries.end)
         self.counters.enqueued += len(places)
-        if (
-            details != NO_DETAILS
-            or settings.prioritized
+        is_plain = not (
+            settings.prioritized
             or settings.expiration is not None
             or self.deferred
             or self.titles.early
-        ):
+        )
+        if is_plain and (owner := details.only_owner):
+            self.entries.give_to(places, owner, FOREIGN)
+        elif details != NO_DETAILS or not is_plain:
             for index, place in enumerate(places):
                 self._describe(place, times[index], details, index)
                 self._enter(place, details, index)
