@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from server.queues.leases import Lease
     from server.subscriptions.delivery import Delivery as MessageDelivery
     from server.subscriptions.subscription import Subscription
+    from server.topics.queue_membership import Membership
     from server.topics.queue_recording import Recording
     from server.topics.queue_refilling import Refilling
     from server.topics.queue_shelf import Shelf
@@ -50,6 +51,7 @@ class Delivering:
         shelf: has the messages.
         refilling: lets more of them count.
         recording: puts into the log what has happened.
+        membership: asks other instances for messages, and hands some on.
         delivery_for: makes what frames messages for some subscriptions; see `Topic`.
         surroundings: what the queue needs of the server.
     """
@@ -61,6 +63,7 @@ class Delivering:
         shelf: Shelf,
         refilling: Refilling,
         recording: Recording,
+        membership: Membership,
         delivery_for: Callable[[Sequence[Subscription]], MessageDelivery],
         surroundings: Surroundings,
     ) -> None:
@@ -69,6 +72,7 @@ class Delivering:
         self._shelf: Final = shelf
         self._refilling: Final = refilling
         self._recording: Final = recording
+        self._membership: Final = membership
         self._delivery_for: Final = delivery_for
         self._surroundings: Final = surroundings
         self._deliveries: dict[Subscription, MessageDelivery] = {}
@@ -112,6 +116,8 @@ class Delivering:
         self._send_some()
         if not self._is_stalled:
             if self._outgoing or self._core.is_behind or is_short or not has_decided:
+                return True
+            if self._membership.step():
                 return True
             self._watch_time()
         self._is_awake = False
@@ -196,7 +202,8 @@ class Delivering:
     # time
 
     def _watch_time(self) -> None:
-        moment = self._core.next_moment
+        moments = (self._core.next_moment, self._membership.next_moment)
+        moment = min((one for one in moments if one is not None), default=None)
         if moment is None or (self._timer_at is not None and self._timer_at <= moment):
             return
         self._later(max((moment - self._surroundings.now) / _MICROSECONDS, _LEAST_DELAY))
