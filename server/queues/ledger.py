@@ -64,6 +64,9 @@ class Watcher(Protocol):
 _IN_AN_EVENT: Final = 4096
 """Messages that expire with one event: it has to fit into a journal, however many do at once."""
 
+_LONG_AGO: Final = 0
+"""A moment at which nothing had expired yet."""
+
 VISIBLE: Final = frozenset((AVAILABLE, BEHIND, BARRIER))
 """States in which a query of the queue sees a message: unleased, and ours to deliver."""
 
@@ -432,8 +435,8 @@ class Ledger:
             following = self._chains.remove_first(
                 key, place, lambda later: entries.state(later) != GONE
             )
-            if following is not None:
-                self.offer(following, now)
+            if following is not None:  # if it has expired as well, its own moment takes it along
+                self.offer(following, _LONG_AGO)
 
     def expire(self, place: int, now: int, reasons: tuple[str, ...]) -> None:
         """A message is removed without having been acknowledged; `flush` records it."""
@@ -478,6 +481,10 @@ class Ledger:
         if oldest is None or self.inactive:
             return None
         return oldest + self.settings.deferred_ack_expiration
+
+    def is_overdue(self, now: int) -> bool:
+        """Whether `advance` has left messages that expired a while ago."""
+        return self._expirations.are_overdue(now)
 
     def advance(self, now: int, most: int) -> None:
         """Do what time does: end leases, offer again, expire, forget.

@@ -216,6 +216,9 @@ class Queue:
         self.ledger.advance(now, most)
         deliveries: list[Delivery] = []
         self._has_more = (self.ledger.leases.next or now + 1) <= now
+        if self.ledger.is_overdue(now):  # nobody is to get what has expired
+            self._has_more = True
+            return deliveries
         while True:
             most = self._serve(now, effort, most, deliveries)
             barriers = len(self.ledger.barriers)

@@ -151,6 +151,17 @@ class TransactionLog:
         """The highest sequence number that a publisher has used, 0 for none."""
         return self.journal.last_sequence(client_hash(client_name))
 
+    def settled_sequence(self, client_name: str) -> int:
+        """The sequence number up to which all messages of a publisher are settled, 0 for none.
+
+        Without other instances that have to acknowledge anything, that is its highest.
+        """
+        client = client_hash(client_name)
+        highest = self.journal.last_sequence(client)
+        if self.notes is None:
+            return highest
+        return self.notes.unsettled.settled(client, highest, self.settled())
+
     def has_come_to(self, mark: tuple[int, int]) -> bool:
         """Whether a publisher has come as far as to a bookmark: no such message comes any more.
 
