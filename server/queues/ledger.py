@@ -347,7 +347,7 @@ class Ledger:
         entries.set_state(place, AVAILABLE)
         self.order.add(place)
         if expires and expires <= now:
-            self.expire(place, now, (TIME_LIMIT,))
+            self.expire(place, (TIME_LIMIT,))
             return
         self._on_offer(place)
         if self.watcher is not None and not was_visible:
@@ -381,7 +381,7 @@ class Ledger:
         if settings.max_deliveries and attempts.deliveries >= settings.max_deliveries:
             reasons.append(MAX_DELIVERIES)
         if reasons:
-            self.expire(place, now, tuple(reasons))
+            self.expire(place, tuple(reasons))
             return False
         if retry_at is not None and retry_at > now:
             self.delay(place, retry_at)
@@ -415,7 +415,7 @@ class Ledger:
 
     # leaving
 
-    def remove(self, place: int, now: int) -> None:
+    def remove(self, place: int) -> None:
         """A message leaves the queue; a lease on it has been ended before."""
         entries = self.entries
         state = entries.state(place)
@@ -438,7 +438,7 @@ class Ledger:
             if following is not None:  # if it has expired as well, its own moment takes it along
                 self.offer(following, _LONG_AGO)
 
-    def expire(self, place: int, now: int, reasons: tuple[str, ...]) -> None:
+    def expire(self, place: int, reasons: tuple[str, ...]) -> None:
         """A message is removed without having been acknowledged; `flush` records it."""
         attempts = self._attempts.get(place) or Attempts()
         departure = Departure(
@@ -450,7 +450,7 @@ class Ledger:
         )
         self._departures.append((self.entries.mark(place), departure))
         self.counters.expired += 1
-        self.remove(place, now)
+        self.remove(place)
 
     def flush(self, now: int) -> None:
         """Make events of what has expired, and have consumers with room looked at."""
@@ -510,7 +510,7 @@ class Ledger:
             if state == BARRIER or (
                 state in (AVAILABLE, BEHIND, DELAYED) and not self.entries.owner(place)
             ):
-                self.expire(place, now, (TIME_LIMIT,))
+                self.expire(place, (TIME_LIMIT,))
         if (self._forget_at or now + 1) <= now:
             self.deferred.drop_before(now - self.settings.deferred_ack_expiration + 1)
         self.flush(now)

@@ -187,8 +187,8 @@ def test_what_expires_together_does_so_in_slices_and_is_not_delivered(keys: list
     count, most = 5000, 100
     bench = Bench(keyed=bool(keys))
     queue = bench.queue
-    bench.publish(count, lifetimes=[SECOND] * count, keys=keys * count or None)
-    bench.publish(1, keys=keys or None)
+    bench.publish(count, lifetimes=[SECOND] * count, **({"keys": keys * count} if keys else {}))
+    bench.publish(1, **({"keys": keys} if keys else {}))
     bench.later(5 * SECOND)
     bench.consumer("a", 10)
     delivered: list[int] = []
