@@ -8,7 +8,7 @@ is ours.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from itertools import groupby
 from typing import TYPE_CHECKING, Final, Protocol
 
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from server.subscriptions.envelope import Envelope
     from server.subscriptions.matching import Filter
     from server.topics.feed import Recorded
+    from server.topics.queue_redriving import Strangers
 
 _MICROSECONDS: Final = 1_000_000
 _LARGEST: Final = 1 << 64
@@ -63,8 +64,7 @@ class Entrance:
         functions: what expressions may call.
         on_failure: told when an expression fails.
         first_owner: tells which instance owns a message, by its path; empty for this one.
-        strangers: what stands for those in bookmarks whose messages are for other queues that the
-            same topics feed.
+        strangers: knows whose messages are for other queues that the same topics feed.
     """
 
     def __init__(
@@ -74,7 +74,7 @@ class Entrance:
         functions: Functions,
         on_failure: Failed,
         first_owner: Callable[[str], str],
-        strangers: Collection[int] = (),
+        strangers: Strangers,
     ) -> None:
         self._first_owner = first_owner
         self._strangers = strangers
@@ -105,9 +105,10 @@ class Entrance:
                     moments = (recorded.moment,)
                     into(recorded.txids, moments, recorded.client, recorded.sequences, details)
             return
-        owner = self._first_owner(run.origin.path)
+        path = run.origin.path
+        owner, strangers = self._first_owner(path), self._strangers.on(path)
         for (client, lifetime, has_key), alike in groupby(run.rows, _alike):
-            if client in self._strangers:
+            if client in strangers:
                 continue
             rows = list(alike)
             details = NO_DETAILS
@@ -132,7 +133,7 @@ class Entrance:
             These, and what is to be known of them.
         """
         barriers = None
-        if recorded.client in self._strangers:
+        if recorded.client in self._strangers.on(recorded.path):
             return pick(recorded, ()), NO_DETAILS
         if self._filters:
             recorded, barriers = self._chosen(recorded)

@@ -13,7 +13,7 @@ Source: AMPS User Guide, Message Queues.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Final, cast
 
@@ -53,6 +53,7 @@ if TYPE_CHECKING:
     from server.subscriptions.subscription import Subscription
     from server.topics.arrivals import Arrivals
     from server.topics.feed import Recorded
+    from server.topics.queue_redriving import Strangers
     from server.topics.queue_surroundings import Surroundings
 
 _RETURNED_AT_ONCE: Final = 256
@@ -111,7 +112,7 @@ class QueueTopic(Topic):
         functions: Functions,
         instance: str,
         source: TopicSelector,
-        strangers: Collection[int],
+        strangers: Strangers,
         surroundings: Surroundings,
     ) -> None:
         super().__init__(message_type, spec.name, functions)
