@@ -76,13 +76,17 @@ class _Waiting:
         until: when to wait no longer.
         content_filter: what the messages are wanted for.
         owner: who was asked.
+        asked: how many messages were wanted.
         expected: how many messages may come.
+        places: the messages that were named; empty when the answer has come.
     """
 
     until: int
     content_filter: Hashable | None
     owner: str
+    asked: int
     expected: int
+    places: list[int]
 
 
 class Sharing:
@@ -133,8 +137,11 @@ class Sharing:
             self._questions.append((sender, word))
             return
         waiting = self._waiting.get(word.number)
+        is_short = False
         if waiting is not None:
             waiting.expected = min(word.granted, waiting.expected)
+            waiting.places = []
+            is_short = word.granted < waiting.asked
         entries = self._queue.ledger.entries
         claims = []
         for mark, turn, owner in zip(word.marks, word.turns, word.owners, strict=True):
@@ -142,7 +149,7 @@ class Sharing:
             place = entries.find(mark)
             if place is None or waiting is None:
                 continue
-            if owner == waiting.owner:
+            if is_short and owner == waiting.owner:
                 self._later[place] = now + self._pace
             else:
                 self._later.pop(place, None)
@@ -216,7 +223,9 @@ class Sharing:
                 self._queue.transfer(marks[:need], self._queue.owner, now)
                 continue
             number = next(self._numbers)
-            self._waiting[number] = _Waiting(now + PATIENCE, content_filter, owner, need)
+            self._waiting[number] = _Waiting(
+                now + PATIENCE, content_filter, owner, need, need, places
+            )
             self._later.update(dict.fromkeys(places, now + PATIENCE))
             said.append(Said(owner, Ask(number, marks, need)))
         return said
@@ -235,7 +244,11 @@ class Sharing:
             if waiting.until <= now or not waiting.expected
         ]
         for number in over:
-            del self._waiting[number]
+            waiting = self._waiting.pop(number)
+            if not waiting.expected:
+                # What was wanted came before the answer: the owner may have the rest for us, too.
+                for place in waiting.places:
+                    self._later.pop(place, None)
         if len(self._later) > _MOST_REMEMBERED:
             self._later = {place: moment for place, moment in self._later.items() if moment > now}
 

@@ -156,6 +156,40 @@ def test_what_another_one_owns_is_asked_for_there() -> None:
     assert part.bench.queue.ledger.title(place) == Title(3, "elsewhere"), "that is older"
 
 
+@pytest.mark.parametrize("answer_comes_first", [True, False])
+def test_what_was_named_beyond_what_was_wanted_is_asked_for_as_soon_as_there_is_room(
+    answer_comes_first: bool,
+) -> None:
+    part = Part()
+    part.bench.consumer("a", 1)
+    part.publish("there", 3)
+    part.bench.later(LONG)
+    ((_, word),) = part.step()
+    assert isinstance(word, Ask)
+    assert (word.marks, word.most) == (marks(1, 2, 3), 1)
+    answer = Answer(word.number, 1, marks(2, 3), [0, 0], ["there", "there"])
+    handed_on = Transferred(1, marks(1), "here", [1])
+    if answer_comes_first:
+        part.sharing.hear(answer, "there", part.bench.now)
+    part.bench.queue.hear(handed_on, part.bench.now)
+    assert part.step() == [], "the consumer is busy"
+    if not answer_comes_first:
+        part.sharing.hear(answer, "there", part.bench.now)
+    assert part.bench.queue.acknowledge(marks(1), part.bench.now).done == 1
+    assert part.asked() == {"there": [2, 3]}
+
+
+def test_what_an_owner_refuses_is_not_asked_for_at_once() -> None:
+    part = Part()
+    part.bench.consumer("a", 1)
+    part.publish("there", 2)
+    part.bench.later(LONG)
+    ((_, word),) = part.step()
+    answer = Answer(word.number, 0, marks(1, 2), [0, 0], ["there", "there"])
+    part.sharing.hear(answer, "there", part.bench.now)
+    assert part.step() == []
+
+
 @pytest.mark.parametrize("order", [(0, 1), (1, 0)])
 def test_of_two_titles_all_believe_the_same(order: tuple[int, int]) -> None:
     part = Part()
