@@ -38,14 +38,10 @@ from server.queues.inspection import everything
 from server.queues.states import LEASED
 from server.replication import Courier, Parcel, Word, hops
 from server.replication.ranges import Ranges
-from tests.replication.simulation import (
-    MILLISECOND,
-    ORDERS,
-    Connection,
-    Faults,
-    Instance,
-    World,
-)
+from tests.replication.basics import MILLISECOND, ORDERS
+from tests.replication.connection import Connection
+from tests.replication.instance import Instance
+from tests.replication.simulation import Faults, World
 from tests.replication.topologies import Topology
 from tests.replication.violation import Violation
 

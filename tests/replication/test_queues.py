@@ -11,10 +11,11 @@ from typing import Any
 
 import pytest
 
+from tests.replication.basics import MILLISECOND
 from tests.replication.queue_checks import run
 from tests.replication.queue_mutants import MUTANTS
 from tests.replication.queue_simulation import Host, Workshop
-from tests.replication.simulation import MILLISECOND, Faults
+from tests.replication.simulation import Faults
 from tests.replication.topologies import TOPOLOGIES
 from tests.replication.violation import Violation
 
