@@ -34,6 +34,7 @@ class Recording:
         core: the queue.
         name: its name, under which that is recorded.
         message_type: the name of its message type.
+        domain: tells it from other queues of that name; see `server.queues.Within`.
         browsing: is told of it, too.
         letters: are written when it has been recorded.
         surroundings: what the queue needs of the server.
@@ -44,6 +45,7 @@ class Recording:
         core: Queue,
         name: str,
         message_type: str,
+        domain: str,
         browsing: Browsing,
         letters: DeadLetters,
         surroundings: Surroundings,
@@ -51,6 +53,7 @@ class Recording:
         self._core: Final = core
         self._name: Final = name
         self._message_type: Final = message_type
+        self._domain: Final = domain
         self._browsing: Final = browsing
         self._letters: Final = letters
         self._surroundings: Final = surroundings
@@ -98,7 +101,7 @@ class Recording:
         while self._unrecorded:
             event = self._unrecorded[0]
             number = sequence if len(self._unrecorded) == 1 else 0
-            body = encode(event)
+            body = encode(event, self._domain)
             txid = journal.append(self._handle, client, number, body, Kind.QUEUE_EVENT)
             self._unrecorded.popleft()
             if notes is not None:

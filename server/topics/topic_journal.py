@@ -160,6 +160,7 @@ class TopicJournal:
                         arrivals.run.sequences[first:end],
                         content.keys(here),
                         arrivals.run.expirations[first],
+                        origin.path,
                     )
                 )
         return appended
