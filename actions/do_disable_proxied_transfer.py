@@ -2,11 +2,10 @@
 
 from typing import ClassVar
 
-from actions.without_subject import StepWithoutSubject
+from actions.proxied_transfer import ChangeProxiedTransfer
 
 
-class DoDisableProxiedTransfer(StepWithoutSubject):
+class DoDisableProxiedTransfer(ChangeProxiedTransfer):
     """Disables proxied transfer."""
 
-    name: ClassVar[str] = "amps-action-do-disable-proxied-transfer"
-    subject: ClassVar[str] = "queueing"
+    enabled: ClassVar[bool] = False

@@ -2,11 +2,10 @@
 
 from typing import ClassVar
 
-from actions.without_subject import StepWithoutSubject
+from actions.proxied_transfer import ChangeProxiedTransfer
 
 
-class DoEnableProxiedTransfer(StepWithoutSubject):
+class DoEnableProxiedTransfer(ChangeProxiedTransfer):
     """Enables proxied transfer."""
 
-    name: ClassVar[str] = "amps-action-do-enable-proxied-transfer"
-    subject: ClassVar[str] = "queueing"
+    enabled: ClassVar[bool] = True

@@ -33,7 +33,7 @@ from server.assembly.provision import (
     with_unified_fix_tags,
 )
 from server.assembly.provision_journal import open_journal, recover
-from server.assembly.provision_replication import provision_replication
+from server.assembly.provision_replication import provision_replication, replicates
 from server.assembly.provision_sow import TopicOpener
 from server.assembly.source_files import source_files
 from server.core.engine import Engine
@@ -45,12 +45,14 @@ from server.journal import JournalUnreadable
 from server.links.comparing import Comparing
 from server.links.lateness import Lateness
 from server.links.links import Links
+from server.links.mending import MendingByPeers
 from server.links.repairs import Repairs
 from server.message_types.base import BodyError
 from server.sow.commit import GroupCommit
 from server.sow.lookups import Lookups
 from server.sow.records import NANOSECONDS
 from server.topics.queue_checkpoints import Checkpoints
+from server.topics.queue_fabric import Fabric
 from server.topics.queue_recovery import recover_queues
 from server.topics.queue_surroundings import Surroundings
 from server.topics.queue_table import Queues
@@ -117,6 +119,7 @@ class Instance:
             self._transports = TransportTable(spec, self._engine)
         except TransportError as error:
             raise StartError(str(error)) from None
+        self._fabric = Fabric()
         self._files = FileWatch(log)
         self._configuration = configuration
         self._services = self._make_services()
@@ -216,7 +219,16 @@ class Instance:
         if not specs:
             return None
         engine, settings = self._engine, self._engine.settings
-        surroundings = Surroundings(log, engine.topics, engine.clock, engine.turns.queue, self._log)
+        surroundings = Surroundings(
+            log,
+            engine.topics,
+            engine.clock,
+            engine.turns.queue,
+            self._log,
+            self._fabric,
+            self._spec.group,
+            partial(replicates, self._spec),
+        )
         return Queues(
             specs, settings.message_types, settings.functions, self._spec.name, surroundings
         )
@@ -260,6 +272,8 @@ class Instance:
         opened.callback(remembering.close)
         self._services.replication = replication
         links = Links(replication, engine.turns, engine.clock, self._log)
+        links.use_others(self._fabric.receive)
+        self._fabric.use(links, replication.known)
         self._transports.use_links(links)
         self._lateness = Lateness(replication, engine.clock, self._log)
         opened.callback(self._lateness.close)
@@ -269,6 +283,9 @@ class Instance:
         )
         self._services.comparing = comparing
         opened.callback(comparing.close)
+        opened.callback(
+            MendingByPeers(log, links, replication.known, engine.clock, self._log).close
+        )
 
     def _keep_journals(self, log: TransactionLog, opened: contextlib.AsyncExitStack) -> None:
         self._services.journals = JournalKeeping(

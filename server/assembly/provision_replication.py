@@ -20,7 +20,7 @@ from server.assembly.provision import ProvisionError
 from server.expressions import Kind, parse, references
 from server.expressions.compile_message import compile_filter
 from server.expressions.context import MessageContext
-from server.journal import EVENTS, JournalUnreadable, Span
+from server.journal import EVENTS, JournalUnreadable, Span, Topic
 from server.links.delays import Delays
 from server.links.events import Way, link_name
 from server.links.remembering import Remembering, recollect
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from config_schema.spec import DestinationSpec, InstanceSpec, ReplicatedTopicSpec
     from server.core.engine import Engine
     from server.expressions import Functions
-    from server.journal import Cursor, Journal, Topic
+    from server.journal import Cursor, Journal
     from server.links.replication import Recollected
     from server.message_types.base import MessageType
     from server.topics.transaction_log import TransactionLog
@@ -157,7 +157,9 @@ def provision_replication(
         engine.log,
     )
     log.use_settlement(replication)
-    log.notes = Notes(recollected.known, recollected.recent, spec.name)
+    log.notes = Notes(
+        recollected.known, recollected.recent, recollected.unsettled, log.settled, spec.name
+    )
     for name, destination in destinations.items():
         delays = Delays(name, replication, engine.clock, engine.log)
         log.hold(partial(_needed_from, destination.sender), delays.in_the_way)
@@ -165,6 +167,16 @@ def provision_replication(
         replication, recorder.highest, log, engine.clock, engine.log, engine.turns.start
     )
     return replication, remembering
+
+
+def replicates(spec: InstanceSpec, message_type: str, name: str) -> bool:
+    """Whether an instance replicates a topic to any destination."""
+    topic = Topic(message_type, name)
+    return any(
+        TopicRoute(one.message_type, one.name).covers(topic)
+        for destination in spec.replication
+        for one in destination.topics
+    )
 
 
 def _needed_from(sender: Sender) -> int:

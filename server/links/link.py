@@ -64,6 +64,9 @@ GREETING_SECONDS: Final = 10.0
 _MOST_HELD: Final = 1 << 20
 """Bytes that have come and wait for a turn, after which nothing more is read."""
 
+_MOST_WORDS: Final = 256
+"""Words that wait for the connection; more are lost."""
+
 
 class Host(Protocol):
     """Who keeps the links of an instance, as one of them sees it."""
@@ -125,7 +128,7 @@ class Link:
     Args:
         host: keeps it.
         conduit: the connection.
-        transport: name of the transport that the connection was made by; may be empty.
+        transport: name of the transport that the connection was made by.
         destination: the Destination that the connection was made for; None if it was accepted.
         admit: says why somebody who connects is not let in, by user and password; None if they are.
         outcome: told once whether the link has come to be.
@@ -165,6 +168,7 @@ class Link:
         self._is_queued = False
         self._is_woken = False  # while it was at work
         self._is_paused = False
+        self._words_waiting = 0  # said since the connection was ready last
         self._cancel_timer: Callable[[], None] | None = None
         self._due = NEVER  # when the timer ends
 
@@ -226,8 +230,11 @@ class Link:
         self._outward = Outward(self, own, self._peer, self.conduit.address, self._transport)
 
     def say(self, word: Word) -> None:
-        """Say something that is not part of the log."""
-        if self.stage is Stage.OPEN:
+        """Say something that is not part of the log, unless much of that kind waits already."""
+        if self.conduit.is_ready:
+            self._words_waiting = 0
+        if self.stage is Stage.OPEN and self._words_waiting < _MOST_WORDS:
+            self._words_waiting += 1
             self.send(word)
 
     def refuse(self, reason: str) -> None:

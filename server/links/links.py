@@ -12,7 +12,7 @@ Links that come, go, or are refused again and again are logged now and then.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 
 import msgspec
@@ -20,8 +20,7 @@ import msgspec
 from server.links.conflicts import Conflicts
 from server.links.greeting import GreetingError, described, destination_of, failed, validate
 from server.links.link import BEAT_SECONDS, Link
-from server.replication import VERSION, Hello, group_refusal, prefers, refusal
-from server.replication.frames import Word
+from server.replication import VERSION, Courier, Hello, group_refusal, prefers, refusal
 
 if TYPE_CHECKING:
     from config_schema.together import InstanceDescription
@@ -29,9 +28,7 @@ if TYPE_CHECKING:
     from server.base.log import Log
     from server.links.line import Conduit, Turns
     from server.links.replication import OwnDestination, Replication
-
-MOST_IN_WORD: Final = 1 << 16
-"""Bytes of a word."""
+    from server.replication import Parcel, Word
 
 _SAY_AGAIN_SECONDS: Final = 60.0
 _MOST_SAID: Final = 1000
@@ -84,7 +81,8 @@ class Links:
         self._by_peer: dict[str, Link] = {}
         self._watchers: list[Callable[[], None]] = []
         self._listeners: dict[str, Listener] = {}
-        self._word = replication.nonce
+        self._listen: Callable[[str, str, str, bytes], None] = _ignore
+        self._courier: Final = Courier(replication.instance, replication.nonce)
         self._said: dict[tuple[object, ...], float] = {}
         self._ticked = turns.elapsed()
         self._is_ticking = True
@@ -110,6 +108,7 @@ class Links:
     def connect(
         self,
         conduit: Conduit,
+        transport: str,
         destination: str,
         credentials: tuple[str, str],
         outcome: Callable[[bool], None],
@@ -118,11 +117,12 @@ class Links:
 
         Args:
             conduit: the connection.
+            transport: name of the Transport of the destination.
             destination: its name.
             credentials: the user and the password to log on with.
             outcome: told once whether the link has come to be.
         """
-        link = Link(self, conduit, "", destination=destination, outcome=outcome)
+        link = Link(self, conduit, transport, destination=destination, outcome=outcome)
         self._links.add(link)
         user, password = credentials
         link.greet(self._hello(sends=True, user=user, password=password))
@@ -151,25 +151,51 @@ class Links:
         """Tell somebody of words about a subject."""
         self._listeners[subject] = listener
 
-    def say(self, peer: str, subject: str, body: bytes) -> None:
-        """Say something to an instance that there is a link with; it may be lost.
+    def use_others(self, listen: Callable[[str, str, str, bytes], None]) -> None:
+        """Tell somebody of all other words.
 
         Args:
-            peer: its name.
-            subject: what it is about.
-            body: what to say.
+            listen: told whom a word is for (this instance, or one that cannot be reached), who says
+                it, what it is about, and what it says.
         """
-        link = self._by_peer.get(peer)
-        if link is not None:
-            self._word += 1
-            link.say(Word(peer, [self.replication.instance], self._word, subject, body))
+        self._listen = listen
+
+    def say(self, to: str, subject: str, body: bytes) -> None:
+        """Say something to an instance, by way of others if there is no link; it may be lost.
+
+        Args:
+            to: its name.
+            subject: what it is about.
+            body: what to say, no more than `MOST_IN_WORD` bytes.
+        """
+        self._send(self._courier.send(to, subject, body))
+
+    def reach(self, name: str) -> bool | None:
+        """Whether an instance can be reached; None if that is not known, and being found out."""
+        return self._courier.reach(name, self._now)
 
     def hear(self, peer: str, word: Word) -> None:
-        """An instance says something; what is not for this one, or means nothing here, is lost."""
+        """An instance says something; what means nothing here is lost."""
+        received = self._courier.receive(word, peer, self._now)
+        self._send(received.parcels)
+        if not received.sender:
+            return
         listener = self._listeners.get(word.subject)
-        is_for_us = word.to == self.replication.instance and word.path == [peer]
-        if listener is not None and is_for_us and len(word.body) <= MOST_IN_WORD:
+        if listener is None:
+            self._listen(word.to, received.sender, word.subject, word.body)
+        elif word.to == self.replication.instance and received.sender == peer:
             listener(peer, word.body)
+
+    def _send(self, parcels: Iterable[Parcel]) -> None:
+        for peer, word in parcels:
+            link = self._by_peer.get(peer)
+            if link is not None:
+                link.say(word)
+
+    @property
+    def _now(self) -> int:
+        """The time for the courier, in microseconds that never go back."""
+        return int(self.turns.elapsed() * 1_000_000)
 
     def close(self) -> None:
         """End all links, and let none begin any more."""
@@ -222,6 +248,7 @@ class Links:
         self._links.discard(link)
         if link.hello is not None and self._by_peer.get(link.hello.instance) is link:
             del self._by_peer[link.hello.instance]
+            self._courier.disconnected(link.hello.instance)
         self._tell()
 
     def complain(self, message: str, who: str, *aspects: object, **fields: object) -> None:
@@ -328,6 +355,7 @@ class Links:
         if current is not None:
             current.close()
         self._by_peer[name] = link
+        self._courier.connected(name)
         link.open()
         self._tell()
 
@@ -351,3 +379,8 @@ class Links:
         self._ticked = now
         for link in list(self._links):
             link.tick(now, away)
+        self._send(self._courier.step(self._now))
+
+
+def _ignore(_to: str, _sender: str, _subject: str, _body: bytes) -> None:
+    """Nobody listens."""

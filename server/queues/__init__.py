@@ -48,6 +48,9 @@ with the process: everything that was not acknowledged is delivered again.
 TargetQueueDepth. While `queue.ledger.wanted`, read that many messages of the queue from the log,
 from `ledger.resume_txid` on, and let `ledger.admit` take them in.
 
+Between instances. Of a queue that several instances have, each has all messages, and delivers those
+that it owns: see `sharing`, which asks for others, and hands them on.
+
 Sources: AMPS User Guide, Message Queues; Configuring Queues in a SOW. What is ours: order per key,
 delays of cancelled messages, counts that survive restarts, extension of leases.
 """
@@ -67,18 +70,25 @@ from server.queues.events import (
     Released,
     Sent,
     Transferred,
+    Within,
     decode,
+    decode_within,
     encode,
 )
 from server.queues.ledger import Watcher
 from server.queues.marks import parse_marks
 from server.queues.queue import AckResult, Delivery, Queue, Way
 from server.queues.settings import QueueSettings, settings_of
+from server.queues.sharing import Said, Sharing
 from server.queues.sources import Matching, UnmatchedError
+from server.queues.words import MOST_ASKED, Answer, Ask, Word, decode_word, encode_word
 
 __all__ = [
+    "MOST_ASKED",
     "AckResult",
     "Acked",
+    "Answer",
+    "Ask",
     "Cancelled",
     "Consumer",
     "Counters",
@@ -94,13 +104,20 @@ __all__ = [
     "Queue",
     "QueueSettings",
     "Released",
+    "Said",
     "Sent",
+    "Sharing",
     "Transferred",
     "UnmatchedError",
     "Watcher",
     "Way",
+    "Within",
+    "Word",
     "decode",
+    "decode_within",
+    "decode_word",
     "encode",
+    "encode_word",
     "parse_marks",
     "settings_of",
 ]

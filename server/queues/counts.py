@@ -38,6 +38,8 @@ class Counters:
         returned: leases on messages that ended because the consumer went away.
         transferred_in: messages that this instance has come to own.
         transferred_out: messages that it owns no more.
+        ended_elsewhere: messages that consumers here had when another instance ended them: what
+            came twice.
     """
 
     enqueued: int = 0
@@ -49,3 +51,4 @@ class Counters:
     returned: int = 0
     transferred_in: int = 0
     transferred_out: int = 0
+    ended_elsewhere: int = 0

@@ -54,6 +54,12 @@ class DeferredAcks:
         self.changes += 1
         return came > since
 
+    def drop(self, marks: Iterable[Mark]) -> None:
+        """Keep some no longer."""
+        self.changes += 1
+        for mark in marks:
+            self._acks.pop(mark, None)
+
     @property
     def oldest(self) -> int | None:
         """When the oldest came, None if there is none."""

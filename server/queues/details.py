@@ -27,6 +27,14 @@ class Details:
     sow_keys: Sequence[int] | None = None
     owners: Sequence[str] | None = None
 
+    @property
+    def only_owner(self) -> str:
+        """The instance that owns all of them, if that is all there is to be known; else empty."""
+        owners = self.owners
+        if not owners or owners.count(owners[0]) < len(owners):
+            return ""
+        return owners[0] if self == Details(owners=owners) else ""
+
     def part(self, start: int, stop: int) -> Details:
         """The same of some of the messages."""
         return Details(

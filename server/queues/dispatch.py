@@ -143,6 +143,10 @@ class Dispatch:
         source = self._source_of.get(seat)
         return source is None or rank <= source.scan.position
 
+    def new_matching(self) -> Matching:
+        """What decides filters, besides that of the scans."""
+        return self._matching()
+
     def _new_scan(self, has_filter: bool) -> Scan:
         """A scan that stands at the beginning."""
         for scan in self.scans:
@@ -230,6 +234,19 @@ class Dispatch:
                 return effort
             self.scans.append(self.scans.pop(0))  # whose turn it is to be the first
         return effort
+
+    def rooms(self) -> dict[Hashable | None, int]:
+        """How many messages consumers can take, by filter; only where that is any."""
+        rooms: dict[Hashable | None, int] = {}
+        for seat in self.seats.values():
+            if seat.is_supplied and seat.room > 0:
+                rooms[seat.content_filter] = rooms.get(seat.content_filter, 0) + seat.room
+        return rooms
+
+    @property
+    def is_consumed(self) -> bool:
+        """Whether anybody gets messages here."""
+        return bool(self._sources)
 
     def everybody_for(self, place: int) -> list[Consumer] | None:
         """The consumers that a message matches, whatever their room.

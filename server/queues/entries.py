@@ -430,13 +430,31 @@ class Entries:
         """Set a SOW key."""
         _set(self.blocks[place >> SHIFT].sow_keys, place, sow_key)
 
+    def give_to(self, places: range, owner: str, state: int) -> None:
+        """The latest messages, all AVAILABLE, have an owner and another state."""
+        number = self._number_of(owner)
+        start = places.start
+        while start < places.stop:
+            block, within = self.blocks[start >> SHIFT], start & WITHIN
+            count = min(places.stop, (start | WITHIN) + 1) - start
+            owners = block.owners
+            owners.frombytes(bytes((within - len(owners)) * owners.itemsize))
+            owners.extend([number] * count)
+            block.states[within : within + count] = bytes((state,)) * count
+            start += count
+        self.counts[AVAILABLE] -= len(places)
+        self.counts[state] += len(places)
+
     def set_owner(self, place: int, owner: str) -> None:
         """Set the instance that owns a message, empty for this one."""
+        _set(self.blocks[place >> SHIFT].owners, place, self._number_of(owner))
+
+    def _number_of(self, owner: str) -> int:
         number = self._owner_numbers.get(owner)
         if number is None:
             number = self._owner_numbers[owner] = len(self._owners)
             self._owners.append(owner)
-        _set(self.blocks[place >> SHIFT].owners, place, number)
+        return number
 
 
 def _column(typecode: Literal["Q", "q"], values: Sequence[int]) -> array[int]:

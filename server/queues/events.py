@@ -14,6 +14,9 @@ is there again, unleased.
     Released     done: a barrier that has been passed
     Transferred  another instance owns the message from now on
 
+Instances that share a queue have each other's events, too: `Within` says which queue one is of,
+where there may be several of a name.
+
 `encode` makes the body of a journal entry of it, `decode` reads that back.
 """
 
@@ -118,20 +121,40 @@ class Transferred(_Event, tag=8, frozen=True, gc=False, array_like=True):
 
     Attributes:
         owner: the name of the instance.
+        turns: for each mark, how many times it has changed hands; see ownership.py.
     """
 
     owner: str
+    turns: list[int]
 
 
 Event: TypeAlias = Acked | Deferred | Expired | Cancelled | Leased | Sent | Released | Transferred
 
+
+class Within(msgspec.Struct, tag=9, frozen=True, gc=False, array_like=True):
+    """An event, and which of several queues of one name it is of.
+
+    Attributes:
+        domain: what tells apart the queues of that name that instances have; empty if there is one.
+        event: what happened.
+    """
+
+    domain: str
+    event: Event
+
+
 _ENCODER = msgspec.msgpack.Encoder()
-_DECODER: msgspec.msgpack.Decoder[Event] = msgspec.msgpack.Decoder(Event)
+_DECODER: msgspec.msgpack.Decoder[Event | Within] = msgspec.msgpack.Decoder(Event | Within)
 
 
-def encode(event: Event) -> bytes:
-    """An event as the body of an entry in the journal."""
-    return _ENCODER.encode(event)
+def encode(event: Event, domain: str = "") -> bytes:
+    """An event as the body of an entry in the journal.
+
+    Args:
+        event: what happened.
+        domain: see `Within`.
+    """
+    return _ENCODER.encode(Within(domain, event) if domain else event)
 
 
 def decode(body: bytes) -> Event:
@@ -140,4 +163,14 @@ def decode(body: bytes) -> Event:
     Raises:
         msgspec.MsgspecError: it is none.
     """
-    return _DECODER.decode(body)
+    return decode_within(body).event
+
+
+def decode_within(body: bytes) -> Within:
+    """The same, with what queue it is of.
+
+    Raises:
+        msgspec.MsgspecError: it is none.
+    """
+    found = _DECODER.decode(body)
+    return found if isinstance(found, Within) else Within("", found)

@@ -10,7 +10,7 @@ Source: AMPS User Guide, Message Flow for Queues; Acknowledging Messages.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
 from operator import itemgetter
 from typing import Final, Protocol
@@ -34,6 +34,7 @@ from server.queues.leases import Lease, Leases
 from server.queues.marks import Publisher, repeated
 from server.queues.moments import Moments
 from server.queues.order import LogOrder, Order, PriorityOrder, stored_priority
+from server.queues.ownership import Title, Titles
 from server.queues.settings import DEFERRED_ACKS, QueueSettings
 from server.queues.states import (
     AVAILABLE,
@@ -78,10 +79,14 @@ class Ledger:
         settings: how the queue behaves.
         on_offer: told of a place that is available, and may have been passed over.
         room: see `Entries`.
+        instance: the name of this instance.
 
     Attributes:
         entries: the messages, by place.
         order: of those that are available.
+        foreign: the order of those that other instances own, and that nothing else is against.
+        titles: who owns messages that have changed hands.
+        passed: barriers that another instance has passed, and this one has not.
         leases: of those that consumers have.
         events: what is to be recorded, oldest first.
         counters: what has happened.
@@ -96,13 +101,19 @@ class Ledger:
     """
 
     def __init__(
-        self, settings: QueueSettings, on_offer: Callable[[int], None], room: Room | None = None
+        self,
+        settings: QueueSettings,
+        on_offer: Callable[[int], None],
+        room: Room | None = None,
+        instance: str = "",
     ) -> None:
         self.settings = settings
         self.entries = Entries(room)
-        self.order: Order = (
-            PriorityOrder(self.entries) if settings.prioritized else LogOrder(self.entries)
-        )
+        self.order = self._order_of(AVAILABLE)
+        self.foreign = self._order_of(FOREIGN)
+        self.titles = Titles()
+        self.passed: set[int] = set()
+        self._instance = instance
         self.leases = Leases()
         self.events: list[Event] = []
         self.counters = Counters()
@@ -120,6 +131,12 @@ class Ledger:
         self._retries = Moments(lambda place: self._delayed.get(place, 0))
         self._expirations = Moments(self._expires)
         self._departures: list[tuple[Mark, Departure]] = []
+
+    def _order_of(self, state: int) -> Order:
+        """The order of the messages in a state."""
+        if self.settings.prioritized:
+            return PriorityOrder(self.entries)
+        return LogOrder(self.entries, state)
 
     @property
     def depth(self) -> int:
@@ -196,12 +213,15 @@ class Ledger:
         first = self.entries.append(txids, times, client, sequences)
         places = range(first, self.entries.end)
         self.counters.enqueued += len(places)
-        if (
-            details != NO_DETAILS
-            or settings.prioritized
+        is_plain = not (
+            settings.prioritized
             or settings.expiration is not None
             or self.deferred
-        ):
+            or self.titles.early
+        )
+        if is_plain and (owner := details.only_owner):
+            self.entries.give_to(places, owner, FOREIGN)
+        elif details != NO_DETAILS or not is_plain:
             for index, place in enumerate(places):
                 self._describe(place, times[index], details, index)
                 self._enter(place, details, index)
@@ -222,8 +242,13 @@ class Ledger:
             entries.set_key(place, details.keys[index])
         if details.sow_keys is not None and details.sow_keys[index]:
             entries.set_sow_key(place, details.sow_keys[index])
-        if details.owners is not None and details.owners[index]:
-            entries.set_owner(place, details.owners[index])
+        owner = "" if details.owners is None else details.owners[index]
+        if self.titles.early:
+            title = self.titles.come(entries.mark(place), place)
+            if title is not None:
+                owner = "" if title.owner == self._instance else title.owner
+        if owner:
+            entries.set_owner(place, owner)
 
     def _enter(self, place: int, details: Details, index: int) -> None:
         """Give a message its first state."""
@@ -245,11 +270,16 @@ class Ledger:
         elif key and self.settings.keyed and not self._chains.append(key, place):
             entries.set_state(place, BEHIND)
         elif entries.owner(place):
-            entries.set_state(place, FOREIGN)
+            self._leave_to_others(place)
         else:
             self.order.add(place)
             if self.settings.prioritized:
                 self._on_offer(place)
+
+    def _leave_to_others(self, place: int) -> None:
+        """A message that could be delivered is another instance's."""
+        self.entries.set_state(place, FOREIGN)
+        self.foreign.add(place)
 
     # being delivered
 
@@ -341,7 +371,7 @@ class Ledger:
         entries = self.entries
         expires = entries.expires(place)
         if entries.owner(place):
-            entries.set_state(place, FOREIGN)
+            self._leave_to_others(place)
             return
         was_visible = entries.state(place) in VISIBLE
         entries.set_state(place, AVAILABLE)
@@ -391,8 +421,11 @@ class Ledger:
 
     def delay(self, place: int, until: int) -> None:
         """A message may be delivered at a moment, and not before."""
-        if self.entries.state(place) == AVAILABLE:
+        state = self.entries.state(place)
+        if state == AVAILABLE:
             self.order.discard(place)
+        elif state == FOREIGN:
+            self.foreign.discard(place)
         self.entries.set_state(place, DELAYED)
         self._delayed[place] = until
         self._retries.add(place, until)
@@ -421,12 +454,16 @@ class Ledger:
         state = entries.state(place)
         if state == AVAILABLE:
             self.order.discard(place)
+        elif state == FOREIGN:
+            self.foreign.discard(place)
         elif state == BARRIER:
             self.barriers.remove(place)
+            self.passed.discard(place)
         elif state == DELAYED:
             del self._delayed[place]
         if self.watcher is not None and state in VISIBLE:
             self.watcher.went((place,))
+        self.titles.forget(place)
         if self._attempts:
             self._attempts.pop(place, None)
         key = entries.key(place) if self.settings.keyed and state != BARRIER else 0
@@ -520,17 +557,23 @@ class Ledger:
 
     # what other instances say
 
-    def transfer(self, place: int, owner: str, now: int) -> None:
-        """A message that nobody here has gets another owner, empty for this instance."""
+    def title(self, place: int) -> Title:
+        """Who owns a message, and how many times it has changed hands."""
+        return Title(self.titles.turn(place), self.entries.owner(place) or self._instance)
+
+    def transfer(self, place: int, title: Title, now: int) -> None:
+        """A message gets another owner. Whoever has it here keeps it."""
         entries = self.entries
+        owner = "" if title.owner == self._instance else title.owner
         was_ours = not entries.owner(place)
+        self.titles.note(place, title.turn)
         entries.set_owner(place, owner)
         state = entries.state(place)
         if was_ours and owner:
             self.counters.transferred_out += 1
             if state == AVAILABLE:
                 self.order.discard(place)
-                entries.set_state(place, FOREIGN)
+                self._leave_to_others(place)
                 if self.watcher is not None:
                     self.watcher.went((place,))
         elif not was_ours and not owner:
@@ -538,7 +581,38 @@ class Ledger:
             if expires := entries.expires(place):
                 self._expirations.add(place, expires)
             if state == FOREIGN:
+                self.foreign.discard(place)
                 self.offer(place, now)
+
+    def claim(self, mark: Mark, title: Title, now: int, *, may_come: bool) -> bool:
+        """Somebody says who owns a message; believed if that is news.
+
+        Args:
+            mark: the message.
+            title: what they say.
+            now: the moment.
+            may_come: whether to remember it for when the message comes, if it is not here.
+
+        Returns:
+            Whether the owner is another one than before.
+        """
+        place = self.entries.find(mark)
+        if place is None or self.entries.state(place) in (GONE, SENT):
+            if may_come:
+                self.titles.expect(mark, title)
+            return False
+        known = self.title(place)
+        if title <= known:
+            return False
+        self.transfer(place, title, now)
+        return title.owner != known.owner
+
+    def known(self, marks: Iterable[Mark]) -> Iterator[tuple[int, int]]:
+        """Of some messages those that are in the queue: which of them, and their places."""
+        for index, mark in enumerate(marks):
+            place = self.entries.find(mark)
+            if place is not None and self.entries.state(place) != GONE:
+                yield index, place
 
 
 def _by_publisher(marks: Sequence[Mark]) -> Iterator[Sequence[Mark]]:

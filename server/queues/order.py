@@ -3,8 +3,9 @@
 Without priorities a message's rank is its place in the queue. With them, it is the priority, from
 the highest down, followed by the place. The place can be read off a rank in both cases.
 
-An order also finds what comes next: the available messages behind a rank. In the order of the log
-these are searched for in the columns. In the order of priority there is a sorted list of them.
+An order also finds what comes next: the messages behind a rank that are in a state, as a rule the
+available ones. In the order of the log these are searched for in the columns. In the order of
+priority there is a sorted list of them.
 
 Source: AMPS User Guide, Priority Queues: an unsigned long, descending; what is no number is lowest.
 """
@@ -18,7 +19,6 @@ from typing import Final, Protocol
 from sortedcontainers import SortedList
 
 from server.queues.entries import Entries
-from server.queues.states import AVAILABLE
 
 PLACE_BITS: Final = 48
 PLACE: Final = (1 << PLACE_BITS) - 1
@@ -46,7 +46,7 @@ def stored_priority(value: float | None) -> int:
 
 
 class Order(Protocol):
-    """What is available, in order of delivery."""
+    """What is in one state, here *available*, in order of delivery."""
 
     def rank(self, place: int) -> int:
         """The rank of a message that has not left the queue."""
@@ -74,10 +74,16 @@ class Order(Protocol):
 
 
 class LogOrder:
-    """As messages came."""
+    """As messages came.
 
-    def __init__(self, entries: Entries) -> None:
+    Args:
+        entries: the messages.
+        state: those that count are in.
+    """
+
+    def __init__(self, entries: Entries, state: int) -> None:
         self._entries = entries
+        self._state = state
 
     def rank(self, place: int) -> int:
         """See `Order`."""
@@ -91,12 +97,12 @@ class LogOrder:
 
     def following(self, rank: int, limit: int, end: int) -> tuple[list[int], int]:
         """See `Order`."""
-        found = list(islice(self._entries.places_in(AVAILABLE, rank + 1, end), limit))
+        found = list(islice(self._entries.places_in(self._state, rank + 1, end), limit))
         return found, (found[-1] if len(found) == limit else end)
 
     def ahead_of(self, place: int) -> int:
         """See `Order`."""
-        return sum(1 for _ in self._entries.places_in(AVAILABLE, 0, place - 1))
+        return sum(1 for _ in self._entries.places_in(self._state, 0, place - 1))
 
 
 class PriorityOrder:

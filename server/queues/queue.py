@@ -14,6 +14,7 @@ from server.queues import recovery
 from server.queues.consumers import Consumer, Seat
 from server.queues.counts import Counters
 from server.queues.dispatch import Dispatch, Share
+from server.queues.elsewhere import Elsewhere
 from server.queues.entries import Room
 from server.queues.events import (
     FORCED_EXPIRE,
@@ -21,7 +22,6 @@ from server.queues.events import (
     Cancelled,
     Deferred,
     Event,
-    Expired,
     Leased,
     Mark,
     Released,
@@ -30,6 +30,7 @@ from server.queues.events import (
 )
 from server.queues.leases import Lease
 from server.queues.ledger import Ledger, Watcher
+from server.queues.ownership import Title
 from server.queues.settings import QueueSettings
 from server.queues.sources import Matching
 from server.queues.states import BARRIER, GONE, LEASED, SENT
@@ -41,6 +42,9 @@ MOST_DELIVERED: Final = 65_536
 """Messages that one call delivers, if it is not told otherwise."""
 
 _NO_LIMIT: Final = 1 << 62
+
+_STAY: Final = frozenset((GONE, LEASED, SENT, BARRIER))
+"""States in which a message does not change hands."""
 
 
 class Way(Enum):
@@ -103,10 +107,14 @@ class Queue:
         was_recorded: tells whether a message can come no more, because the log has it, or later
             ones of its publisher.
         room: where to put away what is known of messages; None to keep all of it in memory.
+        is_missing: tells whether a message may come although later ones of its publisher have: by
+            way of another instance.
 
     Attributes:
         settings: how it behaves.
+        owner: see above.
         ledger: its messages: they come by `Ledger.enqueue`.
+        elsewhere: what other instances do with them.
         dispatch: its consumers.
     """
 
@@ -118,12 +126,15 @@ class Queue:
         on_room: Callable[[], None] = lambda: None,
         was_recorded: Callable[[Mark], bool] = lambda _: False,
         room: Room | None = None,
+        is_missing: Callable[[Mark], bool] = lambda _: False,
     ) -> None:
         self.settings = settings
-        self._owner = owner
+        self.owner: Final = owner
         self._was_recorded = was_recorded
+        self._is_missing = is_missing
         self.dispatch: Final = Dispatch(settings, matching, on_room)
-        self.ledger: Final = Ledger(settings, self.dispatch.offered, room)
+        self.ledger: Final = Ledger(settings, self.dispatch.offered, room, owner)
+        self.elsewhere: Final = Elsewhere(self.ledger, self._is_to_come)
         self.dispatch.ledger = self.ledger
         self._has_more = False
 
@@ -232,7 +243,7 @@ class Queue:
         dispatch = self.dispatch
         while True:
             left = dispatch.look(effort)
-            shares = dispatch.serve(min(self._capacity, most))
+            shares = dispatch.serve(min(self.capacity, most))
             deliveries += [self._hand_over(share, now) for share in shares]
             most -= sum(len(share.places) for share in shares)
             if most <= 0:
@@ -243,7 +254,8 @@ class Queue:
             effort = left
 
     @property
-    def _capacity(self) -> int:
+    def capacity(self) -> int:
+        """How many messages may be leased beyond those that are (MaxBacklog)."""
         limit = self.settings.max_backlog
         return _NO_LIMIT if limit is None else limit - len(self.ledger.leases)
 
@@ -267,10 +279,12 @@ class Queue:
         ledger = self.ledger
         deliveries: list[Delivery] = []
         while ledger.barriers and ledger.barriers[0] == ledger.entries.head:
-            consumers = self.dispatch.everybody_for(ledger.barriers[0])
-            if consumers is None:
-                break
             place = ledger.barriers[0]
+            consumers = self.dispatch.everybody_for(place)
+            if consumers is None:
+                if self.dispatch.is_consumed or place not in ledger.passed:
+                    break
+                consumers = []  # nobody waits for it here, and elsewhere somebody has had it
             txid, mark = ledger.entries.txid(place), ledger.entries.mark(place)
             deliveries += [
                 Delivery(consumer, (txid,), (place,), None, is_barrier=True)
@@ -338,7 +352,7 @@ class Queue:
     def _is_to_come(self, mark: Mark) -> bool:
         """Whether a message that is not here may come yet, also from beyond TargetQueueDepth."""
         if self.ledger.entries.has_come(mark):
-            return False
+            return self._is_missing(mark)
         return self.ledger.inactive > 0 or not self._was_recorded(mark)
 
     def acknowledge_places(
@@ -487,19 +501,32 @@ class Queue:
         """
         ledger = self.ledger
         moved: list[Mark] = []
-        new_owner = "" if owner == self._owner else owner
+        turns: list[int] = []
         for mark in marks:
             place = ledger.entries.find(mark)
-            if place is None or ledger.entries.state(place) in (GONE, LEASED, SENT):
+            if place is None or ledger.entries.state(place) in _STAY:
                 continue
-            if ledger.entries.owner(place) != new_owner:
-                ledger.transfer(place, new_owner, now)
+            title = ledger.title(place)
+            if title.owner != owner:
+                ledger.transfer(place, Title(title.turn + 1, owner), now)
                 moved.append(mark)
+                turns.append(title.turn + 1)
         if moved:
-            ledger.events.append(Transferred(now, moved, owner))
+            ledger.events.append(Transferred(now, moved, owner, turns))
         ledger.flush(now)
         ledger.advance(now, MOST_DELIVERED)
         return moved
+
+    def hear(self, event: Event, now: int) -> None:
+        """Let happen here what another instance has recorded."""
+        self.elsewhere.hear(event, now)
+        self.ledger.flush(now)
+
+    def correct(self, claims: Iterable[tuple[Mark, Title]], now: int) -> None:
+        """Somebody says who owns messages; see `Ledger.claim`."""
+        for mark, title in claims:
+            self.ledger.claim(mark, title, now, may_come=False)
+        self.ledger.flush(now)
 
     # the record
 
@@ -514,25 +541,21 @@ class Queue:
         events, ledger.events = ledger.events, []
         return events
 
-    def replay(self, event: Event) -> None:
-        """Let an event of the record happen again, in the order of the log."""
-        recovery.replay(self.ledger, event, self._owner)
+    def replay(self, event: Event, came: int | None = None) -> None:
+        """Let an event of the record happen again, in the order of the log.
 
-    def hear(self, event: Event, now: int) -> None:
-        """Let happen here what has happened to messages at another instance.
-
-        What has left the queue there leaves it here, whoever has it. Nothing is recorded.
+        Args:
+            event: the event.
+            came: when it came from another instance, by this one's clock; None if it is its own.
         """
-        if isinstance(event, Acked | Deferred | Expired | Sent | Released):
-            for mark in event.marks:
-                place = self.ledger.entries.find(mark)
-                if place is not None:
-                    self.ledger.end_lease(place)
-        self.replay(event)
-        self.ledger.flush(now)
+        if came is None:
+            recovery.replay(self.ledger, event)
+        else:
+            self.elsewhere.hear(event, came, is_over=True)
 
     def finish_recovery(self, now: int) -> None:
         """Everything has been replayed: what must not be delivered once more, expires."""
+        self.elsewhere.finish_recovery()
         recovery.finish(self.ledger, now)
 
     @property

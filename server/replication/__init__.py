@@ -47,6 +47,8 @@ Frames:
     Ack         -> `sender.acknowledge(frame)`
     Beat        -> nothing; whoever hears nothing for too long closes the link
 
+    Word        -> `Courier.receive`, which passes it on or tells who says something; see there
+
 `FrameError` and `ProtocolError` end the link, and are logged. While the link takes more, send what
 `sender.pull(now)` returns, until that is None; about once a second with `flush`. Once a turn of the
 engine, or in a rhythm of your own, send what `receiver.acknowledge(durable,
@@ -71,6 +73,7 @@ Availability. What is ours: the protocol, gaps, resynchronization by difference,
 
 from server.replication.acknowledgement import Acknowledgement, Progress, Waiting
 from server.replication.columns import Batch, Column, Columns, Same
+from server.replication.courier import MOST_IN_WORD, Courier, Parcel, Received
 from server.replication.frames import (
     MOST_BEFORE_HELLO,
     MOST_IN_FRAME,
@@ -85,6 +88,7 @@ from server.replication.frames import (
     Knowledge,
     Refused,
     Resume,
+    Word,
     encode,
 )
 from server.replication.handshake import group_refusal, peer_of, prefers, refusal
@@ -98,6 +102,7 @@ from server.replication.state import Recollection, Remembered, pack, unpack
 __all__ = [
     "MOST_BEFORE_HELLO",
     "MOST_IN_FRAME",
+    "MOST_IN_WORD",
     "VERSION",
     "Ack",
     "Acknowledgement",
@@ -107,6 +112,7 @@ __all__ = [
     "Column",
     "Columns",
     "Conflict",
+    "Courier",
     "Cursor",
     "Filter",
     "Frame",
@@ -117,10 +123,12 @@ __all__ = [
     "Hop",
     "Knowledge",
     "Known",
+    "Parcel",
     "Peer",
     "Progress",
     "ProtocolError",
     "Reader",
+    "Received",
     "Receiver",
     "Recent",
     "Recollection",
@@ -138,6 +146,7 @@ __all__ = [
     "Taken",
     "TopicRoute",
     "Waiting",
+    "Word",
     "encode",
     "group_refusal",
     "hops",

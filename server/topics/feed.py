@@ -25,6 +25,8 @@ class Recorded(NamedTuple):
         sequences: the numbers in their bookmarks.
         sow_keys: the SOW keys of their records as numbers; empty if they have none.
         lifetime: seconds that they live, 0 for ever.
+        path: the instances that they have been through, as in the log; empty if they were
+            published here.
     """
 
     topic: str
@@ -36,6 +38,7 @@ class Recorded(NamedTuple):
     sequences: Sequence[int]
     sow_keys: Sequence[int]
     lifetime: int
+    path: str = ""
 
 
 class Feed(Protocol):
@@ -57,4 +60,5 @@ def recorded_of(entry: Entry) -> Recorded:
         (entry.sequence,),
         (entry.sow_key,) if entry.sow_key else (),
         entry.expiration,
+        entry.origin.path,
     )

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from server.queues.leases import Lease
     from server.subscriptions.delivery import Delivery as MessageDelivery
     from server.subscriptions.subscription import Subscription
+    from server.topics.queue_membership import Membership
     from server.topics.queue_recording import Recording
     from server.topics.queue_refilling import Refilling
     from server.topics.queue_shelf import Shelf
@@ -50,6 +51,7 @@ class Delivering:
         shelf: has the messages.
         refilling: lets more of them count.
         recording: puts into the log what has happened.
+        membership: asks other instances for messages, and hands some on.
         delivery_for: makes what frames messages for some subscriptions; see `Topic`.
         surroundings: what the queue needs of the server.
     """
@@ -61,6 +63,7 @@ class Delivering:
         shelf: Shelf,
         refilling: Refilling,
         recording: Recording,
+        membership: Membership,
         delivery_for: Callable[[Sequence[Subscription]], MessageDelivery],
         surroundings: Surroundings,
     ) -> None:
@@ -69,6 +72,7 @@ class Delivering:
         self._shelf: Final = shelf
         self._refilling: Final = refilling
         self._recording: Final = recording
+        self._membership: Final = membership
         self._delivery_for: Final = delivery_for
         self._surroundings: Final = surroundings
         self._deliveries: dict[Subscription, MessageDelivery] = {}
@@ -109,9 +113,11 @@ class Delivering:
         has_decided = not self._outgoing
         if has_decided:
             self._decide()
-        self._send_some()
+        self._send_some(is_fresh=has_decided)
         if not self._is_stalled:
             if self._outgoing or self._core.is_behind or is_short or not has_decided:
+                return True
+            if self._membership.step():
                 return True
             self._watch_time()
         self._is_awake = False
@@ -141,7 +147,12 @@ class Delivering:
 
     # sending
 
-    def _send_some(self) -> None:
+    def _send_some(self, *, is_fresh: bool) -> None:
+        """Send a slice.
+
+        Args:
+            is_fresh: whether nothing may have happened since it was decided who gets it.
+        """
         left = _SENT_AT_ONCE
         while self._outgoing and left > 0:
             delivery = self._outgoing.popleft()
@@ -150,17 +161,18 @@ class Delivering:
                 delivery = _part(delivery, 0, left)
             left -= len(delivery.txids)
             try:
-                self._send(delivery)
+                self._send(delivery, is_fresh=is_fresh)
             except JournalUnreadable as problem:
                 self._outgoing.appendleft(delivery)
                 self.cannot_read(problem)
                 return
 
-    def _send(self, delivery: Delivery) -> None:
+    def _send(self, delivery: Delivery, *, is_fresh: bool) -> None:
         if delivery.consumer not in self._core.dispatch.seats:
             return  # it has gone meanwhile, and so have its leases
         subscription = cast("Subscription", delivery.consumer.subscription)  # that of now
-        found = list(self._shelf.find(self._still_leased(delivery)))
+        txids = delivery.txids if is_fresh else self._still_leased(delivery)
+        found = list(self._shelf.find(txids))
         there = [part for part in found if part is not None]
         lease = lease_key(delivery.lease_until)
         for alike in [there] if len(there) == 1 else _alike(there):
@@ -196,7 +208,8 @@ class Delivering:
     # time
 
     def _watch_time(self) -> None:
-        moment = self._core.next_moment
+        moments = (self._core.next_moment, self._membership.next_moment)
+        moment = min((one for one in moments if one is not None), default=None)
         if moment is None or (self._timer_at is not None and self._timer_at <= moment):
             return
         self._later(max((moment - self._surroundings.now) / _MICROSECONDS, _LEAST_DELAY))

@@ -8,7 +8,7 @@ is ours.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from itertools import groupby
 from typing import TYPE_CHECKING, Final, Protocol
 
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from server.subscriptions.envelope import Envelope
     from server.subscriptions.matching import Filter
     from server.topics.feed import Recorded
+    from server.topics.queue_redriving import Strangers
 
 _MICROSECONDS: Final = 1_000_000
 _LARGEST: Final = 1 << 64
@@ -62,8 +63,8 @@ class Entrance:
         message_type: how bodies are read.
         functions: what expressions may call.
         on_failure: told when an expression fails.
-        strangers: what stands for those in bookmarks whose messages are for other queues that the
-            same topics feed.
+        first_owner: tells which instance owns a message, by its path; empty for this one.
+        strangers: knows whose messages are for other queues that the same topics feed.
     """
 
     def __init__(
@@ -72,8 +73,10 @@ class Entrance:
         message_type: MessageType,
         functions: Functions,
         on_failure: Failed,
-        strangers: Collection[int] = (),
+        first_owner: Callable[[str], str],
+        strangers: Strangers,
     ) -> None:
+        self._first_owner = first_owner
         self._strangers = strangers
         self._filters = FilterSet(message_type, functions, lambda _, error: on_failure(error))
         self._filter = self._add(spec.filter, functions)
@@ -102,15 +105,18 @@ class Entrance:
                     moments = (recorded.moment,)
                     into(recorded.txids, moments, recorded.client, recorded.sequences, details)
             return
+        path = run.origin.path
+        owner, strangers = self._first_owner(path), self._strangers.on(path)
         for (client, lifetime, has_key), alike in groupby(run.rows, _alike):
-            if client in self._strangers:
+            if client in strangers:
                 continue
             rows = list(alike)
             details = NO_DETAILS
-            if lifetime or has_key:
+            if lifetime or has_key or owner:
                 details = Details(
                     lifetimes=[lifetime * _MICROSECONDS] * len(rows) if lifetime else None,
                     sow_keys=[row[SOW_KEY] for row in rows] if has_key else None,
+                    owners=[owner] * len(rows) if owner else None,
                 )
             into(
                 [row[TXID] for row in rows],
@@ -127,14 +133,15 @@ class Entrance:
             These, and what is to be known of them.
         """
         barriers = None
-        if recorded.client in self._strangers:
+        if recorded.client in self._strangers.on(recorded.path):
             return pick(recorded, ()), NO_DETAILS
         if self._filters:
             recorded, barriers = self._chosen(recorded)
         count = len(recorded.bodies)
         lifetime = recorded.lifetime
         priority, key = self._priority, self._key
-        if not (lifetime or recorded.sow_keys or priority or key or barriers):
+        owner = self._first_owner(recorded.path)
+        if not (lifetime or recorded.sow_keys or priority or key or barriers or owner):
             return recorded, NO_DETAILS
         return recorded, Details(
             barriers=barriers,
@@ -142,6 +149,7 @@ class Entrance:
             priorities=list(map(_as_priority, priority.of(recorded))) if priority else None,
             keys=list(map(_as_key, key.of(recorded))) if key else None,
             sow_keys=recorded.sow_keys or None,
+            owners=[owner] * count if owner else None,
         )
 
     def _chosen(self, recorded: Recorded) -> tuple[Recorded, Sequence[bool] | None]:

@@ -34,6 +34,7 @@ class Recording:
         core: the queue.
         name: its name, under which that is recorded.
         message_type: the name of its message type.
+        domain: tells it from other queues of that name; see `server.queues.Within`.
         browsing: is told of it, too.
         letters: are written when it has been recorded.
         surroundings: what the queue needs of the server.
@@ -44,6 +45,7 @@ class Recording:
         core: Queue,
         name: str,
         message_type: str,
+        domain: str,
         browsing: Browsing,
         letters: DeadLetters,
         surroundings: Surroundings,
@@ -51,6 +53,7 @@ class Recording:
         self._core: Final = core
         self._name: Final = name
         self._message_type: Final = message_type
+        self._domain: Final = domain
         self._browsing: Final = browsing
         self._letters: Final = letters
         self._surroundings: Final = surroundings
@@ -98,13 +101,12 @@ class Recording:
         while self._unrecorded:
             event = self._unrecorded[0]
             number = sequence if len(self._unrecorded) == 1 else 0
-            body = encode(event)
+            body = encode(event, self._domain)
             txid = journal.append(self._handle, client, number, body, Kind.QUEUE_EVENT)
             self._unrecorded.popleft()
             if notes is not None:
-                numbers = (number,) if number else ()
                 topic = self._handle.topic
-                notes.take(client, before, numbers, (body,), (txid,), topic, NO_ORIGIN)
+                notes.take_one(client, before, number, body, txid, topic, NO_ORIGIN)
             if isinstance(event, Expired):
                 self._letters.take(event, txid)
             if number:
@@ -112,7 +114,7 @@ class Recording:
         if sequence:
             journal.append(self._handle, client, sequence, b"", Kind.NO_OP)
             if notes is not None:
-                notes.take_numbers(client, before, (sequence,))
+                notes.take_numbers(client, before, (sequence,), journal.last_txid)
 
     def _retry_later(self) -> None:
         if not self._is_to_retry:

@@ -21,8 +21,8 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 import msgspec
 
 from server.journal import EVENTS, MESSAGES, Kind, Span, parse_bookmark
-from server.journal.layout import CLIENT, KIND, SOURCE, TXID
-from server.queues import decode
+from server.journal.layout import CLIENT, KIND, SOURCE, TIMESTAMP, TXID
+from server.queues import decode_within
 
 if TYPE_CHECKING:
     from server.base.log import Log
@@ -168,11 +168,11 @@ class _Fold:
         run = _from(run, self._starts[queue].events)
         for row, body in zip(run.rows, run.data, strict=True):
             try:
-                event = decode(body)
+                within = decode_within(body)
             except msgspec.MsgspecError as problem:
                 self._events.emit("1D-0017", queue=queue.name, txid=row[TXID], problem=problem)
             else:
-                queue.replay(event, row[TXID], is_replicated=row[SOURCE] > 0)
+                queue.replay(within, row[TXID], row[TIMESTAMP] if row[SOURCE] else None)
 
 
 def _kind(row: tuple[int, ...]) -> int:

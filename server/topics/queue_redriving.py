@@ -8,10 +8,11 @@ know it by its author, which is another one for each queue, and do not take it (
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
+from server.replication import hops
 from server.subscriptions.envelope import Envelope
 from server.topics.queue_letters import Author, Letter
 
@@ -22,9 +23,41 @@ if TYPE_CHECKING:
     from server.topics.queue_surroundings import Surroundings
 
 
+_MOST_PATHS: Final = 4096
+
+
 def redriver(message_type: str, queue: str) -> Author:
     """Whoever publishes what comes back into a queue."""
     return Author(f"redriven to {message_type} queue {queue}", message_type)
+
+
+class Strangers:
+    """Knows whose messages are for other queues that the same topics feed.
+
+    Args:
+        authors: whoever publishes what comes back into these queues.
+        instance: the name of this instance.
+    """
+
+    def __init__(self, authors: Iterable[Author], instance: str) -> None:
+        self._authors: Final = tuple(authors)
+        self._instance: Final = instance
+        self._identities: Final[dict[str, frozenset[int]]] = {}
+
+    def on(self, path: str) -> frozenset[int]:
+        """What stands for them in bookmarks of messages that were published at one instance.
+
+        Args:
+            path: the instances that the messages have been through, as in the log.
+        """
+        found = self._identities.get(path)
+        if found is None:
+            if len(self._identities) >= _MOST_PATHS:
+                self._identities.clear()
+            publisher = hops(path)[0].name if path else self._instance
+            found = frozenset(author.identity(publisher) for author in self._authors)
+            self._identities[path] = found
+        return found
 
 
 class Redriving:

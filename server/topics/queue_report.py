@@ -40,6 +40,8 @@ def _lines(topic: QueueTopic, now: int) -> Iterator[str]:
         yield f"  {found.inactive} more are in the log, beyond TargetQueueDepth"
     if found.deferred_acks:
         yield f"  {found.deferred_acks} acknowledgements came before their messages"
+    if topic.membership.is_shared:
+        yield _sharing(topic)
     for consumer in found.consumers[:_MOST_CONSUMERS]:
         yield f"  consumer {_consumer(consumer)}"
     if len(found.consumers) > _MOST_CONSUMERS:
@@ -53,6 +55,16 @@ def _lines(topic: QueueTopic, now: int) -> Iterator[str]:
     if first not in (None, head):
         why = why_it_stays(queue, first, now)
         yield f"  the first that nobody has, {bookmark_of(queue, first)}: {why}"
+
+
+def _sharing(topic: QueueTopic) -> str:
+    counters = topic.core.counters
+    acting = ", acts for others" if topic.membership.sharing.proxied else ""
+    return (
+        f"  shared with other instances: {counters.transferred_in} messages were handed on to this"
+        f" one, {counters.transferred_out} by it; {counters.ended_elsewhere} were with consumers"
+        f" here when another one said that they were done{acting}"
+    )
 
 
 def _consumer(consumer: ConsumerStatus) -> str:

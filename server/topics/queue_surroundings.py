@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from server.subscriptions.envelope import Envelope
     from server.subscriptions.rejection import Rejection
     from server.topics.keeper import Keeper
+    from server.topics.queue_fabric import Fabric
     from server.topics.stored import TopicWithRecords
     from server.topics.transaction_log import TransactionLog
 
@@ -60,6 +61,9 @@ class Surroundings:
         clock: tells the time.
         queue: has work done in slices.
         events: where is written what happens.
+        fabric: the other instances.
+        group: the Group of this instance.
+        is_replicated: whether this instance replicates a topic, by message type and name.
     """
 
     def __init__(
@@ -69,12 +73,18 @@ class Surroundings:
         clock: Clock,
         queue: Callable[[Sliced], None],
         events: Log,
+        fabric: Fabric,
+        group: str,
+        is_replicated: Callable[[str, str], bool],
     ) -> None:
         self.log: Final = log
         self.topics: Final = topics
         self.clock: Final = clock
         self.queue: Final = queue
         self.events: Final = events
+        self.fabric: Final = fabric
+        self.group: Final = group
+        self.is_replicated: Final = is_replicated
 
     @property
     def now(self) -> int:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from server.expressions.topic_names import select_topics
-from server.topics.queue_redriving import redriver
+from server.topics.queue_redriving import Strangers, redriver
 from server.topics.queue_topic import QueueTopic
 
 if TYPE_CHECKING:
@@ -36,10 +36,7 @@ class Queues:
         surroundings: Surroundings,
     ) -> None:
         specs = list(specs)
-        redrivers = {
-            spec.ref: redriver(spec.message_type, spec.name).identity(surroundings.log.instance)
-            for spec in specs
-        }
+        redrivers = {spec.ref: redriver(spec.message_type, spec.name) for spec in specs}
         self._topics = {
             (spec.message_type, spec.name): QueueTopic(
                 spec,
@@ -47,7 +44,7 @@ class Queues:
                 functions,
                 instance,
                 select_topics(spec.underlying_topic, literal=not spec.underlying_is_regex),
-                frozenset(redrivers.values()) - {redrivers[spec.ref]},
+                Strangers((redrivers[one.ref] for one in specs if one is not spec), instance),
                 surroundings,
             )
             for spec in specs

@@ -13,7 +13,7 @@ Source: AMPS User Guide, Message Queues.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Final, cast
 
@@ -21,7 +21,7 @@ import msgspec
 
 from server.expressions import to_text
 from server.journal import Topic as TopicName
-from server.queues import Expired, Queue, decode, settings_of
+from server.queues import Expired, Queue, decode_within, settings_of
 from server.queues.inspection import leases_of
 from server.subscriptions.failures import give_up_on
 from server.topics.queue_acknowledging import Acknowledging
@@ -31,6 +31,7 @@ from server.topics.queue_entrance import Entrance
 from server.topics.queue_forgotten import Forgotten
 from server.topics.queue_letters import DeadLetters
 from server.topics.queue_matching import QueueMatching, Wanted
+from server.topics.queue_membership import Membership
 from server.topics.queue_recording import Recording
 from server.topics.queue_redriving import Redriving
 from server.topics.queue_refilling import Refilling
@@ -45,13 +46,14 @@ if TYPE_CHECKING:
     from server.expressions.topic_names import TopicSelector
     from server.journal import Run
     from server.message_types.base import MessageType
-    from server.queues import Consumer, Event
+    from server.queues import Consumer, Within
     from server.sow.store import Settled
     from server.subscriptions.envelope import Envelope
     from server.subscriptions.rejection import Rejection
     from server.subscriptions.subscription import Subscription
     from server.topics.arrivals import Arrivals
     from server.topics.feed import Recorded
+    from server.topics.queue_redriving import Strangers
     from server.topics.queue_surroundings import Surroundings
 
 _RETURNED_AT_ONCE: Final = 256
@@ -75,6 +77,7 @@ class QueueTopic(Topic):
         source: see above.
         core: who decides.
         browsing: lets others look at the messages without taking them.
+        membership: shares it with other instances.
         letters: publishes what has left without having been acknowledged.
         recording: puts into the log what has happened.
         acknowledging: takes acknowledgements.
@@ -92,6 +95,7 @@ class QueueTopic(Topic):
         "browsing",
         "core",
         "letters",
+        "membership",
         "recording",
         "redriving",
         "source",
@@ -108,7 +112,7 @@ class QueueTopic(Topic):
         functions: Functions,
         instance: str,
         source: TopicSelector,
-        strangers: Collection[int],
+        strangers: Strangers,
         surroundings: Surroundings,
     ) -> None:
         super().__init__(message_type, spec.name, functions)
@@ -118,32 +122,47 @@ class QueueTopic(Topic):
         self._surroundings: Final = surroundings
         self._journal: Final = TopicJournal(log, message_type.name, spec.name)
         self._shelf: Final = Shelf(log, self.is_fed_by)
+        self.membership: Final = Membership(spec, instance, self.wake, surroundings)
         self._entrance: Final = Entrance(
-            spec, message_type, functions, self._expression_failed, strangers
+            spec,
+            message_type,
+            functions,
+            self._expression_failed,
+            self.membership.first_owner,
+            strangers,
         )
         self.core: Final = Queue(
             settings_of(spec),
             lambda: self._make_matching(self._filter_failed),
             instance,
             self.wake,
-            log.has_come_to,
+            self.membership.was_recorded,
             Scratch(log.journal.directory, self._has_no_space)
             if spec.file_backed_metadata
             else None,
+            self.membership.is_missing,
         )
         self.browsing: Final = Browsing(
             self.core, spec.name, message_type, functions, self._shelf, surroundings
         )
         self.letters: Final = DeadLetters(spec, self.browsing.read, surroundings)
         self.recording: Final = Recording(
-            self.core, spec.name, message_type.name, self.browsing, self.letters, surroundings
+            self.core,
+            spec.name,
+            message_type.name,
+            self.membership.domain,
+            self.browsing,
+            self.letters,
+            surroundings,
         )
+        self.membership.begin(self.core, self.recording)
         self._delivering: Final = Delivering(
             self.core,
             spec.name,
             self._shelf,
             Refilling(self.core, self._entrance, log, self.is_fed_by, self.wake),
             self.recording,
+            self.membership,
             self._delivery_for,
             surroundings,
         )
@@ -211,13 +230,13 @@ class QueueTopic(Topic):
         appended = self._journal.append_copies(arrivals, arrivals.content())
         for txid, body in zip(appended.txids, bodies[start:], strict=False):
             try:
-                event = decode(body)
+                within = decode_within(body)
             except msgspec.MsgspecError as problem:
                 self._surroundings.events.emit(
                     "1D-0017", queue=self.name, txid=txid, problem=problem
                 )
             else:
-                self.core.hear(event, self._surroundings.now)
+                self.membership.hear(within)
         self._settle()
 
     # consumers come and go
@@ -284,17 +303,18 @@ class QueueTopic(Topic):
         """Take in again messages that were in the log before the start."""
         self._entrance.enter(run, self.core.ledger.enqueue)
 
-    def replay(self, event: Event, txid: int, *, is_replicated: bool) -> None:
+    def replay(self, within: Within, txid: int, came: int | None) -> None:
         """Let happen again what was in the log before the start, as an entry of it.
 
         Args:
-            event: what has happened.
+            within: what has happened.
             txid: of the entry.
-            is_replicated: whether it happened at another instance, which publishes dead letters.
+            came: when it came from another instance, which publishes dead letters; None if it
+                happened here.
         """
-        self.core.replay(event)
-        if isinstance(event, Expired) and not is_replicated:
-            self.letters.take(event, txid)
+        self.membership.replay(within, came)
+        if isinstance(within.event, Expired) and came is None:
+            self.letters.take(within.event, txid)
 
     def finish_recovery(self) -> None:
         """Everything in the log has been taken in."""

@@ -19,6 +19,7 @@ from server.sow.chain_file import ChainFile
 from server.sow.chaining import ChainingKeys, chaining_options
 from server.sow.recovery import apply_entry
 from server.topics.keeper import Keeper
+from server.topics.queue_fabric import Fabric
 from server.topics.queue_recovery import recover_queues
 from server.topics.queue_surroundings import Surroundings
 from server.topics.queue_table import Queues
@@ -574,7 +575,14 @@ def serve_jobs(core: Core) -> None:
     )
     engine = core.engine
     surroundings = Surroundings(
-        core.transaction_log, engine.topics, core.clock, engine.turns.queue, core.log
+        core.transaction_log,
+        engine.topics,
+        core.clock,
+        engine.turns.queue,
+        core.log,
+        Fabric(),
+        "group",
+        lambda message_type, name: False,
     )
     queues = Queues([spec], core.types, BUILTINS, "name", surroundings)
     engine.topics.use_queues(queues)

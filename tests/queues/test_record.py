@@ -37,7 +37,7 @@ def test_every_event_is_read_back_as_it_was() -> None:
         Leased(5, pairs, "consumer"),
         Sent(6, pairs),
         Released(7, pairs),
-        Transferred(8, pairs, "there"),
+        Transferred(8, pairs, "there", [1, 2]),
     ]
     assert [decode(encode(event)) for event in events] == events
 

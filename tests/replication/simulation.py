@@ -480,7 +480,11 @@ class Instance:
                 checksum = self.log.rows[-1][15]
                 self.recent.note(client, (sequence,), (checksum,), (txid, txid), topic, Origin())
                 self.waiting.append((txid, publisher, sequence))
+            self.applied(txid)
         self.wake()
+
+    def applied(self, first_txid: int) -> None:
+        """Entries have been appended, from one on."""
 
     # Committing and acknowledging.
 
@@ -733,7 +737,10 @@ class SimulatedRecorder:
                 run.expirations[place],
                 run.extras_length,
             )
-        return Recorded(count, first, self.last_txid) if count else Recorded(0)
+        if not count:
+            return Recorded(0)
+        instance.applied(first)
+        return Recorded(count, first, self.last_txid)
 
 
 class Publisher:

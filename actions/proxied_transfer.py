@@ -1,0 +1,51 @@
+"""What the steps have in common that say whether a queue acts for owners that are out of reach.
+
+Source: AMPS User Guide, Manage Queue Transfers.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, ClassVar
+
+from actions.module import Step, StepFailed
+from actions.options import required
+
+if TYPE_CHECKING:
+    from actions.context import Context
+    from actions.services import Services
+    from config_schema.spec import Options
+
+
+class ChangeProxiedTransfer(Step):
+    """Sets it for one queue, until it is set otherwise or the instance ends.
+
+    Attributes:
+        enabled: what it is set to.
+    """
+
+    enabled: ClassVar[bool]
+
+    def __init__(self, options: Options) -> None:
+        super().__init__(options)
+        self._topic = required(options, "Topic")
+        self._message_type = required(options, "MessageType")
+
+    def provision(self, services: Services) -> None:
+        """Take note of the topics."""
+        self._topics = services.engine.topics
+
+    async def run(self, context: Context) -> None:
+        """Set it.
+
+        Raises:
+            StepFailed: there is no such queue.
+        """
+        name, message_type = (
+            self._topic.expand_text(context),
+            self._message_type.expand_text(context),
+        )
+        queues = self._topics.queues
+        queue = None if queues is None else queues.find(message_type, name)
+        if queue is None:
+            raise StepFailed(f"there is no queue {name!r} of type {message_type}")
+        queue.membership.set_proxied(self.enabled)

@@ -1,0 +1,13 @@
+"""What comes back into one queue is none for others over the same topics, wherever that was."""
+
+from __future__ import annotations
+
+from server.journal.clients import server_made_identity
+from server.topics.queue_redriving import Strangers, redriver
+
+
+def test_what_was_redriven_at_any_instance_is_known() -> None:
+    author = redriver("json", "jobs")
+    strangers = Strangers([author], "here")
+    for path, publisher in (("", "here"), ("A", "A"), ("A@group,B", "A")):
+        assert strangers.on(path) == {server_made_identity(author.client_hash, publisher)}, path

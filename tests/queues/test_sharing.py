@@ -1,0 +1,225 @@
+"""Who asks for which messages, and who hands them on. What becomes of that between instances that
+fail is in tests/replication/test_queues.py."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from server.queues import (
+    MOST_ASKED,
+    Answer,
+    Ask,
+    Cancelled,
+    Mark,
+    Released,
+    Said,
+    Sharing,
+    Transferred,
+    decode_word,
+    encode_word,
+)
+from server.queues.ownership import Title
+from tests.queues.support import PUBLISHER, SECOND, Bench, marks
+
+LONG = 10 * SECOND
+
+
+class Part:
+    """The queue of the instance `here`, and what it says."""
+
+    def __init__(self, is_there: bool | None = True, **settings: Any) -> None:
+        self.bench = Bench(**settings)
+        self.is_there = is_there
+        self.sharing = Sharing(self.bench.queue, self.reach)
+
+    def reach(self, name: str) -> bool | None:
+        return self.is_there if name == "there" else True
+
+    def publish(self, owner: str, count: int = 1, **details: Any) -> None:
+        self.bench.publish(count, owners=[owner] * count, **details)
+
+    def step(self) -> list[Said]:
+        """Deliver, and say something."""
+        self.bench.deliveries()
+        return self.sharing.step(self.bench.now)
+
+    def asked(self) -> dict[str, list[int]]:
+        """The messages that are asked for, by owner."""
+        return {to: [mark[1] for mark in word.marks] for to, word in self.step()}
+
+    def hears_ask(self, *txids: int, most: int = 100) -> tuple[list[Mark], Answer]:
+        """What is handed on to somebody who asks, and the answer."""
+        self.bench.queue.take_events()
+        self.sharing.hear(Ask(7, marks(*txids), most), "asker", self.bench.now)
+        ((to, answer),) = self.step()
+        assert to == "asker"
+        assert isinstance(answer, Answer)
+        events = self.bench.queue.take_events()
+        transfers = [event for event in events if isinstance(event, Transferred)]
+        assert all(event.owner == "asker" for event in transfers)
+        return [mark for event in transfers for mark in event.marks], answer
+
+
+def test_nothing_is_asked_for_without_anybody_to_have_it() -> None:
+    part = Part()
+    part.publish("there", 3)
+    part.bench.later(LONG)
+    assert part.step() == []
+    part.bench.consumer("full", 0)
+    assert part.step() == []
+
+
+def test_messages_are_asked_for_when_they_have_waited() -> None:
+    part = Part()
+    part.bench.consumer("a", 2)
+    part.publish("there", 2)
+    part.publish("elsewhere", 1)
+    assert part.step() == []
+    part.bench.later(SECOND)
+    assert part.asked() == {"there": [1, 2], "elsewhere": [3]}
+    assert part.step() == [], "it is waited for"
+    part.bench.later(SECOND)
+    assert part.asked() == {"there": [1, 2], "elsewhere": [3]}, "nobody has answered"
+
+
+def test_a_consumer_of_some_messages_has_those_asked_for() -> None:
+    part = Part()
+    part.bench.consumer("a", 10, "even")
+    part.publish("there", 5)
+    part.bench.later(SECOND)
+    assert part.asked() == {"there": [2, 4]}
+
+
+def test_the_highest_priority_is_asked_for_first() -> None:
+    part = Part(prioritized=True)
+    part.bench.consumer("a", 10)
+    part.publish("there", 3, priorities=[1, 5, 3])
+    part.bench.later(SECOND)
+    assert part.asked() == {"there": [2, 3, 1]}
+
+
+def test_nothing_behind_a_barrier_is_asked_for() -> None:
+    part = Part()
+    part.bench.consumer("a", 10)
+    part.publish("there", 3, barriers=[False, True, False])
+    part.bench.later(SECOND)
+    assert part.asked() == {"there": [1]}
+
+
+def test_a_large_queue_is_asked_for_in_portions() -> None:
+    part = Part(max_per_subscription_backlog=10_000)
+    part.bench.consumer("a", 10_000)
+    part.publish("there", 3_000)
+    part.bench.later(SECOND)
+    ((_, word),) = part.step()
+    assert len(word.marks) == MOST_ASKED
+    assert isinstance(word, Ask)
+    assert word.most == MOST_ASKED
+
+
+def test_what_nobody_has_room_for_is_handed_on() -> None:
+    part = Part()
+    part.bench.consumer("a", 2)
+    part.publish("", 5)
+    part.step()
+    granted, answer = part.hears_ask(1, 2, 3, 4, 5, 9, most=2)
+    assert granted == marks(3, 4)
+    assert answer.granted == 2
+    assert list(zip(answer.marks, answer.owners, strict=True)) == [
+        (mark, "here") for mark in marks(1, 2, 5)
+    ]
+    assert part.hears_ask(3)[1].owners == ["asker"], "it is told what it missed"
+
+
+def test_a_question_is_answered_when_consumers_have_been_served() -> None:
+    part = Part()
+    part.publish("", 2)
+    part.bench.consumer("a", 2)
+    granted, answer = part.hears_ask(1, 2)
+    assert granted == []
+    assert answer.owners == ["here", "here"]
+
+
+def test_what_another_one_owns_is_asked_for_there() -> None:
+    part = Part()
+    part.bench.consumer("a", 10)
+    part.publish("there")
+    part.bench.later(SECOND)
+    ((_, word),) = part.step()
+    answer = Answer(word.number, 0, marks(1), [3], ["elsewhere"])
+    part.sharing.hear(answer, "there", part.bench.now)
+    assert part.asked() == {"elsewhere": [1]}
+    part.sharing.hear(Answer(99, 0, marks(1), [2], ["there"]), "there", part.bench.now)
+    (place,) = part.bench.queue.ledger.entries.places()
+    assert part.bench.queue.ledger.title(place) == Title(3, "elsewhere"), "that is older"
+
+
+@pytest.mark.parametrize("order", [(0, 1), (1, 0)])
+def test_of_two_titles_all_believe_the_same(order: tuple[int, int]) -> None:
+    part = Part()
+    part.publish("there")
+    events = [Transferred(1, marks(1), owner, [1]) for owner in ("one", "two")]
+    for index in order:
+        part.bench.queue.hear(events[index], part.bench.now)
+    (place,) = part.bench.queue.ledger.entries.places()
+    assert part.bench.queue.ledger.title(place) == Title(1, "two")
+
+
+@pytest.mark.parametrize(
+    ("proxied", "reach", "takes"),
+    [(False, False, False), (True, None, False), (True, True, False), (True, False, True)],
+)
+def test_one_that_is_gone_is_acted_for_if_that_is_wanted(
+    proxied: bool, reach: bool | None, takes: bool
+) -> None:
+    part = Part(reach)
+    part.sharing.proxied = proxied
+    part.publish("there", 2)
+    part.bench.later(SECOND)
+    granted, _ = part.hears_ask(1)
+    assert granted == (marks(1) if takes else [])
+    part.bench.consumer("a", 10)
+    said = part.step()
+    assert part.bench.deliver() == ({"a": [2]} if takes else {})
+    is_asked = "there" in [to for to, _ in said]
+    assert is_asked == (reach is not False), "whoever is gone is asked nothing"
+
+
+def test_a_barrier_that_others_have_passed_waits_for_nobody_here() -> None:
+    part = Part()
+    part.publish("there", 2, barriers=[True, False])
+    part.bench.queue.hear(Released(1, marks(1)), part.bench.now)
+    part.bench.consumer("a", 10)
+    assert part.bench.deliver() == {"a": [1]}
+
+    other = Part()
+    other.publish("there", 2, barriers=[True, False])
+    assert other.bench.deliver() == {}
+    assert other.bench.queue.depth == 2, "nobody has had it"
+    other.bench.queue.hear(Released(1, marks(1)), other.bench.now)
+    other.bench.deliver()
+    assert other.bench.queue.depth == 1
+
+
+def test_a_delay_is_counted_from_when_it_is_heard_of() -> None:
+    part = Part()
+    part.bench.consumer("a", 10)
+    part.publish("there")
+    part.bench.later(SECOND)
+    cancelled = Cancelled(99 * SECOND, marks(1), [2], [102 * SECOND])
+    part.bench.queue.hear(cancelled, part.bench.now)
+    assert part.asked() == {}
+    part.bench.later(3 * SECOND)
+    assert part.asked() == {"there": [1]}
+
+
+def test_words_are_read_back() -> None:
+    for word in (Ask(1, marks(1, 2), 2), Answer(1, 1, marks(2), [0], ["here"]), Answer(2, 0)):
+        assert decode_word(encode_word(word)) == word
+    titles_missing = encode_word(Answer(1, 1, marks(2)))
+    too_many = encode_word(Ask(1, [(PUBLISHER, 1)] * (MOST_ASKED + 1), 1))
+    for data in (b"", b"\xc1", encode_word(Ask(1, [], 1))[:-1], titles_missing, too_many):
+        with pytest.raises(Exception):  # noqa: B017, PT011 - whatever msgspec says
+            decode_word(data)

@@ -1,0 +1,158 @@
+"""Instances with a defect each in how they share a queue, which the simulation has to find."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from server.queues import Ask, Event, Mark, Queue, Said, Sharing, Transferred
+from server.queues.elsewhere import Elsewhere
+from server.queues.ledger import Ledger
+from server.queues.ownership import Title
+from server.queues.states import AVAILABLE, BEHIND, LEASED
+from tests.replication.queue_simulation import Host
+
+
+class OwnsEverything(Sharing):
+    """Holds every message for its own."""
+
+    def initial_owner(self, publisher: str) -> str:
+        return ""
+
+
+class HandsOnWhatIsLeased(Sharing):
+    """Hands on what a consumer has."""
+
+    def _may_hand_on(self, place: int, asker: str) -> bool:
+        ledger = self._queue.ledger
+        if ledger.entries.state(place) == LEASED and not ledger.entries.owner(place):
+            title = Title(ledger.title(place).turn + 1, asker)
+            ledger.transfer(place, title, 0)
+            event = Transferred(0, [ledger.entries.mark(place)], asker, [title.turn])
+            ledger.events.append(event)
+        return super()._may_hand_on(place, asker)
+
+
+class TakesForGranted(Sharing):
+    """Takes what it has asked for without a word of the owner."""
+
+    def step(self, now: int) -> list[Said]:
+        said = super().step(now)
+        for _, word in said:
+            if isinstance(word, Ask):
+                self._queue.transfer(word.marks[: word.most], self._queue.owner, now)
+        return said
+
+
+class ActsForEverybody(Sharing):
+    """Takes over messages whose owners can be reached."""
+
+    def _acts_for(self, owner: str) -> bool:
+        return True
+
+
+class HandsNothingOn(Sharing):
+    """Keeps what it has nobody for."""
+
+    def _may_hand_on(self, place: int, asker: str) -> bool:
+        return False
+
+
+class AsksOnce(Sharing):
+    """Does not ask again when there is no answer."""
+
+    def _forget(self, now: int) -> None:
+        self._later = dict.fromkeys(self._later, 1 << 60)
+        super()._forget(now)
+
+
+class DeliversTooEarly(Host):
+    """Delivers under at-most-once before it is stored that it does."""
+
+    def say_what_is_stored(self) -> None:
+        self.sent = [(0, delivery) for _, delivery in self.sent]
+        super().say_what_is_stored()
+
+
+class _Deaf(Elsewhere):
+    """Does not wait for what has not come."""
+
+    def _end(self, marks: Iterable[Mark], now: int, *, is_over: bool) -> None:
+        here = [mark for mark in marks if self._ledger.entries.find(mark) is not None]
+        super()._end(here, now, is_over=is_over)
+
+
+class _LastWord(Ledger):
+    """Believes whoever spoke last."""
+
+    def claim(self, mark: Mark, title: Title, now: int, *, may_come: bool) -> bool:
+        place = self.entries.find(mark)
+        if place is not None and self.entries.is_there(place):
+            self.transfer(place, title, now)
+            return True
+        return super().claim(mark, title, now, may_come=may_come)
+
+
+class _Stubborn(Elsewhere):
+    """Lets nobody else end what its consumers have."""
+
+    def _end(self, marks: Iterable[Mark], now: int, *, is_over: bool) -> None:
+        entries = self._ledger.entries
+        places = {mark: entries.find(mark) for mark in marks}
+        others = [
+            mark
+            for mark, place in places.items()
+            if place is None or entries.state(place) != LEASED
+        ]
+        super()._end(others, now, is_over=is_over)
+
+
+class _Generous(Ledger):
+    """Goes on delivering what it has handed on."""
+
+    def transfer(self, place: int, title: Title, now: int) -> None:
+        was_ours = not self.entries.owner(place) and self.entries.state(place) in (
+            AVAILABLE,
+            BEHIND,
+        )
+        super().transfer(place, title, now)
+        if was_ours and title.owner != self._instance:
+            self.entries.set_owner(place, "")
+            self.offer(place, now)
+
+
+class _Forgetful(Elsewhere):
+    """Does not take up what others have recorded when it is started anew."""
+
+    def hear(self, event: Event, now: int, *, is_over: bool = False) -> None:
+        if not is_over:
+            super().hear(event, now)
+
+
+def with_sharing(kind: type[Sharing]) -> type[Host]:
+    return type(kind.__name__, (Host,), {"sharing_type": kind})
+
+
+def with_part(kind: type[Elsewhere | Ledger]) -> type[Host]:
+    def make_queue(self: Host) -> tuple[Queue, Sharing]:
+        core, sharing = Host.make_queue(self)
+        part = core.ledger if issubclass(kind, Ledger) else core.elsewhere
+        part.__class__ = kind
+        return core, sharing
+
+    return type(kind.__name__, (Host,), {"make_queue": make_queue})
+
+
+MUTANTS: dict[str, tuple[str, type[Host]]] = {
+    "owns everything": ("pair", with_sharing(OwnsEverything)),
+    "hands on what is leased": ("pair", with_sharing(HandsOnWhatIsLeased)),
+    "takes for granted what it asks for": ("pair", with_sharing(TakesForGranted)),
+    "acts for everybody": ("pair", with_sharing(ActsForEverybody)),
+    "hands nothing on": ("pair", with_sharing(HandsNothingOn)),
+    "asks once": ("pair", with_sharing(AsksOnce)),
+    "delivers too early": ("pair", DeliversTooEarly),
+    "does not wait for what has not come": ("no passing through", with_part(_Deaf)),
+    "believes whoever spoke last": ("mesh", with_part(_LastWord)),
+    "lets nobody else end what is leased": ("pair", with_part(_Stubborn)),
+    "delivers what it has handed on": ("pair", with_part(_Generous)),
+    "forgets what others have recorded": ("pair", with_part(_Forgetful)),
+}
