@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import suppress
-from types import TracebackType
 from typing import Protocol, Self
 
 from client.arguments import seconds
@@ -51,12 +50,7 @@ class AsyncMessageStream(Stream):
     async def __aenter__(self) -> Self:
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, kind: type[BaseException] | None, *_exception: object) -> None:
         if kind is None:
             self.done()
         # A lost connection has ended the stream as well; an error on the way out comes first.

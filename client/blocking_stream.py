@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from types import TracebackType
 from typing import Protocol, Self
 
 from client.arguments import seconds
@@ -53,12 +52,7 @@ class MessageStream(Stream):
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, kind: type[BaseException] | None, *_exception: object) -> None:
         if kind is None:
             self.done()
         # A lost connection has ended the stream as well; an error on the way out comes first.

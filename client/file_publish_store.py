@@ -104,10 +104,10 @@ class FilePublishStore(PublishStore):
             self._note(_REFUSED, sequence)
         return message
 
-    def logged_on(self, sequence: int) -> None:
-        """The server has this number of ours as its last; see `PublishStore.logged_on`."""
+    def logged_on(self, sequence: int, highest: int) -> None:
+        """The server says what it has of ours; see `PublishStore.logged_on`."""
         before = self.last_sequence
-        super().logged_on(sequence)
+        super().logged_on(sequence, highest)
         if self.last_sequence != before:
             self._note(_LAST, self.last_sequence)
 
@@ -145,7 +145,7 @@ class FilePublishStore(PublishStore):
         elif kind == _REFUSED:
             super().refused(sequence)
         elif kind == _LAST:
-            super().logged_on(sequence)
+            super().logged_on(0, sequence)
 
 
 def client_name(name: str | None, store: PublishStorage | None) -> str:

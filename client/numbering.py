@@ -118,6 +118,20 @@ class Numbering:
             raise MessagesRefusedError(count, again(first))
 
 
+def numbers_in(answer: Header) -> tuple[int, int]:
+    """What the acknowledgement of a logon says about the numbers of a client.
+
+    Returns:
+        The number up to which everything is persisted, and the highest number that there is, from
+        the bookmark: where a server waits for others, they differ.
+    """
+    persisted = answer.sequence or 0
+    _, _, rest = (answer.bookmark or "").partition("|")
+    number = rest.partition("|")[0]
+    highest = int(number) if number.isascii() and number.isdigit() else 0
+    return persisted, max(persisted, highest)
+
+
 def _start(header: Header) -> bytes:
     if header.sequence is not None:
         raise ValueError("the publish store numbers the messages; leave out sequence")

@@ -36,7 +36,7 @@ from client.errors import (
     command_error,
 )
 from client.message import Message, split_batch
-from client.numbering import TEMPLATES_KEPT, Numbering
+from client.numbering import TEMPLATES_KEPT, Numbering, numbers_in
 from client.pending import Inbox, Request
 from client.queue_acks import effective_backlog
 from server.wire.framing import Frame, FrameError, FrameReader, frame, frame_head
@@ -443,7 +443,7 @@ class ClientProtocol(Commands):
     def _take_logon(self, answer: Header) -> None:
         self._has_logged_on = True
         if self.numbering is not None:
-            self.numbering.store.logged_on(answer.sequence or 0)
+            self.numbering.store.logged_on(*numbers_in(answer))
 
     def _fail(self, request: Request, header: Header) -> None:
         if request.sequence is not None and self.numbering is not None:

@@ -81,8 +81,13 @@ class PublishStorage(Protocol):
     def refused(self, sequence: int) -> StoredMessage | None:
         """The server will not take one message: let it go, and return it if it was kept."""
 
-    def logged_on(self, sequence: int) -> None:
-        """A session has begun, and this is the last number of ours that the server has."""
+    def logged_on(self, sequence: int, highest: int) -> None:
+        """A session has begun.
+
+        Args:
+            sequence: the server has every message up to this number of ours, for good.
+            highest: the highest number of ours that it has.
+        """
 
 
 class PublishStore:
@@ -163,14 +168,14 @@ class PublishStore:
                 return message
         return None
 
-    def logged_on(self, sequence: int) -> None:
+    def logged_on(self, sequence: int, highest: int) -> None:
         """The server's logon acknowledgement says which number of ours it has persisted last.
 
-        That may be a number of an earlier run under the same client name: numbering goes on behind
-        it, because the server drops what has an old number.
+        The highest that it has may be one of an earlier run under the same client name: numbering
+        goes on behind it, because the server drops what has an old number.
         """
         self.persisted(sequence)
-        self._last = max(self._last, sequence)
+        self._last = max(self._last, highest)
 
 
 def warn_of_unpersisted(client_name: str, store: PublishStorage) -> None:

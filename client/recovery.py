@@ -29,7 +29,7 @@ from client.bookmarks import BookmarkStorage, BookmarkTrail
 from client.commands import AckType, encoded
 from client.errors import ClientError, NotConnectedError
 from client.message import Message
-from client.numbering import Numbering, RefusalListener
+from client.numbering import Numbering, RefusalListener, numbers_in
 from client.pending import Inbox, Request
 from client.protocol import ClientProtocol
 from client.publish_store import PublishStorage
@@ -101,9 +101,9 @@ class RecoveringProtocol(ClientProtocol):
             answer: the header of the logon's acknowledgement.
         """
         self.is_online = self._has_logged_on = True
-        last = answer.sequence or 0
-        self._take_persisted(Header(command="ack", acks="persisted", status="success"), last)
-        self._store.logged_on(last)
+        persisted, highest = numbers_in(answer)
+        self._take_persisted(Header(command="ack", acks="persisted", status="success"), persisted)
+        self._store.logged_on(persisted, highest)
         unanswered = [it for it in self._requests.values() if not it.done and not _is_covered(it)]
         if self._heartbeat is not None and not self._awaits("heartbeat"):
             self.heartbeat(self._heartbeat)

@@ -190,6 +190,7 @@ def _transport(reader: Reader, scope: Scope) -> OutgoingTransportSpec:
     kind = reader.choice("Type", OUTGOING_TYPES, "amps-replication")
     addresses = (child.own_address() for child in reader.children("InetAddr") if child.value)
     return OutgoingTransportSpec(
+        name=reader.text("Name") or kind,
         type=kind,
         addresses=tuple(address for address in addresses if address is not None),
         authenticator=compile_use(reader.child("Authenticator"), ModuleKind.AUTHENTICATOR, scope),

@@ -66,6 +66,7 @@ class OutgoingTransportSpec:
     need different credentials. Without an address the instance waits for the peer to connect.
     """
 
+    name: str
     type: Literal["amps-replication", "amps-replication-secure"]
     addresses: tuple[InetAddr, ...]
     authenticator: ModuleUse | None

@@ -6,6 +6,7 @@ direction only.
 """
 
 from collections.abc import Iterator, Sequence
+from functools import partial
 from itertools import combinations
 
 from config_schema.problems import Location, Problem, Severity
@@ -194,25 +195,23 @@ def _sync_pairs(routes: Sequence[Route]) -> Iterator[Finding]:
         back = ways.get((downstream, source))
         if back is None:
             continue
+        finding = partial(
+            _finding,
+            "sync",
+            Severity.WARNING,
+            way.destination.location,
+            "Destination/SyncType",
+            back.destination.location,
+        )
         if way.source.group == back.source.group and not way.destination.is_sync:
-            yield _finding(
-                "sync",
-                Severity.WARNING,
-                way.destination.location,
-                "Destination/SyncType",
-                back.destination.location,
+            yield finding(
                 f"async, and {quoted(back.source.name)} ({back.source.location}) is of the same "
                 f"Group {quoted(way.source.group)}, to which clients fail over: what has been "
                 "acknowledged to them may not be there yet",
                 "make it sync, or give the instances different Groups",
             )
         if way.destination.is_sync and back.destination.is_sync and not way.source.downgrades:
-            yield _finding(
-                "sync",
-                Severity.WARNING,
-                way.destination.location,
-                "Destination/SyncType",
-                back.destination.location,
+            yield finding(
                 f"sync both ways between {quoted(way.source.name)} and "
                 f"{quoted(back.source.name)} ({back.destination.location}): while that instance "
                 "is down, publishers here are acknowledged nothing",

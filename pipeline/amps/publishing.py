@@ -32,15 +32,15 @@ class RowStore(PublishStore):
     def __init__(self, before_first: int) -> None:
         super().__init__(_UNACKNOWLEDGED)
         self._has_begun = False
-        super().logged_on(before_first)
+        super().logged_on(before_first, before_first)
 
-    def logged_on(self, sequence: int) -> None:
-        """See `PublishStore.logged_on`."""
+    def logged_on(self, sequence: int, _highest: int) -> None:
+        """See `PublishStore.logged_on`; what may still be lost is sent again."""
         if self._has_begun:
             self.persisted(sequence)
         else:
             self._has_begun = True
-            super().logged_on(sequence)
+            super().logged_on(sequence, sequence)
 
 
 class Publisher(Sink):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import uuid
 from abc import ABC, abstractmethod
-from types import TracebackType
 from typing import Final, NamedTuple, Self
 
 from client.blocking_commands import BlockingCommands
@@ -99,12 +98,7 @@ class Sink(ABC):
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_exception: object) -> None:
         self.close()
 
     @abstractmethod

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Iterator, Mapping
-from typing import Final
+from typing import Final, TypeAlias
 
 from config_schema.document import Node
 from config_schema.problems import Problems
@@ -65,13 +65,23 @@ def _directory(path: str) -> str | None:
     return None if os.path.isdir(directory) else f"there is no directory {directory}"
 
 
-_TRANSPORT: Final = "Transports/Transport"
-_MISSING: Final[Mapping[str, Callable[[Node, Node], str | None]]] = {
-    f"{_TRANSPORT}/Certificate": _file,
-    f"{_TRANSPORT}/PrivateKey": _file,
-    f"{_TRANSPORT}/CAFile": _authorities,
-    f"{_TRANSPORT}/CAPath": _authorities,
-    f"{_TRANSPORT}/FileName": _directory_of_socket,
+_Missing: TypeAlias = Callable[[Node, Node], str | None]
+
+
+def _of_tls(transport: str) -> Mapping[str, _Missing]:
+    """What the TLS of a transport takes."""
+    return {
+        f"{transport}/Certificate": _file,
+        f"{transport}/PrivateKey": _file,
+        f"{transport}/CAFile": _authorities,
+        f"{transport}/CAPath": _authorities,
+    }
+
+
+_MISSING: Final[Mapping[str, _Missing]] = {
+    **_of_tls("Transports/Transport"),
+    **_of_tls("Replication/Destination/Transport"),
+    "Transports/Transport/FileName": _directory_of_socket,
     "Logging/Target/FileName": _directory_of_log,
 }
 """What is expected where; each says what is missing, or None."""

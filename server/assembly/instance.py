@@ -45,6 +45,7 @@ from server.journal import JournalUnreadable
 from server.links.comparing import Comparing
 from server.links.lateness import Lateness
 from server.links.links import Links
+from server.links.mending import MendingByPeers
 from server.links.repairs import Repairs
 from server.message_types.base import BodyError
 from server.sow.commit import GroupCommit
@@ -282,6 +283,7 @@ class Instance:
         )
         self._services.comparing = comparing
         opened.callback(comparing.close)
+        opened.callback(MendingByPeers(log, links, engine.clock, self._log).close)
 
     def _keep_journals(self, log: TransactionLog, opened: contextlib.AsyncExitStack) -> None:
         self._services.journals = JournalKeeping(

@@ -68,6 +68,8 @@ def open_journal(
 
     def tell(notice: Notice) -> None:
         emit(_MESSAGE_IDS[notice.event], text=notice.text)
+        if notice.event is Event.DAMAGED and notice.txid:
+            post(lambda: log.damaged(notice.txid))
 
     def on_durable(txid: int) -> None:
         post(lambda: log.reached(txid))

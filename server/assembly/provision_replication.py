@@ -157,7 +157,9 @@ def provision_replication(
         engine.log,
     )
     log.use_settlement(replication)
-    log.notes = Notes(recollected.known, recollected.recent, spec.name)
+    log.notes = Notes(
+        recollected.known, recollected.recent, recollected.unsettled, log.settled, spec.name
+    )
     for name, destination in destinations.items():
         delays = Delays(name, replication, engine.clock, engine.log)
         log.hold(partial(_needed_from, destination.sender), delays.in_the_way)

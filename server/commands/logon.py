@@ -109,6 +109,9 @@ class Arriving(sender.Sender, Protocol):
 def handle(session: Arriving, header: Header, _body: bytes) -> Steps:
     """Log a connection on (AMPS Command Reference, logon command).
 
+    The ack says up to which number the publisher's messages are persisted, wherever they have to
+    be: it need not keep these any more. Its bookmark has the number that the next ones follow on.
+
     Raises:
         CommandRefused: the message type cannot be spoken here, or the user may not log on.
     """
@@ -120,6 +123,7 @@ def handle(session: Arriving, header: Header, _body: bytes) -> Steps:
     yield from _claim_name(session, client_name)
     log = session.engine.transaction_log
     last_sequence = 0 if log is None else log.last_sequence(client_name)
+    settled_sequence = 0 if log is None else log.settled_sequence(client_name)
     session.log_on(client_name, message_type, header.version or "", options)
     session.register()
     session.engine.log.emit(
@@ -129,7 +133,7 @@ def handle(session: Arriving, header: Header, _body: bytes) -> Steps:
         user=session.user,
         name_hash=session.client_hash,
         version=header.version or "",
-        last_acked=last_sequence,
+        last_acked=settled_sequence,
         last_logged=last_sequence,
         correlation_id=header.correlation_id or "",
     )
@@ -144,7 +148,7 @@ def handle(session: Arriving, header: Header, _body: bytes) -> Steps:
         header,
         "processed",
         client_name=client_name,
-        sequence=last_sequence,
+        sequence=settled_sequence,
         bookmark=f"{session.client_hash}|{last_sequence}|",
         reason=reason,
         long_version=AMPS_VERSION,

@@ -54,12 +54,7 @@ def handle(session: Subscribing, header: Header, _body: bytes) -> Steps:
     Raises:
         CommandRefused: see subscribe, and sow.
     """
-    behind: list[bytes] = []
-    try:
-        yield from _query_and_subscribe(session, header, behind)
-    finally:
-        for some in behind:
-            session.outbox.write(some)
+    yield from subscribe.in_order(session, partial(_query_and_subscribe, session, header))
 
 
 def _query_and_subscribe(session: Subscribing, header: Header, behind: list[bytes]) -> Steps:

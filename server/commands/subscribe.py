@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterable, Mapping
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from server.base.limits import MOST_CONFLATED, MOST_PATTERNS, MOST_SELECT_LISTS
@@ -55,9 +56,20 @@ def handle(session: Subscribing, header: Header, _body: bytes) -> Steps:
     Raises:
         CommandRefused: the topic, an option or the id cannot be used, or the user may not read.
     """
+    yield from in_order(session, partial(_subscribe, session, header))
+
+
+def in_order(session: Subscribing, do: Callable[[list[bytes]], Steps]) -> Steps:
+    """Carry out a command that places a subscription, and then send what has to come behind it.
+
+    Args:
+        session: the connection that sent it.
+        do: carries it out; it is given a list for what has to be sent after the command has been
+            answered, also if it is refused.
+    """
     behind: list[bytes] = []
     try:
-        yield from _subscribe(session, header, behind)
+        yield from do(behind)
     finally:
         for some in behind:
             session.outbox.write(some)

@@ -30,8 +30,8 @@ The modules, from the bytes up: layout (records and pages), records (reading the
 the log ends after a crash), index and clients (files beside the journals), storage and naming
 (disks and names), files (the set of them), belonging (which of them are ours); batches, writer,
 committer (appending), upkeep (files made and sealed), filing (files moved, compressed, removed),
-bookmarks, lookup, cursor and stretch (replay), cutting, recovery, journal (all of it together);
-inspection and times (single files, for tools).
+bookmarks, lookup, cursor and stretch (replay), mending, cutting, recovery, journal (all of it
+together); inspection and times (single files, for tools).
 The format is described in docs/formats/journal.md.
 """
 
@@ -55,6 +55,7 @@ from server.journal.errors import (
 )
 from server.journal.handles import OriginHandle, TopicHandle
 from server.journal.journal import Journal, JournalSettings
+from server.journal.mending import Damaged, Mending
 from server.journal.storage import Disk
 from server.journal.stretch import Run, Stretch
 
@@ -66,6 +67,7 @@ __all__ = [
     "BookmarkRequest",
     "Content",
     "Cursor",
+    "Damaged",
     "Disk",
     "Entry",
     "EntryTooLarge",
@@ -77,6 +79,7 @@ __all__ = [
     "JournalUnavailable",
     "JournalUnreadable",
     "Kind",
+    "Mending",
     "NotFound",
     "Notice",
     "Origin",

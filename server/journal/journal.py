@@ -22,6 +22,7 @@ from server.journal.files import FileTable, JournalFile, SourceCache
 from server.journal.handles import OriginHandle, TopicHandle
 from server.journal.layout import FileHeader, FormatError, pack_header
 from server.journal.lookup import Lookup
+from server.journal.mending import Mending
 from server.journal.naming import queues_name, replication_name
 from server.journal.queue_points import QueuesCache, unpack_queues
 from server.journal.recovery import Found, Recovery
@@ -74,6 +75,9 @@ class Journal:
         on_durable: called with the last txid on stable storage, on the committer's thread.
         notice: told of what operators should know, on any thread.
         disk: what the files are on.
+
+    Attributes:
+        mending: finds damaged bodies, and replaces them; takes its time.
 
     Raises:
         JournalError: the files there do not make up a log, or cannot be used.
@@ -161,6 +165,7 @@ class Journal:
             self._file_is_full,
             self._notice,
         )
+        self.mending = Mending(self._table, self._cache, disk)
         self._lookup = Lookup(self._table, self._cache, lambda: self._writer.durable)
         # those in use, and those that the current file has numbers for
         self._topics = WeakValueDictionary[tuple[str, str], TopicHandle]()

@@ -23,6 +23,10 @@ if TYPE_CHECKING:
     from server.replication import Hello
 
 
+MOST_IN_NAME: Final = 255
+"""Characters of the Name or Group of an instance."""
+
+_MOST_SHOWN: Final = 40
 _DECODER: Final = msgspec.msgpack.Decoder(InstanceDescription)
 
 
@@ -34,8 +38,14 @@ def described(hello: Hello) -> InstanceDescription:
     """What an instance says of its configuration.
 
     Raises:
-        GreetingError: that is nothing, or not of this instance.
+        GreetingError: that is nothing, or not of this instance; or it has no name that can be
+            recorded with each message.
     """
+    if max(len(hello.instance), len(hello.group)) > MOST_IN_NAME:
+        raise GreetingError(
+            f"the Name or Group of {hello.instance[:_MOST_SHOWN]}... has more than {MOST_IN_NAME} "
+            "characters"
+        )
     try:
         description = _DECODER.decode(hello.description)
     except (msgspec.MsgspecError, ValueError, RecursionError) as problem:

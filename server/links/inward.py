@@ -36,7 +36,7 @@ class Inward:
         peer: the source.
         frame: what it asks.
         address: of the other end.
-        transport: name of the transport that the connection was made by; may be empty.
+        transport: name of the transport that the connection was made by.
     """
 
     def __init__(self, line: Line, peer: Peer, frame: Begin, address: str, transport: str) -> None:

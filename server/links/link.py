@@ -128,7 +128,7 @@ class Link:
     Args:
         host: keeps it.
         conduit: the connection.
-        transport: name of the transport that the connection was made by; may be empty.
+        transport: name of the transport that the connection was made by.
         destination: the Destination that the connection was made for; None if it was accepted.
         admit: says why somebody who connects is not let in, by user and password; None if they are.
         outcome: told once whether the link has come to be.

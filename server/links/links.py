@@ -108,6 +108,7 @@ class Links:
     def connect(
         self,
         conduit: Conduit,
+        transport: str,
         destination: str,
         credentials: tuple[str, str],
         outcome: Callable[[bool], None],
@@ -116,11 +117,12 @@ class Links:
 
         Args:
             conduit: the connection.
+            transport: name of the Transport of the destination.
             destination: its name.
             credentials: the user and the password to log on with.
             outcome: told once whether the link has come to be.
         """
-        link = Link(self, conduit, "", destination=destination, outcome=outcome)
+        link = Link(self, conduit, transport, destination=destination, outcome=outcome)
         self._links.add(link)
         user, password = credentials
         link.greet(self._hello(sends=True, user=user, password=password))

@@ -30,7 +30,7 @@ class Outward:
         own: the destination.
         peer: the instance that is there.
         address: of the other end.
-        transport: name of the transport that the connection was made by; may be empty.
+        transport: name of the transport that the connection was made by.
 
     Attributes:
         is_flushing: whether the destination is to be told how far the log has been read, though

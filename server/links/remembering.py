@@ -22,16 +22,17 @@ from typing import TYPE_CHECKING, Final
 from msgspec.structs import replace
 
 from server.journal import EVENTS, JournalError, Span
-from server.journal.layout import FormatError
+from server.journal.layout import CLIENT, SEQUENCE, TXID, FormatError
 from server.links.replication import Recollected
 from server.replication import Recent, Recollection, Remembered, pack, unpack
 from server.replication.recent import MOST_REMEMBERED
+from server.topics.unsettled import Unsettled
 
 if TYPE_CHECKING:
     from server.base.clock import Clock
     from server.base.log import Log
     from server.base.slices import Sliced
-    from server.journal import Journal
+    from server.journal import Journal, Run
     from server.links.replication import Replication
     from server.replication import Had
     from server.topics.transaction_log import TransactionLog
@@ -66,15 +67,35 @@ def recollect(journal: Journal, check: Callable[[], None], events: Log) -> Recol
     if remembered.acknowledged:
         lowest = min(remembered.acknowledged.values())
         events.emit("1D-0002", lowest_txid=lowest, last_txid=journal.last_txid)
+    # Of what was published before the first entry that is read, the numbers are not known.
+    is_cut = start > min(remembered.acknowledged.values(), default=start)
+    unsettled = Unsettled()
     cursor = journal.replay(Span(start), kinds=EVENTS)
     while not cursor.is_caught_up:
         check()
         for run in cursor.read_on(_READ_AT_ONCE, _MOST_BYTES).runs():
             recollection.take(run)
+            if not run.origin.path:
+                _note(unsettled, run, is_cut=is_cut)
     recollection.known.highest = journal.last_sequence
     return Recollected(
-        log_id, began, recollection.known, recent, remembered.cursors, remembered.acknowledged
+        log_id,
+        began,
+        recollection.known,
+        recent,
+        unsettled,
+        remembered.cursors,
+        remembered.acknowledged,
     )
+
+
+def _note(unsettled: Unsettled, run: Run, *, is_cut: bool) -> None:
+    """Take note of the last number of each publisher in a run of the log."""
+    rows = [row for row in run.rows if row[SEQUENCE] != row[TXID]]
+    first = {row[CLIENT]: row[SEQUENCE] for row in reversed(rows)}
+    for client, row in {row[CLIENT]: row for row in rows}.items():
+        before = 0 if is_cut else first[client] - 1
+        unsettled.note(client, before, row[SEQUENCE], row[TXID], 0)
 
 
 def _find(journal: Journal, events: Log) -> Remembered:

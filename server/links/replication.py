@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from server.base.log import Log
     from server.journal import Topic
     from server.topics.transaction_log import TransactionLog
+    from server.topics.unsettled import Unsettled
 
 _MICROSECONDS: Final = 1_000_000
 _MOST_REMEMBERED: Final = 10_000
@@ -68,6 +69,7 @@ class Recollected:
         began: the first txid that it ever had.
         known: what there is of each publisher.
         recent: what was recorded last.
+        unsettled: which numbers of publishers may not be settled.
         cursors: by name of the source, how far its log has been taken in.
         acknowledged: by name of the destination, the txid up to which it had everything.
     """
@@ -76,6 +78,7 @@ class Recollected:
     began: int
     known: Known
     recent: Recent
+    unsettled: Unsettled
     cursors: Mapping[str, Cursor]
     acknowledged: Mapping[str, int]
 

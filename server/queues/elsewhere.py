@@ -103,7 +103,7 @@ class Elsewhere:
                     self.pace += (now - entries.time(place) - self.pace) // _LATEST
                 if ledger.end_lease(place) is not None:
                     ledger.counters.ended_elsewhere += 1
-                ledger.remove(place, _LONG_AGO if is_over else now)
+                ledger.remove(place)
                 ledger.counters.acknowledged += 1
             elif is_over or self._is_to_come(mark):
                 ledger.deferred.add((mark,), now)

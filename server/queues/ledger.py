@@ -65,6 +65,9 @@ class Watcher(Protocol):
 _IN_AN_EVENT: Final = 4096
 """Messages that expire with one event: it has to fit into a journal, however many do at once."""
 
+_LONG_AGO: Final = 0
+"""A moment at which nothing had expired yet."""
+
 VISIBLE: Final = frozenset((AVAILABLE, BEHIND, BARRIER))
 """States in which a query of the queue sees a message: unleased, and ours to deliver."""
 
@@ -374,7 +377,7 @@ class Ledger:
         entries.set_state(place, AVAILABLE)
         self.order.add(place)
         if expires and expires <= now:
-            self.expire(place, now, (TIME_LIMIT,))
+            self.expire(place, (TIME_LIMIT,))
             return
         self._on_offer(place)
         if self.watcher is not None and not was_visible:
@@ -408,7 +411,7 @@ class Ledger:
         if settings.max_deliveries and attempts.deliveries >= settings.max_deliveries:
             reasons.append(MAX_DELIVERIES)
         if reasons:
-            self.expire(place, now, tuple(reasons))
+            self.expire(place, tuple(reasons))
             return False
         if retry_at is not None and retry_at > now:
             self.delay(place, retry_at)
@@ -445,7 +448,7 @@ class Ledger:
 
     # leaving
 
-    def remove(self, place: int, now: int) -> None:
+    def remove(self, place: int) -> None:
         """A message leaves the queue; a lease on it has been ended before."""
         entries = self.entries
         state = entries.state(place)
@@ -469,10 +472,10 @@ class Ledger:
             following = self._chains.remove_first(
                 key, place, lambda later: entries.state(later) != GONE
             )
-            if following is not None:
-                self.offer(following, now)
+            if following is not None:  # if it has expired as well, its own moment takes it along
+                self.offer(following, _LONG_AGO)
 
-    def expire(self, place: int, now: int, reasons: tuple[str, ...]) -> None:
+    def expire(self, place: int, reasons: tuple[str, ...]) -> None:
         """A message is removed without having been acknowledged; `flush` records it."""
         attempts = self._attempts.get(place) or Attempts()
         departure = Departure(
@@ -484,7 +487,7 @@ class Ledger:
         )
         self._departures.append((self.entries.mark(place), departure))
         self.counters.expired += 1
-        self.remove(place, now)
+        self.remove(place)
 
     def flush(self, now: int) -> None:
         """Make events of what has expired, and have consumers with room looked at."""
@@ -516,6 +519,10 @@ class Ledger:
             return None
         return oldest + self.settings.deferred_ack_expiration
 
+    def is_overdue(self, now: int) -> bool:
+        """Whether `advance` has left messages that expired a while ago."""
+        return self._expirations.are_overdue(now)
+
     def advance(self, now: int, most: int) -> None:
         """Do what time does: end leases, offer again, expire, forget.
 
@@ -540,7 +547,7 @@ class Ledger:
             if state == BARRIER or (
                 state in (AVAILABLE, BEHIND, DELAYED) and not self.entries.owner(place)
             ):
-                self.expire(place, now, (TIME_LIMIT,))
+                self.expire(place, (TIME_LIMIT,))
         if (self._forget_at or now + 1) <= now:
             self.deferred.drop_before(now - self.settings.deferred_ack_expiration + 1)
         self.flush(now)

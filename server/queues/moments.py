@@ -54,6 +54,10 @@ class Moments:
         """When to ask next, None if nothing is to happen."""
         return self._next
 
+    def are_overdue(self, now: int) -> bool:
+        """Whether there may be places whose moment came about a second ago, or earlier."""
+        return bool(self._order) and (self._order[0] + 1) << _SHIFT <= now
+
     def due(self, now: int, most: int) -> list[int]:
         """Places whose moment has come; they are taken out.
 

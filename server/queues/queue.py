@@ -194,7 +194,7 @@ class Queue:
                 continue
             self.ledger.counters.returned += 1
             if self.ledger.entries.state(place) == SENT:
-                self.ledger.remove(place, now)
+                self.ledger.remove(place)
             else:
                 self.ledger.give_back(place, lease, now)
 
@@ -227,6 +227,9 @@ class Queue:
         self.ledger.advance(now, most)
         deliveries: list[Delivery] = []
         self._has_more = (self.ledger.leases.next or now + 1) <= now
+        if self.ledger.is_overdue(now):  # nobody is to get what has expired
+            self._has_more = True
+            return deliveries
         while True:
             most = self._serve(now, effort, most, deliveries)
             barriers = len(self.ledger.barriers)
@@ -287,7 +290,7 @@ class Queue:
                 Delivery(consumer, (txid,), (place,), None, is_barrier=True)
                 for consumer in consumers
             ]
-            ledger.remove(place, now)
+            ledger.remove(place)
             ledger.events.append(Released(now, [mark]))
         return deliveries
 
@@ -403,13 +406,13 @@ class Queue:
                 continue
             result.done += 1
             if way is Way.EXPIRE:
-                self._expire(place, now)
+                self._expire(place)
             elif way is Way.CANCEL:
                 cancels, until, is_kept = self._cancel(place, now, delay)
                 if is_kept:
                     kept.append((mark, cancels, until))
             else:
-                self._finish(place, now)
+                self._finish(place)
                 if state != SENT:
                     done.append(mark)
         if done:
@@ -431,20 +434,20 @@ class Queue:
             return NOT_LEASED
         return None
 
-    def _finish(self, place: int, now: int) -> None:
+    def _finish(self, place: int) -> None:
         """A message is done with."""
         self.ledger.end_lease(place)
-        self.ledger.remove(place, now)
+        self.ledger.remove(place)
         self.ledger.counters.acknowledged += 1
 
-    def _expire(self, place: int, now: int) -> None:
+    def _expire(self, place: int) -> None:
         """A message is given up."""
         lease = self.ledger.end_lease(place)
         if lease is not None:
             attempts = self.ledger.attempt(place)
             attempts.deliveries += 1
             attempts.last_consumer = lease.seat.consumer.name
-        self.ledger.expire(place, now, (FORCED_EXPIRE,))
+        self.ledger.expire(place, (FORCED_EXPIRE,))
 
     def _cancel(self, place: int, now: int, delay: int | None) -> tuple[int, int, bool]:
         """A leased message is given back.

@@ -61,7 +61,7 @@ def finish(ledger: Ledger, now: int) -> None:
     limit = ledger.settings.max_deliveries
     for place, attempts in list(ledger.all_attempts.items()):
         if limit and attempts.deliveries >= limit and not ledger.entries.owner(place):
-            ledger.expire(place, now, (MAX_DELIVERIES,))
+            ledger.expire(place, (MAX_DELIVERIES,))
     ledger.flush(now)
 
 
@@ -77,7 +77,7 @@ def _end(ledger: Ledger, event: Event) -> int:
         ledger.taken.pop(mark, None)
         place = ledger.entries.find(mark)
         if place is not None and ledger.entries.state(place) != GONE:
-            ledger.remove(place, _LONG_AGO)
+            ledger.remove(place)
             count += 1
         elif is_to_come:
             ledger.deferred.add((mark,), event.at)

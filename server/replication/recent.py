@@ -16,6 +16,8 @@ MOST_REMEMBERED: Final = 131_072
 """Entries after which the older half is forgotten."""
 
 _MOST_LATE: Final = 64
+_MOST_GROWN: Final = 256
+"""Entries that came one after the other and are kept together."""
 
 
 class Place(NamedTuple):
@@ -36,10 +38,10 @@ class Place(NamedTuple):
     origin: Origin
 
 
-class _Run(NamedTuple):
-    """Entries of one identity that were recorded together.
+class _Run:
+    """Entries of one identity that were recorded together, or one after the other.
 
-    Attributes:
+    Args:
         sequences: their numbers, ascending.
         checksums: of each.
         txids: of the first and the last.
@@ -47,20 +49,73 @@ class _Run(NamedTuple):
         origin: of all.
     """
 
-    sequences: Sequence[int]
-    checksums: Sequence[int]
-    txids: tuple[int, int]
-    topic: Topic
-    origin: Origin
+    __slots__ = ("checksums", "origin", "own_txids", "sequences", "topic", "txids")
+
+    def __init__(
+        self,
+        sequences: Sequence[int],
+        checksums: Sequence[int],
+        txids: tuple[int, int],
+        topic: Topic,
+        origin: Origin,
+    ) -> None:
+        self.sequences = sequences
+        self.checksums = checksums
+        self.txids = txids
+        self.topic = topic
+        self.origin = origin
+        self.own_txids: list[int] | None = None  # of each, if they came one after the other
 
     def find(self, sequence: int) -> Place | None:
         place = bisect_right(self.sequences, sequence) - 1
         if place < 0 or self.sequences[place] != sequence:
             return None
         first, last = self.txids
-        if last - first == len(self.sequences) - 1:
+        if self.own_txids is not None:
+            first = last = self.own_txids[place]
+        elif last - first == len(self.sequences) - 1:
             first = last = first + place
         return Place(self.checksums[place], first, last, self.topic, self.origin)
+
+    def behind(self, txid: int) -> Sequence[int]:
+        """The numbers of those that may be behind a txid."""
+        if self.txids[1] <= txid:
+            return ()
+        if self.own_txids is None:
+            return self.sequences
+        return self.sequences[bisect_right(self.own_txids, txid) :]
+
+
+class _Growing(_Run):
+    """Entries that came one after the other; more may follow."""
+
+    __slots__ = ()
+
+    sequences: list[int]
+    checksums: list[int]
+    own_txids: list[int]
+
+    def __init__(
+        self, sequence: int, checksum: int, txid: int, topic: Topic, origin: Origin
+    ) -> None:
+        super().__init__([sequence], [checksum], (txid, txid), topic, origin)
+        self.own_txids = [txid]
+
+    def takes(self, sequence: int, topic: Topic, origin: Origin) -> bool:
+        """Whether another entry can stand behind those that there are."""
+        return (
+            sequence > self.sequences[-1]
+            and len(self.sequences) < _MOST_GROWN
+            and topic == self.topic
+            and origin == self.origin
+        )
+
+    def add(self, sequence: int, checksum: int, txid: int) -> None:
+        """Take another entry."""
+        self.sequences.append(sequence)
+        self.checksums.append(checksum)
+        self.own_txids.append(txid)
+        self.txids = self.txids[0], txid
 
 
 class _Runs:
@@ -121,13 +176,32 @@ class Recent:
             topic: where they were published.
             origin: user and path.
         """
+        self._make_room()
+        self._runs(client).add(_Run(sequences, checksums, txids, topic, origin))
+        self._count += len(sequences)
+
+    def note_one(
+        self, client: int, sequence: int, checksum: int, txid: int, topic: Topic, origin: Origin
+    ) -> None:
+        """Remember an entry; see `note`. Most come after others of the same kind."""
+        self._make_room()
+        runs = self._runs(client)
+        last = runs.ascending[-1] if runs.ascending else None
+        if isinstance(last, _Growing) and last.takes(sequence, topic, origin):
+            last.add(sequence, checksum, txid)
+        else:
+            runs.add(_Growing(sequence, checksum, txid, topic, origin))
+        self._count += 1
+
+    def _make_room(self) -> None:
         if self._count >= self._half:
             self._older, self._newer, self._count = self._newer, {}, 0
+
+    def _runs(self, client: int) -> _Runs:
         runs = self._newer.get(client)
         if runs is None:
             runs = self._newer[client] = _Runs()
-        runs.add(_Run(sequences, checksums, txids, topic, origin))
-        self._count += len(sequences)
+        return runs
 
     def find(self, client: int, sequence: int) -> Place | None:
         """An entry, None if it is not remembered."""
@@ -142,5 +216,5 @@ class Recent:
         for known in (self._older, self._newer):
             for client, runs in known.items():
                 for run in (*runs.ascending, *runs.late):
-                    if run.txids[1] > txid:
-                        yield client, run.sequences, run.origin
+                    if sequences := run.behind(txid):
+                        yield client, sequences, run.origin

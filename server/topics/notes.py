@@ -8,7 +8,7 @@ Without replication there are no notes, and nobody does anything for them.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Final
 
 from server.journal.clients import server_made_identity
@@ -17,6 +17,7 @@ from server.journal.layout import crc32c
 if TYPE_CHECKING:
     from server.journal import Origin, Topic
     from server.replication import Known, Recent
+    from server.topics.unsettled import Unsettled
 
 
 class Notes:
@@ -25,10 +26,24 @@ class Notes:
     Args:
         known: what this instance has of each publisher.
         recent: what it recorded last.
+        unsettled: up to which of their numbers publishers' messages are settled.
+        settled: tells the txid up to which everything is.
         instance: its name.
+
+    Attributes:
+        unsettled: see above.
     """
 
-    def __init__(self, known: Known, recent: Recent, instance: str) -> None:
+    def __init__(
+        self,
+        known: Known,
+        recent: Recent,
+        unsettled: Unsettled,
+        settled: Callable[[], int],
+        instance: str,
+    ) -> None:
+        self.unsettled: Final = unsettled
+        self._settled: Final = settled
         self._known: Final = known
         self._recent: Final = recent
         self._instance: Final = instance
@@ -59,13 +74,32 @@ class Notes:
             origin: their user.
         """
         if sequences:
-            self.take_numbers(client, before, sequences)
+            self.take_numbers(client, before, sequences, txids[-1])
         identity = client if sequences else server_made_identity(client, self._instance)
         checksums = list(map(crc32c, data))
         ends = txids[0], txids[-1]
         self._recent.note(identity, sequences or txids, checksums, ends, topic, origin)
 
-    def take_numbers(self, client: int, before: int, sequences: Sequence[int]) -> None:
-        """A client has used numbers, which ascend. See `take`."""
+    def take_one(
+        self,
+        client: int,
+        before: int,
+        sequence: int,
+        data: bytes,
+        txid: int,
+        topic: Topic,
+        origin: Origin,
+    ) -> None:
+        """The same for a single message, whose number is 0 if its client gives none."""
+        identity = client
+        if sequence:
+            self.take_numbers(client, before, (sequence,), txid)
+        else:
+            identity, sequence = server_made_identity(client, self._instance), txid
+        self._recent.note_one(identity, sequence, crc32c(data), txid, topic, origin)
+
+    def take_numbers(self, client: int, before: int, sequences: Sequence[int], txid: int) -> None:
+        """A client has used numbers, which ascend, up to that of an entry. See `take`."""
+        self.unsettled.note(client, before, sequences[-1], txid, self._settled())
         if sequences[-1] - before != len(sequences):
             self._known.noted(client, before, sequences)

@@ -105,9 +105,8 @@ class Recording:
             txid = journal.append(self._handle, client, number, body, Kind.QUEUE_EVENT)
             self._unrecorded.popleft()
             if notes is not None:
-                numbers = (number,) if number else ()
                 topic = self._handle.topic
-                notes.take(client, before, numbers, (body,), (txid,), topic, NO_ORIGIN)
+                notes.take_one(client, before, number, body, txid, topic, NO_ORIGIN)
             if isinstance(event, Expired):
                 self._letters.take(event, txid)
             if number:
@@ -115,7 +114,7 @@ class Recording:
         if sequence:
             journal.append(self._handle, client, sequence, b"", Kind.NO_OP)
             if notes is not None:
-                notes.take_numbers(client, before, (sequence,))
+                notes.take_numbers(client, before, (sequence,), journal.last_txid)
 
     def _retry_later(self) -> None:
         if not self._is_to_retry:

@@ -233,15 +233,8 @@ class TopicJournal:
         )
         if notes is not None:
             extras = pack_extras(correlation_id, given) if correlation_id or given else b""
-            notes.take(
-                client,
-                before,
-                (envelope.sequence,) if envelope.sequence else (),
-                (body + extras,),
-                (txid,),
-                self._handle.topic,
-                _origin_of(envelope),
-            )
+            topic, origin = self._handle.topic, _origin_of(envelope)
+            notes.take_one(client, before, envelope.sequence, body + extras, txid, topic, origin)
         moment = journal.last_timestamp
         envelope.received = moment / _MICROSECONDS
         envelope.bookmark = self.bookmark(envelope, txid)

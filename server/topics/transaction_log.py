@@ -45,6 +45,8 @@ Place: TypeAlias = Span | BookmarkError
 _RESERVED: Final = "/AMPS/"
 _RELEASED_AT_ONCE: Final = 128
 """Of those who wait for stable storage; each has an ack or so to send."""
+_MOST_DAMAGED: Final = 1_000
+"""Damaged entries that are remembered for whoever mends them."""
 _LOOK_BACK: Final = 16
 """Entries among which the last one that has a bookmark is looked for."""
 
@@ -123,6 +125,8 @@ class TransactionLog:
         self._is_releasing = False
         self._readers: list[Callable[[], None]] = []
         self._holds: dict[int, _Hold] = {}
+        self._mender: Callable[[int], None] | None = None
+        self._damaged: list[int] = []  # found before there was one
         self._holds_taken = 0
 
     def records(self, message_type: str, name: str) -> bool:
@@ -146,6 +150,17 @@ class TransactionLog:
     def last_sequence(self, client_name: str) -> int:
         """The highest sequence number that a publisher has used, 0 for none."""
         return self.journal.last_sequence(client_hash(client_name))
+
+    def settled_sequence(self, client_name: str) -> int:
+        """The sequence number up to which all messages of a publisher are settled, 0 for none.
+
+        Without other instances that have to acknowledge anything, that is its highest.
+        """
+        client = client_hash(client_name)
+        highest = self.journal.last_sequence(client)
+        if self.notes is None:
+            return highest
+        return self.notes.unsettled.settled(client, highest, self.settled())
 
     def has_come_to(self, mark: tuple[int, int]) -> bool:
         """Whether a publisher has come as far as to a bookmark: no such message comes any more.
@@ -312,6 +327,20 @@ class TransactionLog:
         else:
             steps = self._resolving(request, not_found, now)
             self.when_durable(lambda: self._helper.do_in_pieces(client, steps, then))
+
+    def damaged(self, txid: int) -> None:
+        """Take note of an entry that cannot be read though it had been on stable storage."""
+        if self._mender is not None:
+            self._mender(txid)
+        elif len(self._damaged) < _MOST_DAMAGED:
+            self._damaged.append(txid)
+
+    def use_mender(self, mender: Callable[[int], None]) -> None:
+        """Tell somebody of damaged entries, by their txids; also of those known already."""
+        self._mender = mender
+        damaged, self._damaged = self._damaged, []
+        for txid in damaged:
+            mender(txid)
 
     def do_aside(self, work: Callable[[], _T], then: Callable[[_T], None]) -> None:
         """Have something that takes long done by the helper, and go on with what that gives.

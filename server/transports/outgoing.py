@@ -176,7 +176,7 @@ class _Reaching:
                         engine.turns,
                         engine.outboxes,
                         lambda conduit: self._links.connect(
-                            conduit, self._spec.name, credentials, tell
+                            conduit, transport.name, self._spec.name, credentials, tell
                         ),
                     ),
                     address.host or "localhost",
@@ -192,6 +192,8 @@ class _Reaching:
         except ssl.SSLError as problem:
             self._cannot(address, words(problem))
         except (CredentialsError, TlsError) as problem:
+            self._cannot(address, str(problem))
+        except UnicodeError as problem:  # of a name that can be no host's
             self._cannot(address, str(problem))
         except OSError as problem:
             self._cannot(address, problem.strerror or str(problem))

@@ -17,9 +17,8 @@ from bisect import bisect_left, insort
 from collections.abc import Callable, Hashable
 from typing import Any, Final, NamedTuple, Protocol, Self
 
-from server.base.octets import from_octets
 from server.expressions import semantics
-from server.expressions.joining import joined
+from server.expressions.joining import joined_octets
 from server.expressions.tree import Aggregate, Literal
 from server.message_types.base import Value
 from server.views.exact import ExactSum, variance
@@ -334,8 +333,7 @@ class Texts:
     def joined(self, separator: str) -> Value:
         """All of them as one text; NULL of nothing, or if that would be too long."""
         if self._list is None or self._list[0] != separator:
-            texts = [from_octets(octets) for octets in self._ordered]
-            self._list = separator, joined(texts, separator) if texts else None
+            self._list = separator, joined_octets(self._ordered, separator)
         return self._list[1]
 
 

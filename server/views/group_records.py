@@ -27,6 +27,8 @@ _GROUP: Final = 1200
 _ACCUMULATOR: Final = 300
 _VALUE: Final = 150
 """Bytes of a value that an accumulator keeps."""
+_MOST_VALUES: Final = 5_000
+"""Values that are kept by the groups whose records are made in a slice."""
 _KEEPING: Final[tuple[object, ...]] = (Distinct, Greatest, Least, Texts)
 """Accumulators that keep values."""
 
@@ -96,8 +98,18 @@ class GroupRecords:
                 self._reckon(group.sow_key, self._of_group + self._of_row * group.rows)
 
     def settle(self, most: int) -> Sequence[Record]:
-        """Make the records of some of the groups that have been gathered; none if all have one."""
-        groups = list(islice(self._moments, most))
+        """Make the records of some of the groups that have been gathered; none if all have one.
+
+        Args:
+            most: of how many; fewer, if they keep very many values.
+        """
+        groups: list[Group] = []
+        values = 0
+        for group in islice(self._moments, most):
+            groups.append(group)
+            values += group.rows if self._of_row else 0
+            if values >= _MOST_VALUES:
+                break
         return [self._make(group, self._moments.pop(group)) for group in groups]
 
     # ---- following

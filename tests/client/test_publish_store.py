@@ -40,11 +40,11 @@ class StoreMachine(RuleBasedStateMachine):
         assert (None if message is None else (message.sequence, message.body)) == expected
         self.model = [it for it in self.model if it[0] != sequence]
 
-    @rule(sequence=st.integers(0, 60))
-    def logged_on(self, sequence: int) -> None:
-        self.store.logged_on(sequence)
+    @rule(sequence=st.integers(0, 60), more=st.integers(0, 9))
+    def logged_on(self, sequence: int, more: int) -> None:
+        self.store.logged_on(sequence, sequence + more)
         self.model = [it for it in self.model if it[0] > sequence]
-        self.last = max(self.last, sequence)
+        self.last = max(self.last, sequence + more)
 
     @invariant()
     def holds_what_the_model_holds(self) -> None:

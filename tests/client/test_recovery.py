@@ -411,6 +411,17 @@ def test_only_what_the_server_does_not_have_is_sent_again() -> None:
     assert [header["s"] for header in sent_again(protocol, sequence=3)] == [4]
 
 
+def test_what_other_instances_do_not_have_is_kept_and_numbers_go_on_behind_it() -> None:
+    """The bookmark of the logon's ack has the highest number; not all up to that is persisted."""
+    protocol = online(sequence=2, bookmark="7|5|")
+    protocol.publish_all("t", [b"6", b"7"])
+    assert [header["s"] for header, _ in sent(protocol)] == [6, 7]
+    assert [header["s"] for header in sent_again(protocol, sequence=5, bookmark="7|7|")] == [6, 7]
+    assert [header["s"] for header in sent_again(protocol, sequence=6, bookmark="7|7|")] == [7]
+    protocol.publish("t", b"8")
+    assert [header["s"] for header, _ in sent(protocol)] == [8]
+
+
 def test_a_refused_message_is_told_and_not_sent_again() -> None:
     told: list[tuple[bytes, str]] = []
     protocol = RecoveringProtocol(

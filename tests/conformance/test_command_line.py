@@ -196,6 +196,13 @@ def test_a_check_tells_what_a_start_would_not_find(tmp_path: Path) -> None:
 <FileName>log/%Y/amps.log</FileName></Target>
 <Target><Protocol>gzip</Protocol><Level>info</Level><FileName>there/a</FileName></Target>
 </Logging>
+<TransactionLog><JournalDirectory>j</JournalDirectory>
+<Topic><Name>t</Name><MessageType>json</MessageType></Topic></TransactionLog>
+<Replication><Destination><Name>d</Name>
+<Topic><Name>t</Name><MessageType>json</MessageType></Topic>
+<Transport><Type>amps-replication-secure</Type><InetAddr>localhost:1</InetAddr>
+<VerifyClient>true</VerifyClient><CAFile>absent.pem</CAFile></Transport>
+</Destination></Replication>
 </AMPSConfig>
 """
     )
@@ -208,7 +215,8 @@ def test_a_check_tells_what_a_start_would_not_find(tmp_path: Path) -> None:
         f"config.xml:8: warning: Transport/CAFile: there is no missing.pem{hint}",
         f"config.xml:15: warning: Transport/FileName: there is no directory run{hint}",
         f"config.xml:20: warning: Target/FileName: there is no directory log/{year}{hint}",
-        "config.xml is valid: 0 errors, 5 warnings",
+        f"config.xml:28: warning: Transport/CAFile: there is no absent.pem{hint}",
+        "config.xml is valid: 0 errors, 6 warnings",
     ]
     assert run.returncode == 0
 

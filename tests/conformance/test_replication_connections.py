@@ -15,6 +15,7 @@ from tests.support.replication_peer import BEGIN, HELLO, Listening, ReplicationP
 from tests.support.server import (
     CONFIGURATION,
     RunningServer,
+    ServerEnded,
     free_port,
     running_configuration,
     running_server,
@@ -360,3 +361,12 @@ def test_a_transport_without_a_log_stays_closed(tmp_path: Path) -> None:
         assert "there is no TransactionLog to record it in: it stays closed" in server.log()
         with pytest.raises(ConnectionRefusedError):
             ReplicationPeer(port)
+
+
+def test_a_start_fails_without_the_authority_of_a_destination(tmp_path: Path) -> None:
+    verified = "<VerifyClient>true</VerifyClient><CAFile>absent.pem</CAFile>"
+    elements = destination(to(1, kind="amps-replication-secure", elements=verified))
+    with pytest.raises(ServerEnded) as failure, running_server(tmp_path, elements=elements):
+        pass
+    why = "connections to peer cannot be secured: certificate authority absent.pem: No such file"
+    assert why in str(failure.value)

@@ -92,6 +92,10 @@ REFUSED_GREETINGS = {
         "both instances are called test-instance",
     ),
     "no name": ({"instance": ""}, "an instance that replicates must have a Name"),
+    "a name that is too long": (
+        {"instance": "x" * 300},
+        "the Name or Group of xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx... has more than 255",
+    ),
     "no description": ({"description": b""}, "what peer says of its configuration cannot be read"),
     "the description of another": (
         {"description": description("other", "peers")},

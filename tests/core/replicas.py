@@ -22,6 +22,7 @@ from server.replication import (
 )
 from server.topics.incoming import Incoming
 from server.topics.notes import Notes
+from server.topics.unsettled import Unsettled
 from tests.core.support import Core, CorePeer
 
 
@@ -71,7 +72,8 @@ class Replica:
         self.journal = self.core.transaction_log.journal
         self.known = Known(self.journal.last_sequence)
         self.recent = Recent()
-        self.core.transaction_log.notes = Notes(self.known, self.recent, name)
+        log = self.core.transaction_log
+        log.notes = Notes(self.known, self.recent, Unsettled(), log.settled, name)
         self.incoming = Incoming(
             self.core.engine.topics,
             self.core.types,

@@ -114,6 +114,36 @@ def test_groups_are_let_go_of_a_few_at_a_time(core: Core) -> None:
     assert max(before - after for before, after in pairwise(left)) <= 1000
 
 
+def test_groups_that_keep_many_values_are_made_by_fewer(
+    core: Core, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What a group with a list of all its values costs follows their number."""
+    monkeypatch.setattr("server.views.group_records._MOST_VALUES", 10)
+    listing = "projection=[/v,GROUP_CONCAT(/id) AS /all],grouping=[/v]"
+    turns = results_by_turn(core, core.log_on("asker"), {"c": "sow", "opts": listing})
+    assert len(turns) >= RECORDS / 10 + RECORDS / 100
+    assert sum(map(len, turns)) == RECORDS
+
+
+def test_what_changes_while_groups_are_made_is_made_good_in_slices(core: Core) -> None:
+    """However much it is; what changes meanwhile does not wait."""
+    peer, publisher = core.log_on("asker"), core.log_on("editor")
+    peer.take_frames()
+    peer.send({"c": "sow_and_subscribe", "sub_id": "s", "t": "records", "opts": PER_GROUP})
+    core.clock.work_per_look = 0.0  # all that is published now comes before the next turn
+    for n in range(RECORDS):
+        publisher.send({"c": "p", "t": "records"}, b'{"id":%d,"v":%d}' % (n, 20_000 + n))
+    core.clock.work_per_look = 0.001
+    assert not any(head["c"] == "p" for head, _ in peer.take_frames())
+    told: list[int] = []
+    while sum(told) < RECORDS and len(told) < 20_000:
+        core.engine.flush()
+        told.append(sum(head["c"] == "p" for head, _ in peer.take_frames()))
+        core.clock.turn()
+    assert sum(told) == RECORDS
+    assert len(told) >= 4 * RECORDS / 100  # gathered, made, sent, made good
+
+
 def count_groups() -> int:
     """How many groups there are in memory."""
     return sum(isinstance(one, Group) for one in gc.get_objects())

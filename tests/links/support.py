@@ -24,18 +24,16 @@ from server.links.links import Links
 from server.links.replication import OwnDestination, Recollected, Replication
 from server.replication import (
     Columns,
-    Frame,
-    FrameReader,
     Known,
     Recent,
     Recorded,
     Routes,
     Sender,
     TopicRoute,
-    encode,
 )
 from server.subscriptions.outbox import Outboxes
 from server.topics.transaction_log import TransactionLog
+from server.topics.unsettled import Unsettled
 from server.wire.bookmarks import client_hash
 from tests.core.support import RecordingLog, SimulatedClock
 from tests.replication.memory import Log
@@ -62,7 +60,7 @@ def destination(
         sync_type="sync" if sync else "async",
         pass_through=(),
         topics=(ReplicatedTopicSpec("orders", "json", None, frozenset(excluded), HERE),),
-        transports=(OutgoingTransportSpec("amps-replication", at, None, None, HERE),),
+        transports=(OutgoingTransportSpec("out", "amps-replication", at, None, None, HERE),),
         compression=compression,
         ack_conflation_interval=int(interval * 1e9),
         location=HERE,
@@ -175,7 +173,7 @@ class Instance:
         )
         known = Known(lambda client: self.entries.sequences.get(client, 0))
         recollected = Recollected(
-            self.entries.identity, self.entries.began, known, Recent(), {}, {}
+            self.entries.identity, self.entries.began, known, Recent(), Unsettled(), {}, {}
         )
         self.replication = Replication(
             self.description,
@@ -320,7 +318,7 @@ class Network:
         ours, theirs = Pipe("localhost:1"), Pipe("localhost:50000")
         ours.other, theirs.other = theirs, ours
         theirs.link = target.links.accept(theirs, "replication", admit)
-        ours.link = source.links.connect(ours, name, credentials, self.outcomes.append)
+        ours.link = source.links.connect(ours, "out", name, credentials, self.outcomes.append)
         self.pipes += [ours, theirs]
         return ours, theirs
 
@@ -343,26 +341,3 @@ class Network:
         while self.clock.time < end:
             self.clock.advance(step)
             self.settle()
-
-
-class RawEnd:
-    """A peer that sends what a test says, and keeps what comes."""
-
-    def __init__(self, pipe: Pipe) -> None:
-        self.pipe = pipe
-        self._reader = FrameReader(1 << 30)
-
-    def send(self, *frames: Frame) -> None:
-        """Send frames."""
-        for frame in frames:
-            self.pipe.send(encode(frame))
-
-    def frames(self) -> list[Frame]:
-        """What has come."""
-        assert self.pipe.other is not None
-        self._reader.feed(bytes(self.pipe.other.sent))
-        self.pipe.other.sent.clear()
-        found: list[Frame] = []
-        while (frame := self._reader.next()) is not None:
-            found.append(frame)
-        return found

@@ -70,7 +70,7 @@ class Pair:
         ours, theirs = Pipe("localhost:1"), Pipe("localhost:50000")
         ours.other, theirs.other = theirs, ours
         theirs.link = self.b.links.accept(theirs, "replication", lambda _user, _password: None)
-        ours.link = self.a.links.connect(ours, "b", ("", ""), lambda _: None)
+        ours.link = self.a.links.connect(ours, "out", "b", ("", ""), lambda _: None)
         self.ends = ours, theirs
         self.pass_time(2)
 

@@ -118,6 +118,8 @@ def test_what_happens_to_links_is_told(network: Network) -> None:
     way = next(way for event, way in b.events if event is LinkEvent.CONNECT_INCOMING)
     assert (way.client, way.peer, way.group) == (A_TO_B, "A", "A")
     assert (way.address, way.transport) == ("localhost:50000", "replication")
+    way = next(way for event, way in a.events if event is LinkEvent.CONNECT)
+    assert (way.client, way.address, way.transport) == (A_TO_B, "localhost:1", "out")
     a.links.close()
     network.settle()
     assert {event for event, _ in b.events} == {

@@ -243,3 +243,42 @@ def test_what_waits_for_long_is_bounded(members: tuple[Member, Member]) -> None:
     assert [number for _, _, number in acks[:duplicate]][-1] == 5000
     numbers = [number for _, status, number in acks if status == "success"]
     assert numbers == sorted(numbers)
+
+
+def logon(member: Member) -> tuple[int, str]:
+    """What a publisher is told at its logon: what it need not keep, and what it has published."""
+    peer = member.core.connect()
+    peer.send(
+        {"c": "logon", "cid": "1", "client_name": "publisher", "mt": "json", "a": "processed"}
+    )
+    member.core.clock.advance(0.1)
+    (answer,) = [header for header, _ in peer.take_frames() if header["c"] == "ack"]
+    return answer["s"], answer["bm"].split("|")[1]
+
+
+def test_a_publisher_that_comes_back_is_told_what_is_settled(tmp_path: Path) -> None:
+    """It would forget all up to that number, of which other instances may have nothing."""
+    a, b = Member(tmp_path, "a", destination("b")), Member(tmp_path, "b")
+    publisher = a.client()
+    assert logon(a) == (0, "0")
+    publisher = a.client()
+    for number in (1, 2, 3):
+        publish(publisher, s=number)
+    assert logon(a) == (0, "3")
+    carry(a, b)
+    assert logon(a) == (3, "3")
+    publisher = a.client()
+    for number in range(4, 1004):
+        publish(publisher, s=number)
+        if number % 100 == 0:
+            a.core.commit()
+    assert logon(a) == (3, "1003")
+    a.core.commit()
+    a.store()
+    a.kill()
+    a = Member(tmp_path, "a", destination("b"))
+    assert logon(a) == (3, "1003")
+    carry(a, b)
+    assert logon(a) == logon(b) == (1003, "1003")
+    a.close()
+    b.close()

@@ -181,6 +181,26 @@ def test_a_lease_ends_and_the_message_goes_to_whoever_has_room() -> None:
     assert bench.queue.counters.expired_leases == 1
 
 
+@pytest.mark.parametrize("keys", [[], [7]], ids=["no keys", "one key"])
+def test_what_expires_together_does_so_in_slices_and_is_not_delivered(keys: list[int]) -> None:
+    """Also where each waits for the one before it."""
+    count, most = 5000, 100
+    bench = Bench(keyed=bool(keys))
+    queue = bench.queue
+    bench.publish(count, lifetimes=[SECOND] * count, **({"keys": keys * count} if keys else {}))
+    bench.publish(1, **({"keys": keys} if keys else {}))
+    bench.later(5 * SECOND)
+    bench.consumer("a", 10)
+    delivered: list[int] = []
+    for _ in range(count // most + 10):
+        before = queue.counters.expired
+        for delivery in queue.deliver(bench.now, most=most):
+            delivered += delivery.txids
+        assert queue.counters.expired - before <= most
+        assert queue.is_behind or delivered == [count + 1]
+    assert (queue.counters.expired, delivered) == (count, [count + 1])
+
+
 def test_a_lease_can_be_extended_by_its_holder() -> None:
     bench = Bench(lease_period=10 * SECOND)
     bench.consumer("a", 2)

@@ -29,6 +29,7 @@ from client import (
 )
 from tests.recovery.killing import chance_of
 from tests.support.cluster import PAIR, Cluster, Instance, cluster
+from tests.support.raw import QUICK_ACKS
 from tests.support.server import RunningServer
 from tests.support.sow import query
 from tests.support.waiting import WAIT_SECONDS, wait_until
@@ -100,7 +101,13 @@ def programs(
 ) -> Iterator[tuple[Publisher, Consumer]]:
     """A publisher and a consumer, which prefer A."""
     messages, bookmarks = stores
-    client = partial(HAClient, pair.uris("A", "B"), backoff=_PATIENT, timeout=WAIT_SECONDS)
+    client = partial(
+        HAClient,
+        pair.uris("A", "B"),
+        backoff=_PATIENT,
+        timeout=WAIT_SECONDS,
+        logon_options={"options": QUICK_ACKS},
+    )
     with (
         client("consumer", bookmark_store=bookmarks) as consuming,
         client("publisher", publish_store=messages) as publishing,
@@ -158,6 +165,8 @@ def test_either_instance_of_a_pair_may_die(
     chance = chance_of(number)
     expected = list(range(1, MESSAGES + 1))
     with cluster(tmp_path, PAIR) as pair:
+        for one, other in (("A", "B"), ("B", "A")):  # so that one always has what the other lacks
+            pair.network.slow(one, other, 0.05)
         pair.start()
         with programs(pair, STORES[store](tmp_path), options) as (publisher, consumer):
             fail_over(publisher, consumer, pair["A"], pair["B"], chance.randrange(1_300))

@@ -1,0 +1,294 @@
+"""Damaged entries of the log are fetched from other instances.
+
+    damage is found when the log is read -> which bodies are damaged -> ask one instance after the
+    other for what has the same name -> if it is what was lost, put it back in its place
+
+What is put back has the length and the checksum that the entry's own record has, so nobody has to
+be believed, and the log is what it was before. Records of entries are not mended: what a damaged
+one was about is not known any more. Nor are journals that have been compressed.
+
+Source: ours; AMPS has nothing of the kind.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final, Protocol, TypeAlias, TypeVar
+
+import msgspec
+
+from server.journal import EVENTS, Damaged, JournalUnreadable, Span
+from server.journal.errors import reason
+
+if TYPE_CHECKING:
+    from server.base.clock import Clock
+    from server.base.log import Log
+    from server.journal import Journal
+
+SUBJECT: Final = "mend"
+"""What words between instances are about that come from here."""
+
+MOST_DAMAGED: Final = 1_000
+"""Damaged entries that are asked for at the same time; others are when these have been mended."""
+
+PIECE: Final = 48_000
+"""Bytes of a body in one word."""
+
+_TICK_SECONDS: Final = 1.0
+_PATIENCE: Final = 10.0
+"""Seconds to wait for an answer."""
+
+
+class Want(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True, tag=1):
+    """Send a piece of an entry.
+
+    Attributes:
+        client: the identity of its publisher.
+        sequence: its number.
+        start: from where on, in bytes of body and extras.
+    """
+
+    client: int
+    sequence: int
+    start: int
+
+
+class Piece(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True, tag=2):
+    """A piece of an entry.
+
+    Attributes:
+        client: see `Want`.
+        sequence: see `Want`.
+        start: see `Want`.
+        data: the piece; empty if there is none.
+    """
+
+    client: int
+    sequence: int
+    start: int
+    data: bytes
+
+
+_T = TypeVar("_T")
+_Word: TypeAlias = Want | Piece
+_ENCODER: Final = msgspec.msgpack.Encoder()
+_DECODER: Final[msgspec.msgpack.Decoder[_Word]] = msgspec.msgpack.Decoder(_Word)
+
+
+class Neighbours(Protocol):
+    """The links of the instance, as far as this is concerned."""
+
+    @property
+    def peers(self) -> Mapping[str, object]:
+        """The instances that there are links with, by name."""
+
+    def watch(self, watcher: Callable[[], None]) -> None:
+        """Tell somebody whenever a link has come to be, or is over."""
+
+    def listen(self, subject: str, listener: Callable[[str, bytes], None]) -> None:
+        """Tell somebody of words about a subject: who says them, and what."""
+
+    def say(self, peer: str, subject: str, body: bytes) -> None:
+        """Say something to an instance that there is a link with; it may be lost."""
+
+
+class TransactionLog(Protocol):
+    """The log, as far as this is concerned."""
+
+    @property
+    def journal(self) -> Journal:
+        """The journal."""
+
+    def use_mender(self, mender: Callable[[int], None]) -> None:
+        """Tell somebody of damaged entries, by their txids."""
+
+    def do_aside(self, work: Callable[[], _T], then: Callable[[_T], None]) -> None:
+        """Have something that takes long done by the helper, and go on with what that gives."""
+
+
+@dataclass(slots=True)
+class _Asked:
+    """What an instance has been asked for."""
+
+    damaged: Damaged
+    peer: str
+    since: float
+    data: bytearray = field(default_factory=bytearray)
+
+
+class MendingByPeers:
+    """Asks for what is damaged here, and answers who asks.
+
+    Args:
+        log: the transaction log.
+        neighbours: the links.
+        clock: the time, and timers.
+        written: where it is said what has been mended.
+    """
+
+    def __init__(
+        self, log: TransactionLog, neighbours: Neighbours, clock: Clock, written: Log
+    ) -> None:
+        self._log: Final = log
+        self._neighbours: Final = neighbours
+        self._clock: Final = clock
+        self._written: Final = written
+        self._damaged: dict[int, Damaged] = {}
+        self._tried: dict[int, set[str]] = {}  # by txid, who has been asked in vain
+        self._asked: _Asked | None = None
+        self._answering: set[str] = set()
+        self._cancel: Callable[[], None] | None = None
+        neighbours.watch(self._links_changed)
+        neighbours.listen(SUBJECT, self._hear)
+        log.use_mender(self._look)
+
+    def close(self) -> None:
+        """Mend no more."""
+        self._damaged.clear()
+        if self._cancel is not None:
+            self._cancel()
+
+    # What is damaged.
+
+    def _look(self, txid: int) -> None:
+        """Find out which bodies are damaged, from an entry on."""
+
+        def look() -> list[Damaged]:
+            try:
+                return self._log.journal.mending.damaged(txid)
+            except OSError:
+                return []  # nothing can be read there at the moment, let alone mended
+
+        self._log.do_aside(look, self._note)
+
+    def _note(self, found: list[Damaged]) -> None:
+        for one in found:
+            if len(self._damaged) < MOST_DAMAGED:
+                self._damaged.setdefault(one.txid, one)
+        self._go_on()
+
+    def _links_changed(self) -> None:
+        peers = self._neighbours.peers
+        for tried in self._tried.values():
+            tried.intersection_update(peers)  # who comes back may have it
+        if self._asked is not None and self._asked.peer not in peers:
+            self._asked = None
+        self._go_on()
+
+    # Asking.
+
+    def _go_on(self) -> None:
+        """Ask for the next damaged entry, if there is somebody to be asked."""
+        if self._asked is not None or not self._damaged:
+            return
+        peers = list(self._neighbours.peers)
+        for txid, damaged in self._damaged.items():
+            tried = self._tried.setdefault(txid, set())
+            for peer in peers:
+                if peer not in tried:
+                    tried.add(peer)
+                    self._asked = _Asked(damaged, peer, self._clock.now())
+                    self._ask(self._asked)
+                    return
+
+    def _ask(self, asked: _Asked) -> None:
+        asked.since = self._clock.now()
+        want = Want(asked.damaged.client, asked.damaged.sequence, len(asked.data))
+        self._neighbours.say(asked.peer, SUBJECT, _ENCODER.encode(want))
+        if self._cancel is None:
+            self._cancel = self._clock.call_later(_TICK_SECONDS, self._tick)
+
+    def _tick(self) -> None:
+        """See that nobody is waited for in vain."""
+        self._cancel = None
+        asked = self._asked
+        if asked is None:
+            return
+        if self._clock.now() - asked.since > _PATIENCE:
+            self._asked = None
+            self._go_on()
+        if self._asked is not None:
+            self._cancel = self._clock.call_later(_TICK_SECONDS, self._tick)
+
+    def _hear(self, peer: str, body: bytes) -> None:
+        try:
+            word = _DECODER.decode(body)
+        except (msgspec.MsgspecError, ValueError, RecursionError):
+            return  # whoever waits for an answer gives up
+        if isinstance(word, Want):
+            self._answer(peer, word)
+        else:
+            self._take(peer, word)
+
+    def _take(self, peer: str, piece: Piece) -> None:
+        """A piece of what has been asked for, or nothing of it."""
+        asked = self._asked
+        if asked is None or peer != asked.peer:
+            return
+        damaged = asked.damaged
+        name = damaged.client, damaged.sequence, len(asked.data)
+        if name != (piece.client, piece.sequence, piece.start):
+            return
+        asked.data += piece.data
+        if piece.data and len(asked.data) < damaged.length:
+            self._ask(asked)
+            return
+        self._asked = None
+        data = bytes(asked.data)
+        if damaged.is_body(data):
+            self._mend(damaged, data, peer)
+        else:
+            self._go_on()
+
+    def _mend(self, damaged: Damaged, data: bytes, peer: str) -> None:
+        def mend() -> str:
+            try:
+                is_done = self._log.journal.mending.mend(damaged, data)
+            except OSError as problem:
+                return reason(problem)
+            return "" if is_done else "its journal is not what it was"
+
+        def say(problem: str) -> None:
+            self._damaged.pop(damaged.txid, None)
+            self._tried.pop(damaged.txid, None)
+            if problem:
+                self._written.emit("1E-0019", txid=damaged.txid, problem=problem)
+            else:
+                self._written.emit("1E-0018", txid=damaged.txid, other=peer)
+            self._go_on()
+
+        self._log.do_aside(mend, say)
+
+    # Answering.
+
+    def _answer(self, peer: str, want: Want) -> None:
+        """Send a piece, one at a time to each instance."""
+        if peer in self._answering:
+            return
+        self._answering.add(peer)
+
+        def find() -> bytes:
+            try:
+                return _read(self._log.journal, want.client, want.sequence)
+            except (OSError, JournalUnreadable):
+                return b""
+
+        def say(data: bytes) -> None:
+            self._answering.discard(peer)
+            part = data[want.start : want.start + PIECE]
+            piece = Piece(want.client, want.sequence, want.start, part)
+            self._neighbours.say(peer, SUBJECT, _ENCODER.encode(piece))
+
+        self._log.do_aside(find, say)
+
+
+def _read(journal: Journal, client: int, sequence: int) -> bytes:
+    """Body and extras of an entry; empty if there is none of that name."""
+    txid = journal.find(client, sequence)
+    if txid is None:
+        return b""
+    stretch = journal.replay(Span(txid - 1, last=txid), kinds=EVENTS).read_on(1)
+    for run in stretch.runs():
+        return run.data[0]
+    return b""

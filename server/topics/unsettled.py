@@ -1,0 +1,101 @@
+"""Up to which of its numbers the messages of a publisher are settled.
+
+Whoever logs on is told that number, and throws away what it has kept up to there. So it must not be
+the highest number that is recorded, but one that everybody has who has to have it. Of each
+publisher some of its numbers are remembered, with the txids behind which they are settled; of many
+that are not settled, fewer are remembered, and the answer is lower than it could be. Then messages
+come twice, and are known.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from typing import Final
+
+_MOST_OF_ONE: Final = 64
+_FEW: Final = 1024
+"""Publishers after which it is looked which of them can be forgotten."""
+
+
+class _Numbers:
+    """Numbers of one publisher.
+
+    Attributes:
+        settled: everything up to that is known to be.
+        txids: those of the messages with the numbers below, ascending.
+        sequences: the numbers.
+        grain: how far they are apart, in txids, at least.
+    """
+
+    __slots__ = ("grain", "sequences", "settled", "txids")
+
+    def __init__(self, settled: int) -> None:
+        self.settled = settled
+        self.grain = 0
+        self.txids: list[int] = []
+        self.sequences: list[int] = []
+
+
+class Unsettled:
+    """The publishers of which not everything is settled, and perhaps others."""
+
+    def __init__(self) -> None:
+        self._clients: dict[int, _Numbers] = {}
+        self._look_at = _FEW
+
+    def note(self, client: int, before: int, sequence: int, txid: int, settled: int) -> None:
+        """Take note of messages that have been recorded.
+
+        Args:
+            client: the publisher's hash.
+            before: its highest number before.
+            sequence: its highest number now.
+            txid: of that message.
+            settled: the txid up to which everything is settled.
+        """
+        numbers = self._clients.get(client)
+        if numbers is None:
+            if len(self._clients) >= self._look_at:
+                self._forget(settled)
+            numbers = self._clients[client] = _Numbers(before)
+        txids, sequences = numbers.txids, numbers.sequences
+        if txids and txids[0] <= settled:
+            self._move_on(numbers, settled)
+        if len(txids) > 1 and txid - txids[-2] < numbers.grain:
+            txids[-1], sequences[-1] = txid, sequence
+            return
+        txids.append(txid)
+        sequences.append(sequence)
+        if len(txids) > _MOST_OF_ONE:
+            del txids[-2::-2], sequences[-2::-2]
+            numbers.grain = (txid - txids[0]) // len(txids)
+
+    def settled(self, client: int, highest: int, settled: int) -> int:
+        """The number up to which a publisher's messages are settled.
+
+        Args:
+            client: its hash.
+            highest: its highest number.
+            settled: the txid up to which everything is.
+        """
+        numbers = self._clients.get(client)
+        if numbers is None:
+            return highest
+        self._move_on(numbers, settled)
+        return numbers.settled if numbers.txids else highest
+
+    def _move_on(self, numbers: _Numbers, settled: int) -> None:
+        place = bisect_right(numbers.txids, settled)
+        if place:
+            numbers.settled = numbers.sequences[place - 1]
+            del numbers.txids[:place], numbers.sequences[:place]
+            numbers.grain = numbers.grain if numbers.txids else 0
+
+    def _forget(self, settled: int) -> None:
+        """Forget those of which everything is settled."""
+        self._clients = {
+            client: numbers
+            for client, numbers in self._clients.items()
+            if numbers.txids and numbers.txids[-1] > settled
+        }
+        self._look_at = max(2 * len(self._clients), _FEW)
