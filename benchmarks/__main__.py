@@ -17,6 +17,7 @@ BENCHMARKS: Final[Mapping[str, str]] = {
     "sow": "publishing and querying records, beside databases",
     "journal": "the transaction log, beside the disk",
     "replay": "bookmark subscriptions",
+    "replication": "other instances: what they cost, and how fast they catch up",
     "queues": "queues, beside RabbitMQ",
     "views": "changes of views, beside DuckDB",
     "pages": "changes of paginated subscriptions",

@@ -20,12 +20,13 @@ BUILD = ROOT / "build" / "benchmarks"
 SOURCES = Path(__file__).parent / "load"
 
 _CONFIGURATION = """<AMPSConfig>
-  <Name>benchmark</Name>
+  <Name>{name}</Name>
   <Transports>
     <Transport>
       <Name>any-tcp</Name><Type>tcp</Type><Protocol>amps</Protocol>
       <InetAddr>127.0.0.1:{port}</InetAddr><ReuseAddr>true</ReuseAddr>
     </Transport>
+    {transports}
   </Transports>
   {elements}
 </AMPSConfig>
@@ -99,16 +100,21 @@ def free_port(also_next: bool = False) -> int:
 
 
 @contextmanager
-def amperage(elements: str = "") -> Iterator[Server]:
+def amperage(
+    elements: str = "", *, name: str = "benchmark", transports: str = ""
+) -> Iterator[Server]:
     """Our server, without any log.
 
     Args:
         elements: what its configuration has beside a transport.
+        name: the Name of the instance.
+        transports: further transports.
     """
     port = free_port()
+    text = _CONFIGURATION.format(name=name, port=port, transports=transports, elements=elements)
     with tempfile.TemporaryDirectory() as directory:
         path = Path(directory, "config.xml")
-        path.write_text(_CONFIGURATION.format(port=port, elements=elements))
+        path.write_text(text)
         command = [sys.executable, "-m", "server.cli", str(path)]
         with running(command, port) as pid:
             yield Server("Amperage", "amps", port, pid)

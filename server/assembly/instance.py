@@ -283,7 +283,9 @@ class Instance:
         )
         self._services.comparing = comparing
         opened.callback(comparing.close)
-        opened.callback(MendingByPeers(log, links, engine.clock, self._log).close)
+        opened.callback(
+            MendingByPeers(log, links, replication.known, engine.clock, self._log).close
+        )
 
     def _keep_journals(self, log: TransactionLog, opened: contextlib.AsyncExitStack) -> None:
         self._services.journals = JournalKeeping(

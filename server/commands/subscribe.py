@@ -43,6 +43,8 @@ if TYPE_CHECKING:
     from server.views.terms import AggregationTerms
 
 _DELTA: Final = frozenset({"delta_subscribe", "sow_and_delta_subscribe"})
+_LET_GO_AT_ONCE: Final = 50
+"""Messages that have waited to be conflated and leave in a slice when their subscription ends."""
 _NOTHING_FOUND: Final = {"matches": 0, "topic_matches": 0, "records_returned": 0}
 """The statistics of a delta subscription, which may be asked for though it queries nothing."""
 
@@ -150,6 +152,10 @@ def place(
         session, header, options, keys=keys, page=page, began_with_query=began_with_query
     )
     yield from attach_in_steps(session, subscription, behind)
+    before = session.subscriptions.get(subscription.sub_id)
+    if before is not None and before.conflater is not None:
+        while before.conflater.release_some(_LET_GO_AT_ONCE):
+            yield True
     put_in_place(session, header, subscription)
     return subscription
 
@@ -169,7 +175,8 @@ def put_in_place(session: Subscribing, header: Header, subscription: Subscriptio
     """
     before = session.subscriptions.get(subscription.sub_id)
     if before is not None and before.conflater is not None:
-        before.conflater.release_all()
+        while before.conflater.release_some(_LET_GO_AT_ONCE):
+            pass
     try:
         session.place(subscription)
     except TooCostlyError as error:

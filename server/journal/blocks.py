@@ -24,6 +24,9 @@ from server.journal.records import RECORD_TYPE
 _HEAD: Final = Struct(f"{HEAD.size}s{CHECKSUM.size}x")
 _NO_CHECKSUM: Final = bytes(CHECKSUM.size)
 
+_FEW: Final = 8
+"""Records that are made one by one: columns are not worth their while."""
+
 Field: TypeAlias = int | Sequence[int]
 """What entries have in one field: all the same, or each its own."""
 
@@ -31,6 +34,11 @@ Field: TypeAlias = int | Sequence[int]
 def each(field: Field, count: int) -> Iterable[int]:
     """A field of each of some entries."""
     return repeat(field, count) if isinstance(field, int) else field
+
+
+def of_one(field: Field, place: int) -> int:
+    """A field of one of some entries."""
+    return field if isinstance(field, int) else field[place]
 
 
 class Content(NamedTuple):
@@ -140,6 +148,8 @@ def make_records(place: Place, content: Content, flags: Field = 0) -> tuple[byte
         The records as they lie in the file, the last one first; the offset behind the last body.
     """
     count = len(content.data)
+    if count <= _FEW:
+        return _make_few(place, content, flags)
     data = bytearray((_pack_common(place, content, flags) + _NO_CHECKSUM) * count)
     rows = np.frombuffer(data, RECORD_TYPE)[::-1]
     numbers = np.arange(count, dtype=np.uint64)
@@ -165,6 +175,36 @@ def make_records(place: Place, content: Content, flags: Field = 0) -> tuple[byte
     checksums = np.fromiter(starmap(crc32c, _HEAD.iter_unpack(data)), np.uint32, count)
     rows["crc"] = checksums[::-1]
     return bytes(data), int(ends[-1])
+
+
+def _make_few(place: Place, content: Content, flags: Field) -> tuple[bytes, int]:
+    """The same for records that are made sooner one by one."""
+    records: list[bytes] = []
+    end, extras_length = place.bodies_end, content.extras_length
+    for at, data in enumerate(content.data):
+        txid = place.first_txid + at
+        head = HEAD.pack(
+            txid,
+            place.timestamp,
+            of_one(content.clients, at),
+            of_one(content.sequences, at),
+            of_one(content.source_txids, at),
+            content.source,
+            of_one(content.sow_keys, at),
+            end,
+            len(data) - extras_length,
+            extras_length,
+            place.topic,
+            place.origin,
+            of_one(content.expirations, at),
+            content.checksums[at],
+            of_one(content.kinds, at),
+            of_one(flags, at),
+            min(txid - place.durable, LAG_UNKNOWN),
+        )
+        records.append(head + CHECKSUM.pack(crc32c(head)))
+        end += len(data)
+    return b"".join(reversed(records)), end
 
 
 def _pack_common(place: Place, content: Content, flags: Field) -> bytes:

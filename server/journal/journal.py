@@ -384,6 +384,10 @@ class Journal:
         """The txid of an entry on stable storage, None if it is not in the log."""
         return self._lookup.find(client, sequence)
 
+    def find_again(self, client: int, sequence: int, txid: int) -> int | None:
+        """The txid of an entry of the same name behind another one; None if there is none."""
+        return self._lookup.find_again(client, sequence, txid)
+
     def first_since(self, timestamp: int) -> int:
         """The txid of the first entry at a moment (microseconds) or later; the next if none is."""
         return self._lookup.first_since(timestamp)

@@ -48,6 +48,27 @@ class Lookup:
                     return txid
         return None
 
+    def find_again(self, client: int, sequence: int, txid: int) -> int | None:
+        """The txid of an entry that has the name of another one, and was recorded after that.
+
+        Args:
+            client: the identity of its publisher.
+            sequence: its number.
+            txid: of the other one.
+
+        Raises:
+            OSError: a file cannot be read.
+        """
+        for file in self._table.files:
+            if file.end_txid is not None and file.end_txid <= txid:
+                continue
+            span = self._span(file, client)
+            if span is not None and span.first <= sequence <= span.last:
+                found = self._find_in(file, client, sequence, txid)
+                if found is not None:
+                    return found
+        return None
+
     def first_since(self, timestamp: int) -> int:
         """The txid of the first entry at a moment or later.
 
@@ -87,7 +108,7 @@ class Lookup:
         row = read_rows(source, file.first_txid, number, number + 1)[0]
         return row is not None and (row[CLIENT], row[SEQUENCE]) == (client, sequence)
 
-    def _find_in(self, file: JournalFile, client: int, sequence: int) -> int | None:
+    def _find_in(self, file: JournalFile, client: int, sequence: int, after: int = 0) -> int | None:
         source = self._open(file)
         if source is None:
             return None
@@ -95,8 +116,11 @@ class Lookup:
             hits = np.flatnonzero((block["client"] == client) & (block["sequence"] == sequence))
             for hit in hits:
                 number = start + int(hit)
+                txid = file.first_txid + number
+                if txid <= after:
+                    continue
                 if read_rows(source, file.first_txid, number, number + 1)[0] is not None:
-                    return file.first_txid + number
+                    return txid
         return None
 
     def _span(self, file: JournalFile, client: int) -> Span | None:

@@ -14,7 +14,7 @@ from time import monotonic
 from typing import Final
 
 from server.journal.batches import MOST_WAITING, LiveFile, Pipe, Stream
-from server.journal.blocks import AppendedRun, Content, Field, Place, each, make_records
+from server.journal.blocks import AppendedRun, Content, Field, Place, each, make_records, of_one
 from server.journal.clients import Sequences, server_made_identity
 from server.journal.entry import NO_TOPIC, Kind
 from server.journal.errors import EntryTooLarge, JournalUnavailable
@@ -316,40 +316,43 @@ class Writer:
             content: what they say.
             start: the position of the first of them to append; there is one.
         """
-        count, first = self._fitting(topic, origin, content.data, start), self._next_txid
+        first, is_alone = self._next_txid, len(content.data) - start == 1
+        count = 0 if is_alone else self._fitting(topic, origin, content.data, start)
         if count:
             part = content.part(start, start + count)
             flags = self._take_sequences(part)
             self._append_block(topic, origin, part, flags)
             txids = range(first, first + count)
             return AppendedRun(start + count, txids, self.last_timestamp, None, flags)
-        try:  # this one makes room, or begins the next file
-            txid, flags = self._append_copy(topic, origin, content.part(start, start + 1))
+        try:  # this one is the last, makes room, or begins the next file
+            txid, flags = self._append_copy(topic, origin, content, start)
         except JournalUnavailable as problem:
             return AppendedRun(start, (), self.last_timestamp, problem)
         return AppendedRun(start + 1, (txid,), self.last_timestamp, None, flags)
 
     def _append_copy(
-        self, topic: TopicHandle, origin: OriginHandle | None, content: Content
+        self, topic: TopicHandle, origin: OriginHandle | None, content: Content, place: int
     ) -> tuple[int, int]:
         """Append one such entry; returns its txid and its flags."""
-        (data,), length = content.data, content.extras_length
-        body, extras = (data[:-length], data[-length:]) if length else (data, b"")
-        correlation_id, given_key = unpack_extras(extras)
-        client, sequence = _only(content.clients), _only(content.sequences)
+        body, length = content.data[place], content.extras_length
+        correlation_id = given_key = b""
+        if length:
+            correlation_id, given_key = unpack_extras(body[-length:])
+            body = body[:-length]
+        client, sequence = of_one(content.clients, place), of_one(content.sequences, place)
         is_late = sequence <= self.sequences.get(client, _NOBODY)[0]
         txid = self.append(
             topic,
             client,
             sequence,
             body,
-            _only(content.kinds),
-            _only(content.sow_keys),
-            _only(content.expirations),
+            of_one(content.kinds, place),
+            of_one(content.sow_keys, place),
+            of_one(content.expirations, place),
             origin,
             correlation_id,
             given_key,
-            _only(content.source_txids),
+            of_one(content.source_txids, place),
             content.source,
         )
         return txid, LATE if is_late else 0
@@ -511,8 +514,3 @@ def _extras(correlation_id: bytes, given_key: bytes) -> bytes:
         return pack_extras(correlation_id, given_key)
     except FormatError as problem:
         raise EntryTooLarge(str(problem)) from problem
-
-
-def _only(field: Field) -> int:
-    """What the only entry has in a field."""
-    return field if isinstance(field, int) else field[0]

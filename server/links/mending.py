@@ -7,6 +7,10 @@ What is put back has the length and the checksum that the entry's own record has
 be believed, and the log is what it was before. Records of entries are not mended: what a damaged
 one was about is not known any more. Nor are journals that have been compressed.
 
+A message that is missing may also come again: its publisher sends it once more if the instance has
+nothing behind it, and another instance if it finds out anew what this one has. What has come again
+is not put back, and what has been put back does not come again.
+
 Source: ours; AMPS has nothing of the kind.
 """
 
@@ -25,6 +29,7 @@ if TYPE_CHECKING:
     from server.base.clock import Clock
     from server.base.log import Log
     from server.journal import Journal
+    from server.replication import Known
 
 SUBJECT: Final = "mend"
 """What words between instances are about that come from here."""
@@ -103,6 +108,9 @@ class TransactionLog(Protocol):
     def use_mender(self, mender: Callable[[int], None]) -> None:
         """Tell somebody of damaged entries, by their txids."""
 
+    def when_durable(self, then: Callable[[], None]) -> None:
+        """Call back when everything appended so far is on stable storage."""
+
     def do_aside(self, work: Callable[[], _T], then: Callable[[_T], None]) -> None:
         """Have something that takes long done by the helper, and go on with what that gives."""
 
@@ -123,14 +131,21 @@ class MendingByPeers:
     Args:
         log: the transaction log.
         neighbours: the links.
+        known: what this instance has of each publisher.
         clock: the time, and timers.
         written: where it is said what has been mended.
     """
 
     def __init__(
-        self, log: TransactionLog, neighbours: Neighbours, clock: Clock, written: Log
+        self,
+        log: TransactionLog,
+        neighbours: Neighbours,
+        known: Known,
+        clock: Clock,
+        written: Log,
     ) -> None:
         self._log: Final = log
+        self._known: Final = known
         self._neighbours: Final = neighbours
         self._clock: Final = clock
         self._written: Final = written
@@ -184,6 +199,8 @@ class MendingByPeers:
             return
         peers = list(self._neighbours.peers)
         for txid, damaged in self._damaged.items():
+            if self._comes_again(damaged):
+                continue
             tried = self._tried.setdefault(txid, set())
             for peer in peers:
                 if peer not in tried:
@@ -191,6 +208,10 @@ class MendingByPeers:
                     self._asked = _Asked(damaged, peer, self._clock.now())
                     self._ask(self._asked)
                     return
+
+    def _comes_again(self, damaged: Damaged) -> bool:
+        """Whether its publisher has not come further, as far as is known, and sends it again."""
+        return 0 < self._known.highest(damaged.client) < damaged.sequence
 
     def _ask(self, asked: _Asked) -> None:
         asked.since = self._clock.now()
@@ -242,9 +263,17 @@ class MendingByPeers:
             self._go_on()
 
     def _mend(self, damaged: Damaged, data: bytes, peer: str) -> None:
+        client, sequence = damaged.client, damaged.sequence
+        highest = self._known.highest(client)
+        if highest:  # from now on, it does not come again
+            self._known.noted(client, highest, (sequence,))
+
         def mend() -> str:
+            journal = self._log.journal
             try:
-                is_done = self._log.journal.mending.mend(damaged, data)
+                if journal.find_again(client, sequence, damaged.txid) is not None:
+                    return "it has been recorded again meanwhile"
+                is_done = journal.mending.mend(damaged, data)
             except OSError as problem:
                 return reason(problem)
             return "" if is_done else "its journal is not what it was"
@@ -258,7 +287,8 @@ class MendingByPeers:
                 self._written.emit("1E-0018", txid=damaged.txid, other=peer)
             self._go_on()
 
-        self._log.do_aside(mend, say)
+        # What has come again until now can be found when it is on stable storage.
+        self._log.when_durable(lambda: self._log.do_aside(mend, say))
 
     # Answering.
 

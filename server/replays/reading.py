@@ -79,8 +79,11 @@ class ReadFor(Protocol):
     def recipients(self) -> LoggedTopics | PagedRecords:
         """Who gets what is read for it."""
 
-    def reached(self, position: int) -> None:
-        """Take note that the log has been read up to a txid."""
+    def reached(self, position: int) -> bool:
+        """Take note that the log has been read up to a txid; whether to say it again before more.
+
+        So it is while what has waited to be conflated has to leave.
+        """
 
     def is_behind(self) -> None:
         """Take note that the client does not keep up."""
@@ -88,8 +91,8 @@ class ReadFor(Protocol):
     def caught_up(self, position: int) -> None:
         """Take note that everything has been read."""
 
-    def finished(self, position: int) -> None:
-        """Take note that the end of what was to be read has been reached."""
+    def finished(self, position: int) -> bool:
+        """Take note that the end of what was to be read has been reached; see `reached`."""
 
     def failed(self, problem: JournalUnreadable) -> None:
         """Take note that what is to be sent next cannot be read."""
@@ -123,6 +126,7 @@ class Reading:
         )
         self._patience = Patience(self._engine, self._log)
         self._unsent: deque[Entry] = deque()
+        self._is_noted = True  # how far everything has been sent, by all replays
         self._is_running = False  # a step is due, or something will make it so
         self._cancel_timer: Callable[[], None] = _nothing
 
@@ -179,6 +183,30 @@ class Reading:
                 replay.is_behind()
             self._run_later(_BEHIND_SECONDS)
             return False
+        if self._is_at_end:
+            return self._finish()
+        if self._is_noted and not self._read_on():
+            return False
+        if not self._replays:
+            return False
+        if self._is_at_end:
+            return self._finish()
+        if self._unsent:
+            return True
+        position = self._cursor.position
+        unnoted = [one for one in list(self._replays) if one.reached(position)]
+        self._is_noted = not unnoted
+        if not self._is_noted or not self._cursor.is_caught_up:
+            return True
+        return self._move_on()
+
+    @property
+    def _is_at_end(self) -> bool:
+        is_finished = self._cursor.is_finished and not self._unsent
+        return is_finished or self._replays[0].has_had_enough
+
+    def _read_on(self) -> bool:
+        """Read and send a slice; False if that has to wait."""
         if not self._unsent and self._cursor.must_decompress:
             self._log.do_aside(self._cursor.decompress, lambda _: self.run())
             return False
@@ -187,14 +215,7 @@ class Reading:
         elif not self._send():
             return False
         self._patience.regain()
-        if self._cursor.is_finished or self._replays[0].has_had_enough:
-            self._finish()
-            return False
-        for replay in list(self._replays):
-            replay.reached(self._cursor.position)
-        if not self._cursor.is_caught_up:
-            return True
-        return self._move_on()
+        return True
 
     def _send(self) -> bool:
         """Send one message after the other; False if some of what has been read has to wait."""
@@ -205,8 +226,10 @@ class Reading:
         timelines = [one.timeline for one in self._replays if one.timeline is not None]
         while unsent:
             entry = unsent[0]
-            for timeline in timelines:
-                timeline.advance(entry.timestamp / _MICROSECONDS)
+            moment = entry.timestamp / _MICROSECONDS
+            late = [one for one in timelines if not one.advance(moment)]
+            if late:  # the rest of what is due before comes with the next slice
+                return True
             deliveries, envelope = self._topics.deliveries(entry)
             if deliveries:
                 if rate is not None and (delay := rate.delay(entry, now)) > 0:
@@ -236,15 +259,16 @@ class Reading:
         if before is not None:
             rest = before / _MICROSECONDS - self._engine.clock.now()
             if rest <= 0 and self._horizon() >= self._log.last_txid:
-                self._finish()
-                return False
+                return self._finish()
             self._run_later(max(rest, _BEHIND_SECONDS))
         self._log.when_longer(self.run)
         return False
 
-    def _finish(self) -> None:
-        for replay in list(self._replays):
-            replay.finished(self._cursor.position)
+    def _finish(self) -> bool:
+        """Say that the end has been reached; whether to say it again."""
+        position = self._cursor.position
+        unfinished = [one for one in list(self._replays) if one.finished(position)]
+        return bool(unfinished)
 
     def _run_later(self, delay: float) -> None:
         self._cancel_timer()

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from server.journal import Span
 from server.replays.live import Live
@@ -31,6 +31,9 @@ if TYPE_CHECKING:
     from server.subscriptions.subscription import Subscription
     from server.topics.transaction_log import TransactionLog
     from server.wire.header import Header
+
+_LET_GO_AT_ONCE: Final = 200
+"""Messages that have waited to be conflated and leave in a slice when a replay is complete."""
 
 MakeAck = Callable[[str | None], "Header"]
 """Makes an ack with a bookmark."""
@@ -222,12 +225,14 @@ class Replay:
 
     # ---- told by who reads
 
-    def reached(self, position: int) -> None:
-        """The log has been read up to a txid."""
+    def reached(self, position: int) -> bool:
+        """The log has been read up to a txid; whether to say it again. See `ReadFor`."""
+        has_more = False
         if not self._is_complete and position >= self._subscribed_at and not self._has_end:
-            self._complete(position)
+            has_more = self._complete(position)
         if self._live is not None and self._live.holds_too_much:
             self._read_for_itself()
+        return has_more
 
     def is_behind(self) -> None:
         """The client does not keep up."""
@@ -251,16 +256,17 @@ class Replay:
         """The client did not keep up with the tail."""
         self._read_for_itself()
 
-    def finished(self, position: int) -> None:
-        """The end of what was to be read has been reached."""
+    def finished(self, position: int) -> bool:
+        """The end of what was to be read has been reached; whether to say it again."""
+        if self._live is None and self._complete(position):
+            return True
         self._stop()
         if self._live is not None:
             self._live.release()
-            return
-        self._complete(position)
+            return False
         self._is_open = False
         self._release()
-        self._release()
+        return False
 
     def failed(self, problem: JournalUnreadable) -> None:
         """What is to be sent next cannot be read; the subscription ends, and its client knows.
@@ -293,14 +299,21 @@ class Replay:
             span.last is not None or span.before is not None or bool(span.until)
         )
 
-    def _complete(self, position: int) -> None:
+    def _complete(self, position: int) -> bool:
+        """Say that the replay is complete, when nothing waits to be conflated any more.
+
+        Returns:
+            Whether something does; some of it has left.
+        """
+        conflater = self.subscription.conflater
         if self._is_complete:
-            return
+            return False
+        if conflater is not None and conflater.release_some(_LET_GO_AT_ONCE):
+            return True
         self._is_complete = True
-        if self.subscription.conflater is not None:
-            self.subscription.conflater.release_all()
         if self._terms.on_completed is not None:
             self.listener.send(self._terms.on_completed(self.log.bookmark_at(position)))
+        return False
 
     # ---- persisted acks
 

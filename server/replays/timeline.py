@@ -9,12 +9,15 @@ Source: AMPS User Guide, Conflation and Bookmark Subscriptions.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
     from server.base.clock import Clock
 
 _Call = tuple[float, Callable[[], None]]
+
+_AT_ONCE: Final = 16
+"""Calls that are made in a slice."""
 
 
 class Timeline:
@@ -45,21 +48,31 @@ class Timeline:
 
         return cancel
 
-    def advance(self, moment: float) -> None:
-        """Go on to the moment of the next message; what is due by then is done."""
+    def advance(self, moment: float) -> bool:
+        """Go on to the moment of the next message; some of what is due by then is done.
+
+        Returns:
+            Whether all of that has been done, so that it is that moment now.
+        """
         self._cancel_timer()
-        while self._calls and (first := min(self._calls, key=_due))[0] <= moment:
+        for _ in range(_AT_ONCE):
+            first = min(self._calls, key=_due, default=None)
+            if first is None or first[0] > moment:
+                self._now = max(self._now, moment)
+                return True
             self._calls.remove(first)
             self._now = max(self._now, first[0])
             first[1]()
-        self._now = max(self._now, moment)
+        return False
 
     def run(self) -> None:
         """Go on by itself, with the real time, until there is another message."""
-        self.advance(self._clock.now())
-        if self._calls:
+        delay = 0.0
+        if self.advance(self._clock.now()):
+            if not self._calls:
+                return
             delay = min(self._calls, key=_due)[0] - self._now
-            self._cancel_timer = self._clock.call_later(delay, self.run)
+        self._cancel_timer = self._clock.call_later(delay, self.run)
 
     def stop(self) -> None:
         """Stand still."""

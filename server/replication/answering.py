@@ -24,7 +24,7 @@ from server.replication.comparing_words import (
 from server.replication.comparison import MOST_LISTED, Surroundings, has_come
 from server.replication.states import Records, State, digest_of, portions, survey, within
 
-_KEYS_IN_WORD: Final = 1024
+_KEYS_IN_WORD: Final = 256
 _KEY_BYTES: Final = 16
 
 

@@ -43,7 +43,7 @@ _TXID: Final = itemgetter(TXID)
 _MOST_ENTRIES: Final = 256  # that are read and sent, or taken, in about a millisecond
 _MOST_BYTES: Final = 128 << 10
 _MOST_HAD: Final = 4_000_000  # identities of which a destination may speak
-_LEAST_SKIPPED: Final = 4096  # entries that go elsewhere after which the destination is told so
+_LEAST_SKIPPED: Final = 512  # entries that go elsewhere after which the destination is told so
 
 
 class ProtocolError(Exception):

@@ -18,6 +18,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import islice
 from typing import TYPE_CHECKING, Final, Protocol, Self
 
 from server.subscriptions.received import Key, Received
@@ -79,8 +80,8 @@ class Conflater:
         hold: takes note of bytes that are kept for the client from now on, or no more.
         has_all_that_matches: the subscription is for records, and its client had all that matched
             when it began.
-        slices: has what is due leave in turns with other work, for a client; None to let all of it
-            leave at once, which the time of a replay needs.
+        slices: has what is due leave in turns with other work, for a client; None if the clock is
+            the time of a replay, which goes on when everything that is due has left.
 
     Attributes:
         received: what the client has of records that it is to be told about when they go out of
@@ -136,10 +137,18 @@ class Conflater:
         if self._cancel is None and not self._is_leaving:
             self._cancel = self._clock.call_later(self._terms.interval, self._deliver_due)
 
-    def release_all(self) -> None:
-        """Let everything leave that waits."""
-        while self._pending:
-            self._release(next(iter(self._pending)))
+    def release_some(self, most: int) -> bool:
+        """Let leave what has waited for longest, whether it is due or not.
+
+        Args:
+            most: how many messages.
+
+        Returns:
+            Whether there are more.
+        """
+        for key in list(islice(self._pending, most)):
+            self._release(key)
+        return bool(self._pending)
 
     def close(self) -> None:
         """Forget what waits; the subscription has ended."""
@@ -159,7 +168,8 @@ class Conflater:
             self._is_leaving = True
             self._queue(self)
         else:
-            self._release_due(self._clock.now(), len(self._pending))
+            if self._release_due(self._clock.now(), _AT_ONCE):
+                self._cancel = self._clock.call_later(0, self._deliver_due)
             self._flush()
 
     def step(self) -> bool:

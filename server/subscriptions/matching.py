@@ -176,8 +176,9 @@ class FilterSet:
         """
         if self._next is not None:
             self._move_some(self._next, 1)
-        extract, scanned, lookups = self._layout.plan or self._layout.make_plan()
-        self._searches.messages += 1
+        extract, scanned, lookups, has_tests = self._layout.plan or self._layout.make_plan()
+        if has_tests:
+            self._searches.messages += 1
         values = extract(body)
         matched: list[Filter] = []
         filter_: Filter | None = None
@@ -297,6 +298,7 @@ class _Layout:
                 (position, index.quick_find, index.find)
                 for position, index in self._indexes.items()
             ],
+            has_tests=bool(self._tests),
         )
         return self.plan
 
@@ -374,11 +376,13 @@ class _Plan(NamedTuple):
         scanned: the filters to test every message for.
         lookups: for each indexed field its position, a quick way to find candidates by its value
             and, for arrays, the thorough one.
+        has_tests: whether there is more to do than to look values up.
     """
 
     extract: Extractor
     scanned: list[tuple[Filter, Predicate]]
     lookups: list[tuple[int, QuickFind[Candidate], Callable[[Value], Iterable[Candidate]]]]
+    has_tests: bool
 
 
 _NOBODY: Final[dict[Candidate, None]] = {}

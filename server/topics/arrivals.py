@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from functools import cached_property
 from itertools import groupby
 from typing import TYPE_CHECKING, Final
 
@@ -45,7 +44,7 @@ class Arrivals:
 
     Attributes:
         run: see above.
-        source: see above.
+        bodies: the messages.
         kind: what all of them stand for; deltas come merged, and are publishes like others.
         position: of the first that has not been dealt with.
         problem: why that one has to wait; None if it has not been tried.
@@ -55,7 +54,8 @@ class Arrivals:
 
     def __init__(self, run: Columns, source: int) -> None:
         self.run: Final = run
-        self.source: Final = source
+        self.bodies: Final[Sequence[bytes]] = run.bodies
+        self._content: Final = run.content(source)
         kind = Kind(run.kinds[0])
         self.kind: Final = Kind.PUBLISH if kind in MESSAGES else kind
         self.position = 0
@@ -102,15 +102,6 @@ class Arrivals:
         self.position = len(self.run.data)
 
     # What they say.
-
-    @cached_property
-    def bodies(self) -> Sequence[bytes]:
-        """The messages."""
-        return self.run.bodies
-
-    @cached_property
-    def _content(self) -> Content:
-        return self.run.content(self.source)
 
     def content(self, most: int = AT_ONCE) -> Content:
         """Those that are next, as the journal appends them."""

@@ -113,7 +113,7 @@ class Delivering:
         has_decided = not self._outgoing
         if has_decided:
             self._decide()
-        self._send_some()
+        self._send_some(is_fresh=has_decided)
         if not self._is_stalled:
             if self._outgoing or self._core.is_behind or is_short or not has_decided:
                 return True
@@ -147,7 +147,12 @@ class Delivering:
 
     # sending
 
-    def _send_some(self) -> None:
+    def _send_some(self, *, is_fresh: bool) -> None:
+        """Send a slice.
+
+        Args:
+            is_fresh: whether nothing may have happened since it was decided who gets it.
+        """
         left = _SENT_AT_ONCE
         while self._outgoing and left > 0:
             delivery = self._outgoing.popleft()
@@ -156,17 +161,18 @@ class Delivering:
                 delivery = _part(delivery, 0, left)
             left -= len(delivery.txids)
             try:
-                self._send(delivery)
+                self._send(delivery, is_fresh=is_fresh)
             except JournalUnreadable as problem:
                 self._outgoing.appendleft(delivery)
                 self.cannot_read(problem)
                 return
 
-    def _send(self, delivery: Delivery) -> None:
+    def _send(self, delivery: Delivery, *, is_fresh: bool) -> None:
         if delivery.consumer not in self._core.dispatch.seats:
             return  # it has gone meanwhile, and so have its leases
         subscription = cast("Subscription", delivery.consumer.subscription)  # that of now
-        found = list(self._shelf.find(self._still_leased(delivery)))
+        txids = delivery.txids if is_fresh else self._still_leased(delivery)
+        found = list(self._shelf.find(txids))
         there = [part for part in found if part is not None]
         lease = lease_key(delivery.lease_until)
         for alike in [there] if len(there) == 1 else _alike(there):

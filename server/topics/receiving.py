@@ -147,7 +147,8 @@ class Receiving:
             numbers = [number for number, _ in takewhile(_is_number, keys)]
         if not numbers:
             return arrivals.with_key(*split_key(first))
-        return arrivals.content(len(numbers))._replace(sow_keys=numbers)
+        content = arrivals.content(len(numbers))
+        return content if content.sow_keys == numbers else content._replace(sow_keys=numbers)
 
     def _apply(
         self, arrivals: Arrivals, start: int, drafts: Sequence[Record], appended: AppendedRun

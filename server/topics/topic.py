@@ -15,6 +15,7 @@ from server.subscriptions.audience import Audience
 from server.subscriptions.conflated_delivery import ConflatedDelivery
 from server.subscriptions.delivery import Delivery, DirectDelivery, Recipient, hand_over
 from server.subscriptions.envelope import Envelope
+from server.subscriptions.failures import give_up_on
 from server.subscriptions.matching import Filter
 from server.subscriptions.prepared import PreparedSets
 from server.subscriptions.presentation import Presentation
@@ -104,8 +105,11 @@ class Topic(Audience):
             recipients = prepared(matched)
             if recipients is None:
                 recipients = self._recipients_of(matched)
-            if recipients:
-                hand_over(recipients, (body,), envelope)
+            for delivery, subscriptions in recipients:  # as `hand_over`, whose call would be dear
+                try:
+                    delivery.deliver((body,), envelope)
+                except Exception as error:  # whatever it is, whoever published must not pay for it
+                    give_up_on(subscriptions, error)
 
     def _recipients_of(self, matched: tuple[Filter, ...]) -> Sequence[Recipient]:
         """Those with some filters, and whoever gets every message on the same connections."""

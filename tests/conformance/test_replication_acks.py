@@ -47,6 +47,9 @@ REMOVING = """
   </Action>
 </Actions>
 """
+QUEUE = """
+<SOW><Queue><Name>jobs</Name><MessageType>json</MessageType></Queue></SOW>
+"""
 EVENTS = ("connect", "disconnect", "downgrade", "upgrade", "connect-incoming")
 
 
@@ -162,3 +165,22 @@ def test_journals_stay_for_a_destination_that_is_away(tmp_path: Path) -> None:
                 pass
             assert a.server.logs("1D-0010")
             assert not oldest.exists()
+
+
+def test_what_a_consumer_has_acknowledged_is_persisted_when_the_other_one_has_it(
+    tmp_path: Path,
+) -> None:
+    with cluster(tmp_path, PAIR, elements=QUEUE) as pair:
+        pair.start()
+        with pair["A"].server.log_on("consumer", a="processed", o=QUICK_ACKS) as consumer:
+            consumer.send({"c": "subscribe", "t": "jobs", "cid": "s"})
+            consumer.send({"c": "publish", "t": "jobs"}, b"{}")
+            bookmark = consumer.receive()[0]["bm"]
+            pair["B"].kill()
+            command = {"c": "sow_delete", "t": "jobs", "bm": bookmark}
+            consumer.send({**command, "cid": "d", "a": "processed,persisted"})
+            assert consumer.receive_header()["a"] == "processed"
+            assert consumer.hears_nothing()
+            pair["B"].start()
+            header = consumer.receive_header()
+            assert (header["a"], header["status"]) == ("persisted", "success")

@@ -104,3 +104,11 @@ def test_a_minidump_says_what_differs_and_what_waits(parted: Cluster) -> None:
     counts = {words[1].strip(): words[-1].strip() for words in lines if len(words) > 2}
     assert counts["keys of orders that differ from B"] == "5"
     assert int(counts["entries that wait for B"]) >= 20
+
+
+def test_with_nobody_to_compare_with_the_action_fails(tmp_path: Path) -> None:
+    with cluster(tmp_path, ASYNC, elements=ELEMENTS) as pair:
+        server = pair["A"].start()
+        server.process.send_signal(signal.SIGUSR1)
+        assert server.logs("no connected instance replicates the topic orders"), pair.logs()
+        assert "29-0101" in server.log()

@@ -172,6 +172,36 @@ def test_conflation_goes_on_with_real_time_when_the_replay_has_caught_up(core: C
     assert frames[1][1] == b'{"k":1,"v":2}'
 
 
+@pytest.mark.parametrize(
+    ("bookmark", "last"),
+    [("0", 0), ("[0:0|1|]", 0), ("0", 2_000)],
+    ids=["caught up", "a range", "due on the way"],
+)
+def test_what_a_replay_conflates_leaves_in_slices(core: Core, bookmark: str, last: int) -> None:
+    """Of very many keys, whether they fall due together or the replay is complete."""
+    keys = 2000
+    publisher, peer = core.log_on("publisher"), core.log_on()
+    publish(publisher, "log-c", *(b'{"k":%d}' % number for number in range(keys)))
+    core.clock.advance(5)
+    publish(publisher, "log-c", *(b'{"k":%d}' % number for number in range(bool(last))))
+    core.clock.advance(5)
+    core.commit()
+    core.clock.work_per_look = 0.001  # from now on, each slice is a turn of its own
+    peer.take_frames()
+    options = "conflation=1s,conflation_key=[/k]"
+    header = {"c": "subscribe", "cid": "x", "sub_id": "c", "t": "log-c", "bm": bookmark}
+    peer.send(header | {"o": options, "a": "completed"})
+    heard: list[str] = []
+    while not heard or heard[-1] != "completed":
+        core.engine.flush()
+        some = [head.get("a", head["c"]) for head, _ in peer.take_frames()]
+        assert len(some) <= 600
+        heard += some
+        core.clock.turn()
+        core.clock.time += 0.001
+    assert heard.count("p") == keys + bool(last)
+
+
 def test_what_is_resumed_together_is_read_together(core: Core) -> None:
     """One message for those that agree in form and place; those that do not read for themselves."""
     publisher, peer = core.log_on("publisher"), core.log_on()

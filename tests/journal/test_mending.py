@@ -125,3 +125,15 @@ def test_a_disk_that_fails_leaves_the_entry_damaged(tmp_path: Path) -> None:
         assert bodies(bench) in ([], [1])
         assert bench.journal.mending.mend(damaged, b"#000001" * 100)
         assert bodies(bench) == [1]
+
+
+def test_an_entry_is_found_that_has_the_name_of_an_earlier_one(bench: Bench) -> None:
+    journal = bench.journal
+    first = journal.find(1, 3)
+    assert first is not None
+    assert journal.find_again(1, 3, first) is None
+    topic = journal.topic("json", "orders")
+    again = journal.append(topic, 1, 3, b"again")
+    journal.commit()
+    assert journal.find_again(1, 3, first) == again
+    assert journal.find_again(1, 3, again) is None

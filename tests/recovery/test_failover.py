@@ -28,7 +28,7 @@ from client import (
     PublishStore,
 )
 from tests.recovery.killing import chance_of
-from tests.support.cluster import PAIR, Cluster, Instance, cluster
+from tests.support.cluster import DOWNGRADE, ORDERS, PAIR, Cluster, Instance, cluster
 from tests.support.raw import QUICK_ACKS
 from tests.support.server import RunningServer
 from tests.support.sow import query
@@ -174,8 +174,38 @@ def test_either_instance_of_a_pair_may_die(
             publisher.finish()
             wait_until(lambda: len(consumer.seen) >= MESSAGES, lambda: len(consumer.seen))
             assert consumer.seen == expected
-        for instance in pair:
-            assert replay(instance.server) == [b'{"id":%d}' % one for one in expected]
-            with instance.server.log_on("auditor") as peer:
-                records = query(peer, "orders").messages
-            assert sorted(record["id"] for record in records) == expected
+        check(pair, expected)
+
+
+def check(pair: Cluster, expected: list[int]) -> None:
+    """See that both instances have everything once, in order, and the records of it."""
+    for instance in pair:
+        assert replay(instance.server) == [b'{"id":%d}' % one for one in expected]
+        with instance.server.log_on("auditor") as peer:
+            records = query(peer, "orders").messages
+        assert sorted(record["id"] for record in records) == expected
+
+
+@pytest.mark.timeout(600)
+def test_who_is_away_holds_nobody_up_for_long(tmp_path: Path, number: int) -> None:
+    """The other instance goes on alone, and is left only when the first one has caught up."""
+    chance = chance_of(number)
+    expected = list(range(1, MESSAGES + 1))
+    elements = ORDERS + DOWNGRADE.format(every="200ms", age="500ms")
+    with cluster(tmp_path, PAIR, elements=elements) as pair:
+        one, other = pair
+        pair.start()
+        with programs(pair, STORES["memory"](tmp_path), "fully_durable") as (publisher, consumer):
+            after = chance.randrange(1_000)
+            wait_until(lambda: len(consumer.seen) >= after, lambda: len(consumer.seen))
+            one.kill()
+            wait_until(lambda: len(consumer.seen) >= 1_500, lambda: len(consumer.seen))
+            one.start()
+            assert other.server.logs("upgraded from async to sync")
+            other.kill()
+            publisher.finish()
+            wait_until(lambda: len(consumer.seen) >= MESSAGES, lambda: len(consumer.seen))
+            assert consumer.seen == expected
+            other.start()
+        wait_until(lambda: len(replay(other.server)) == MESSAGES)
+        check(pair, expected)

@@ -77,3 +77,24 @@ def test_what_both_have_lost_stays_lost(tmp_path: Path) -> None:
         pair.start()
         is_mended(pair, "A", 1)
         assert replayed(pair["A"]) == [one for one in range(1, COUNT + 1) if one != 7]
+
+
+def test_what_comes_again_is_not_put_back_too(tmp_path: Path) -> None:
+    """An instance that has forgotten what it has gets what is damaged from its peer anyway."""
+    with cluster(tmp_path, PAIR, elements="") as pair:
+        pair.start()
+        publish(pair["A"])
+        wait_until(lambda: len(replayed(pair["B"])) == COUNT, pair.logs)
+        for name in ("A", "B"):
+            pair[name].kill()
+        flip(pair["A"], *range(3, 9))
+        for path in pair["A"].directory.glob("journal/*.ack"):
+            path.unlink()
+        pair.start()
+        wait_until(lambda: len(set(replayed(pair["A"]))) == COUNT, pair.logs)
+        with pair["A"].server.log_on("another") as peer:  # and what is published comes behind it
+            peer.publish("events", b'{"n":51}', s=1)
+            peer.flush()
+        wait_until(lambda: len(replayed(pair["B"])) == COUNT + 1, pair.logs)
+        for name in ("A", "B"):
+            assert sorted(replayed(pair[name])) == list(range(1, COUNT + 2)), pair.logs()
