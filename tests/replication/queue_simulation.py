@@ -113,7 +113,8 @@ class Workshop(World):
             for other in self.hosts:
                 if other is not host and other.is_up and other.has_leased(mark):
                     raise Violation(f"{host.name} delivers {mark}, which {other.name} has leased")
-        if mark in host.ended and not excused:
+        is_late = self.settings.at_most_once and excused  # it had been decided before
+        if mark in host.ended and not is_late:
             raise Violation(f"{host.name} delivers {mark}, and knows that it is done with")
         bound = 1 + len(self.homes_of[mark] - {host.name})
         if not self.settings.at_most_once:
