@@ -47,7 +47,9 @@ class Run(NamedTuple):
         return [row[field] for row in self.rows]
 
     def pick(self, positions: Sequence[int]) -> Run:
-        """Some of the entries, as a run of their own."""
+        """Some of the entries in their order, as a run of their own."""
+        if len(positions) == len(self.rows):
+            return self
         rows, data = self.rows, self.data
         return self._replace(
             rows=[rows[position] for position in positions],

@@ -46,6 +46,7 @@ from server.replication import (
 from server.replication.frames import Word
 
 if TYPE_CHECKING:
+    from config_schema.together import InstanceDescription
     from server.base.log import Log
     from server.links.conflicts import Conflicts
     from server.links.line import Conduit, Turns
@@ -140,6 +141,7 @@ class Link:
         destination: name of the destination that the link leads to.
         stage: how far it has come.
         hello: what the other end has said.
+        description: what it has said of its configuration.
     """
 
     def __init__(
@@ -158,6 +160,7 @@ class Link:
         self.destination = destination
         self.stage = Stage.GREETING
         self.hello: Hello | None = None
+        self.description: InstanceDescription | None = None
         self._host = host
         self._transport = transport
         self._outcome: Callable[[bool], None] | None = outcome

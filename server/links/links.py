@@ -140,9 +140,9 @@ class Links:
     def peers(self) -> Mapping[str, Peer]:
         """The instances that there are links with, by name."""
         return {
-            name: Peer(name, described(link.hello), link.destination, link.hello.sends)
+            name: Peer(name, link.description, link.destination, link.hello.sends)
             for name, link in self._by_peer.items()
-            if link.hello is not None
+            if link.hello is not None and link.description is not None
         }
 
     # Words.
@@ -222,7 +222,7 @@ class Links:
             link.refuse(reason)
             return
         try:
-            theirs = described(hello)
+            theirs = link.description = described(hello)
         except GreetingError as problem:
             link.refuse(str(problem))
             return

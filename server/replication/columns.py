@@ -7,6 +7,7 @@ one value, or numbers that follow on one another.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import repeat
 from typing import NamedTuple, TypeAlias, overload
 
 from server.journal import Content, Field, Origin, Run, Topic
@@ -56,8 +57,7 @@ class Same(Sequence[int]):
         return self.value
 
     def __iter__(self) -> Iterator[int]:
-        for _ in range(self._count):
-            yield self.value
+        return repeat(self.value, self._count)
 
     def __eq__(self, other: object) -> bool:
         if isinstance(other, Same):
@@ -189,6 +189,8 @@ def different(column: Column) -> Iterable[int]:
 def compact(values: Sequence[int]) -> Column:
     """A column in the form that says most at once."""
     first, count = values[0], len(values)
+    if count == 1:
+        return Same(first, 1)
     if values[-1] == first:
         return Same(first, count) if values.count(first) == count else values
     if values[-1] - first == count - 1:
@@ -219,6 +221,8 @@ def columns_of(run: Run, now: int) -> Columns:
         run: the entries, from the log.
         now: microseconds since the Unix epoch.
     """
+    if len(run.rows) == 1:
+        return _columns_of_one(run, now)
     fields = list(zip(*run.rows, strict=True))
     txids, sequences, source_txids = fields[TXID], fields[SEQUENCE], fields[SOURCE_TXID]
     if not run.origin.path and sequences != txids:
@@ -240,6 +244,26 @@ def columns_of(run: Run, now: int) -> Columns:
         compact(expirations),
         run.rows[0][EXTRAS_LENGTH],
         fields[BODY_CRC],
+        run.data,
+    )
+
+
+def _columns_of_one(run: Run, now: int) -> Columns:
+    """The same for a single entry: where topics and users take turns, most runs are such."""
+    row = run.rows[0]
+    is_ours = not run.origin.path and row[SEQUENCE] != row[TXID]
+    return Columns(
+        run.topic,
+        run.origin,
+        Same(row[TXID], 1),
+        Same(row[CLIENT], 1),
+        Same(row[SEQUENCE], 1),
+        Same(row[TXID] if is_ours else row[SOURCE_TXID], 1),
+        Same(row[KIND], 1),
+        Same(row[SOW_KEY], 1),
+        Same(_left(row, now), 1),
+        row[EXTRAS_LENGTH],
+        (row[BODY_CRC],),
         run.data,
     )
 

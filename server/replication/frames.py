@@ -14,6 +14,7 @@ from __future__ import annotations
 import struct
 import zlib
 from collections.abc import Sequence
+from functools import lru_cache
 from itertools import accumulate, pairwise
 from typing import Any, Final, TypeAlias
 
@@ -40,12 +41,24 @@ _HEAD: Final = struct.Struct("<IBB")
 _BATCH: Final = struct.Struct("<QQI")  # after, up to, runs
 _RUN: Final = struct.Struct("<IIII")  # entries, lengths of topic and origin, length of extras
 _VALUE: Final = struct.Struct("<BQ")
+_COLUMNS: Final = 7
+_VALUES: Final = [struct.Struct("<" + "BQ" * count) for count in range(_COLUMNS + 1)]
+"""The beginnings of so many columns, of which no entry has a value of its own."""
+_ONE_U32: Final = struct.Struct("<I")
+_ONE_U64: Final = struct.Struct("<Q")
 _COMPRESSED: Final = 1
 _LEAST_COMPRESSED: Final = 1024
 _SAME, _CONSECUTIVE, _EACH = range(3)
 _LARGEST: Final = (1 << 64) - 1
 _U64: Final = np.dtype("<u8")
 _U32: Final = np.dtype("<u4")
+_LONGEST_KEPT: Final = 1000
+"""Bytes of topics and origins that are read once as long as they come again and again."""
+
+_packed_topic: Final = lru_cache(maxsize=1024)(pack_topic)
+_packed_origin: Final = lru_cache(maxsize=1024)(pack_origin)
+_topic_of: Final = lru_cache(maxsize=1024)(unpack_topic)
+_origin_of: Final = lru_cache(maxsize=1024)(unpack_origin)
 
 
 class FrameError(Exception):
@@ -308,8 +321,9 @@ def _pack_run(run: Columns, parts: list[bytes]) -> None:
     A column is a u8 that says its form, and a u64 that all values are, or that is the first of
     consecutive ones; or else a u64 for each of them.
     """
-    topic, origin = pack_topic(run.topic), pack_origin(run.origin)
+    topic, origin = _packed_topic(run.topic), _packed_origin(run.origin)
     parts += (_RUN.pack(len(run.data), len(topic), len(origin), run.extras_length), topic, origin)
+    heads: list[int] = []
     for column in (
         run.txids,
         run.clients,
@@ -319,20 +333,24 @@ def _pack_run(run: Columns, parts: list[bytes]) -> None:
         run.sow_keys,
         run.expirations,
     ):
-        _pack_column(column, parts)
-    parts.append(np.array(list(map(len, run.data)), _U32).tobytes())
-    parts.append(np.array(run.checksums, _U32).tobytes())
+        if isinstance(column, Same):
+            heads += (_SAME, column.value)
+        elif isinstance(column, range):
+            heads += (_CONSECUTIVE, column[0])
+        else:
+            heads += (_EACH, 0)
+            parts.append(_VALUES[len(heads) // 2].pack(*heads))
+            parts.append(np.array(column, _U64).tobytes())
+            heads.clear()
+    parts.append(_VALUES[len(heads) // 2].pack(*heads))
+    parts += (_packed_u32(list(map(len, run.data))), _packed_u32(run.checksums))
     parts += run.data
 
 
-def _pack_column(column: Column, parts: list[bytes]) -> None:
-    if isinstance(column, Same):
-        parts.append(_VALUE.pack(_SAME, column.value))
-    elif isinstance(column, range):
-        parts.append(_VALUE.pack(_CONSECUTIVE, column[0]))
-    else:
-        parts.append(_VALUE.pack(_EACH, 0))
-        parts.append(np.array(column, _U64).tobytes())
+def _packed_u32(numbers: Sequence[int]) -> bytes:
+    if len(numbers) == 1:
+        return _ONE_U32.pack(numbers[0])
+    return np.array(numbers, _U32).tobytes()
 
 
 def _unpack_batch(payload: bytes) -> Batch:
@@ -349,13 +367,13 @@ def _unpack_run(reader: _Reader) -> Columns:
     count, topic_length, origin_length, extras_length = reader.unpack(_RUN)
     if not count:
         raise FrameError("a run without entries")
-    topic = unpack_topic(reader.take(topic_length))
-    origin = unpack_origin(reader.take(origin_length))
+    read_topic = _topic_of if topic_length <= _LONGEST_KEPT else unpack_topic
+    read_origin = _origin_of if origin_length <= _LONGEST_KEPT else unpack_origin
+    topic = read_topic(reader.take(topic_length))
+    origin = read_origin(reader.take(origin_length))
     if topic is None or origin is None:
         raise FrameError("a run whose topic or origin cannot be read")
-    txids, clients, sequences, source_txids, kinds, sow_keys, expirations = (
-        reader.column(count) for _ in range(7)
-    )
+    txids, clients, sequences, source_txids, kinds, sow_keys, expirations = reader.columns(count)
     lengths = reader.array(_U32, count)
     checksums = reader.array(_U32, count)
     if min(lengths) < extras_length:
@@ -391,9 +409,21 @@ class _Reader:
         return form.unpack_from(self._payload, self._advance(form.size))
 
     def array(self, kind: np.dtype[Any], count: int) -> list[int]:
+        if count == 1:
+            return list(self.unpack(_ONE_U32 if kind is _U32 else _ONE_U64))
         start = self._advance(kind.itemsize * count)
         numbers: list[int] = np.frombuffer(self._payload, kind, count, start).tolist()
         return numbers
+
+    def columns(self, count: int) -> list[Column]:
+        """The columns of a run, most of which are all alike if there is one entry."""
+        form = _VALUES[_COLUMNS]
+        if count == 1 and self._position + form.size <= len(self._payload):
+            heads = form.unpack_from(self._payload, self._position)
+            if not any(heads[::2]):  # all have the form `_SAME`
+                self._position += form.size
+                return [Same(value, 1) for value in heads[1::2]]
+        return [self.column(count) for _ in range(_COLUMNS)]
 
     def column(self, count: int) -> Column:
         form, value = self.unpack(_VALUE)

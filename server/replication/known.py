@@ -68,7 +68,7 @@ class Known:
         """The positions of those numbers of an identity that are new; each number is so once."""
         highest = self.highest(client)
         gaps = self._gaps.get(client)
-        if isinstance(sequences, range) or _ascend(sequences):
+        if isinstance(sequences, range) or len(sequences) == 1 or _ascend(sequences):
             if sequences[0] > highest:
                 return range(len(sequences))
             if gaps is None and sequences[-1] <= highest:

@@ -362,6 +362,14 @@ class Receiver:
     def _note(self, run: Columns, before: dict[int, int], recorded: Recorded) -> None:
         """Know entries from now on, which have been recorded."""
         txids = recorded.first_txid, recorded.last_txid
+        if len(run.data) == 1:
+            client, sequence = run.clients[0], run.sequences[0]
+            if sequence != before[client] + 1:
+                self._known.noted(client, before[client], run.sequences)
+            if txids[0]:
+                checksum = run.checksums[0]
+                self._recent.note_one(client, sequence, checksum, txids[0], run.topic, run.origin)
+            return
         for client, places in by_client(run.clients):
             if len(places) == len(run.data):
                 sequences, checksums = run.sequences, run.checksums

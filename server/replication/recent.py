@@ -136,6 +136,13 @@ class _Runs:
             self.firsts.append(first)
             self.ascending.append(run)
 
+    def last_for(self, sequence: int) -> _Run | None:
+        """The run that an entry may continue; None if there is none."""
+        ascending, late = self.ascending, self.late
+        if ascending and sequence <= ascending[-1].sequences[-1]:
+            return late[-1] if late else None
+        return ascending[-1] if ascending else None
+
     def find(self, sequence: int) -> Place | None:
         place = bisect_right(self.firsts, sequence) - 1
         found = self.ascending[place].find(sequence) if place >= 0 else None
@@ -186,7 +193,7 @@ class Recent:
         """Remember an entry; see `note`. Most come after others of the same kind."""
         self._make_room()
         runs = self._runs(client)
-        last = runs.ascending[-1] if runs.ascending else None
+        last = runs.last_for(sequence)
         if isinstance(last, _Growing) and last.takes(sequence, topic, origin):
             last.add(sequence, checksum, txid)
         else:

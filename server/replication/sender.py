@@ -313,6 +313,8 @@ class Sender:
             known = bisect_right(run.rows, self._goal, key=_TXID)
             if known:
                 yield _filtered(lacks.of(run.pick(range(known))), lacks.way)
+            if known == len(run.rows):
+                return
             run = run.pick(range(known, len(run.rows)))
         yield _filtered(run, way)
 

@@ -56,8 +56,8 @@ class Arrivals:
         self.run: Final = run
         self.bodies: Final[Sequence[bytes]] = run.bodies
         self._content: Final = run.content(source)
-        kind = Kind(run.kinds[0])
-        self.kind: Final = Kind.PUBLISH if kind in MESSAGES else kind
+        kind = run.kinds[0]
+        self.kind: Final = Kind.PUBLISH if kind in MESSAGES else Kind(kind)
         self.position = 0
         self.problem: Exception | None = None
         self.refused: list[tuple[int, Exception]] = []

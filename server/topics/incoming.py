@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 
 from server.journal import Kind
 from server.replication import Recorded
+from server.replication.columns import different
 from server.topics.arrivals import Arrivals, by_kind
 from server.topics.incoming_log import IncomingLog
 from server.topics.journaled import JournaledStoredTopic, JournaledTopic
@@ -82,21 +83,19 @@ class Incoming:
 
         Raises nothing: what is wrong with an entry concerns that entry.
         """
-        if max(run.expirations) > _MOST_SECONDS:
+        if max(different(run.expirations)) > _MOST_SECONDS:
             lifetimes = [min(lifetime, _MOST_SECONDS) for lifetime in run.expirations]
             run = run._replace(expirations=lifetimes)
-        outcome = Recorded(0)
+        done = first = last = 0
         for part in by_kind(run):
             arrivals = Arrivals(part, client_hash(source.name))
             self._take_in(arrivals)
             self._log.say(arrivals, source.name)
-            done, first, last = arrivals.outcome
-            outcome = Recorded(
-                outcome.done + done, outcome.first_txid or first, last or outcome.last_txid
-            )
+            taken, first_of_part, last_of_part = arrivals.outcome
+            done, first, last = done + taken, first or first_of_part, last_of_part or last
             if arrivals.problem is not None:
                 break
-        return outcome
+        return Recorded(done, first, last)
 
     def _take_in(self, arrivals: Arrivals) -> None:
         try:

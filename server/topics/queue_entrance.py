@@ -32,7 +32,6 @@ if TYPE_CHECKING:
     from server.subscriptions.envelope import Envelope
     from server.subscriptions.matching import Filter
     from server.topics.feed import Recorded
-    from server.topics.queue_redriving import Strangers
 
 _MICROSECONDS: Final = 1_000_000
 _LARGEST: Final = 1 << 64
@@ -53,6 +52,13 @@ class Enter(Protocol):
         details: Details,
     ) -> None:
         """Take them."""
+
+
+class Strangers(Protocol):
+    """Knows whose messages are for other queues that the same topics feed."""
+
+    def on(self, path: str) -> frozenset[int]:
+        """What stands for them in bookmarks of messages that have been through some instances."""
 
 
 class Entrance:

@@ -67,6 +67,7 @@ def _lines(now: datetime, instance: str, state: Mapping[str, int]) -> Iterator[s
         yield from (line.rstrip() for line in traceback.format_stack(frame))
     for number, counts in enumerate(gc.get_stats()):
         yield from _table(f"garbage collection, generation {number}", counts.items())
+    yield f"\nobjects set aside, which are not among the following: {gc.get_freeze_count():,}"
     kinds = Counter(type(thing).__qualname__ for thing in gc.get_objects())
     yield from _table("objects that the collector tracks", kinds.most_common(_MOST_TYPES_SHOWN))
 

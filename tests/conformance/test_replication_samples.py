@@ -136,3 +136,21 @@ def test_what_is_published_at_one_gets_to_all(
             becomes(running["view_server"], "positions", [position])
         for server in running.values():
             assert re.findall(r"(?:warning|error|critical): (?!1E-0008).*", server.log()) == []
+
+
+def test_consumers_at_either_of_the_pair_share_a_queue(tmp_path: Path) -> None:
+    """Jobs that are published at one are done at the other, if nobody is there."""
+    with (
+        instances(tmp_path, "pair_east", "pair_west") as running,
+        running["pair_west"].log_on("worker") as worker,
+        running["pair_east"].log_on("boss", o=QUICK_ACKS) as boss,
+    ):
+        worker.send({"c": "subscribe", "sub_id": "w", "t": "jobs", "o": "max_backlog=10"})
+        header = {"c": "publish", "t": "jobs", "cid": "1", "a": "persisted"}
+        assert boss.ask(header, b'{"job":1}')["status"] == "success"
+        delivered, body = worker.receive()
+        assert body == b'{"job":1}'
+        done = {"c": "sow_delete", "t": "jobs", "bm": delivered["bm"], "cid": "2"}
+        assert worker.ask(done | {"a": "persisted"})["status"] == "success"
+        for server in running.values():
+            becomes(server, "jobs", [])

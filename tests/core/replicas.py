@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
-from server.journal import EVENTS, Cursor, Disk, Entry, Journal, Span, Topic
+from server.assembly.provision_replication import JournalSource
+from server.journal import Disk, Entry
 from server.replication import (
     Batch,
     FrameReader,
@@ -24,24 +25,6 @@ from server.topics.incoming import Incoming
 from server.topics.notes import Notes
 from server.topics.unsettled import Unsettled
 from tests.core.support import Core, CorePeer
-
-
-class _Log:
-    """A journal, as a sender sees it."""
-
-    def __init__(self, journal: Journal) -> None:
-        self._journal = journal
-
-    @property
-    def first_txid(self) -> int:
-        return self._journal.first_txid
-
-    @property
-    def durable_txid(self) -> int:
-        return self._journal.durable_txid
-
-    def read_from(self, after: int, wanted: Callable[[Topic], bool]) -> Cursor:
-        return self._journal.replay(Span(after), wanted, EVENTS)
 
 
 class Replica:
@@ -117,7 +100,7 @@ class Road:
         self._source, self._destination = source, destination
         routes = [TopicRoute(message_type, ".*") for message_type in source.core.types]
         stream = f"{source.name} to {destination.name}"
-        self.sender = Sender(_Log(source.journal), stream, Routes(routes, [".*"]))
+        self.sender = Sender(JournalSource(source.journal), stream, Routes(routes, [".*"]))
         self.receiver = Receiver(
             destination.name,
             destination.journal.first_txid,

@@ -220,22 +220,10 @@ class Instance:
         return dict(self.entries.sequences)
 
     def record(self, run: Columns, source: Any) -> Recorded:
-        count = len(run.data) if self.room is None else min(len(run.data), self.room)
+        recorded = self.entries.take(run, source, self.room)
         if self.room is not None:
-            self.room -= count
-        first = self.last_txid + 1
-        for place in range(count):
-            self.entries.append(
-                run.topic,
-                run.clients[place],
-                run.sequences[place],
-                run.data[place],
-                run.kinds[place],
-                run.origin,
-                run.source_txids[place],
-                client_hash(source.name),
-            )
-        return Recorded(count, first, self.last_txid) if count else Recorded(0)
+            self.room -= recorded.done
+        return recorded
 
     # What a test does.
 

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import time
 from pathlib import Path
 
 import pytest
 
+from tests.recovery.killing import chance_of
 from tests.recovery.test_failover import replay
 from tests.support.cluster import ORDERS, PAIR, Cluster, Instance, cluster
 from tests.support.raw import QUICK_ACKS, RawPeer
@@ -98,9 +100,7 @@ def test_a_destination_whose_disk_is_full_gets_the_rest_later(tmp_path: Path) ->
                     lambda: other.server.log()[-2000:],
                 )
                 send(peer, "p", range(60_001, 60_002))
-                while not peer.hears_nothing():
-                    pass
-                assert len(bodies(one)) == 60_001
+                wait_until(lambda: len(bodies(one)) == 60_001, lambda: len(bodies(one)))
                 assert len(bodies(other)) < 60_001
                 disk.make_space()
                 take_ack(peer, 60_001)
@@ -132,3 +132,25 @@ def test_a_bookmark_of_one_instance_leads_to_the_same_place_at_the_other(tmp_pat
                     while (header := peer.receive()[0])["c"] != "ack":
                         found.append(header["bm"])
                 assert found == marks[place + 1 :]
+
+
+@pytest.mark.timeout(300)
+def test_catching_up_is_interrupted_again_and_again(tmp_path: Path) -> None:
+    """Either is killed while one without any messages gets them; they go on from there."""
+    chance = chance_of(0)
+    with cluster(tmp_path, PAIR) as pair:
+        one, other = pair
+        one.start()
+        with one.server.log_on("p") as peer:
+            for start in range(1, 40_000, 1_000):
+                send(peer, "p", range(start, start + 1_000))
+            wait_until(lambda: len(bodies(one)) == 40_000)
+        for dying in chance.choices((one, other), k=6):
+            for instance in pair:
+                if not instance.is_up:
+                    instance.start()
+            time.sleep(chance.uniform(0, 0.5))
+            dying.kill()
+        pair.start()
+        become_alike(pair)
+        assert len(bodies(other)) == 40_000

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections import defaultdict
 
 from server.journal import Topic
-from tests.replication.simulation import ORDERS, SECOND, Instance, World
+from tests.replication.basics import ORDERS, SECOND
+from tests.replication.instance import Instance
+from tests.replication.simulation import World
 from tests.replication.violation import Violation
 
 

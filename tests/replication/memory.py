@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 from server.journal import EVENTS, Kind, Origin, Stretch, Topic
 from server.journal.clients import server_made_identity
 from server.journal.entry import NO_ORIGIN
 from server.journal.layout import KIND, TOPIC, Row, crc32c
 from server.journal.records import Names, no_names
+from server.replication import Columns, Recorded
+from server.wire.bookmarks import client_hash
 
 
 class Log:
@@ -81,6 +84,26 @@ class Log:
         )
         self.data.append(body)
         return txid
+
+    def take(self, run: Columns, source: Any, room: int | None = None, now: int = 0) -> Recorded:
+        """Append what has come from another instance, as far as there is room."""
+        count = len(run.data) if room is None else min(len(run.data), room)
+        first = self.last_txid + 1
+        for place in range(count):
+            self.append(
+                run.topic,
+                run.clients[place],
+                run.sequences[place],
+                run.data[place],
+                run.kinds[place],
+                run.origin,
+                run.source_txids[place],
+                client_hash(source.name),
+                now,
+                run.expirations[place],
+                run.extras_length,
+            )
+        return Recorded(count, first, self.last_txid) if count else Recorded(0)
 
     def crash(self) -> None:
         """Lose what is not on stable storage; the table of publishers is made again."""

@@ -8,7 +8,7 @@ from typing import Any
 from server.journal import Origin, Topic
 from server.replication import Ack, Begin, Cursor, Known, Receiver, Resume, Sender
 from server.replication.routes import Way
-from tests.replication.simulation import Instance
+from tests.replication.instance import Instance
 
 
 class AcksBeforeStable(Receiver):

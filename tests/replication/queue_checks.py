@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from server.journal import Kind
 from server.journal.layout import KIND, SEQUENCE
+from tests.replication.basics import ORDERS, SECOND
 from tests.replication.checks import check_end, describe, is_quiet
 from tests.replication.queue_simulation import CLIENT, TOPIC, Workshop
-from tests.replication.simulation import ORDERS, SECOND
 from tests.replication.violation import Violation
 
 _STEPS = 400_000

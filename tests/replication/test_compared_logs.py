@@ -12,8 +12,10 @@ from server.replication.answering import Answering
 from server.replication.comparing_words import List, Look, More, Survey, pack, unpack
 from server.replication.comparison import Comparison
 from server.replication.states import Portion, State, digest_of
+from tests.replication.basics import MILLISECOND
 from tests.replication.checks import messages, run
-from tests.replication.simulation import MILLISECOND, Faults, Instance, World
+from tests.replication.instance import Instance
+from tests.replication.simulation import Faults, World
 from tests.replication.topologies import TOPOLOGIES
 
 TOPIC = ("json", "orders")

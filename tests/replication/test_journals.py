@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 
-from server.journal import EVENTS, Cursor, Journal, Kind, Span, Topic
+from server.assembly.provision_replication import JournalSource
+from server.journal import Journal, Kind
 from server.journal.layout import unpack_extras
 from server.replication import (
     Batch,
@@ -28,24 +28,6 @@ from server.wire.bookmarks import client_hash
 from tests.journal.support import opened
 
 BODY = b"x" * 3000
-
-
-class Source:
-    """A journal, as a sender sees it."""
-
-    def __init__(self, journal: Journal) -> None:
-        self._journal = journal
-
-    @property
-    def first_txid(self) -> int:
-        return self._journal.first_txid
-
-    @property
-    def durable_txid(self) -> int:
-        return self._journal.durable_txid
-
-    def read_from(self, after: int, wanted: Callable[[Topic], bool]) -> Cursor:
-        return self._journal.replay(Span(after), wanted, EVENTS)
 
 
 class Destination:
@@ -101,7 +83,7 @@ def test_a_log_of_several_files_is_replicated_as_it_is(tmp_path: Path) -> None:
 
         recorder = Destination(destination)
         receiver = Receiver("B", 1, Known(destination.last_sequence), Recent(), recorder)
-        sender = Sender(Source(source), "A>B", Routes([TopicRoute("json", "orders")]))
+        sender = Sender(JournalSource(source), "A>B", Routes([TopicRoute("json", "orders")]))
         begin = sender.connected(peer_of(Hello(1, "B", "B", "B/1", 1)))
         for answer in receiver.begin(Peer("A", "A", "A/1", 1), begin, 0):
             if isinstance(answer, Resume):

@@ -64,23 +64,9 @@ class End:
         return self.log.sequences
 
     def record(self, run: Columns, source: Peer) -> Recorded:
-        count = min(len(run.data), self.room)
-        self.room -= count
-        first = self.last_txid + 1
-        for place in range(count):
-            self.log.append(
-                run.topic,
-                run.clients[place],
-                run.sequences[place],
-                run.data[place],
-                run.kinds[place],
-                run.origin,
-                run.source_txids[place],
-                1,
-                expiration=run.expirations[place],
-                extras_length=run.extras_length,
-            )
-        return Recorded(count, first, self.last_txid) if count else Recorded(0)
+        recorded = self.log.take(run, source, self.room)
+        self.room -= recorded.done
+        return recorded
 
     def has(self) -> list[tuple[int, int]]:
         return [(row[2], row[3]) for row in self.log.rows]

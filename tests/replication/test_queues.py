@@ -11,10 +11,11 @@ from typing import Any
 
 import pytest
 
+from tests.replication.basics import MILLISECOND
 from tests.replication.queue_checks import run
 from tests.replication.queue_mutants import MUTANTS
 from tests.replication.queue_simulation import Host, Workshop
-from tests.replication.simulation import MILLISECOND, Faults
+from tests.replication.simulation import Faults
 from tests.replication.topologies import TOPOLOGIES
 from tests.replication.violation import Violation
 
@@ -62,10 +63,10 @@ def test_it_is_so_whatever_the_queue_is_like(way: str, seeds: range) -> None:
 @pytest.mark.parametrize("mutant", MUTANTS)
 def test_a_planted_defect_is_found(mutant: str) -> None:
     topology, make = MUTANTS[mutant]
-    how = {"at_most_once": True} if mutant == "delivers too early" else {}
+    how: dict[str, Any] = {"at_most_once": True} if mutant == "delivers too early" else {}
     for seed in range(400):
         try:
-            play(seed, topology, Faults(), make, **how)
+            play(seed, topology, Faults(), make, workers=4, **how)
         except Violation:
             return
     pytest.fail(f"an instance that {mutant} passes for one that does not")

@@ -11,8 +11,9 @@ from typing import Any
 import pytest
 
 from tests.replication.checks import run
+from tests.replication.instance import Instance
 from tests.replication.mutants import MUTANTS
-from tests.replication.simulation import Faults, Instance, World
+from tests.replication.simulation import Faults, World
 from tests.replication.topologies import TOPOLOGIES
 from tests.replication.violation import Violation
 

@@ -20,8 +20,10 @@ _WITHOUT_SPARK: Final = (
 _EACH_ALONE: Final = (
     "tests/pipeline/test_exactly_once.py::test_a_driver_that_is_killed",
     "tests/recovery/test_kills.py",
+    "tests/recovery/test_failover.py",
+    "tests/recovery/test_replication_faults.py",
 )
-"""These take half a minute and more, and share nothing; the first has Sparks of its own."""
+"""These take long, all of a file together, and share nothing; the first has Sparks of its own."""
 
 _FIRST: Final = (_TOGETHER, "tests/recovery/", "tests/soak/")
 """What takes longest begins first, so that no process is left with it in the end."""

@@ -1,0 +1,422 @@
+"""An instance of the simulation."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from server.journal import Origin, Topic
+from server.replication import (
+    Ack,
+    Acknowledgement,
+    Batch,
+    Begin,
+    Columns,
+    Hello,
+    Knowledge,
+    Known,
+    Receiver,
+    Recent,
+    Recollection,
+    Recorded,
+    Refused,
+    Remembered,
+    Resume,
+    Routes,
+    Sender,
+    TopicRoute,
+    hops,
+    pack,
+    peer_of,
+    refusal,
+    unpack,
+)
+from tests.replication.basics import MILLISECOND, ORDERS
+from tests.replication.connection import Connection
+from tests.replication.memory import Log, LogReader
+from tests.replication.violation import Violation
+
+if TYPE_CHECKING:
+    from tests.replication.publisher import Publisher
+    from tests.replication.simulation import World
+
+
+class Instance:
+    """An instance: the core of replication, and as much around it as it takes."""
+
+    sender_type = Sender
+    receiver_type = Receiver
+    known_type = Known
+
+    def __init__(self, world: World, name: str) -> None:
+        self.world = world
+        self.name = name
+        self.group = world.topology.groups.get(name, name)
+        self.is_up = False
+        self.life = 0
+        self.log = Log(name)
+        self.remembered: bytes | None = None
+        self.room: int | None = None
+        self.slowest = world.random.choice((1, 4, 4, 40)) * MILLISECOND  # its disk, for a commit
+        self.loss = 0
+        self.links = [link for link in world.topology.links if link.source == name]
+        self.sources = [link.source for link in world.topology.links if link.destination == name]
+
+    # A life.
+
+    def boot(self) -> None:
+        """Come up with what is on the disk."""
+        if self.is_up:
+            return
+        self.is_up = True
+        self.life += 1
+        log = self.log
+        log.crash()
+        remembered = Remembered(log.identity, 0)
+        if self.remembered is not None:
+            found = unpack(self.remembered)
+            if found.log == log.identity and found.txid <= log.durable:
+                remembered = found
+        self.recent = Recent(1000)
+        is_whole = log.first_txid <= max(remembered.txid + 1, log.began)
+        recollection = Recollection(remembered, self.recent, is_whole=is_whole)
+        start = min([remembered.txid, *remembered.acknowledged.values()])
+        reader = LogReader(log, max(start, log.first_txid - 1), lambda topic: True)
+        while not reader.is_caught_up:
+            for run in reader.read_on(100).runs():
+                recollection.take(run)
+        self.known = recollection.known
+        self.known.highest = lambda client: self.log.sequences.get(client, 0)
+        self.known.__class__ = self.known_type
+        self.senders = {
+            link.destination: self.sender_type(
+                log,
+                f"{log.identity}>{link.destination}",
+                Routes([TopicRoute("json", "orders")], link.pass_through),
+                remembered.acknowledged.get(link.destination, 0),
+                most_under_way=400,
+            )
+            for link in self.links
+        }
+        self.receivers = {
+            source: self.receiver_type(
+                self.name,
+                log.began,
+                self.known,
+                self.recent,
+                SimulatedRecorder(self),
+                remembered.cursors.get(source),
+            )
+            for source in self.sources
+        }
+        self.settlement = Acknowledgement(
+            self.senders,
+            frozenset(link.destination for link in self.links if link.is_sync),
+            log.durable,
+            self.world.now,
+        )
+        self.is_committing = False
+        self.is_awake = False
+        self.snapshot: tuple[int, bytes] | None = None
+        self.waiting: list[tuple[int, Publisher, int]] = []
+        life = self.life
+        self.world.at(20 * MILLISECOND, lambda: self._remember(life))
+        for link in self.links:
+            self._connect(link.destination, life)
+
+    def die(self) -> None:
+        """All that is not on the disk is gone."""
+        self.is_up = False
+        self.life += 1
+        for connection in list(self.world.connections):
+            if self.name in connection.ends:
+                connection.close(self.name)
+
+    def lose_disk(self) -> None:
+        """Come back with an empty one."""
+        self.loss += 1
+        self.log = Log(self.name, self.log.last_txid + 1000)
+        self.remembered = None
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether it is there, and has got from all its sources what these had."""
+        return self.is_up and all(
+            self.world.instances[source].is_up
+            and self.world.instances[source].senders[self.name].resynchronized
+            for source in self.sources
+        )
+
+    def on_disk(self) -> set[tuple[int, int]]:
+        """What a crash would leave, or has been removed because nobody needs it."""
+        end = self.log.durable - self.log.first_txid + 1
+        return {(row[2], row[3]) for row in self.log.rows[:end]}.union(self.log.removed)
+
+    def path_of(self, message: tuple[int, int]) -> set[str] | None:
+        """The instances that a message has been through, None if it is not there."""
+        for row in self.log.rows:
+            if (row[2], row[3]) == message:
+                return {hop.name for hop in hops(self.log.names.origins[row[11]].path)}
+        return None
+
+    # Publishers.
+
+    def publish(
+        self, publisher: Publisher, client: int, sequence: int, body: bytes, topic: Topic
+    ) -> None:
+        """A publisher's message."""
+        if sequence and sequence <= self.log.sequences.get(client, 0):
+            self.waiting.append((self.log.last_txid, publisher, sequence))
+        else:
+            before = self.log.sequences.get(client, 0)
+            txid = self.log.append(topic, client, sequence, body, now=self.world.now)
+            if sequence:
+                if sequence != before + 1:
+                    self.known.noted(client, before, (sequence,))
+                checksum = self.log.rows[-1][15]
+                self.recent.note(client, (sequence,), (checksum,), (txid, txid), topic, Origin())
+                self.waiting.append((txid, publisher, sequence))
+            self.applied(txid)
+        self.wake()
+
+    def applied(self, first_txid: int) -> None:
+        """Entries have been appended, from one on."""
+
+    # Committing and acknowledging.
+
+    def wake(self) -> None:
+        """Look after everything soon."""
+        if not self.is_awake and self.is_up:
+            self.is_awake = True
+            life = self.life
+            self.world.at(self.world.random.randrange(0, 500), lambda: self._turn(life))
+
+    def _turn(self, life: int) -> None:
+        if life != self.life:
+            return
+        self.is_awake = False
+        log = self.log
+        self.settlement.recorded(log.last_txid, self.world.now)
+        if log.durable < log.last_txid and not self.is_committing:
+            self.is_committing = True
+            end = log.last_txid
+            delay = self.world.random.randrange(200, self.slowest)
+            self.world.at(delay, lambda: self._committed(life, end))
+        for connection in list(self.world.connections):
+            if self.name in connection.ends:
+                self._serve(connection)
+        self.settlement.find_out()
+        while self.waiting and self.waiting[0][0] <= self.settlement.settled:
+            _, publisher, sequence = self.waiting.pop(0)
+            self._check_ack(publisher, sequence)
+            publisher.acknowledged(self, sequence)
+
+    def _committed(self, life: int, end: int) -> None:
+        if life != self.life:
+            return
+        self.is_committing = False
+        self.log.durable = end
+        self.settlement.reached(end)
+        if self.snapshot is not None and self.snapshot[0] <= end:
+            self.remembered = self.snapshot[1]
+            self.snapshot = None
+        self.wake()
+
+    def _remember(self, life: int) -> None:
+        if life != self.life:
+            return
+        log = self.log
+        if self.snapshot is None:
+            remembered = Remembered(
+                log.identity,
+                log.last_txid,
+                {s: c for s, r in self.receivers.items() if (c := r.cursor) is not None},
+                {name: sender.needed_from - 1 for name, sender in self.senders.items()},
+                list(self.known.summary(log.sequences)),
+            )
+            self.snapshot = log.last_txid, pack(remembered)
+            if log.last_txid <= log.durable:
+                self.remembered, self.snapshot = self.snapshot[1], None
+        if self.world.random.random() < 0.5:
+            self._serve_all(flush=True)
+        self.world.at(
+            self.world.random.randrange(20, 120) * MILLISECOND, lambda: self._remember(life)
+        )
+
+    def _serve_all(self, *, flush: bool) -> None:
+        for connection in list(self.world.connections):
+            if self.name in connection.ends:
+                self._serve(connection, flush=flush)
+
+    def unstall(self) -> None:
+        """The log takes entries again."""
+        self.room = None
+        if self.is_up:
+            for receiver in self.receivers.values():
+                if receiver.is_stalled:
+                    self._note(receiver.go_on())
+            self.wake()
+
+    def remove_journals(self) -> None:
+        """Remove what nobody needs."""
+        if self.is_up:
+            needed = [sender.needed_from for sender in self.senders.values()]
+            self.log.remove_before(min([*needed, self.log.durable + 1]))
+
+    # Links.
+
+    def _connect(self, peer: str, life: int) -> None:
+        if life != self.life or not self.is_up:
+            return
+        world, other = self.world, self.world.instances[peer]
+        current = world.find(self.name, peer)
+        is_there = current is not None and current.open[self.name]
+        if (
+            not is_there
+            and other.is_up
+            and world.can_reach(self.name, peer)
+            and world.can_reach(peer, self.name)
+        ):
+            if current is not None:
+                current.close(peer, tell=False)
+                current.close(self.name, tell=False)
+            connection = Connection(world, self.name, peer)
+            world.connections.append(connection)
+            connection.send(self.name, self.hello())
+            connection.send(peer, other.hello())
+        world.at(world.random.randrange(20, 90) * MILLISECOND, lambda: self._connect(peer, life))
+
+    def hello(self) -> Hello:
+        return Hello(1, self.name, self.group, self.log.identity, self.log.began, nonce=self.life)
+
+    def receive(self, connection: Connection, frame: Any) -> None:
+        """What has come over a link."""
+        peer = connection.other(self.name)
+        match frame:
+            case Hello():
+                self._meet(connection, frame)
+            case Begin():
+                for answer in self.receivers[peer].begin(
+                    peer_of(connection.hello[self.name]), frame, self.settlement.settled
+                ):
+                    connection.send(self.name, answer)
+            case Resume():
+                self.senders[peer].resume(frame)
+            case Knowledge():
+                self.senders[peer].learn(frame)
+            case Ack():
+                self.senders[peer].acknowledge(frame)
+            case Batch():
+                receiver = self.receivers[peer]
+                if receiver.is_stalled:
+                    # Nothing is read from a link meanwhile; here it is as if it were cut.
+                    connection.close(self.name)
+                    return
+                self.check_batch(frame, peer)
+                self._note(receiver.take(frame))
+            case Refused(reason):
+                raise Violation(reason)
+        self.wake()
+
+    def _meet(self, connection: Connection, hello: Hello) -> None:
+        peer = hello.instance
+        reason = refusal(self.hello(), hello)
+        if reason is not None:
+            raise Violation(reason)
+        connection.hello[self.name] = hello
+        if peer in self.receivers:
+            self.receivers[peer].disconnected()
+        if peer in self.senders:
+            connection.send(self.name, self.senders[peer].connected(peer_of(hello)))
+
+    def _note(self, taken: Any) -> None:
+        for conflict in taken.conflicts:
+            self.world.conflicts.add((conflict.client, conflict.sequence))
+
+    def check_batch(self, batch: Batch, peer: str) -> None:
+        """See that nothing comes back to where it has been."""
+        for run in batch.runs:
+            is_back = any(hop.name == self.name for hop in hops(run.origin.path))
+            if is_back and not self.world.disk_losses:
+                raise Violation(f"{peer} sent to {self.name} what came from there")
+            if run.topic != ORDERS:
+                raise Violation(f"{peer} sent {run.topic}")
+
+    def disconnected(self, connection: Connection) -> None:
+        peer = connection.other(self.name)
+        current = self.world.find(self.name, peer)
+        if current is not None and current is not connection and current.open[self.name]:
+            return
+        if peer in self.senders:
+            self.senders[peer].disconnected()
+        if peer in self.receivers:
+            self.receivers[peer].disconnected()
+
+    def _serve(self, connection: Connection, *, flush: bool = False) -> None:
+        if not connection.open[self.name] or connection.lives[self.name] != self.life:
+            return
+        peer = connection.other(self.name)
+        sender = self.senders.get(peer)
+        if sender is not None:
+            while (batch := sender.pull(self.world.now, flush=flush)) is not None:
+                connection.send(self.name, batch)
+        receiver = self.receivers.get(peer)
+        if receiver is not None and self.name in connection.hello:
+            ack = receiver.acknowledge(self.log.durable, self.settlement.is_settled)
+            if ack is not None:
+                connection.send(self.name, ack)
+
+    # What must be true when a publisher is told that its message is safe.
+
+    def _check_ack(self, publisher: Publisher, sequence: int) -> None:
+        message = publisher.client, sequence
+        if message not in self.on_disk():
+            raise Violation(f"{self.name} acknowledges {message}, which is not on its disk")
+        for name in self.settlement.waited_for:
+            other = self.world.instances[name]
+            if message not in other.on_disk() and not other.loss:
+                raise Violation(f"{self.name} acknowledges {message}, which {name} does not have")
+        faults = self.world.faults
+        copies = [instance.path_of(message) for instance in self.world.instances.values()]
+        if faults.replace_disk or faults.downgrade or copies.count(set()) > 1:
+            return  # what lies behind the next instance need not be waited for: see its docstring
+        seen, following = {self.name}, [self]
+        while following:
+            instance = following.pop()
+            if instance is not self and not instance.is_up:
+                continue
+            passed = instance.path_of(message)
+            if passed is None or (passed and instance is self):
+                continue  # what came from elsewhere, the one that it came from sees to
+            for name in sorted(instance.settlement.waited_for - seen - passed):
+                seen.add(name)
+                other = self.world.instances[name]
+                following.append(other)
+                if message not in other.on_disk() and not other.loss:
+                    raise Violation(
+                        f"{self.name} acknowledges {message}, which {name} does not have, to which "
+                        f"{instance.name} replicates"
+                    )
+
+
+class SimulatedRecorder:
+    """Appends what comes from other instances."""
+
+    def __init__(self, instance: Instance) -> None:
+        self._instance = instance
+
+    @property
+    def last_txid(self) -> int:
+        return self._instance.log.last_txid
+
+    def highest(self) -> dict[int, int]:
+        return self._instance.log.sequences
+
+    def record(self, run: Columns, source: Any) -> Recorded:
+        instance = self._instance
+        first = self.last_txid + 1
+        recorded = instance.log.take(run, source, instance.room, instance.world.now)
+        if instance.room is not None:
+            instance.room -= recorded.done
+        if recorded.done:
+            instance.applied(first)
+        return recorded

@@ -1,0 +1,77 @@
+"""Publishers that follow their messages to wherever these are safe."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from server.wire.bookmarks import client_hash
+from tests.replication.basics import LOCAL, MILLISECOND, ORDERS
+
+if TYPE_CHECKING:
+    from tests.replication.instance import Instance
+    from tests.replication.simulation import World
+
+
+class Publisher:
+    """Publishes, keeps messages until they are acknowledged, and moves when it must."""
+
+    def __init__(self, world: World, name: str, homes: tuple[str, ...], messages: int) -> None:
+        self.world = world
+        self.name = name
+        self.client = client_hash(name)
+        self.homes = homes
+        self.left = messages
+        self.sequence = 0
+        self.store: dict[int, bytes] = {}
+        self.home: Instance | None = None
+        self.life = 0
+        world.at(world.random.randrange(0, 100) * MILLISECOND, self._live)
+
+    @property
+    def is_done(self) -> bool:
+        return not self.left and not self.store
+
+    def _live(self) -> None:
+        random = self.world.random
+        if (
+            self.home is None
+            or not self.home.is_up
+            or self.home.life != self.life
+            or (random.random() < 0.05 and not self.world.is_calm)
+        ):
+            self._move()
+        if self.home is not None and self.left and self.home.is_up:
+            for _ in range(min(random.randrange(1, 4), self.left)):
+                self._publish(self.home)
+        if not self.is_done:
+            self.world.at(random.randrange(1, 150) * MILLISECOND, self._live)
+
+    def _move(self) -> None:
+        up = [home for home in self.homes if self.world.instances[home].is_up]
+        self.home = None
+        if up:
+            self.home = self.world.instances[self.world.random.choice(up)]
+            self.life = self.home.life
+            for sequence, body in list(self.store.items()):
+                self.home.publish(self, self.client, sequence, body, ORDERS)
+
+    def _publish(self, home: Instance) -> None:
+        random = self.world.random
+        kind = random.random()
+        if kind < 0.15:
+            home.publish(self, self.client, 0, b"without a number", ORDERS)
+        elif kind < 0.2:
+            home.publish(self, self.client, 0, b"of one instance", LOCAL)
+        else:
+            self.left -= 1
+            self.sequence += random.choice((1, 1, 1, 5))
+            body = f"{self.name} {self.sequence}".encode()
+            self.store[self.sequence] = body
+            self.world.published[self.client, self.sequence] = body
+            home.publish(self, self.client, self.sequence, body, ORDERS)
+
+    def acknowledged(self, instance: Instance, sequence: int) -> None:
+        if instance is self.home and instance.life == self.life:
+            for number in [one for one in self.store if one <= sequence]:
+                del self.store[number]
+                self.world.acked[self.client, number] = instance.name, self.world.now
