@@ -68,6 +68,7 @@ def _destination(reader: Reader, scope: Scope, others: Collection[str]) -> Desti
     _check_queues(reader, topics, scope)
     transports = tuple(_transport(child, scope) for child in reader.children("Transport"))
     _check_reachable(reader, scope)
+    _check_certificates(reader, transports, scope)
     name = reader.text("Name") or _made_name(reader, transports, others)
     return DestinationSpec(
         name=name,
@@ -219,6 +220,27 @@ def _check_reachable(reader: Reader, scope: Scope) -> None:
             "but no transport takes replication",
             "add an InetAddr to its Transport, or a Transport of type amps-replication",
         )
+
+
+def _check_certificates(
+    reader: Reader, transports: Sequence[OutgoingTransportSpec], scope: Scope
+) -> None:
+    """See that certificates are checked of both: who connects and who is connected to.
+
+    There is one connection between two instances, whichever of them has made it.
+    """
+    incoming = next((one for one in scope.transports.values() if one.is_replication), None)
+    if incoming is None or (incoming.tls is not None and incoming.tls.verify_client):
+        return
+    for child, transport in zip(reader.children("Transport"), transports, strict=True):
+        if transport.tls is not None and transport.tls.verify_client:
+            child.warning(
+                f"is checked of instances that are connected to, but not of those that connect to "
+                f"the transport {incoming.name} at {incoming.location}, over whose connections the "
+                f"destination is served as well",
+                f"add VerifyClient and CAFile to the transport {incoming.name}",
+                tag="VerifyClient",
+            )
 
 
 def _compression(reader: Reader) -> str | None:
