@@ -429,11 +429,7 @@ def test_a_transport_goes_and_comes_by_action(tmp_path: Path) -> None:
             pass
 
 
-WITHOUT_EFFECT = {
-    "truncate-statistics": "<Age>7d</Age>",
-    "enable-proxied-transfer": "<Topic>jobs</Topic><MessageType>json</MessageType>",
-    "disable-proxied-transfer": "<Topic>jobs</Topic><MessageType>json</MessageType>",
-}
+WITHOUT_EFFECT = {"truncate-statistics": "<Age>7d</Age>"}
 
 
 def test_what_has_no_subject_yet_is_said_and_passed_over(tmp_path: Path) -> None:
@@ -443,12 +439,6 @@ def test_what_has_no_subject_yet_is_said_and_passed_over(tmp_path: Path) -> None
         for name, given in WITHOUT_EFFECT.items()
     )
     elements = f"""
-      <TransactionLog>
-        <JournalDirectory>journal</JournalDirectory>
-        <JournalSize>10MB</JournalSize>
-        <Topic><Name>jobs</Name><MessageType>json</MessageType></Topic>
-      </TransactionLog>
-      <SOW><Queue><Name>jobs</Name><MessageType>json</MessageType></Queue></SOW>
       <Actions>
         <Action>
           <On><Module>amps-action-on-startup</Module></On>
