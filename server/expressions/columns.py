@@ -114,9 +114,15 @@ class MixedColumn:
 Column: TypeAlias = NumberColumn | TextColumn | MixedColumn
 
 
+_LARGE: Final = 1_000_000
+
+
 def warm_up() -> None:
-    """Let Arrow import pandas, which it does with its first array: not in the midst of a query."""
-    pa.array([b""])
+    """Let Arrow do what it does only once: not in the midst of a query.
+
+    With its first array it imports pandas, and its first large one takes memory from the system.
+    """
+    text_array(("x" * _LARGE, "", None))
 
 
 def column_of(values: Sequence[Value]) -> Column:
