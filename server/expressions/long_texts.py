@@ -38,7 +38,7 @@ LONG: Final = 1_000
 _SCANNED: Final = 5_000_000
 """Bytes of the text that the steps of one call may go through, which takes about 1 ms."""
 
-_SECONDS: Final = 0.003
+_SECONDS: Final = 0.002
 _SECONDS_PER_BYTE: Final = 0.000_000_02
 """How long a search may take."""
 
