@@ -64,7 +64,10 @@ def decode_word(data: bytes) -> Word:
     Raises:
         msgspec.MsgspecError: it is none.
     """
-    word = _DECODER.decode(data)
+    try:
+        word = _DECODER.decode(data)
+    except (ValueError, RecursionError) as problem:  # texts that are none, among others
+        raise msgspec.DecodeError(str(problem)) from problem
     if len(word.marks) > MOST_ASKED:
         raise msgspec.ValidationError(f"more than {MOST_ASKED} messages")
     if isinstance(word, Answer) and not len(word.marks) == len(word.turns) == len(word.owners):

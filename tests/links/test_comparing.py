@@ -169,7 +169,7 @@ def test_a_repair_brings_them_in_step(pair: Pair) -> None:
         assert pair.a.records()[key] in (before[0][key], before[1][key])
     assert b"again" in pair.a.records()[7]
     repaired = [entry for one in (pair.a, pair.b) for entry in one.said("1E-0017")]
-    assert sum(entry["count"] for entry in repaired) == 3  # type: ignore[misc]
+    assert sum(entry["count"] for entry in repaired) == 3  # type: ignore[misc]  # fields are objects
     assert pair.a.comparing.compare() == 1
     pair.pass_time(10)
     assert found(pair.a)[-1] == ("1E-0013", "records", 300)

@@ -41,7 +41,7 @@ def test_it_is_logged_when_the_destination_has_caught_up(network: Network) -> No
     network.pass_time(2)
     (entry,) = a.logs("1E-0012")
     assert (entry["destination"], entry["why"]) == ("B", "it has caught up")
-    assert entry["age"] >= timedelta(seconds=LATE_SECONDS)  # type: ignore[operator]
+    assert entry["age"] >= timedelta(seconds=LATE_SECONDS)  # type: ignore[operator]  # fields are objects
     network.pass_time(20)
     assert len(a.logs("1E-0011")) == 1
 

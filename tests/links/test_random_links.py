@@ -38,7 +38,7 @@ class Trouble:
             clock.worked += self.random.random() * self.hurry
             return clock.time + clock.worked
 
-        instance.turns.elapsed = elapsed  # type: ignore[misc]
+        instance.turns.elapsed = elapsed  # type: ignore[misc]  # it never changes elsewhere
 
     @property
     def one(self) -> Instance:

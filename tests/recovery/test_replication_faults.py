@@ -228,7 +228,7 @@ def check(cluster: Cluster, model: Model) -> None:
         wait_until(
             lambda: len(read_log(instance.server)) >= model.messages,  # noqa: B023 - called at once
             lambda: (
-                f"{instance.name} has {len(read_log(instance.server))} of"  # noqa: B023
+                f"{instance.name} has {len(read_log(instance.server))} of"  # noqa: B023 - likewise
                 f" {model.messages} messages"
             ),
         )

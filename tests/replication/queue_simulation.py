@@ -194,7 +194,10 @@ class Host(Instance):
             was_recorded=self.was_recorded,
             is_missing=self.is_missing,
         )
-        reach = lambda name: self.courier.reach(name, self.world.now)  # noqa: E731
+
+        def reach(name: str) -> bool | None:
+            return self.courier.reach(name, self.world.now)
+
         return core, self.sharing_type(core, reach, self.world.initial_owner)
 
     def fold(self, core: Queue) -> None:

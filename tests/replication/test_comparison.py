@@ -170,7 +170,7 @@ def test_what_counts_as_a_difference(
         now += 1_000_000
         comparison.step(now)
         for word in comparison.outgoing:
-            answering.take(word)  # type: ignore[arg-type]
+            answering.take(word)  # type: ignore[arg-type]  # what asks is among them, and no other
         comparison.outgoing.clear()
         while answering.step() or answering.is_waiting:
             pass
