@@ -303,7 +303,7 @@ class Ledger:
     # coming back
 
     def acknowledge_leased(
-        self, marks: Sequence[Mark], holder: Hashable
+        self, marks: Sequence[Mark], holder: Hashable, now: int
     ) -> tuple[list[Mark], list[Mark]]:
         """Acknowledge messages that somebody has and that nothing else is known of.
 
@@ -313,6 +313,7 @@ class Ledger:
         Args:
             marks: the bookmarks.
             holder: the client that must have them, None for any.
+            now: the moment.
 
         Returns:
             What has left the queue, and what has to go the long way.
@@ -324,7 +325,7 @@ class Ledger:
             if publisher is None:
                 others += alike
             else:
-                self._acknowledge_leased(publisher, alike, holder, done, others)
+                others += self._acknowledge_leased(publisher, alike, holder, now, done)
         return done, others
 
     def _acknowledge_leased(
@@ -332,10 +333,11 @@ class Ledger:
         publisher: Publisher,
         marks: Sequence[Mark],
         holder: Hashable,
+        now: int,
         done: list[Mark],
-        others: list[Mark],
-    ) -> None:
-        """The same for messages of one publisher; tells both in lists that it is given."""
+    ) -> list[Mark]:
+        """The same for messages of one publisher; adds to what has left, and gives the others."""
+        others: list[Mark] = []
         sequences = list(map(_SEQUENCE, marks))
         if len(set(sequences)) < len(sequences):
             others += repeated(marks)
@@ -349,14 +351,15 @@ class Ledger:
             if seat is None or (holder is not None and seat.consumer.client != holder):
                 others += marks[start:stop]
             else:
-                self._finish(seat, publisher, places[start:stop])
+                self._finish(seat, publisher, places[start:stop], now)
                 done += marks[start:stop]
             start = stop
+        return others
 
-    def _finish(self, seat: Seat, publisher: Publisher, places: Sequence[int]) -> None:
+    def _finish(self, seat: Seat, publisher: Publisher, places: Sequence[int], now: int) -> None:
         """Messages of one publisher that one consumer has leave the queue."""
         count = len(places)
-        self.leases.end_all(places)
+        self.leases.end_all(places, now)
         self.entries.remove_all(places, publisher, SENT if self.settings.at_most_once else LEASED)
         seat.held.difference_update(places)
         seat.consumer.outstanding -= count

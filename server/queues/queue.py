@@ -329,7 +329,7 @@ class Queue:
         places: list[int] = []
         if not self.settings.keyed and (way is Way.DONE or self.settings.at_most_once):
             holder = client if self.settings.strict else None
-            done, marks = self.ledger.acknowledge_leased(marks, holder)
+            done, marks = self.ledger.acknowledge_leased(marks, holder, now)
             result.done = len(done)
             if done and not self.settings.at_most_once:
                 self.ledger.events.append(Acked(now, done))
