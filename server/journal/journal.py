@@ -286,15 +286,19 @@ class Journal:
         """Store at the close how far queues have been worked off, if all of it is stored then."""
         self._last_queues = cache
 
+    @property
+    def replication_file(self) -> Path:
+        """Where replication stores what it is to remember."""
+        return self._settings.directory / replication_name(self._settings.instance)
+
     def read_replication(self) -> bytes | None:
         """What replication has stored; None if it has stored nothing.
 
         Raises:
             OSError: it cannot be read.
         """
-        path = self._settings.directory / replication_name(self._settings.instance)
         try:
-            return path.read_bytes()
+            return self.replication_file.read_bytes()
         except FileNotFoundError:
             return None
 
