@@ -1,8 +1,9 @@
 """Every resource of the tree, with all its fields: what there is to know of host and instance.
 
 Times of day are texts in UTC, as in 20261123T041500.000000Z, where nothing else is said. Flags are
-1 and 0. Fields that the Monitoring Guide does not have are marked; each answers a question that an
-operator asks.
+1 and 0. Hashes of names, which have 64 bits and no sign, are texts. Fields that the Monitoring
+Guide does not have are marked; each answers a question that an operator asks. Tables that AMPS does
+not have begin with AMPERAGE_; what never changes needs none.
 
 Source: AMPS Monitoring Guide, Host Statistics; AMPS Instance Statistics; Table Reference.
 """
@@ -93,7 +94,7 @@ HOST_NETWORK: Final = Resource(
 INSTANCE: Final = Resource(
     "instance",
     "",
-    "",
+    "AMPERAGE_INSTANCE",
     (
         fixed("config_path", "the configuration file"),
         fixed("cwd", "the directory in which the server was started"),
@@ -306,7 +307,7 @@ PROCESSORS: Final = Resource(
 QUERIES: Final = Resource(
     "instance/queries",
     "",
-    "",
+    "AMPERAGE_QUERIES",
     (snapshot("queued_queries", "queries that have not been completed"),),
 )
 
@@ -440,7 +441,7 @@ TRANSACTION_LOG: Final = Resource(
 JOURNALS: Final = Resource(
     "instance/transaction_log/journals",
     "journal",
-    "",
+    "AMPERAGE_JOURNALS",
     (
         fixed("file_name", "the file"),
         snapshot("is_archived", "1 if it is in the archive"),

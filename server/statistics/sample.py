@@ -13,7 +13,8 @@ class Entry(NamedTuple):
     """One entry of a resource.
 
     Attributes:
-        id: its name in paths; no other entry of the resource has it while this one lives.
+        id: its name in paths; no other entry of the resource has it while this one lives. Empty
+            where the resource is one entry itself.
         fixed: values of `Resource.fixed`; the same object in every sample for as long as the entry
             lives, so that a new one tells of a new life.
         moving: values of `Resource.given`.
