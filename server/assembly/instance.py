@@ -35,6 +35,7 @@ from server.assembly.provision import (
 from server.assembly.provision_journal import open_journal, recover
 from server.assembly.provision_replication import provision_replication, replicates
 from server.assembly.provision_sow import TopicOpener
+from server.assembly.provision_statistics import Statistics, sources_of
 from server.assembly.source_files import source_files
 from server.core.engine import Engine
 from server.core.internal_client import InternalClient
@@ -175,6 +176,7 @@ class Instance:
         self._engine.stores.begin_derived()
         check()
         self._provision_actions(opened)
+        self._take_statistics(opened)
         await self._open_transports(opened)
         await self._actions.start()
 
@@ -292,6 +294,24 @@ class Instance:
             log, self._engine.stores, self._engine.clock, self._engine.log
         )
         opened.push_async_callback(self._services.journals.close)
+
+    def _take_statistics(self, opened: contextlib.AsyncExitStack) -> None:
+        """Take and keep statistics, if there is an Admin section to say how."""
+        spec = self._spec
+        if spec.admin is None:
+            return
+        statistics = Statistics(spec.admin, self._engine, self._log)
+        config_path = next(iter(self._configuration), "")
+        sources = sources_of(
+            spec,
+            self._engine,
+            self._transports,
+            self._services.replication,
+            statistics.collector,
+            config_path,
+        )
+        opened.callback(statistics.close)
+        statistics.start(sources)
 
     def _make_services(self) -> Services:
         return Services(
