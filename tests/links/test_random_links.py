@@ -26,6 +26,7 @@ class Trouble:
         self.network.clock.work_per_look = 0.0
         self.a = self.network.instance("A", destination("B", port=2), listens=1)
         self.b = self.network.instance("B", destination("A", port=1), listens=2)
+        self.strict = self.random.choice(("", "", "A", "B", "AB"))
         self.hurry = self.random.choice((0.0, 0.000_1, 0.002))
         for instance in (self.a, self.b):
             self._make_restless(instance)
@@ -80,7 +81,8 @@ class Trouble:
     def connect(self) -> None:
         for instance, other in self.random.sample([(self.a, self.b), (self.b, self.a)], 2):
             if not instance.links.is_connected(other.name):
-                self.network.connect(instance, other.name, other)
+                lack = "it is not encrypted" if other.name in self.strict else None
+                self.network.connect(instance, other.name, other, falls_short=lack)
                 return
 
     def cut(self) -> None:
