@@ -244,6 +244,11 @@ class Journal:
         """Store that at the close, if all that it takes into account is stored then."""
         self._queues_file.leave(pack_queues(cache, self._clock()))
 
+    @property
+    def replication_file(self) -> Path:
+        """Where replication stores what it is to remember."""
+        return self._replication_file.path
+
     def read_replication(self) -> bytes | None:
         """What replication has stored; see `SideFile.read`."""
         return self._replication_file.read()
