@@ -7,6 +7,7 @@ from collections import Counter
 
 import pytest
 
+from server.links.link import SILENCE_SECONDS
 from tests.links.support import Instance, Network, Pipe, destination
 from tests.replication.memory import Log
 
@@ -128,8 +129,19 @@ class Trouble:
         for _ in range(40):
             self.connect()
             self.network.pass_time(1)
-            if contents(self.a.entries) == contents(self.b.entries):
+            if self.is_well:
                 return
+
+    @property
+    def is_well(self) -> bool:
+        """Whether each has what the other one has, and knows that, and they stay connected."""
+        a, b = self.a, self.b
+        return (
+            contents(a.entries) == contents(b.entries)
+            and all(one.replication.settled == one.entries.last_txid for one in (a, b))
+            and a.links.is_connected("B")
+            and b.links.is_connected("A")
+        )
 
 
 def contents(log: Log) -> Counter[tuple[int, int]]:
@@ -144,9 +156,8 @@ def test_in_the_end_both_have_everything(seed: int) -> None:
         trouble.step()
     trouble.heal()
     a, b = trouble.a, trouble.b
-    assert contents(a.entries) == contents(b.entries)
+    assert trouble.is_well
     assert set(contents(a.entries).values()) <= {1}
-    trouble.network.pass_time(3)
-    assert a.replication.settled == a.entries.last_txid
-    assert b.replication.settled == b.entries.last_txid
+    trouble.network.pass_time(2 * SILENCE_SECONDS)
+    assert trouble.is_well
     assert a.logs("1E-0003") == b.logs("1E-0003") == [], "neither has broken the protocol"
