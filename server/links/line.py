@@ -88,8 +88,8 @@ class Line(Protocol):
     def is_ready(self) -> bool:
         """Whether the connection has sent nearly all that it was given."""
 
-    def send(self, frame: Frame, *, compress: bool = False) -> None:
-        """Send a frame."""
+    def send(self, frame: Frame, *, compress: bool = False) -> int:
+        """Send a frame; returns how many bytes that are."""
 
     def go_on_in(self, seconds: float) -> None:
         """Look after both directions after some time, or before."""

@@ -327,9 +327,11 @@ class Link:
         """See `Line`."""
         return self.conduit.is_ready
 
-    def send(self, frame: Frame, *, compress: bool = False) -> None:
+    def send(self, frame: Frame, *, compress: bool = False) -> int:
         """See `Line`."""
-        self.conduit.send(encode(frame, compress=compress))
+        data = encode(frame, compress=compress)
+        self.conduit.send(data)
+        return len(data)
 
     def go_on_in(self, seconds: float) -> None:
         """See `Line`."""
