@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
+from server.base.log import Log
 from server.statistics.keeper import Keeper
 from server.statistics.rates import Rates
 from server.statistics.recording import Recording
@@ -20,6 +21,9 @@ from tests.support.waiting import wait_until
 
 NOON: Final = 1_700_000_000.0
 """When tests begin, in seconds since the Unix epoch."""
+
+LATER: Final = 1_000
+"""Seconds after noon, when it is for keepers."""
 
 
 def fixed(resource: Resource, name: str) -> tuple[Value, ...]:
@@ -85,9 +89,9 @@ def recorded(path: Path | str, log: RecordingLog | None = None) -> Iterator[Writ
 
 
 @contextmanager
-def kept(path: Path | str, log: RecordingLog | None = None) -> Iterator[Keeper]:
-    """A keeper that runs, closed in the end."""
-    keeper = Keeper(str(path), 1000, log or RecordingLog())
+def kept(path: Path | str, log: Log | None = None) -> Iterator[Keeper]:
+    """A keeper that runs, closed in the end; for it the time is always the same."""
+    keeper = Keeper(str(path), 1000, log or RecordingLog(), clock=lambda: NOON + LATER)
     keeper.start()
     try:
         yield keeper
