@@ -29,10 +29,12 @@ class LogonOptions:
     Attributes:
         ack_conflation: seconds over which `persisted` acks of publishes are merged.
         pretty: whether it wants binary bodies in a form that people can read.
+        correlation_id: the correlation id that it gave.
     """
 
     ack_conflation: float = 1.0
     pretty: bool = False
+    correlation_id: str = ""
 
 
 class Surroundings(listener.Surroundings, Protocol):

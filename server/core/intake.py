@@ -105,6 +105,8 @@ class Intake:
     Attributes:
         is_waiting: whether something that the peer has sent waits for a turn.
         is_lost: whether the peer has gone, while there was more of what it sent to be obeyed.
+        bytes_in: bytes that it has sent.
+        messages_in: messages and commands of these that have been obeyed.
     """
 
     def __init__(
@@ -116,6 +118,8 @@ class Intake:
     ) -> None:
         self.is_waiting = False
         self.is_lost = False
+        self.bytes_in = 0
+        self.messages_in = 0
         self._session = session
         self._turns = session.engine.turns
         self._inbox = Inbox(reader)
@@ -147,6 +151,7 @@ class Intake:
         """
         if not self._session.is_open:
             return
+        self.bytes_in += len(chunk)
         self._inbox.put(chunk)
         if self.is_waiting:
             return
@@ -237,6 +242,7 @@ class Intake:
                 return False
             runs.begin()
             done = inbox.obey(pace.messages_in(turns.left(now)), runs, self._obey)
+            self.messages_in += done
             if not session.is_open:
                 return False
             begun, now = now, elapsed()

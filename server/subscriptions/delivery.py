@@ -138,14 +138,14 @@ class DirectDelivery:
         else:
             for body in bodies:
                 chunks += (heads[len(body)], body)
-        self._outbox.write(b"".join(chunks))
+        self._outbox.write_run(b"".join(chunks), len(bodies))
 
     def deliver_run(self, run: MessageRun) -> None:
         """Frame messages that have bookmarks of their own, and put them into the outbox."""
         bodies = run.bodies if self._present is None else self._present(run.bodies)
         varying, columns = self._key_columns(run)
         template = self._heads.template(run.keys, varying)
-        self._outbox.write(frame_run(template, bodies, columns))
+        self._outbox.write_run(frame_run(template, bodies, columns), len(bodies))
 
 
 def deliver_run(run: MessageRun, delivery: Delivery) -> None:

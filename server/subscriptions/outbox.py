@@ -48,9 +48,22 @@ class Outbox:
     Args:
         waiting: the engine's list of outboxes that have something to write.
         sink: takes the collected bytes; the connection's write.
+
+    Attributes:
+        bytes_out: bytes that have left.
+        messages_out: messages that have left: one for each call of `write`, see `write_run`.
     """
 
-    __slots__ = ("_is_closed", "_last", "_ready", "_reservations", "_sink", "_waiting")
+    __slots__ = (
+        "_is_closed",
+        "_last",
+        "_ready",
+        "_reservations",
+        "_sink",
+        "_waiting",
+        "bytes_out",
+        "messages_out",
+    )
 
     def __init__(self, waiting: list[Outbox], sink: Callable[[bytes], None]) -> None:
         self._waiting = waiting
@@ -59,6 +72,8 @@ class Outbox:
         self._last = self._ready  # where bytes join the stream; never empty behind a reservation
         self._reservations: deque[Reservation] = deque()
         self._is_closed = False
+        self.bytes_out = 0
+        self.messages_out = 0
 
     def close(self) -> None:
         """Take nothing more. What has been written so far, and waits for nothing, still leaves."""
@@ -71,12 +86,19 @@ class Outbox:
             self._waiting.append(self)
         self._last.append(data)
 
+    def write_run(self, data: bytes, messages: int) -> None:
+        """Add bytes that are several messages."""
+        self.messages_out += messages - 1
+        self.write(data)
+
     def flush(self) -> None:
         """Hand everything that may leave to the connection, in one piece."""
         chunks = self._ready
         if not chunks:  # it has been flushed out of turn
             return
         data = chunks[0] if len(chunks) == 1 else b"".join(chunks)
+        self.bytes_out += len(data)
+        self.messages_out += len(chunks)
         chunks.clear()
         self._sink(data)
 

@@ -75,6 +75,11 @@ class TransportTable:
         """The transports that can be opened and closed."""
         return tuple(self._listeners)
 
+    @property
+    def listeners(self) -> tuple[Listener, ...]:
+        """All of them, open or not."""
+        return tuple(self._listeners.values())
+
     def use_links(self, links: Links) -> None:
         """Serve replication from now on. Called before anything is opened.
 
