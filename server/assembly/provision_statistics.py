@@ -47,18 +47,22 @@ class Statistics:
         admin: how they are to be kept.
         engine: the instance's sessions and topics.
         log: the instance's log.
+        indexed: see `Keeper`.
 
     Attributes:
         keeper: keeps them, on a thread of its own.
         collector: takes samples.
     """
 
-    def __init__(self, admin: AdminSpec, engine: Engine, log: EventLog) -> None:
+    def __init__(
+        self, admin: AdminSpec, engine: Engine, log: EventLog, *, indexed: bool = False
+    ) -> None:
         self.keeper: Final = Keeper(
             admin.file_name,
             admin.interval // _MILLISECOND,
             log,
             sources=[*host_sources(), *process_sources(), *logging_sources(log.targets)],
+            indexed=indexed,
         )
         self.collector: Final = Collector(
             admin.interval / _NANOSECONDS,
@@ -90,7 +94,6 @@ def sources_of(
     transports: TransportTable,
     replication: Replication | None,
     collector: Collector,
-    config_path: str,
 ) -> list[Source]:
     """What there is to be known of an instance, whose topics have been recovered.
 
@@ -100,7 +103,6 @@ def sources_of(
         transports: its transports.
         replication: what it has of replication; None if it has no part in it.
         collector: takes the samples.
-        config_path: the file that the description was read from.
     """
     log, topics = engine.transaction_log, engine.topics
     journal = None if log is None else log.journal
@@ -109,7 +111,7 @@ def sources_of(
     )
     clients, subscriptions = ClientsSource(engine), SubscriptionsSource(engine)
     return [
-        InstanceSource(spec, config_path),
+        InstanceSource(spec),
         clients,
         ApiSource(engine),
         QueriesSource(clients),

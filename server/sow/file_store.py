@@ -19,8 +19,8 @@ from typing import Final, NamedTuple
 from server.sow import slab_format as form
 from server.sow.commit import GroupCommit
 from server.sow.earlier_states import earlier_states
-from server.sow.residency import resident_share
 from server.sow.records import Record
+from server.sow.residency import resident_share
 from server.sow.slab_file import DamagedFileError, SlabFile
 from server.sow.slab_format import ENTRY, Kind, padded
 from server.sow.slab_log import SlabLog

@@ -172,7 +172,8 @@ def test_disks_are_there_once_wherever_they_are_mounted(host: Host, tmp_path: Pa
     assert first["sda1"]["mount_point"] == str(spaced)
     assert first["sda1"]["read_bytes_per_sec"] == 0
     free = first["sda1"]["file_system_free_percent"]
-    assert isinstance(free, float) and 0 < free < 100
+    assert isinstance(free, float)
+    assert 0 < free < 100
 
     host.now += 2
     host.write("diskstats", _diskstats(14, 120, 1010))

@@ -11,8 +11,8 @@ from __future__ import annotations
 import asyncio
 import itertools
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from contextlib import suppress
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+from contextlib import aclosing, suppress
 from email.utils import formatdate
 from http import HTTPStatus
 from typing import Final, Protocol
@@ -196,9 +196,7 @@ class Connection:
             known = headers.get(name.decode("ascii"))
             text = value.decode("latin-1")
             headers[name.decode("ascii")] = text if known is None else f"{known}, {text}"
-        return Request(
-            self._method, path, query, headers, body, self._peer, self._is_encrypted
-        )
+        return Request(self._method, path, query, headers, body, self._peer, self._is_encrypted)
 
     # answers
 
@@ -212,7 +210,9 @@ class Connection:
             self._host.log.emit(
                 "19-0007", reference=reference, path=request.path, error=repr(error)
             )
-            text = f"This should not happen. The log says more: entry 19-0007, reference {reference}."
+            text = (
+                f"This should not happen. The log says more: entry 19-0007, reference {reference}."
+            )
             return say(500, text)
 
     async def _refuse(self, refusal: Refusal) -> bool:
@@ -257,9 +257,9 @@ class Connection:
         await self._head(response, headers)
         if not has_body:
             return await self._end()
-        view = memoryview(content)
         for start in range(0, len(content), PIECE):
-            await self._put_and_wait(self._http.send(h11.Data(data=view[start : start + PIECE])))
+            piece = content[start : start + PIECE]
+            await self._put_and_wait(self._http.send(h11.Data(data=piece)))
         await self._end()
         return len(content)
 
@@ -276,18 +276,31 @@ class Connection:
         )
         await self._put_and_wait(self._http.send(head))
 
-    async def _stream(self, body: AsyncIterator[bytes]) -> int:
+    async def _stream(self, body: AsyncGenerator[bytes, None]) -> int:
         size = 0
-        try:
-            async for chunk in body:
+        async with aclosing(body):
+            while (chunk := await self._next_chunk(body)) is not None:
                 size += len(chunk)
-                await self._put_and_wait(self._http.send(h11.Data(data=chunk)))
-        except Exception as error:
-            # What has been sent cannot be taken back: that it is not whole shows in its end.
-            self._host.log.emit("19-0007", reference=next(_references), path="", error=repr(error))
-            raise ConnectionAbortedError from error
+                if chunk:
+                    await self._put_and_wait(self._http.send(h11.Data(data=chunk)))
         await self._end()
         return size
+
+    async def _next_chunk(self, body: AsyncGenerator[bytes, None]) -> bytes | None:
+        """What comes next of an answer; None at its end.
+
+        Raises:
+            ConnectionAbortedError: that cannot be made. What has been sent cannot be taken back, so
+                the answer is cut off: this way it is seen not to be whole.
+        """
+        try:
+            return await anext(body, None)
+        except Refusal as refusal:
+            reason = str(refusal)
+        except Exception as error:
+            reason = repr(error)
+        self._host.log.emit("19-0007", reference=next(_references), path="", error=reason)
+        raise ConnectionAbortedError
 
     async def _end(self) -> int:
         await self._put_and_wait(self._http.send(h11.EndOfMessage()))
@@ -329,9 +342,7 @@ def _check_head(head: h11.Request) -> None:
             431, f"A request may have {MOST_HEADERS} headers, and {MOST_HEAD:,} bytes of them."
         )
     names = {name for name, _ in head.headers}
-    if b"transfer-encoding" in names and (
-        b"content-length" in names or head.http_version < b"1.1"
-    ):
+    if b"transfer-encoding" in names and (b"content-length" in names or head.http_version < b"1.1"):
         raise Refusal(400, "The request has two lengths: Transfer-Encoding, and another one.")
 
 

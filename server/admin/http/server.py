@@ -49,7 +49,7 @@ class HttpServer:
         self._descriptors = descriptors
         self._most = most
         self._acceptors: list[asyncio.Server | TlsAcceptor] = []
-        self._connections: OrderedDict[Connection, asyncio.Task[None] | None] = OrderedDict()
+        self._connections: OrderedDict[Connection, asyncio.Task[None]] = OrderedDict()
         self._said = -_SAY_AGAIN_SECONDS
 
     async def serve(self, sockets: Sequence[socket.socket], context: ssl.SSLContext | None) -> None:
@@ -72,11 +72,9 @@ class HttpServer:
         """Accept no more, and end all connections, whatever they are about."""
         for acceptor in self._acceptors:
             acceptor.close()
-        tasks = [task for task in self._connections.values() if task is not None]
+        tasks = list(self._connections.values())
         for connection in list(self._connections):
-            connection.cut_off()
-        for task in tasks:
-            task.cancel()
+            self._cut_off(connection)
         await asyncio.gather(*tasks, return_exceptions=True)
 
     def progressed(self, connection: Connection) -> None:
@@ -88,7 +86,7 @@ class HttpServer:
         reader = asyncio.StreamReader(limit=PIECE)
         return asyncio.StreamReaderProtocol(reader, self._accepted)
 
-    async def _accepted(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    def _accepted(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         connected = writer.get_extra_info("socket")
         has_room = connected is not None and self._descriptors.has_room(connected.fileno())
         if not has_room or not self._make_room():
@@ -96,11 +94,9 @@ class HttpServer:
             writer.close()
             return
         connection = Connection(reader, writer, self)
-        self._connections[connection] = asyncio.current_task()
-        try:
-            await connection.serve()
-        finally:
-            del self._connections[connection]
+        task = asyncio.get_running_loop().create_task(connection.serve())
+        self._connections[connection] = task
+        task.add_done_callback(lambda _: self._connections.pop(connection))
 
     def _make_room(self) -> bool:
         """Let the connection go that has been waited for longest, if there are too many."""
@@ -113,8 +109,9 @@ class HttpServer:
         oldest = next((one for one in self._connections if one.awaits_peer), None)
         if oldest is None:
             return False
-        task = self._connections[oldest]
-        oldest.cut_off()
-        if task is not None:
-            task.cancel()
+        self._cut_off(oldest)
         return True
+
+    def _cut_off(self, connection: Connection) -> None:
+        connection.cut_off()
+        self._connections[connection].cancel()

@@ -23,15 +23,14 @@ class InstanceSource:
 
     Args:
         spec: its description.
-        config_path: the file that this was read from.
     """
 
     resource = INSTANCE
 
-    def __init__(self, spec: InstanceSpec, config_path: str) -> None:
+    def __init__(self, spec: InstanceSpec) -> None:
         self._began = time.monotonic()
         self._fixed = (
-            config_path,
+            spec.location.file,
             os.getcwd(),
             spec.description or "",
             spec.environment or "",
