@@ -69,6 +69,11 @@ class RecordTable:
         store: the records.
         message_type: the type of their bodies.
         options: see `TableOptions`.
+
+    Attributes:
+        updates: records that have been replaced.
+        deletes: records that have been deleted.
+        queries: queries of clients.
     """
 
     def __init__(
@@ -78,6 +83,9 @@ class RecordTable:
         self.message_type: Final = message_type
         self.options: Final = options
         self.key_hash: Final = KeyHash(options.key_domain) if options.key_fields else None
+        self.updates = 0
+        self.deletes = 0
+        self.queries = 0
         self.states = bytearray(store.rows)
         self.memo: Final = MemoIndexes(store, self.states, message_type)
         self.hash_indexes: Final = [
@@ -186,6 +194,8 @@ class RecordTable:
             self._occupy(row, CURRENT)
             if self.options.pattern:
                 self._topic_of_row[row] = self._topic_number(record.topic)
+        else:
+            self.updates += 1
         self._changed(row, previous)
         for index in self.hash_indexes:
             index.put(row, record.body)
@@ -216,6 +226,7 @@ class RecordTable:
         if previous is None:
             return None
         row = self.store.delete(identity, sequence)
+        self.deletes += 1
         self.states[row] = FREE
         self._changed(row, previous)
         for index in self.hash_indexes:

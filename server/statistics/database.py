@@ -12,10 +12,10 @@ import os
 import sqlite3
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from operator import itemgetter
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 from server.statistics import layout, takeover
 from server.statistics.resources import LIFETIMES
@@ -38,7 +38,8 @@ _VACUUM_PAGES: Final = 512
 
 _MOST_LIFETIMES: Final = 1_000
 
-_Values = tuple[Value, ...]
+_Values: TypeAlias = tuple[Value, ...]
+_Alive: TypeAlias = dict[str, tuple[_Values, int]]
 _NEVER: Final = object()
 
 
@@ -59,7 +60,7 @@ class _Writing:
     insert_dynamic: str
     moving: Callable[[_Values], _Values]
     next_id: int
-    alive: dict[str, tuple[_Values, int]] = field(default_factory=dict)
+    alive: _Alive
 
 
 class Database:
@@ -97,20 +98,24 @@ class Database:
         Raises:
             sqlite3.Error: it cannot be written, and has not been.
         """
+        alive: list[_Alive] = []
         with self.transaction():
             for writing in self._writings:
                 path = writing.resource.path
-                entries = taken.get(path, [])
-                self._write_lives(writing, entries, snapshot.timestamp)
-                self._write_values(writing, snapshot.entries.get(path, {}), snapshot.timestamp)
+                alive.append(self._write_lives(writing, taken.get(path, []), snapshot.timestamp))
+                values = snapshot.entries.get(path, {})
+                self._write_values(writing, alive[-1], values, snapshot.timestamp)
             self.connection.execute(
                 f"INSERT OR REPLACE INTO {layout.SAMPLES} VALUES(?, 0)", (snapshot.timestamp,)
             )
+        for writing, now in zip(self._writings, alive, strict=True):
+            writing.alive = now
         self._newest = snapshot.timestamp
 
-    def _write_lives(self, writing: _Writing, entries: list[Entry], timestamp: int) -> None:
-        """Note who is new, and who has gone."""
-        before, alive = writing.alive, {}
+    def _write_lives(self, writing: _Writing, entries: list[Entry], timestamp: int) -> _Alive:
+        """Note who is new, and who has gone; return who is there."""
+        before = writing.alive
+        alive: _Alive = {}
         began: list[tuple[int, Entry]] = []
         for entry in entries:
             fixed, static_id = before.get(entry.id, (_NEVER, 0))
@@ -120,7 +125,6 @@ class Database:
             alive[entry.id] = (entry.fixed, static_id)
         goes_on = {static_id for _, static_id in alive.values()}
         ended = [one for _, one in before.values() if one not in goes_on]
-        writing.alive = alive
         base = writing.resource.table
         if began:
             self.connection.executemany(
@@ -135,11 +139,12 @@ class Database:
                 f"UPDATE {layout.LIVES} SET last = max(first, ?) WHERE base = ? AND static_id = ?",
                 ((self._newest, base, one) for one in ended),
             )
+        return alive
 
     def _write_values(
-        self, writing: _Writing, entries: Mapping[str, _Values], timestamp: int
+        self, writing: _Writing, alive: _Alive, entries: Mapping[str, _Values], timestamp: int
     ) -> None:
-        alive, moving = writing.alive, writing.moving
+        moving = writing.moving
         self.connection.executemany(
             writing.insert_dynamic,
             ((timestamp, alive[one][1], *moving(values)) for one, values in entries.items()),
@@ -288,7 +293,7 @@ class Database:
         """Find out what there is of a resource, and who lived when the last sample was written."""
         static = layout.static(resource)
         names = "".join(f", {layout.quoted(one.name)}" for one in resource.fixed)
-        alive = {
+        alive: _Alive = {
             row[1]: (tuple("" if one is None else one for one in row[2:]), row[0])
             for row in self.connection.execute(
                 f"SELECT static_id, oid{names} FROM {static} JOIN {layout.LIVES} USING(static_id)"

@@ -106,6 +106,7 @@ class Keeper:
         self._tidy_at = 0.0
         self._is_closing = False
         self._complained_of = 0
+        self._missing: set[str] = set()
         self._thread = threading.Thread(target=self._run, name="statistics", daemon=True)
 
     def start(self) -> None:
@@ -246,10 +247,15 @@ class Keeper:
     def _read_here(self) -> Mapping[str, list[Entry]]:
         read: dict[str, list[Entry]] = {}
         for source in self._sources:
+            path = source.resource.path
             try:
-                read[source.resource.path] = list(source.entries())
+                read[path] = list(source.entries())
             except (OSError, ValueError, LookupError) as error:
-                self._log.emit("05-0001", resource=source.resource.path, error=error)
+                if path not in self._missing:
+                    self._missing.add(path)
+                    self._log.emit("05-0001", resource=path, error=error)
+            else:
+                self._missing.discard(path)
         return read
 
     def _tell(self, told: Callable[[Snapshot], None], snapshot: Snapshot) -> None:

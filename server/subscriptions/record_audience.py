@@ -46,6 +46,7 @@ from server.subscriptions.record_delivery import (
     RecordFramer,
     RecordMessage,
     WholeDelivery,
+    Writer,
 )
 from server.subscriptions.sink import SinkFramer
 from server.subscriptions.subscription import Subscription
@@ -341,9 +342,17 @@ class RecordAudience(Audience):
         if sink is not None:
             return SinkFramer(sink, self.name, presentation, leaves=command == "oof")
         sub_ids = [subscription.sub_id for subscription in subscriptions]
-        outbox = subscriptions[0].outbox
+        outbox = _writer_for(subscriptions[0])
         framer = Framer(outbox, command, self.name, sub_ids, presentation)
         watchers = subscriber.delivery_watchers(self.name)
         if command == "oof" or not watchers:
             return framer
         return WatchedFramer(framer, watchers, subscriber, self.name)
+
+
+def _writer_for(subscription: Subscription) -> Writer:
+    """Where the messages of a subscription go, and are counted."""
+    outbox = subscription.outbox
+    if subscription.conflater or subscription.page or subscription.aggregation:
+        return outbox.counted(outbox.traffic.detached)
+    return outbox

@@ -74,6 +74,9 @@ class Shelf:
         log: where all of them are.
         wanted: which topics the queue takes its messages from.
         room: bytes of memory for what is kept.
+
+    Attributes:
+        bytes_put: bytes of messages that have been put here when they were recorded.
     """
 
     def __init__(
@@ -84,6 +87,7 @@ class Shelf:
         self._room = room
         self._index = TrayIndex()
         self._order: deque[Tray] = deque()  # as they came
+        self.bytes_put = 0
         self._size = 0
         self._cursor: Cursor | None = None
 
@@ -98,7 +102,9 @@ class Shelf:
 
     def put(self, recorded: Recorded) -> None:
         """Keep messages that have just been recorded."""
-        self._keep(tray_of(recorded))
+        tray = tray_of(recorded)
+        self.bytes_put += tray.size
+        self._keep(tray)
         if self._size > self._room:
             self._make_room()
 
