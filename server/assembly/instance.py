@@ -55,7 +55,9 @@ from server.sow.commit import GroupCommit
 from server.sow.lookups import Lookups
 from server.sow.records import NANOSECONDS
 from server.statistics.collector import Collector
+from server.statistics.host import host_sources
 from server.statistics.keeper import Keeper
+from server.statistics.process import process_sources
 from server.topics.queue_checkpoints import Checkpoints
 from server.topics.queue_fabric import Fabric
 from server.topics.queue_recovery import recover_queues
@@ -343,6 +345,7 @@ class Instance:
             admin.file_name,
             admin.interval // 1_000_000,
             log,
+            sources=[*host_sources(), *process_sources()],
             indexed=self._spec.tuning.statistics_indexing_enabled,
         )
         keeper.start()
@@ -358,6 +361,7 @@ class Instance:
         path = self._spec.location.file
         collector.start(sources_of(self._spec, engine, self._transports, path))
         opened.callback(collector.close)
+        self._services.statistics = keeper
         return keeper
 
     def _listen_for_requests(
