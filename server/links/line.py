@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from server.base.slices import Sliced
     from server.links.conflicts import Conflicts
     from server.links.replication import Replication
-    from server.replication import Frame
+    from server.replication import Sent
 
 RETRY_SECONDS: Final = 0.25
 """Until the log is looked at again that could not be read, or took nothing."""
@@ -83,7 +83,7 @@ class Line(Protocol):
     def is_ready(self) -> bool:
         """Whether the connection has sent nearly all that it was given."""
 
-    def send(self, frame: Frame, *, compress: bool = False) -> None:
+    def send(self, frame: Sent, *, compress: bool = False) -> None:
         """Send a frame."""
 
     def go_on_in(self, seconds: float) -> None:

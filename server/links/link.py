@@ -40,6 +40,7 @@ from server.replication import (
     ProtocolError,
     Refused,
     Resume,
+    Sent,
     encode,
     peer_of,
 )
@@ -303,7 +304,7 @@ class Link:
         """See `Line`."""
         return self.conduit.is_ready
 
-    def send(self, frame: Frame, *, compress: bool = False) -> None:
+    def send(self, frame: Sent, *, compress: bool = False) -> None:
         """See `Line`."""
         self.conduit.send(encode(frame, compress=compress))
 
