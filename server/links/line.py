@@ -29,7 +29,7 @@ class Turns(Protocol):
     def left(self, now: float) -> float:
         """Seconds that are left of the slice at hand."""
 
-    def serve(self, connection: Sliced, size: int) -> bool:
+    def serve(self, connection: Sliced, size: int, *, is_patient: bool = False) -> bool:
         """Give a slice for what has just been read; whether there is more to do, in turns."""
 
     def queue(self, work: Sliced) -> None:
@@ -47,7 +47,7 @@ class Conduit(Protocol):
     def is_ready(self) -> bool:
         """Whether it has sent nearly all that it was given."""
 
-    def send(self, data: bytes) -> None:
+    def send(self, *data: bytes | memoryview) -> None:
         """Send bytes, now or when the other end is ready for them."""
 
     def pause(self) -> None:

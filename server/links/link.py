@@ -41,7 +41,7 @@ from server.replication import (
     Refused,
     Resume,
     Sent,
-    encode,
+    encoded,
     peer_of,
 )
 from server.replication.frames import Word
@@ -185,7 +185,8 @@ class Link:
         self._heard = self.elapsed()
         self._reader.feed(data)
         if not self._is_queued:
-            self._is_queued = self._host.turns.serve(self, len(data))
+            # Acks come all the time: were turns short for them, publishers would get less done.
+            self._is_queued = self._host.turns.serve(self, len(data), is_patient=True)
         self._mind_reading()
 
     def is_writable(self) -> None:
@@ -306,7 +307,7 @@ class Link:
 
     def send(self, frame: Sent, *, compress: bool = False) -> None:
         """See `Line`."""
-        self.conduit.send(encode(frame, compress=compress))
+        self.conduit.send(*encoded(frame, compress=compress))
 
     def go_on_in(self, seconds: float) -> None:
         """See `Line`."""
