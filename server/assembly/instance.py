@@ -351,6 +351,7 @@ class Instance:
                 statistics.collector,
             )
         )
+        self._services.statistics = statistics.keeper
         return statistics.keeper
 
     def _listen_for_requests(

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from server.admin.http.connection import Answer, Connection
-from server.admin.http.limits import MOST_CONNECTIONS, PIECE
+from server.admin.http.limits import PIECE, Limits
 from server.base.log import Log
 from server.transports.descriptors import DescriptorReserve
 from server.transports.tls_acceptor import TlsAcceptor
@@ -27,12 +27,13 @@ class HttpServer:
         headers: headers that all answers have, unless they have their own of the name.
         descriptors: says whether there is room for another connection.
         log: where is written what happens.
-        most: connections at a time.
+        limits: how many peers there may be, and how long they are waited for.
 
     Attributes:
         answer: see above.
         headers: see above.
         log: see above.
+        limits: see above.
     """
 
     def __init__(
@@ -41,13 +42,13 @@ class HttpServer:
         headers: Sequence[tuple[str, str]],
         descriptors: DescriptorReserve,
         log: Log,
-        most: int = MOST_CONNECTIONS,
+        limits: Limits | None = None,
     ) -> None:
         self.answer = answer
         self.headers = headers
         self.log = log
         self._descriptors = descriptors
-        self._most = most
+        self.limits = limits or Limits()
         self._acceptors: list[asyncio.Server | TlsAcceptor] = []
         self._connections: OrderedDict[Connection, asyncio.Task[None]] = OrderedDict()
         self._said = -_SAY_AGAIN_SECONDS
@@ -100,12 +101,12 @@ class HttpServer:
 
     def _make_room(self) -> bool:
         """Let the connection go that has been waited for longest, if there are too many."""
-        if len(self._connections) < self._most:
+        if len(self._connections) < self.limits.connections:
             return True
         now = asyncio.get_running_loop().time()
         if now - self._said >= _SAY_AGAIN_SECONDS:
             self._said = now
-            self.log.emit("19-0010", most=self._most)
+            self.log.emit("19-0010", most=self.limits.connections)
         oldest = next((one for one in self._connections if one.awaits_peer), None)
         if oldest is None:
             return False
