@@ -10,11 +10,13 @@ from typing import Final
 
 _HIDDEN: Final = "********"
 
-_SECRET: Final = r"(?:\w[\w.-]*)?(?:Password|Passphrase|Secret|Token|ApiKey)"
+_NAMES: Final = r"(?:\w[\w.-]*)?(?:Password|Passphrase|Secret|Token|ApiKey)"
 """How the names of elements end whose text nobody is to see; those of files do not."""
 
-_ELEMENT: Final = re.compile(rf"(<({_SECRET})(?:\s[^<>]*)?>).*?(</\2\s*>)", re.DOTALL | re.IGNORECASE)
-_ATTRIBUTE: Final = re.compile(rf"(\s{_SECRET}\s*=\s*)(\"[^\"<]*\"|'[^'<]*')", re.IGNORECASE)
+_ELEMENT: Final = re.compile(
+    rf"(<({_NAMES})(?:\s[^<>]*)?>).*?(</\2\s*>)", re.DOTALL | re.IGNORECASE
+)
+_ATTRIBUTE: Final = re.compile(rf"(\s{_NAMES}\s*=\s*)(\"[^\"<]*\"|'[^'<]*')", re.IGNORECASE)
 _IN_ADDRESS: Final = re.compile(r"(\w://[^/\s:@<>\"']*:)[^/\s@<>\"']+(@)")
 
 

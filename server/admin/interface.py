@@ -142,8 +142,12 @@ class AdminInterface:
                 self._loop.call_soon_threadsafe(self._stop.set)
 
     def _run(self, begun: Future[None]) -> None:
-        with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-            runner.run(self._serve(begun))
+        try:
+            with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+                runner.run(self._serve(begun))
+        except Exception as error:
+            if not begun.done():
+                begun.set_exception(error)
 
     async def _serve(self, begun: Future[None]) -> None:
         self._loop = asyncio.get_running_loop()

@@ -51,6 +51,7 @@ _PAGE: Final = 10_000
 _MOST_KEPT: Final = 64
 """Documents that are kept until the next sample."""
 
+
 class Monitoring:
     """Answers requests for what is below /amps.
 
@@ -95,7 +96,8 @@ class Monitoring:
         hidden = await self._hidden(visitor, node)
         if "watch" in request.query and moments is None and self._watching is not None:
             events = self._watching.begin(node, hidden)
-            return Response(events, content_type=EVENT_STREAM, headers=[("X-Accel-Buffering", "no")])
+            unbuffered = ("X-Accel-Buffering", "no")  # of proxies
+            return Response(events, content_type=EVENT_STREAM, headers=[unbuffered])
         return Response(self._document(tree, node, form, hidden))
 
     def latest(self) -> Tree:
@@ -123,9 +125,7 @@ class Monitoring:
 
     # documents
 
-    def _document(
-        self, tree: Tree, node: Node, form: str, hidden: frozenset[str]
-    ) -> Document:
+    def _document(self, tree: Tree, node: Node, form: str, hidden: frozenset[str]) -> Document:
         if tree.snapshot is not self._statistics.latest:
             return _render(tree, node, form, hidden)
         if tree.snapshot is not self._kept_of:
@@ -158,8 +158,8 @@ class Monitoring:
         if snapshot is None:
             raise Refusal(
                 404,
-                f"No sample was taken at {to_text(timestamp)}, or it is kept no more: with t0 and t1 "
-                f"the same, expected one of /{ROOT}/{INSTANCE}/{MOMENT}.",
+                f"No sample was taken at {to_text(timestamp)}, or it is kept no more: with t0 and "
+                f"t1 the same, expected one of /{ROOT}/{INSTANCE}/{MOMENT}.",
             )
         return Tree(snapshot)
 
@@ -174,8 +174,8 @@ class Monitoring:
         if node.field is None:
             raise Refusal(
                 400,
-                f"{node.path} has many values, and a time range is for one of them: add its name, or "
-                f"give t0 and t1 the same moment, one of /{ROOT}/{INSTANCE}/{MOMENT}.",
+                f"{node.path} has many values, and a time range is for one of them: add its name, "
+                f"or give t0 and t1 the same moment, one of /{ROOT}/{INSTANCE}/{MOMENT}.",
             )
         await self._hidden(visitor, node)
         first = await self._values(tree, node, moments)
@@ -186,9 +186,7 @@ class Monitoring:
             content_type=over_time.FORMS[form].content_type,
         )
 
-    async def _values(
-        self, tree: Tree, node: Node, moments: Moments
-    ) -> list[tuple[int, Value]]:
+    async def _values(self, tree: Tree, node: Node, moments: Moments) -> list[tuple[int, Value]]:
         """The first of a leaf's values within a time."""
         resource, field = node.place.resource, node.field
         if resource is None or field is None:
@@ -246,9 +244,7 @@ class Monitoring:
         )
 
     async def _timestamps(self, range_: Moments) -> list[int]:
-        return await self._ask(
-            lambda history: history.timestamps(range_.first, range_.last, _PAGE)
-        )
+        return await self._ask(lambda history: history.timestamps(range_.first, range_.last, _PAGE))
 
     async def _timestamp_pages(
         self, written: _List, range_: Moments, found: list[int]
@@ -314,8 +310,9 @@ def _find(tree: Tree, names: Sequence[str], *, has_gone: bool = False) -> tuple[
 
 
 def _not_found(nothing: NothingThere) -> Refusal:
-    above = f" What there is: {nothing.path}." if nothing.path else f" Begin with /{ROOT}."
-    return Refusal(404, f"{nothing}.{above}" if not str(nothing).endswith("?") else f"{nothing}{above}")
+    there = f"What there is: {nothing.path}" if nothing.path else f"Begin with /{ROOT}"
+    end = "" if nothing.near else "."
+    return Refusal(404, f"{nothing}{end} {there}")
 
 
 def _below(place: Place) -> list[Place]:
@@ -359,4 +356,3 @@ def _besides(node: Node) -> list[str]:
     if node.place.path == INSTANCE:
         return [CONFIGURATION, MOMENT]
     return [DETAILS] if node.place.path == QUEUES and node.id is not None else []
-

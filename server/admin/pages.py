@@ -42,7 +42,8 @@ class FirstPage:
             f"<main><h1>{escape(spec.name)}</h1>{about}",
             f'<ul><li><a href="/{ROOT}">What is known of the host and this instance</a></li>',
             f'<li><a href="/{ROOT}.json">The same as JSON</a></li>',
-            f'<li><a href="/{ROOT}/{INSTANCE}/{CONFIGURATION}">Its configuration</a></li></ul></main>',
+            f'<li><a href="/{ROOT}/{INSTANCE}/{CONFIGURATION}">Its configuration</a></li>',
+            "</ul></main>",
         ]
         source = f'<meta name="console" content="__sql={"true" if has_queries else "false"}">'
         self._document = Document(html_form.page(spec.name, lines, source), HTML)
@@ -112,7 +113,8 @@ class QueueState:
         await self._access.require(visitor, "/" + "/".join([*node.names, DETAILS]))
         values = tree.values(node)
         if values is None or node.place.resource is None:
-            raise Refusal(404, f"There is no queue {identity!r}; /{'/'.join(_QUEUES)} has them all.")
+            every = "/".join(_QUEUES)
+            raise Refusal(404, f"There is no queue {identity!r}; /{every} has them all.")
         fields = [field.name for field in node.place.resource.fields]
         known = dict(zip(fields, map(str, values), strict=True))
         found = await self._engine_side.ask(

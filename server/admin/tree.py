@@ -127,7 +127,7 @@ class Node:
 
 def link(names: Iterable[str]) -> str:
     """The path of some parts, percent-encoded."""
-    return "/" + "/".join(quote(name, safe="") for name in names)
+    return "/" + "/".join(quote(name, safe="", errors="replace") for name in names)
 
 
 class Tree:
@@ -175,8 +175,9 @@ class Tree:
         Raises:
             NothingThere: it leads nowhere.
         """
-        if names[:1] != (ROOT,) and names[:1] != [ROOT]:
-            raise NothingThere("", names[0] if names else "", near(names[0], [ROOT]))
+        head = names[0] if names else ""
+        if head != ROOT:
+            raise NothingThere("", head, near(head, [ROOT]))
         place = PLACES[""]
         rest = list(names[1:])
         while rest and (below := self._below(place, rest[0])) is not None:

@@ -13,6 +13,7 @@ from server.replays import listener
 from server.subscriptions.client import Client
 
 if TYPE_CHECKING:
+    from server.base.histogram import Histogram
     from server.expressions.prepared import FilterParser
     from server.security.entitlement import Permission
     from server.subscriptions.outbox import Outbox
@@ -47,6 +48,10 @@ class Surroundings(listener.Surroundings, Protocol):
     @property
     def transaction_log(self) -> TransactionLog | None:
         """Records what is published; None if there is none."""
+
+    @property
+    def persisting(self) -> Histogram:
+        """How long it took from a publish until it was settled, in microseconds."""
 
     @property
     def client_status(self) -> ClientStatus:

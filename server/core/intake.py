@@ -26,6 +26,7 @@ from server.wire.framing import FrameSource
 if TYPE_CHECKING:
     from server.commands.publish_runs import PublishRuns
     from server.commands.steps import Steps
+    from server.core.departed import Departed
     from server.core.lobby import Visit
     from server.core.turns import Turns
     from server.queries.run import QueryRun
@@ -41,6 +42,10 @@ class Surroundings(sender.Surroundings, Protocol):
     @property
     def turns(self) -> Turns:
         """Shares the time among connections, queries and replays."""
+
+    @property
+    def departed(self) -> Departed:
+        """What sessions have counted that are over."""
 
 
 class Obeying(Protocol):
@@ -244,6 +249,7 @@ class Intake:
             done = inbox.obey(pace.messages_in(turns.left(now)), runs, self._obey)
             self.messages_in += done
             if not session.is_open:
+                session.engine.departed.messages_in += done
                 return False
             begun, now = now, elapsed()
             pace.took(done, now - begun)

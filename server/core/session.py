@@ -224,7 +224,9 @@ class Session:
         self.subscriptions: dict[str, Subscription] = {}
         self.queries: list[QueryRun] = []
         self.memory_of_commands = 0
-        self.outbox = Outbox(engine.outboxes.waiting, with_transcript(self, self.log, link.send))
+        outboxes, send = engine.outboxes, with_transcript(self, self.log, link.send)
+        self.outbox = Outbox(outboxes.waiting, outboxes.traffic, send)
+        self._answers = self.outbox.counted(outboxes.traffic.answers)
         self.pulse = Pulse(self, 0)
         self.connected_at = self.last_heard = engine.clock.now()
         self.denied_reads = 0
@@ -306,7 +308,7 @@ class Session:
 
     def send(self, header: Header) -> None:
         """Send a message that is nothing but a header."""
-        self.outbox.write(frame(encode_header(header)))
+        self._answers.write(frame(encode_header(header)))
 
     def log_on(
         self,

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Final
 from weakref import WeakValueDictionary
 
+from server.base.histogram import Histogram
 from server.journal.batches import MOST_WAITING, Commit, LiveFile
 from server.journal.bookmarks import BookmarkRequest, NotFound, Span, resolve, resolving
 from server.journal.clients import ClientsCache, Sequences, without_inactive
@@ -411,6 +412,21 @@ class Journal:
     def is_settled(self, number: int) -> bool:
         """Whether a file is full, and nothing needs to be written to it any more."""
         return self._upkeep.is_settled(number)
+
+    @property
+    def cache(self) -> SourceCache:
+        """Its open files."""
+        return self._cache
+
+    @property
+    def write_latency(self) -> Histogram:
+        """How long writes took until they were on stable storage, in microseconds."""
+        return self._committer.latency
+
+    @property
+    def write_sizes(self) -> Histogram:
+        """How many bytes were written at a time."""
+        return self._committer.sizes
 
     @property
     def has_archive(self) -> bool:

@@ -84,7 +84,7 @@ class Acknowledging:
         places: list[int] = []
         if not self._settings.keyed and (way is Way.DONE or self._settings.at_most_once):
             holder = client if self._settings.strict else None
-            done, marks = acknowledge_leased(self._ledger, marks, holder)
+            done, marks = acknowledge_leased(self._ledger, marks, holder, now)
             result.done = len(done)
             if done and not self._settings.at_most_once:
                 self._ledger.events.append(Acked(now, done))

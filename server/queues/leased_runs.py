@@ -26,7 +26,7 @@ _SEQUENCE: Final = itemgetter(1)
 
 
 def acknowledge_leased(
-    ledger: Ledger, marks: Sequence[Mark], holder: Hashable
+    ledger: Ledger, marks: Sequence[Mark], holder: Hashable, now: int
 ) -> tuple[list[Mark], list[Mark]]:
     """Acknowledge messages that somebody has and that nothing else is known of.
 
@@ -34,6 +34,7 @@ def acknowledge_leased(
         ledger: what becomes of the messages of the queue.
         marks: the bookmarks.
         holder: the client that must have them, None for any.
+        now: the moment.
 
     Returns:
         What has left the queue, and what has to go the long way.
@@ -45,7 +46,7 @@ def acknowledge_leased(
         if publisher is None:
             others += alike
         else:
-            _of_one_publisher(ledger, publisher, alike, holder, done, others)
+            others += _of_one_publisher(ledger, publisher, alike, holder, now, done)
     return done, others
 
 
@@ -54,10 +55,11 @@ def _of_one_publisher(
     publisher: Publisher,
     marks: Sequence[Mark],
     holder: Hashable,
+    now: int,
     done: list[Mark],
-    others: list[Mark],
-) -> None:
-    """The same for messages of one publisher; tells both in lists that it is given."""
+) -> list[Mark]:
+    """The same for messages of one publisher; adds to what has left, and gives the others."""
+    others: list[Mark] = []
     sequences = list(map(_SEQUENCE, marks))
     if len(set(sequences)) < len(sequences):
         others += repeated(marks)
@@ -71,16 +73,19 @@ def _of_one_publisher(
         if seat is None or (holder is not None and seat.consumer.client != holder):
             others += marks[start:stop]
         else:
-            _finish(ledger, seat, publisher, places[start:stop])
+            _finish(ledger, seat, publisher, places[start:stop], now)
             done += marks[start:stop]
         start = stop
+    return others
 
 
-def _finish(ledger: Ledger, seat: Seat, publisher: Publisher, places: Sequence[int]) -> None:
+def _finish(
+    ledger: Ledger, seat: Seat, publisher: Publisher, places: Sequence[int], now: int
+) -> None:
     """Messages of one publisher that one consumer has leave the queue."""
     count = len(places)
     state = SENT if ledger.settings.at_most_once else LEASED
-    ledger.leases.end_all(places)
+    ledger.leases.end_all(places, now)
     ledger.entries.remove_all(places, publisher, state)
     seat.held.difference_update(places)
     seat.consumer.outstanding -= count

@@ -44,7 +44,7 @@ def leaf(text: str) -> bytes:
         '<!DOCTYPE html><html lang="en"><head><meta charset="utf-8">'
         '<meta name="color-scheme" content="light dark"></head>'
         f"<body><p>{escape(text)}</p></body></html>"
-    ).encode()
+    ).encode(errors="replace")
 
 
 def page(title: str, body: Iterable[str], head: str = "") -> bytes:
@@ -63,7 +63,7 @@ def page(title: str, body: Iterable[str], head: str = "") -> bytes:
         *body,
         "</body></html>",
     ]
-    return "\n".join(lines).encode()
+    return "\n".join(lines).encode(errors="replace")
 
 
 def node(tree: Tree, at: Node, moment: str, shown: Sequence[Place], more: Sequence[str]) -> bytes:

@@ -5,6 +5,7 @@ Source: AMPS User Guide, JSON Document Output.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from typing import TypeAlias
 
@@ -24,7 +25,11 @@ def render(tree: Tree, node: Node, is_shown: Callable[[Place], bool]) -> bytes:
         node: the node.
         is_shown: says which places may be seen.
     """
-    return msgspec.json.encode(nested(node, content(tree, node, is_shown)))
+    found = nested(node, content(tree, node, is_shown))
+    try:
+        return msgspec.json.encode(found)
+    except UnicodeEncodeError:  # as in names of files that are no text
+        return json.dumps(found).encode()
 
 
 def nested(node: Node, inner: Content) -> Content:

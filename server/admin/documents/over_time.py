@@ -70,9 +70,7 @@ FORMS: Final = {
     "xml": Form(
         "application/xml; charset=utf-8",
         xml_form.before_values,
-        lambda moment, value: (
-            f"<sample timestamp='{moment}'>{xml_form.escape(value)}</sample>\n"
-        ),
+        lambda moment, value: f"<sample timestamp='{moment}'>{xml_form.escape(value)}</sample>\n",
         "",
         xml_form.after_values,
     ),

@@ -40,9 +40,7 @@ def _whole(value: float) -> str:
 def texts_of(resource: Resource) -> Callable[[Sequence[Value]], list[str]]:
     """What makes texts of an entry's values: for many entries, at little cost for each."""
     numbers = [
-        (index, field)
-        for index, field in enumerate(resource.fields)
-        if field.type is not Type.TEXT
+        (index, field) for index, field in enumerate(resource.fields) if field.type is not Type.TEXT
     ]
 
     def texts(values: Sequence[Value]) -> list[str]:

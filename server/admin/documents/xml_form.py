@@ -60,7 +60,7 @@ def _around(node: Node) -> Iterator[tuple[str, str]]:
         yield name, name
     if node.id is not None and node.field is not None and node.place.resource is not None:
         entry = node.place.resource.entry
-        yield f"{entry} id='{escape(node.id)}'", entry
+        yield f"{entry} id='{_attribute(node.id)}'", entry
 
 
 def _name_of(node: Node) -> str:
@@ -92,7 +92,7 @@ def _entries(tree: Tree, place: Place, identities: Iterable[str]) -> Iterator[st
         return
     texts = texts_of(resource)
     for identity in identities:
-        yield f"<{resource.entry} id='{escape(identity)}'>"
+        yield f"<{resource.entry} id='{_attribute(identity)}'>"
         values = texts(tree.entries(place)[identity])
         for field, text in zip(resource.fields, values, strict=True):
             yield f"{_INDENT}<{field.name}>{escape(text)}</{field.name}>"
@@ -106,3 +106,8 @@ def _deeper(line: str) -> str:
 def escape(text: str) -> str:
     """A text as XML has it; what XML cannot have becomes a replacement character."""
     return _UNFIT.sub("\ufffd", text).translate(_ESCAPES)
+
+
+def _attribute(text: str) -> str:
+    """A text as an attribute has it, whose line ends would become blanks."""
+    return escape(text).replace("\n", "&#10;").replace("\t", "&#9;")

@@ -11,8 +11,8 @@ from __future__ import annotations
 import asyncio
 import itertools
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from contextlib import suppress
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+from contextlib import aclosing, suppress
 from email.utils import formatdate
 from http import HTTPStatus
 from typing import Final, Protocol
@@ -22,8 +22,6 @@ import h11
 from server.admin.http.compression import encoded
 from server.admin.http.conditional import is_unchanged
 from server.admin.http.limits import (
-    ARRIVAL_SECONDS,
-    IDLE_SECONDS,
     LINGER_SECONDS,
     MOST_BODY,
     MOST_HEAD,
@@ -31,7 +29,7 @@ from server.admin.http.limits import (
     MOST_TARGET,
     MOST_UNREAD,
     PIECE,
-    WRITE_SECONDS,
+    Limits,
 )
 from server.admin.http.messages import Document, Refusal, Request, Response, say, split_target
 from server.base.log import Log
@@ -52,6 +50,10 @@ class Host(Protocol):
     @property
     def headers(self) -> Sequence[tuple[str, str]]:
         """Headers that all answers have, unless they have their own of the name."""
+
+    @property
+    def limits(self) -> Limits:
+        """How long peers are waited for."""
 
     @property
     def log(self) -> Log:
@@ -79,6 +81,7 @@ class Connection:
         self._reader = reader
         self._writer = writer
         self._host = host
+        self._limits = host.limits
         self._http = h11.Connection(h11.SERVER, max_incomplete_event_size=MOST_HEAD)
         self._peer = _address(writer.get_extra_info("peername"))
         self._is_encrypted = writer.get_extra_info("sslcontext") is not None
@@ -88,11 +91,11 @@ class Connection:
 
     async def serve(self) -> None:
         """Answer requests until one of the two ends it."""
-        patience = ARRIVAL_SECONDS
+        patience = self._limits.arrival
         try:
             while await self._exchange(patience):
                 self._http.start_next_cycle()
-                patience = IDLE_SECONDS
+                patience = self._limits.idle
         except (OSError, TimeoutError, asyncio.IncompleteReadError):
             self._writer.transport.abort()
         finally:
@@ -147,15 +150,16 @@ class Connection:
         """
         self.awaits_peer = True
         loop = asyncio.get_running_loop()
+        arrival = self._limits.arrival
         has_begun = bool(self._http.trailing_data[0])
-        limit = asyncio.timeout(ARRIVAL_SECONDS if has_begun else patience)
+        limit = asyncio.timeout(arrival if has_begun else patience)
         try:
             async with limit:
                 while (event := self._http.next_event()) is h11.NEED_DATA:
                     await self._receive()
                     if not has_begun:
                         has_begun = True
-                        limit.reschedule(loop.time() + ARRIVAL_SECONDS)
+                        limit.reschedule(loop.time() + arrival)
                 if not isinstance(event, h11.Request):
                     return None
                 self._method = event.method.decode("ascii")
@@ -165,7 +169,7 @@ class Connection:
             if not has_begun:
                 return None
             raise Refusal(
-                408, f"The request has not arrived as a whole within {ARRIVAL_SECONDS:.0f} seconds."
+                408, f"The request has not arrived as a whole within {arrival:.0f} seconds."
             ) from None
         return self._make_request(event, body)
 
@@ -196,9 +200,7 @@ class Connection:
             known = headers.get(name.decode("ascii"))
             text = value.decode("latin-1")
             headers[name.decode("ascii")] = text if known is None else f"{known}, {text}"
-        return Request(
-            self._method, path, query, headers, body, self._peer, self._is_encrypted
-        )
+        return Request(self._method, path, query, headers, body, self._peer, self._is_encrypted)
 
     # answers
 
@@ -212,7 +214,9 @@ class Connection:
             self._host.log.emit(
                 "19-0007", reference=reference, path=request.path, error=repr(error)
             )
-            text = f"This should not happen. The log says more: entry 19-0007, reference {reference}."
+            text = (
+                f"This should not happen. The log says more: entry 19-0007, reference {reference}."
+            )
             return say(500, text)
 
     async def _refuse(self, refusal: Refusal) -> bool:
@@ -244,7 +248,9 @@ class Connection:
         body = response.body
         has_body = request.method != "HEAD" and response.status not in (204, 304)
         if not isinstance(body, Document):
-            await self._head(response, [("Content-Type", response.content_type)])
+            await self._put_and_wait(
+                self._head(response, [("Content-Type", response.content_type)])
+            )
             return await self._stream(body) if has_body else await self._end()
         content, encoding = encoded(request, body)
         headers = [("Vary", "Accept-Encoding")]
@@ -254,16 +260,18 @@ class Connection:
             headers.append(("ETag", body.etag))
         if encoding:
             headers.append(("Content-Encoding", encoding))
-        await self._head(response, headers)
-        if not has_body:
+        head = self._head(response, headers)  # which leaves together with the first piece
+        if not has_body or not content:
+            await self._put_and_wait(head)
             return await self._end()
-        view = memoryview(content)
         for start in range(0, len(content), PIECE):
-            await self._put_and_wait(self._http.send(h11.Data(data=view[start : start + PIECE])))
+            piece = self._http.send(h11.Data(data=content[start : start + PIECE])) or b""
+            await self._put_and_wait(head + piece)
+            head = b""
         await self._end()
         return len(content)
 
-    async def _head(self, response: Response, headers: list[tuple[str, str]]) -> None:
+    def _head(self, response: Response, headers: list[tuple[str, str]]) -> bytes:
         if response.last_modified:
             headers.append(("Last-Modified", response.last_modified))
         headers += response.headers
@@ -274,20 +282,33 @@ class Connection:
             reason=HTTPStatus(response.status).phrase.encode(),
             headers=[("Date", formatdate(usegmt=True)), *_joined(headers)],
         )
-        await self._put_and_wait(self._http.send(head))
+        return self._http.send(head) or b""
 
-    async def _stream(self, body: AsyncIterator[bytes]) -> int:
+    async def _stream(self, body: AsyncGenerator[bytes, None]) -> int:
         size = 0
-        try:
-            async for chunk in body:
+        async with aclosing(body):
+            while (chunk := await self._next_chunk(body)) is not None:
                 size += len(chunk)
-                await self._put_and_wait(self._http.send(h11.Data(data=chunk)))
-        except Exception as error:
-            # What has been sent cannot be taken back: that it is not whole shows in its end.
-            self._host.log.emit("19-0007", reference=next(_references), path="", error=repr(error))
-            raise ConnectionAbortedError from error
+                if chunk:
+                    await self._put_and_wait(self._http.send(h11.Data(data=chunk)))
         await self._end()
         return size
+
+    async def _next_chunk(self, body: AsyncGenerator[bytes, None]) -> bytes | None:
+        """What comes next of an answer; None at its end.
+
+        Raises:
+            ConnectionAbortedError: that cannot be made. What has been sent cannot be taken back, so
+                the answer is cut off: this way it is seen not to be whole.
+        """
+        try:
+            return await anext(body, None)
+        except Refusal as refusal:
+            reason = str(refusal)
+        except Exception as error:
+            reason = repr(error)
+        self._host.log.emit("19-0007", reference=next(_references), path="", error=reason)
+        raise ConnectionAbortedError
 
     async def _end(self) -> int:
         await self._put_and_wait(self._http.send(h11.EndOfMessage()))
@@ -302,7 +323,7 @@ class Connection:
         """
         self._put(octets)
         self.awaits_peer = True
-        async with asyncio.timeout(WRITE_SECONDS):
+        async with asyncio.timeout(self._limits.write):
             await self._writer.drain()
         self.awaits_peer = False
         self._host.progressed(self)
@@ -321,6 +342,8 @@ def _check_head(head: h11.Request) -> None:
     Raises:
         Refusal: it is.
     """
+    if not head.http_version.startswith(b"1."):
+        raise Refusal(505, "Expected HTTP/1.1.")
     if len(head.target) > MOST_TARGET:
         raise Refusal(414, f"A path with its query may have {MOST_TARGET:,} bytes.")
     size = sum(len(name) + len(value) for name, value in head.headers)
@@ -329,9 +352,7 @@ def _check_head(head: h11.Request) -> None:
             431, f"A request may have {MOST_HEADERS} headers, and {MOST_HEAD:,} bytes of them."
         )
     names = {name for name, _ in head.headers}
-    if b"transfer-encoding" in names and (
-        b"content-length" in names or head.http_version < b"1.1"
-    ):
+    if b"transfer-encoding" in names and (b"content-length" in names or head.http_version < b"1.1"):
         raise Refusal(400, "The request has two lengths: Transfer-Encoding, and another one.")
 
 

@@ -1,21 +1,9 @@
-"""The limits of what one peer of the HTTP server may make it do."""
+"""The limits of what the peers of the HTTP server may make it do."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Final
-
-MOST_CONNECTIONS: Final = 1_000
-"""Connections at a time; for one more, the one goes that has been waited for longest."""
-
-ARRIVAL_SECONDS: Final = 10.0
-"""How long a request may take to arrive, from its first byte; the first one, from the connection's
-beginning."""
-
-IDLE_SECONDS: Final = 75.0
-"""How long a connection may stay without a request. Longer than the minute at which most scrape."""
-
-WRITE_SECONDS: Final = 20.0
-"""How long a peer may take to read what has been sent last: `PIECE` bytes at most."""
 
 LINGER_SECONDS: Final = 1.0
 """How long a peer that was refused something may go on sending, before it is cut off."""
@@ -40,3 +28,22 @@ MOST_PARAMETERS: Final = 100
 
 MOST_BODY: Final = 64 * 1024
 """Bytes of a request's body."""
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """How many may be there, and how long they are waited for.
+
+    Attributes:
+        connections: at a time; for one more, the one goes that has been waited for longest.
+        arrival: seconds that a request may take to arrive, from its first byte; the first one, from
+            the connection's beginning.
+        idle: seconds that a connection may stay without a request: longer than the minute at which
+            most programs ask.
+        write: seconds that a peer may take to read what has been sent last, `PIECE` bytes at most.
+    """
+
+    connections: int = 1_000
+    arrival: float = 10.0
+    idle: float = 75.0
+    write: float = 20.0

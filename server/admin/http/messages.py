@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import zlib
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncGenerator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from http import HTTPStatus
@@ -120,7 +120,7 @@ class Document:
         return packer.compress(self.content) + packer.flush()
 
 
-Body: TypeAlias = Document | AsyncIterator[bytes]
+Body: TypeAlias = Document | AsyncGenerator[bytes, None]
 """What is at hand as a whole, or comes by and by."""
 
 

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from server.admin.http.connection import Answer, Connection
-from server.admin.http.limits import MOST_CONNECTIONS, PIECE
+from server.admin.http.limits import PIECE, Limits
 from server.base.log import Log
 from server.transports.descriptors import DescriptorReserve
 from server.transports.tls_acceptor import TlsAcceptor
@@ -27,12 +27,13 @@ class HttpServer:
         headers: headers that all answers have, unless they have their own of the name.
         descriptors: says whether there is room for another connection.
         log: where is written what happens.
-        most: connections at a time.
+        limits: how many peers there may be, and how long they are waited for.
 
     Attributes:
         answer: see above.
         headers: see above.
         log: see above.
+        limits: see above.
     """
 
     def __init__(
@@ -41,15 +42,15 @@ class HttpServer:
         headers: Sequence[tuple[str, str]],
         descriptors: DescriptorReserve,
         log: Log,
-        most: int = MOST_CONNECTIONS,
+        limits: Limits | None = None,
     ) -> None:
         self.answer = answer
         self.headers = headers
         self.log = log
         self._descriptors = descriptors
-        self._most = most
+        self.limits = limits or Limits()
         self._acceptors: list[asyncio.Server | TlsAcceptor] = []
-        self._connections: OrderedDict[Connection, asyncio.Task[None] | None] = OrderedDict()
+        self._connections: OrderedDict[Connection, asyncio.Task[None]] = OrderedDict()
         self._said = -_SAY_AGAIN_SECONDS
 
     async def serve(self, sockets: Sequence[socket.socket], context: ssl.SSLContext | None) -> None:
@@ -72,11 +73,9 @@ class HttpServer:
         """Accept no more, and end all connections, whatever they are about."""
         for acceptor in self._acceptors:
             acceptor.close()
-        tasks = [task for task in self._connections.values() if task is not None]
+        tasks = list(self._connections.values())
         for connection in list(self._connections):
-            connection.cut_off()
-        for task in tasks:
-            task.cancel()
+            self._cut_off(connection)
         await asyncio.gather(*tasks, return_exceptions=True)
 
     def progressed(self, connection: Connection) -> None:
@@ -88,7 +87,7 @@ class HttpServer:
         reader = asyncio.StreamReader(limit=PIECE)
         return asyncio.StreamReaderProtocol(reader, self._accepted)
 
-    async def _accepted(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    def _accepted(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         connected = writer.get_extra_info("socket")
         has_room = connected is not None and self._descriptors.has_room(connected.fileno())
         if not has_room or not self._make_room():
@@ -96,25 +95,24 @@ class HttpServer:
             writer.close()
             return
         connection = Connection(reader, writer, self)
-        self._connections[connection] = asyncio.current_task()
-        try:
-            await connection.serve()
-        finally:
-            del self._connections[connection]
+        task = asyncio.get_running_loop().create_task(connection.serve())
+        self._connections[connection] = task
+        task.add_done_callback(lambda _: self._connections.pop(connection))
 
     def _make_room(self) -> bool:
         """Let the connection go that has been waited for longest, if there are too many."""
-        if len(self._connections) < self._most:
+        if len(self._connections) < self.limits.connections:
             return True
         now = asyncio.get_running_loop().time()
         if now - self._said >= _SAY_AGAIN_SECONDS:
             self._said = now
-            self.log.emit("19-0010", most=self._most)
+            self.log.emit("19-0010", most=self.limits.connections)
         oldest = next((one for one in self._connections if one.awaits_peer), None)
         if oldest is None:
             return False
-        task = self._connections[oldest]
-        oldest.cut_off()
-        if task is not None:
-            task.cancel()
+        self._cut_off(oldest)
         return True
+
+    def _cut_off(self, connection: Connection) -> None:
+        connection.cut_off()
+        self._connections[connection].cancel()
