@@ -37,7 +37,7 @@ from server.assembly.provision_admin import provision_admin
 from server.assembly.provision_journal import open_journal, recover
 from server.assembly.provision_replication import provision_replication, replicates
 from server.assembly.provision_sow import TopicOpener
-from server.assembly.provision_statistics import sources_of
+from server.assembly.provision_statistics import Statistics, sources_of
 from server.assembly.source_files import source_files
 from server.core.engine import Engine
 from server.core.internal_client import InternalClient
@@ -54,10 +54,7 @@ from server.message_types.base import BodyError
 from server.sow.commit import GroupCommit
 from server.sow.lookups import Lookups
 from server.sow.records import NANOSECONDS
-from server.statistics.collector import Collector
-from server.statistics.host import host_sources
 from server.statistics.keeper import Keeper
-from server.statistics.process import process_sources
 from server.topics.queue_checkpoints import Checkpoints
 from server.topics.queue_fabric import Fabric
 from server.topics.queue_recovery import recover_queues
@@ -340,29 +337,22 @@ class Instance:
         admin = self._spec.admin
         if admin is None:
             return None
-        log, engine = self._log, self._engine
-        keeper = Keeper(
-            admin.file_name,
-            admin.interval // 1_000_000,
-            log,
-            sources=[*host_sources(), *process_sources()],
-            indexed=self._spec.tuning.statistics_indexing_enabled,
+        tuning = self._spec.tuning
+        statistics = Statistics(
+            admin, self._engine, self._log, indexed=tuning.statistics_indexing_enabled
         )
-        keeper.start()
-        opened.callback(keeper.close)
-        collector = Collector(
-            admin.interval / NANOSECONDS,
-            keeper.take,
-            engine.turns,
-            engine.clock,
-            time.perf_counter,
-            log,
+        opened.callback(statistics.close)
+        statistics.start(
+            sources_of(
+                self._spec,
+                self._engine,
+                self._transports,
+                self._services.replication,
+                statistics.collector,
+            )
         )
-        path = self._spec.location.file
-        collector.start(sources_of(self._spec, engine, self._transports, path))
-        opened.callback(collector.close)
-        self._services.statistics = keeper
-        return keeper
+        self._services.statistics = statistics.keeper
+        return statistics.keeper
 
     def _listen_for_requests(
         self, statistics: Keeper, opened: contextlib.AsyncExitStack

@@ -14,6 +14,14 @@ class _Outbox(Protocol):
     bytes_out: int
     messages_out: int
 
+    @property
+    def size(self) -> int:
+        """Bytes that leave with the next flush."""
+
+    @property
+    def pieces(self) -> int:
+        """How many messages these are."""
+
 
 class Departing(Protocol):
     """A session that is over."""
@@ -51,11 +59,11 @@ class Departed:
         self.denied_writes = 0
 
     def add(self, session: Departing) -> None:
-        """Take over what a session has counted."""
+        """Take over what a session has counted, and what is still going to leave."""
         intake, outbox = session.intake, session.outbox
         self.bytes_in += intake.bytes_in
         self.messages_in += intake.messages_in
-        self.bytes_out += outbox.bytes_out
-        self.messages_out += outbox.messages_out
+        self.bytes_out += outbox.bytes_out + outbox.size
+        self.messages_out += outbox.messages_out + outbox.pieces
         self.denied_reads += session.denied_reads
         self.denied_writes += session.denied_writes

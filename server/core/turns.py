@@ -139,6 +139,11 @@ class Turns:
         self._heard_at = -_HEARD_SECONDS  # when somebody else has last sent anything
         self._emptied_at = 0.0  # when no outbox was waiting any more
 
+    @property
+    def waiting(self) -> int:
+        """How many wait for a slice."""
+        return len(self._waiting)
+
     def left(self, now: float) -> float:
         """Seconds that are left of the slice at hand; none if it is not worth beginning anything.
 

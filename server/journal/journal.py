@@ -414,6 +414,11 @@ class Journal:
         return self._upkeep.is_settled(number)
 
     @property
+    def cache(self) -> SourceCache:
+        """Its open files."""
+        return self._cache
+
+    @property
     def write_latency(self) -> Histogram:
         """How long writes took until they were on stable storage, in microseconds."""
         return self._committer.latency

@@ -143,6 +143,7 @@ class Links:
         link = Link(self, conduit, transport, destination=destination, outcome=outcome)
         self._links.add(link)
         user, password = credentials
+        self.replication.destinations[destination].user = user
         link.greet(self._hello(sends=True, user=user, password=password))
         return link
 

@@ -57,6 +57,7 @@ class OwnDestination:
         disconnected_at: when the last one ended that has; None if none has.
         disconnects: how many have ended.
         bytes_out: bytes of batches that were sent.
+        user: as whom this instance logs on there; empty if it does not, or has not connected.
     """
 
     spec: DestinationSpec
@@ -67,6 +68,7 @@ class OwnDestination:
     disconnected_at: int | None = None
     disconnects: int = 0
     bytes_out: int = 0
+    user: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -29,6 +29,11 @@ FREE: Final = 0
 CURRENT: Final = 1
 PAST: Final = 2
 
+_ROW: Final = 200
+_FILED: Final = 250
+_VALUE: Final = 16
+"""About how many bytes a record takes beside its own, in a hash index, in a memo index."""
+
 _KEPT_EXTRACTORS: Final = 256
 _TRIMMED_AT_ONCE: Final = 100
 _READ_AT_ONCE: Final = 256
@@ -138,6 +143,15 @@ class RecordTable:
     def __len__(self) -> int:
         """How many records there are."""
         return len(self.store)
+
+    @property
+    def memory(self) -> int:
+        """About how many bytes it takes: records as they are stored, and what finds them.
+
+        Source: AMPS User Guide, Estimating AMPS Instance Memory Usage.
+        """
+        each = _ROW + _FILED * len(self.hash_indexes) + _VALUE * len(self.memo.fields)
+        return self.store.statistics.allocated_bytes + each * len(self.states)
 
     def extractor(self, fields: tuple[Path, ...]) -> Extractor:
         """A function that reads fields of bodies; the last ones made are kept."""

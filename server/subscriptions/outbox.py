@@ -88,8 +88,6 @@ class Outbox:
         """Take nothing more. What has been written so far, and waits for nothing, still leaves."""
         self._is_closed = True
         self._last = _NOWHERE
-        self.bytes_out += self.size
-        self.messages_out += len(self._ready)  # nobody asks any more when these have left
 
     def write(self, data: bytes) -> None:
         """Add bytes to what leaves with the next flush."""
@@ -116,6 +114,11 @@ class Outbox:
         self.messages_out += len(chunks)
         chunks.clear()
         self._sink(data)
+
+    @property
+    def pieces(self) -> int:
+        """How many calls of `write` have given what leaves with the next flush."""
+        return len(self._ready)
 
     @property
     def size(self) -> int:

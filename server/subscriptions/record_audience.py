@@ -58,6 +58,7 @@ if TYPE_CHECKING:
     from server.sow.records import Change
     from server.subscriptions.envelope import Envelope
     from server.subscriptions.outbox import Outbox
+    from server.subscriptions.result_set import ResultSet
 
 _Recipient: TypeAlias = tuple[RecordDelivery, Sequence[Subscription]]
 
@@ -126,6 +127,11 @@ class RecordAudience(Audience):
     def has_subscriptions(self) -> bool:
         """See `Audience.has_subscriptions`."""
         return super().has_subscriptions or bool(self._pages or self._aggregates)
+
+    def result_set(self, subscription: Subscription) -> ResultSet | None:
+        """What the page of a subscription is cut from; None if it has none."""
+        pages = self._pages
+        return pages.page(subscription).results if subscription in pages else None
 
     @property
     def has_literal_subscription(self) -> bool:

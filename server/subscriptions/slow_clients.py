@@ -52,12 +52,14 @@ class Pool:
     Attributes:
         memory_used: bytes that wait in memory, or are held there.
         disk_used: bytes that wait on disk.
+        kept: bytes that have ever waited, in memory or on disk.
     """
 
     def __init__(self, limits: Limits) -> None:
         self.limits = limits
         self.memory_used = 0
         self.disk_used = 0
+        self.kept = 0
         self.waiting: set[Backlog] = set()
 
     def enforce(self, client: Backlog) -> None:
@@ -240,6 +242,7 @@ class Backlog:
         self._pool.enforce(self)
 
     def _keep(self, data: bytes) -> None:
+        self._pool.kept += len(data)
         self._ages.add(len(data), self._clock.now())
         self._queue.append(data)
         if self._file is not None:

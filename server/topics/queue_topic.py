@@ -195,6 +195,11 @@ class QueueTopic(Topic):
         """Bytes of the messages that have come since the start."""
         return self._shelf.bytes_put
 
+    @property
+    def bytes_kept(self) -> int:
+        """Bytes of messages that are in memory."""
+        return self._shelf.size
+
     def is_fed_by(self, topic: TopicName) -> bool:
         """Whether the messages of a topic are for this queue."""
         return topic.message_type == self.message_type.name and self.source.matches(topic.name)

@@ -76,6 +76,12 @@ class TransportTable:
         return tuple(self._listeners)
 
     @property
+    def pools(self) -> tuple[Pool, ...]:
+        """Those who share limits for what waits for clients."""
+        found = dict.fromkeys(listener.reception.pool for listener in self._listeners.values())
+        return tuple(found)
+
+    @property
     def listeners(self) -> tuple[Listener, ...]:
         """All of them, open or not."""
         return tuple(self._listeners.values())

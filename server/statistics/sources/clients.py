@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from server.statistics.resources import CLIENTS
 from server.statistics.sample import Entry
@@ -19,11 +19,27 @@ if TYPE_CHECKING:
 _MICROSECONDS = 1_000_000
 
 
+class Totals(NamedTuple):
+    """What all clients have counted, those included that are gone. See `Departed`."""
+
+    bytes_in: int
+    messages_in: int
+    bytes_out: int
+    messages_out: int
+    denied_reads: int
+    denied_writes: int
+
+
 class ClientsSource:
     """The clients.
 
     Args:
         engine: has their sessions.
+
+    Attributes:
+        totals: the sums of the last sample.
+        queries: queries that were under way.
+        memory: bytes that subscriptions and queries took.
     """
 
     resource = CLIENTS
@@ -32,19 +48,43 @@ class ClientsSource:
         self._engine = engine
         # what was fixed of those in the last sample, with what it depends on, by number
         self._known: dict[int, tuple[object, tuple[Value, ...]]] = {}
+        self.totals = Totals(0, 0, 0, 0, 0, 0)
+        self.queries = 0
+        self.memory = 0
 
     def entries(self) -> Iterator[Entry]:
-        """See `Source.entries`."""
+        """See `Source.entries`.
+
+        Whoever goes while the sample is taken is still summed up, and is not shown.
+        """
         earlier, self._known = self._known, {}
+        totals = Totals(*vars(self._engine.departed).values())
+        queries = memory = 0
         for session in list(self._engine.sessions):
+            number = session.number
+            queries += len(session.queries)
+            memory += session.memory_of_commands
+            totals = _plus(totals, session)
             if not session.is_open:
                 continue
-            number = session.number
             known = earlier.get(number)
             if known is None or known[0] is not session.options:  # it has logged on
                 known = session.options, _fixed(session)
             self._known[number] = known
             yield Entry(str(number), known[1], _moving(session))
+        self.totals, self.queries, self.memory = totals, queries, memory
+
+
+def _plus(totals: Totals, session: Session) -> Totals:
+    intake, outbox = session.intake, session.outbox
+    return Totals(
+        totals.bytes_in + intake.bytes_in,
+        totals.messages_in + intake.messages_in,
+        totals.bytes_out + outbox.bytes_out,
+        totals.messages_out + outbox.messages_out,
+        totals.denied_reads + session.denied_reads,
+        totals.denied_writes + session.denied_writes,
+    )
 
 
 def _fixed(session: Session) -> tuple[Value, ...]:

@@ -9,14 +9,13 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from config_schema.version import AMPS_VERSION
-from server.statistics.resources import INSTANCE, LIFETIMES, TUNING
+from server.statistics.resources import INSTANCE, TUNING
 from server.statistics.sample import Entry
-from server.statistics.sources.texts import duration, moment
+from server.statistics.sources.texts import duration
 from server.wire.bookmarks import client_hash
 
 if TYPE_CHECKING:
     from config_schema.spec import InstanceSpec
-    from server.base.clock import Clock
 
 
 class InstanceSource:
@@ -24,15 +23,14 @@ class InstanceSource:
 
     Args:
         spec: its description.
-        config_path: the file that this was read from.
     """
 
     resource = INSTANCE
 
-    def __init__(self, spec: InstanceSpec, config_path: str) -> None:
+    def __init__(self, spec: InstanceSpec) -> None:
         self._began = time.monotonic()
         self._fixed = (
-            config_path,
+            spec.location.file,
             os.getcwd(),
             spec.description or "",
             spec.environment or "",
@@ -46,23 +44,6 @@ class InstanceSource:
     def entries(self) -> Iterator[Entry]:
         """See `Source.entries`."""
         yield Entry("", self._fixed, (duration(time.monotonic() - self._began),))
-
-
-class LifetimesSource:
-    """When the instance has started; earlier lives are in the database.
-
-    Args:
-        clock: says when.
-    """
-
-    resource = LIFETIMES
-
-    def __init__(self, clock: Clock) -> None:
-        self._started = Entry("1", ("started", moment(clock.now()), AMPS_VERSION), ())
-
-    def entries(self) -> Iterator[Entry]:
-        """See `Source.entries`."""
-        yield self._started
 
 
 class TuningSource:

@@ -26,3 +26,8 @@ def duration(seconds: float) -> str:
     hours, minutes = divmod(minutes, 60)
     whole, fraction = divmod(rest, 1_000_000)
     return f"{hours:02}:{minutes:02}:{whole:02}.{fraction:06}"
+
+
+def interval(nanoseconds: int) -> str:
+    """An interval as the configuration may have it: seconds, or parts of one."""
+    return f"{nanoseconds / 1_000_000_000:g}s"
