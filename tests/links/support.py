@@ -95,9 +95,9 @@ class Pipe:
         self.other: Pipe | None = None
         self.ends_told = False
 
-    def send(self, data: bytes) -> None:
+    def send(self, *data: bytes | memoryview) -> None:
         if self.is_open:
-            self.sent += data
+            self.sent += b"".join(data)
 
     def pause(self) -> None:
         self.is_reading = False
