@@ -10,9 +10,10 @@ from typing import Any
 
 import pytest
 
+from server.replication import Receiver
 from tests.replication.checks import run
 from tests.replication.instance import Instance
-from tests.replication.mutants import MUTANTS
+from tests.replication.mutants import MUTANTS, with_receiver
 from tests.replication.simulation import Faults, World
 from tests.replication.topologies import TOPOLOGIES
 from tests.replication.violation import Violation
@@ -47,6 +48,19 @@ KINDS = [(t, trouble) for t in TOPOLOGIES for trouble in TROUBLES if (t, trouble
 def test_nothing_is_lost_or_comes_twice(topology: str, trouble: str, seeds: range) -> None:
     for seed in seeds:
         play(seed, topology, TROUBLES[trouble])
+
+
+class TellsFewApart(Receiver):
+    """Joins what waits for other instances very soon."""
+
+    def __init__(self, *args: Any) -> None:
+        super().__init__(*args)
+        self._most_units = 4
+
+
+def test_groups_do_not_wait_in_a_circle_when_much_is_waited_for() -> None:
+    for seed in range(60):
+        play(seed, "groups", Faults(), with_receiver(TellsFewApart))
 
 
 @pytest.mark.parametrize("mutant", MUTANTS)
