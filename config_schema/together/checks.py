@@ -45,7 +45,7 @@ def check_link(
         What does not fit, in the order of the Destination's topics.
     """
     if back is None:
-        back = [one for one in downstream.destinations if one.group == source.group]
+        back = [one for one in downstream.destinations if one.is_for(source)]
     link = Link(source, downstream, back)
     found: list[Finding] = []
     for topic in destination.topics:
@@ -58,7 +58,7 @@ def check_link(
 
 def refusal(destination: Destination, downstream: InstanceDescription) -> Finding | None:
     """Tell why an instance is not the one that a Destination is for: its Group is another."""
-    if destination.group == downstream.group:
+    if destination.is_for(downstream):
         return None
     message = (
         f"leads to {_instance(downstream)}, whose Group is {quoted(downstream.group)}: "
@@ -251,10 +251,11 @@ def _definitions(queue: SowTopic, there: SowTopic) -> Iterator[tuple[str, str | 
 
 
 def _queue_passthrough(sent: Sent) -> Iterator[Finding]:
-    group = sent.link.source.group
+    source = sent.link.source
+    group = source.group
     instance = sent.link.downstream
     for destination, replicated in sent.link.onward:
-        if destination.group == group != instance.group:
+        if destination.is_for(source) and group != instance.group:
             continue  # straight back to where it came from
         if any(matches(pattern, group) for pattern in destination.pass_through):
             continue
