@@ -19,6 +19,7 @@ from config_schema.together.description import (
 )
 from config_schema.together.finding import Finding
 from config_schema.together.link import Link, Sent
+from config_schema.together.routes import meets
 from config_schema.together.selection import Part
 from config_schema.units import quoted
 
@@ -75,6 +76,32 @@ def refusal(destination: Destination, downstream: InstanceDescription) -> Findin
     return Finding("group", problem, downstream.location)
 
 
+def _nothing_back(sent: Sent, subject: str) -> Finding:
+    """That nothing leads back from where something is replicated to."""
+    source, there = sent.link.source, sent.link.downstream
+    wrong = next((one for one in there.destinations if _seems_meant(one, source)), None)
+    if wrong is None:
+        at, but = there.location, ""
+        hint = f"add one there, with the Group {source.group}"
+    else:
+        at = wrong.location
+        but = f" ({quoted(wrong.name)} at {at} is for the Group {quoted(wrong.group)})"
+        hint = f"set its Group to {source.group}"
+    message = (
+        f"{subject}, which has no Destination that leads back to {quoted(source.name)}{but}: "
+        "what is published there does not come here"
+    )
+    return _finding(sent, "replicate", at, message, hint)
+
+
+def _seems_meant(destination: Destination, instance: InstanceDescription) -> bool:
+    """Whether a destination would lead to an instance, if that had its Group."""
+    at = instance.listens
+    return destination.name == instance.name or (
+        at is not None and any(meets(address, at) for address in destination.addresses)
+    )
+
+
 def _finding(sent: Sent, check: str, other: Location, message: str, hint: str) -> Finding:
     mandatory = check in _MANDATORY
     advice = f"{hint}; {check} cannot be excluded" if mandatory else hint
@@ -113,14 +140,7 @@ def _replicate(sent: Sent) -> Iterator[Finding]:
         return
     subject = f"{_parts(lacking)} {_is(lacking)} replicated to {_instance(there)}"
     if not back:
-        yield _finding(
-            sent,
-            "replicate",
-            there.location,
-            f"{subject}, which has no Destination that leads back to "
-            f"{quoted(sent.link.source.name)}: what is published there does not come here",
-            f"add one there, with the Group {sent.link.source.group}",
-        )
+        yield _nothing_back(sent, subject)
         return
     yield _finding(
         sent,

@@ -545,6 +545,15 @@ def test_what_is_mandatory_is_checked_whatever_a_peer_excludes(tmp_path: Path) -
     assert listed(check_link(told, told.destinations[0], b)) == ["a queue"]
 
 
+def test_what_would_lead_back_but_for_its_group_is_named(tmp_path: Path) -> None:
+    """As the instance is told that is connected to with the wrong Group."""
+    a, b = descriptions(Pair([], to_b={"group": "other"}).configs(), tmp_path)
+    (finding,) = check_link(b, b.destinations[0], a)
+    location = a.destinations[0].location
+    assert f"back to 'b' ('b' at {location} is for the Group 'other')" in str(finding.problem)
+    assert "set its Group to group-b" in str(finding.problem)
+
+
 @pytest.mark.parametrize("name", sorted(path.stem for path in GOLDEN.glob("*.txt")))
 def test_words(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
