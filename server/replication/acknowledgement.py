@@ -74,6 +74,7 @@ class Acknowledgement:
     Attributes:
         settled: the txid up to which everything is settled; it never goes back.
         downgraded: the names of the destinations that are not waited for, for the time being.
+        least_sync: see above.
     """
 
     def __init__(
@@ -89,7 +90,7 @@ class Acknowledgement:
         self._destinations = destinations
         self._sync = sync
         self._durable = durable
-        self._least_sync = least_sync
+        self.least_sync: Final = least_sync
         # The last entry of each group that counts as recorded together, and when its first one was.
         self._txids = [durable]
         self._moments = [now]
@@ -186,12 +187,18 @@ class Acknowledgement:
         Returns:
             Their names. MinSyncDestinations may keep some from it: those that are least late.
         """
-        late = sorted(
-            (one for one in self.waiting() if now - one.since > age and self._is_waited_for(one)),
-            key=lambda one: one.since,
-        )
-        allowed = max(len(self.waited_for) - self._least_sync, 0)
-        return [one.destination for one in late[:allowed] if self.downgrade(one.destination)]
+        allowed = max(len(self.waited_for) - self.least_sync, 0)
+        return [name for name in self.late(age, now)[:allowed] if self.downgrade(name)]
+
+    def late(self, age: int, now: int) -> list[str]:
+        """The destinations that are waited for, and have been for too long; the latest first.
+
+        Args:
+            age: microseconds that are too long.
+            now: microseconds since the Unix epoch.
+        """
+        late = [one for one in self.waiting() if now - one.since > age and self._is_waited_for(one)]
+        return [one.destination for one in sorted(late, key=lambda one: one.since)]
 
     def upgrade_recovered(self, age: int, now: int) -> list[str]:
         """Upgrade the destinations that nothing has waited for as long as that.
