@@ -30,6 +30,8 @@ from server.replication import (
     Sender,
     Waiting,
 )
+from server.replication.receiver import log_of
+from server.wire.bookmarks import client_hash
 
 if TYPE_CHECKING:
     from config_schema.spec import DestinationSpec
@@ -150,6 +152,7 @@ class Replication:
         self._receivers: dict[str, Receiver] = {}
         self._recorder = recorder
         self._transaction_log = transaction_log
+        self._started: Final = transaction_log.last_txid
         self._clock = clock
         self._log = log
         self._concerned: dict[Topic, bool] = {}  # what it is about, for those who are waited for
@@ -199,6 +202,7 @@ class Replication:
                 self.recent,
                 self._recorder,
                 self._cursors.get(name),
+                self._started,
             )
         return receiver
 
@@ -213,6 +217,21 @@ class Replication:
     def receivers(self) -> Mapping[str, Receiver]:
         """All sources that have connected in this run, by name."""
         return self._receivers
+
+    # The same place elsewhere.
+
+    def places(self, txid: int) -> list[tuple[int, int]]:
+        """See `Settlement.places`."""
+        places = {
+            log_of(one.stream): one.txid if txid >= self._started else 0
+            for name, one in self._cursors.items()
+            if name not in self._receivers
+        }
+        for receiver in self._receivers.values():
+            place = receiver.place_of(txid)
+            if place is not None:
+                places[place[0]] = place[1]
+        return [(client_hash(log), last) for log, last in places.items()]
 
     # What is settled.
 

@@ -16,6 +16,7 @@ by name; else for the disk only. So whoever waits for somebody else, that one ne
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import islice, pairwise
@@ -36,6 +37,7 @@ MOST_UNITS: Final = 4096
 """Units that are told apart while they wait for other instances; beyond that, some are joined."""
 
 _MOST_RANGES: Final = 1000  # of one ack
+_MOST_STAGES: Final = 1024  # at which it is known how far both logs went
 _MOST_HAD: Final = 16_384  # identities in one frame
 _MOST_CONFLICTS: Final = 100  # that are told of one batch
 
@@ -144,6 +146,7 @@ class Receiver:
         recent: what it recorded last.
         recorder: where new entries go.
         cursor: how far it had got in an earlier run; None if it is new to the source.
+        started: the last txid of this instance's log when this run began.
 
     Attributes:
         is_stalled: the log took not all of a batch; nothing more may be taken in before `go_on` has
@@ -158,6 +161,7 @@ class Receiver:
         recent: Recent,
         recorder: Recorder,
         cursor: Cursor | None = None,
+        started: int = 0,
     ) -> None:
         self._instance = instance
         self._began = began
@@ -169,6 +173,10 @@ class Receiver:
         self._difference_to = 0
         self._source: Peer | None = None
         self._storing: deque[tuple[int, int]] = deque()  # txid there, and here: not stable yet
+        # Txids here, and those there up to which all is here by then.
+        self._stages: tuple[list[int], list[int]] = [0], [0]
+        if cursor is not None:
+            self._note_stage(started)
         self._units: list[_Unit] = []
         self._acked: Ack | None = None
         self._batch: Batch | None = None
@@ -198,6 +206,7 @@ class Receiver:
         self._difference_to = frame.last  # until then, it is sent what otherwise stays there
         self._storing.clear()
         self._received = self._stored = self._settled = frame.first - 1
+        self._stages = [0], [0]
         yield Resume(None)
         yield from self._knowledge(source, settled)
 
@@ -286,6 +295,33 @@ class Receiver:
         self._received = txid
         # What was known already may have been recorded a moment ago.
         self._storing.append((txid, self._recorder.last_txid))
+        self._note_stage(self._recorder.last_txid)
+
+    def _note_stage(self, own: int) -> None:
+        """Note how far both logs are; of very many such notes, every second one is enough."""
+        here, there = self._stages
+        if here[-1] == own:
+            there[-1] = self._received
+            return
+        here.append(own)
+        there.append(self._received)
+        if len(here) > _MOST_STAGES:
+            self._stages = [0, *here[2::2]], [0, *there[2::2]]
+
+    def place_of(self, txid: int) -> tuple[str, int] | None:
+        """A place in the source's log before which there is nothing that this log lacks.
+
+        Args:
+            txid: an entry of this log. What counts is this log up to there.
+
+        Returns:
+            The identity of the source's log, and the txid of its last entry before that place, as
+            far as that is known; None if it is not known which log that is.
+        """
+        if self._stream is None:
+            return None
+        here, there = self._stages
+        return log_of(self._stream), there[bisect_right(here, txid) - 1]
 
     def _take_run(self, run: Columns, source: Peer) -> Columns | None:
         """Record what is new of a run; returns what the log has not taken of it."""
@@ -428,6 +464,11 @@ class Receiver:
         if self._stream is None or self._settled < self._difference_to:
             return None
         return Cursor(self._stream, self._settled)
+
+
+def log_of(stream: str) -> str:
+    """The identity of the log that a stream belongs to; see `Begin`."""
+    return stream.rpartition("/")[0]
 
 
 def _joined(units: Sequence[_Unit]) -> list[_Unit]:

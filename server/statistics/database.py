@@ -266,6 +266,7 @@ class Database:
             )
         self.connection.execute("PRAGMA journal_mode = WAL").fetchall()
         self.connection.execute("PRAGMA synchronous = NORMAL")
+        self.connection.execute("PRAGMA secure_delete = OFF").fetchall()
         self.connection.execute(f"PRAGMA journal_size_limit = {_LONGEST_LOG}").fetchall()
         with self.transaction():
             for statement in layout.statements(indexed=indexed):
