@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Final, Protocol, TypeAlias
 
 if TYPE_CHECKING:
+    from config_schema.spec import DestinationSpec
     from server.base.log import Log
     from server.base.slices import Sliced
     from server.links.conflicts import Conflicts
@@ -17,6 +18,10 @@ RETRY_SECONDS: Final = 0.25
 
 NEVER: Final = float("-inf")
 """A moment before all others."""
+
+
+Demand: TypeAlias = "Callable[[DestinationSpec], str | None]"
+"""Says why a destination must not be sent anything over a connection; None if it may be."""
 
 
 class Turns(Protocol):
@@ -83,8 +88,8 @@ class Line(Protocol):
     def is_ready(self) -> bool:
         """Whether the connection has sent nearly all that it was given."""
 
-    def send(self, frame: Sent, *, compress: bool = False) -> None:
-        """Send a frame."""
+    def send(self, frame: Sent, *, compress: bool = False) -> int:
+        """Send a frame; returns how many bytes that are."""
 
     def go_on_in(self, seconds: float) -> None:
         """Look after both directions after some time, or before."""

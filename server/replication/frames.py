@@ -21,6 +21,7 @@ from typing import Any, Final, TypeAlias
 import msgspec
 import numpy as np
 
+from server.base.malformed import MALFORMED
 from server.journal import Origin, Topic
 from server.journal.layout import pack_origin, pack_topic, unpack_origin, unpack_topic
 from server.replication.columns import Batch, Column, Columns, Packed, Same, compact
@@ -300,7 +301,7 @@ def _decode(number: int, payload: bytes) -> Frame:
         raise FrameError(f"a frame of type {number}, which this program does not know")
     try:
         return decoder.decode(payload)
-    except (msgspec.MsgspecError, ValueError, RecursionError) as problem:
+    except MALFORMED as problem:
         if decoder.type is Hello and (version := _version(payload)) not in (None, VERSION):
             raise FrameError(
                 f"version {version} of the replication protocol; this program speaks {VERSION}"
@@ -312,7 +313,7 @@ def _version(payload: bytes) -> int | None:
     """What a hello begins with whose form is not known, as that of another version may be."""
     try:
         fields = msgspec.msgpack.decode(payload)
-    except (msgspec.MsgspecError, ValueError, RecursionError):
+    except MALFORMED:
         return None
     match fields:
         case [int(version), *_]:

@@ -26,7 +26,14 @@ from server.replication import (
     Sent,
     encode,
 )
-from tests.links.support import Instance, Network, Pipe, destination
+from tests.links.support import (
+    Instance,
+    Network,
+    Pipe,
+    destination,
+    nobody_refused,
+    nothing_lacking,
+)
 from tests.replication.batches import packed
 
 EDGES = (0, 1, 2, 999, 1000, 1001, 1010, 1 << 32, (1 << 63) - 1, (1 << 64) - 1)
@@ -114,7 +121,7 @@ def test_whatever_a_peer_says_others_go_on(seed: int) -> None:
     for _ in range(5):
         near, far = Pipe("liar:1"), Pipe("A:1")
         near.other, far.other = far, near
-        far.link = a.links.accept(far, "replication", lambda _user, _password: None)
+        far.link = a.links.accept(far, "replication", nobody_refused, nothing_lacking)
         network.pipes += [near, far]
         near.send(encode(liar.hello()))
         if liar.random.random() < 0.7:  # something that makes sense, to get further

@@ -9,6 +9,7 @@ from server.journal.layout import FormatError
 from server.replication import (
     VERSION,
     Acknowledgement,
+    Connection,
     Cursor,
     Had,
     Hello,
@@ -18,9 +19,9 @@ from server.replication import (
     Waiting,
     group_refusal,
     pack,
-    prefers,
     refusal,
     unpack,
+    which_stays,
 )
 from tests.replication.memory import Log
 
@@ -222,6 +223,28 @@ def test_a_destination_is_of_its_group() -> None:
     assert "of the group South" in (group_refusal(OURS, THEIRS, "East") or "")
 
 
-def test_both_ends_keep_the_same_connection() -> None:
-    for of_a in (True, False):
-        assert prefers("A", "B", we_connected=of_a) == prefers("B", "A", we_connected=not of_a)
+@pytest.mark.parametrize(
+    ("made_by", "both_ways", "stay"),
+    [
+        ("AB", (True, True), "A"),
+        ("BA", (True, True), "A"),
+        ("AB", (True, False), "A"),
+        ("AB", (False, True), "B"),
+        ("BA", (False, True), "A"),
+        ("BA", (True, False), "B"),
+        ("AB", (False, False), "both"),
+        ("BA", (False, False), "both"),
+        ("AA", (True, False), "new"),
+        ("BB", (False, False), "new"),
+    ],
+)
+def test_both_ends_keep_the_same_connections(
+    made_by: str, both_ways: tuple[bool, bool], stay: str
+) -> None:
+    """Of an old one and a new one."""
+    found = set[str]()
+    for us, them in (("A", "B"), ("B", "A")):
+        old, new = (Connection(one == us, way) for one, way in zip(made_by, both_ways, strict=True))
+        found.add(which_stays(us, them, old, new).value)
+    names = {"both": "both", "new": "new", made_by[0]: "old", made_by[1]: "new"}
+    assert found == {names[stay]}
