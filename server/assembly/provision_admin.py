@@ -9,10 +9,13 @@ from server.admin.access import Access
 from server.admin.cross_site import CrossSite
 from server.admin.engine_side import EngineSide
 from server.admin.interface import AdminInterface
+from server.admin.metrics.pages import DETAILED_PATH, PATH, Metrics
 from server.admin.monitoring import CONFIGURATION, QUEUES, Monitoring
 from server.admin.pages import ConfigurationText, FirstPage, QueueState
 from server.admin.site import Route, Site, headers_of
 from server.admin.tree import INSTANCE, MOMENT, ROOT
+from server.statistics.histograms import distributions
+from server.statistics.sources.queues import QueuesSource
 from server.topics.queue_details import details
 from server.transports.descriptors import DescriptorReserve
 
@@ -51,6 +54,8 @@ def provision_admin(
 
     first = FirstPage(spec, has_queries=admin.sql_transport is not None)
     state = QueueState(monitoring, access, engine_side, queue_details)
+    queues = QueuesSource(engine.topics.queues or (), engine.clock)
+    metrics = Metrics(monitoring, access, distributions(engine, queues.held))
     instance = (ROOT, INSTANCE)
     routes = [
         Route((), first.answer),
@@ -58,6 +63,8 @@ def provision_admin(
         Route((*instance, MOMENT), monitoring.moments, leads_on=True),
         Route((*instance, CONFIGURATION), ConfigurationText(configuration, access).answer),
         Route((ROOT, *QUEUES.split("/")), state.answer, leads_on=True),
+        Route((PATH,), metrics.answer),
+        Route((PATH, DETAILED_PATH), metrics.detailed),
     ]
     site = Site(routes, access, CrossSite(admin.access_control_allow_origin))
     descriptors = DescriptorReserve(engine.clock, engine.log)

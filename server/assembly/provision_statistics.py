@@ -129,6 +129,6 @@ def sources_of(
         JournalsSource(journal, None if archive is None else Path(archive)),
         HistogramSource(WRITE_LATENCY, None if journal is None else journal.write_latency),
         HistogramSource(WRITE_SIZE, None if journal is None else journal.write_sizes),
-        TransportsSource(transports),
+        TransportsSource(transports, clients),
         TuningSource(spec),
     ]

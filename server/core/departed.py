@@ -39,7 +39,7 @@ class Departing(Protocol):
 
 
 class Departed:
-    """The sums of all sessions that are over.
+    """The sums of all sessions that are over, of those that came through one transport.
 
     Attributes:
         bytes_in: see `Intake`.
@@ -48,6 +48,7 @@ class Departed:
         messages_out: see `Outbox`.
         denied_reads: see `Session`.
         denied_writes: see `Session`.
+        sessions: how many they are.
     """
 
     def __init__(self) -> None:
@@ -57,6 +58,7 @@ class Departed:
         self.messages_out = 0
         self.denied_reads = 0
         self.denied_writes = 0
+        self.sessions = 0
 
     def add(self, session: Departing) -> None:
         """Take over what a session has counted, and what is still going to leave."""
@@ -67,3 +69,4 @@ class Departed:
         self.messages_out += outbox.messages_out + outbox.pieces
         self.denied_reads += session.denied_reads
         self.denied_writes += session.denied_writes
+        self.sessions += 1

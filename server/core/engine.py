@@ -6,6 +6,7 @@ settings. Transports feed sessions and, when a turn's input is used up, have the
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable
 from functools import partial
 from typing import TYPE_CHECKING
@@ -73,7 +74,7 @@ class Engine:
         outboxes: what has been made for clients and has not left.
         ending: how many sessions have been closed of which something is left.
         gone: how many have ended.
-        departed: what all of these have counted.
+        departed: what all of these have counted, by the transport that they came through.
         published_inside: what the server has published itself: events, and messages of actions.
         persisting: how long it took from a publish until it was settled, in microseconds.
     """
@@ -112,7 +113,7 @@ class Engine:
         self._clients: dict[str, Session] = {}
         self.ending = 0
         self.gone = 0
-        self.departed = Departed()
+        self.departed: defaultdict[str, Departed] = defaultdict(Departed)
         self._connections_accepted = 0
         self._internal_clients = 0
 
@@ -176,7 +177,7 @@ class Engine:
         for query in list(session.queries):
             query.cancel()
         session.outbox.close()
-        self.departed.add(session)
+        session.departed.add(session)
         self.ending += 1
         self.turns.start(Ending(session, partial(self._gone, session, reason)))
 

@@ -43,10 +43,6 @@ class Surroundings(sender.Surroundings, Protocol):
     def turns(self) -> Turns:
         """Shares the time among connections, queries and replays."""
 
-    @property
-    def departed(self) -> Departed:
-        """What sessions have counted that are over."""
-
 
 class Obeying(Protocol):
     """A session, which obeys what its peer sends.
@@ -60,6 +56,10 @@ class Obeying(Protocol):
     @property
     def engine(self) -> Surroundings:
         """What stands around it."""
+
+    @property
+    def departed(self) -> Departed:
+        """What those have counted that came through the same transport, and are over."""
 
     @property
     def client_name(self) -> str:
@@ -249,7 +249,7 @@ class Intake:
             done = inbox.obey(pace.messages_in(turns.left(now)), runs, self._obey)
             self.messages_in += done
             if not session.is_open:
-                session.engine.departed.messages_in += done
+                session.departed.messages_in += done
                 return False
             begun, now = now, elapsed()
             pace.took(done, now - begun)

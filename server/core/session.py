@@ -14,7 +14,7 @@ its topic in one call (server/commands/publish_runs.py).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING, Final, Protocol
@@ -55,6 +55,7 @@ from server.wire.header import (
 )
 
 if TYPE_CHECKING:
+    from server.core.departed import Departed
     from server.core.hooks import Hooks
     from server.core.lobby import Lobby
     from server.queries.run import QueryRun
@@ -126,6 +127,10 @@ class Surroundings(intake.Surroundings, dispatch.Surroundings, Protocol):
     """The engine as its sessions see it."""
 
     @property
+    def departed(self) -> Mapping[str, Departed]:
+        """What sessions have counted that are over, by transport; there is one for any name."""
+
+    @property
     def hooks(self) -> Hooks:
         """Who inside the server is told of what happens."""
 
@@ -166,6 +171,7 @@ class Session:
 
     Attributes:
         log: where is said what becomes of it.
+        departed: what those have counted that came through the same transport, and are over.
         client_hash: the number that stands for that name in bookmarks.
         client_name: the name the client logged on with, the connection's name before.
         options: what the client asked for at its logon.
@@ -206,6 +212,7 @@ class Session:
         self.log = engine.log
         self.number = number
         self.entrance = entrance
+        self.departed = engine.departed[entrance.transport]
         self.connection_name = name
         self.client_name = name
         self.client_hash = 0

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from server.statistics.resources import CLIENTS
 from server.statistics.sample import Entry
@@ -16,11 +16,11 @@ if TYPE_CHECKING:
     from server.core.session import Session
     from server.statistics.schema import Value
 
-_MICROSECONDS = 1_000_000
+_MICROSECONDS: Final = 1_000_000
 
 
 class Totals(NamedTuple):
-    """What all clients have counted, those included that are gone. See `Departed`."""
+    """What clients have counted, those included that are gone. See `Departed`."""
 
     bytes_in: int
     messages_in: int
@@ -28,6 +28,10 @@ class Totals(NamedTuple):
     messages_out: int
     denied_reads: int
     denied_writes: int
+    sessions: int
+
+
+_NOTHING: Final = Totals(0, 0, 0, 0, 0, 0, 0)
 
 
 class ClientsSource:
@@ -37,7 +41,8 @@ class ClientsSource:
         engine: has their sessions.
 
     Attributes:
-        totals: the sums of the last sample.
+        totals: the sums of the last sample, by the transport that they came through.
+        connected: how many came through it of those that were shown.
         queries: queries that were under way.
         memory: bytes that subscriptions and queries took.
     """
@@ -48,7 +53,8 @@ class ClientsSource:
         self._engine = engine
         # what was fixed of those in the last sample, with what it depends on, by number
         self._known: dict[int, tuple[object, tuple[Value, ...]]] = {}
-        self.totals = Totals(0, 0, 0, 0, 0, 0)
+        self.totals: Mapping[str, Totals] = {}
+        self.connected: Mapping[str, int] = {}
         self.queries = 0
         self.memory = 0
 
@@ -58,21 +64,37 @@ class ClientsSource:
         Whoever goes while the sample is taken is still summed up, and is not shown.
         """
         earlier, self._known = self._known, {}
-        totals = Totals(*vars(self._engine.departed).values())
+        totals = {
+            transport: Totals(*vars(departed).values())
+            for transport, departed in self._engine.departed.items()
+        }
+        connected: dict[str, int] = dict.fromkeys(totals, 0)
         queries = memory = 0
         for session in list(self._engine.sessions):
             number = session.number
             queries += len(session.queries)
             memory += session.memory_of_commands
-            totals = _plus(totals, session)
+            transport = session.entrance.transport
+            totals[transport] = _plus(totals[transport], session)
             if not session.is_open:
                 continue
+            connected[transport] += 1
             known = earlier.get(number)
             if known is None or known[0] is not session.options:  # it has logged on
                 known = session.options, _fixed(session)
             self._known[number] = known
             yield Entry(str(number), known[1], _moving(session))
-        self.totals, self.queries, self.memory = totals, queries, memory
+        self.totals, self.connected = totals, connected
+        self.queries, self.memory = queries, memory
+
+    @property
+    def all_totals(self) -> Totals:
+        """The sums of the last sample, of all transports together."""
+        return Totals(*map(sum, zip(_NOTHING, *self.totals.values(), strict=True)))
+
+    def totals_of(self, transport: str) -> Totals:
+        """The sums of the last sample of one transport."""
+        return self.totals.get(transport, _NOTHING)
 
 
 def _plus(totals: Totals, session: Session) -> Totals:
@@ -84,6 +106,7 @@ def _plus(totals: Totals, session: Session) -> Totals:
         totals.messages_out + outbox.messages_out,
         totals.denied_reads + session.denied_reads,
         totals.denied_writes + session.denied_writes,
+        totals.sessions + 1,
     )
 
 

@@ -95,7 +95,7 @@ class ProcessorsSource:
             yield Entry(name, self._fixed[name], moving)
 
     def _figures(self) -> dict[str, _Figures]:
-        engine, clients, replication = self._engine, self._clients.totals, self._replication
+        engine, clients, replication = self._engine, self._clients.all_totals, self._replication
         traffic, inside = engine.outboxes.traffic, engine.published_inside
         apart = (traffic.answers, traffic.bookmark, traffic.detached, traffic.queue, traffic.sow)
         queued, queued_bytes = (

@@ -11,19 +11,22 @@ from server.statistics.sample import Entry
 if TYPE_CHECKING:
     from config_schema.spec import TransportSpec
     from server.statistics.schema import Value
+    from server.statistics.sources.clients import ClientsSource
     from server.transports.table import TransportTable
 
 
 class TransportsSource:
-    """The transports.
+    """The transports. It comes behind the clients.
 
     Args:
         transports: those of the instance.
+        clients: has summed up what they have counted.
     """
 
     resource = TRANSPORTS
 
-    def __init__(self, transports: TransportTable) -> None:
+    def __init__(self, transports: TransportTable, clients: ClientsSource) -> None:
+        self._clients = clients
         self._listeners = transports.listeners
         self._fixed = {one.spec.name: _fixed(one.spec) for one in self._listeners}
 
@@ -31,7 +34,19 @@ class TransportsSource:
         """See `Source.entries`."""
         for listener in self._listeners:
             name = listener.spec.name
-            yield Entry(name, self._fixed[name], (int(listener.is_open),))
+            totals = self._clients.totals_of(name)
+            moving = (
+                totals.bytes_in,
+                totals.bytes_out,
+                self._clients.connected.get(name, 0),
+                totals.sessions,
+                totals.denied_reads,
+                totals.denied_writes,
+                int(listener.is_open),
+                totals.messages_in,
+                totals.messages_out,
+            )
+            yield Entry(name, self._fixed[name], moving)
 
 
 def _fixed(spec: TransportSpec) -> tuple[Value, ...]:

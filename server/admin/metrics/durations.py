@@ -1,0 +1,91 @@
+"""Distributions as histograms, in seconds or bytes.
+
+The numbers have been counted by powers of two. A time in whole microseconds was cut off, so what is
+in the range below 2**n took less than that; a number of bytes there is 2**n - 1 at most.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from itertools import groupby
+from typing import Final, NamedTuple
+
+from server.admin.metrics.exposition import Family, Sample, labels
+from server.admin.metrics.families import REST
+from server.statistics.histograms import Distribution
+
+MOST_ENTRIES: Final = 100
+"""Of one name that are told apart, since each is a dozen series; all others are summed up."""
+
+
+class _Scale(NamedTuple):
+    """How ranges become those of a base unit.
+
+    Attributes:
+        unit: the base unit.
+        factor: makes a number one of it.
+        less: what the largest number of a range is below the power of two.
+        sizes: the powers of two at which ranges end; smaller and larger ones are joined.
+    """
+
+    unit: str
+    factor: float
+    less: int
+    sizes: range
+
+
+_SCALES: Final = {
+    "microseconds": _Scale("seconds", 1e-6, 0, range(4, 28)),  # 16 us to 134 s
+    "bytes": _Scale("bytes", 1.0, 1, range(6, 28)),  # 63 bytes to 128 MB
+}
+
+
+class _Numbers(NamedTuple):
+    """A histogram as it was at a moment.
+
+    Attributes:
+        queue: whose it is; empty if there is only one.
+        counts: see `Histogram`.
+        total: see `Histogram`.
+    """
+
+    queue: str
+    counts: list[int]
+    total: int
+
+
+def histograms(distributions: Iterable[Distribution]) -> list[Family]:
+    """Make a family of the distributions of each name, which come one after another."""
+    return [_family(list(group)) for _, group in groupby(distributions, key=lambda one: one.name)]
+
+
+def _family(group: list[Distribution]) -> Family:
+    first, scale = group[0], _SCALES[group[0].unit]
+    read = [_Numbers(one.entry, list(one.histogram.counts), one.histogram.total) for one in group]
+    told, rest = read[:MOST_ENTRIES], read[MOST_ENTRIES:]
+    if rest:
+        counts = [sum(column) for column in zip(*(one.counts for one in rest), strict=True)]
+        told.append(_Numbers(REST, counts, sum(one.total for one in rest)))
+    sizes = scale.sizes if len(told) == 1 else scale.sizes[::2]
+    samples = [line for one in told for line in _lines(one, scale, sizes)]
+    about = f"{first.about[0].upper()}{first.about[1:]}."
+    return Family(f"amperage_{first.name}_{scale.unit}", "histogram", about, samples, scale.unit)
+
+
+def _lines(numbers: _Numbers, scale: _Scale, sizes: range) -> list[Sample]:
+    own = {"queue": numbers.queue} if numbers.queue else {}
+    lines = []
+    below = done = 0
+    for size in sizes:
+        below += sum(numbers.counts[done : size + 1])
+        done = size + 1
+        end = round(((1 << size) - scale.less) * scale.factor, 6)
+        lines.append(Sample("_bucket", labels({**own, "le": repr(end)}), below))
+    count = sum(numbers.counts)
+    total = round(numbers.total * scale.factor, 6)
+    return [
+        *lines,
+        Sample("_bucket", labels({**own, "le": "+Inf"}), count),
+        Sample("_count", labels(own), count),
+        Sample("_sum", labels(own), total),
+    ]

@@ -1,0 +1,135 @@
+"""Families of metrics as text: OpenMetrics 1.0, and Prometheus' own older form.
+
+Source: OpenMetrics 1.0, Text Format; Prometheus, Exposition Formats.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from enum import Enum
+from typing import Final, NamedTuple
+
+OPEN_METRICS: Final = "application/openmetrics-text"
+"""What those say that they accept who want the newer form."""
+
+
+class Form(Enum):
+    """How it is written; what the content is called."""
+
+    OPEN_METRICS = f"{OPEN_METRICS}; version=1.0.0; charset=utf-8"
+    PROMETHEUS = "text/plain; version=0.0.4; charset=utf-8"
+
+
+class Sample(NamedTuple):
+    """A line.
+
+    Attributes:
+        suffix: follows the name of the family, such as `_bucket`.
+        labels: see `labels`.
+        value: the number.
+    """
+
+    suffix: str
+    labels: str
+    value: float
+
+
+@dataclass(frozen=True, slots=True)
+class Family:
+    """All series of one name.
+
+    Attributes:
+        name: without the suffix that its type has (`_total`, `_info`).
+        type: counter, gauge, histogram or info.
+        about: what it is, in words.
+        samples: its lines.
+        unit: in which its name ends, if it is a base unit: seconds, bytes, ratio.
+    """
+
+    name: str
+    type: str
+    about: str
+    samples: list[Sample]
+    unit: str = ""
+
+
+_SUFFIXES: Final = {"counter": "_total", "info": "_info"}
+
+
+def counter(name: str, about: str, samples: Iterable[tuple[str, float]], unit: str = "") -> Family:
+    """Make a family of what only grows, of pairs of labels and number."""
+    return Family(name, "counter", about, [Sample("_total", *one) for one in samples], unit)
+
+
+def gauge(name: str, about: str, samples: Iterable[tuple[str, float]], unit: str = "") -> Family:
+    """Make a family of what goes up and down, of pairs of labels and number."""
+    return Family(name, "gauge", about, [Sample("", *one) for one in samples], unit)
+
+
+def labels(pairs: Mapping[str, str]) -> str:
+    """Write labels: in braces, or nothing if there are none."""
+    written = ",".join([f'{name}="{_quoted(value)}"' for name, value in pairs.items()])
+    return f"{{{written}}}" if written else ""
+
+
+def render(families: Iterable[Family], form: Form) -> bytes:
+    """Write a document of all families that have any samples."""
+    write = _open_metrics if form is Form.OPEN_METRICS else _prometheus
+    lines = [line for family in families if family.samples for line in write(family)]
+    if form is Form.OPEN_METRICS:
+        lines.append("# EOF")
+    return ("\n".join(lines) + "\n").encode(errors="replace")
+
+
+def form_for(accept: str) -> Form:
+    """The form for who says what it accepts; OpenMetrics only for those who name it."""
+    best = {"open": 0.0, "text": 0.0}
+    for item in accept.split(","):
+        name, *parameters = (part.strip().lower() for part in item.split(";"))
+        if name == OPEN_METRICS:
+            if _parameter(parameters, "version", "1.0.0") in ("1.0.0", "1.0", "0.0.1"):
+                best["open"] = max(best["open"], _weight(parameters))
+        elif name in ("text/plain", "text/*"):
+            best["text"] = max(best["text"], _weight(parameters))
+    is_open = best["open"] > 0 and best["open"] >= best["text"]
+    return Form.OPEN_METRICS if is_open else Form.PROMETHEUS
+
+
+def _parameter(parameters: Iterable[str], name: str, default: str) -> str:
+    found = (part.partition("=") for part in parameters)
+    return next((value.strip('"') for key, _, value in found if key == name), default)
+
+
+def _weight(parameters: Iterable[str]) -> float:
+    try:
+        return float(_parameter(parameters, "q", "1"))
+    except ValueError:
+        return 0.0
+
+
+def _open_metrics(family: Family) -> Iterator[str]:
+    yield f"# TYPE {family.name} {family.type}"
+    if family.unit:
+        yield f"# UNIT {family.name} {family.unit}"
+    yield f"# HELP {family.name} {_quoted(family.about)}"
+    yield from _samples(family)
+
+
+def _prometheus(family: Family) -> Iterator[str]:
+    """In the older form the name has the suffix everywhere, and there is no type `info`."""
+    name = family.name + _SUFFIXES.get(family.type, "")
+    about = family.about.replace("\\", r"\\").replace("\n", r"\n")
+    yield f"# HELP {name} {about}"
+    yield f"# TYPE {name} {'gauge' if family.type == 'info' else family.type}"
+    yield from _samples(family)
+
+
+def _samples(family: Family) -> Iterator[str]:
+    name = family.name
+    for suffix, written, value in family.samples:
+        yield f"{name}{suffix}{written} {value}"
+
+
+def _quoted(text: str) -> str:
+    return text.replace("\\", r"\\").replace("\n", r"\n").replace('"', r"\"")

@@ -1,0 +1,105 @@
+"""A snapshot as families of metrics, by the table."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Final, TypeAlias
+
+from server.admin.metrics.exposition import Family, counter, gauge, labels
+from server.admin.metrics.table import ID, RATIO, SECONDS, Group, Metric
+from server.statistics.sample import Snapshot
+from server.statistics.schema import Kind, Value
+
+MOST_ENTRIES: Final = 1_000
+"""Of a resource that are told apart at /metrics."""
+
+REST: Final = "other"
+"""What the labels of all further ones are; taken together, they are one more."""
+
+_Rows: TypeAlias = Mapping[str, tuple[Value, ...]]
+
+
+@dataclass
+class Bound:
+    """How many series there may be.
+
+    Attributes:
+        entries: how many entries of a resource are told apart.
+        has_rest: whether what is beyond that is summed up. Where entries come and go it is not: the
+            sums of counters would go back.
+        left_out: series that there are not because of that.
+    """
+
+    entries: int = MOST_ENTRIES
+    has_rest: bool = True
+    left_out: int = field(default=0, init=False)
+
+    def families(self, snapshot: Snapshot, groups: Iterable[Group]) -> list[Family]:
+        """Make the families of some groups."""
+        return [family for group in groups for family in self._of(snapshot, group)]
+
+    def _of(self, snapshot: Snapshot, group: Group) -> list[Family]:
+        entries = snapshot.entries.get(group.resource.path, {})
+        rows = {name: row for name, row in entries.items() if name != group.without}
+        told = list(rows.items())[: self.entries]
+        rest = list(rows.values())[self.entries :]
+        self.left_out += len(rest) * len(group.metrics)
+        written = _labels(group, told)
+        summed = [labels(dict.fromkeys(group.labels, REST))] if rest and self.has_rest else []
+        families = []
+        for metric in group.metrics:
+            place = _place(group, metric.field)
+            values = [_number(row[place], metric.scale) for _, row in told]
+            if summed:
+                values.append(
+                    _together(metric, [_number(row[place], metric.scale) for row in rest])
+                )
+            samples = zip([*written, *summed], values, strict=True)
+            families.append(_family(group, metric, samples))
+        return families
+
+
+def _place(group: Group, name: str) -> int:
+    return [one.name for one in group.resource.fields].index(name)
+
+
+def _labels(group: Group, entries: Iterable[tuple[str, tuple[Value, ...]]]) -> list[str]:
+    """The labels of each entry."""
+    places = {
+        label: None if name == ID else _place(group, name) for label, name in group.labels.items()
+    }
+    return [
+        labels(
+            {
+                label: identity if place is None else str(row[place])
+                for label, place in places.items()
+            }
+        )
+        for identity, row in entries
+    ]
+
+
+def _number(value: Value, scale: float) -> float:
+    """A value in the unit of its metric; what is nothing is 0."""
+    if isinstance(value, str):
+        return 0
+    return value if scale == 1 else round(value * scale, 9)
+
+
+def _together(metric: Metric, values: list[float]) -> float:
+    """What several entries come to: ages and shares do not add up, so the largest is told."""
+    return max(values) if metric.unit in (SECONDS, RATIO) else sum(values)
+
+
+def _family(group: Group, metric: Metric, samples: Iterable[tuple[str, float]]) -> Family:
+    field = group.resource.fields[_place(group, metric.field)]
+    make = counter if field.kind is Kind.CUMULATIVE else gauge
+    about = field.about.removesuffix("; not in AMPS").replace("microseconds", "seconds")
+    where = f"/amps/{group.resource.path}"
+    return make(
+        f"{group.prefix}_{metric.name}",
+        f"{about[0].upper()}{about[1:]}; see {where}.",
+        samples,
+        metric.unit,
+    )

@@ -1,0 +1,132 @@
+"""What is told of all entries of a resource together."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping
+from typing import Final, NamedTuple
+
+from server.admin.metrics.exposition import Family, Sample, gauge, labels
+from server.admin.metrics.families import MOST_ENTRIES
+from server.statistics.resources import CLIENTS, INSTANCE, JOURNALS, TRANSPORTS
+from server.statistics.sample import Snapshot
+from server.statistics.schema import Resource, Value
+from server.statistics.timestamps import to_unix
+
+
+class _OfClients(NamedTuple):
+    """A figure of clients that is told by transport.
+
+    Attributes:
+        field: the value of each client.
+        name: the metric.
+        about: what it is.
+        together: makes one of many.
+        unit: see `Family`.
+    """
+
+    field: str
+    name: str
+    about: str
+    together: Callable[[Iterable[float]], float]
+    unit: str = ""
+
+
+_OF_CLIENTS: Final = (
+    _OfClients(
+        "subscription_count", "amperage_subscriptions", "Subscriptions of all clients.", sum
+    ),
+    _OfClients(
+        "queue_depth_out",
+        "amperage_unread_messages",
+        "Messages that the sockets of clients do not take yet.",
+        sum,
+    ),
+    _OfClients(
+        "queued_bytes_out",
+        "amperage_unread_bytes",
+        "Bytes that the sockets of clients do not take yet.",
+        sum,
+        "bytes",
+    ),
+    _OfClients(
+        "queue_max_latency",
+        "amperage_unread_oldest_seconds",
+        "How long the oldest of these has waited.",
+        max,
+        "seconds",
+    ),
+    _OfClients(
+        "tcp_zero_window_advert",
+        "amperage_stalled_clients",
+        "Clients whose TCP takes nothing more.",
+        sum,
+    ),
+)
+
+
+def summaries(snapshot: Snapshot) -> list[Family]:
+    """Make the families."""
+    return [
+        _instance(snapshot),
+        gauge(
+            "amperage_sample_timestamp_seconds",
+            "When the sample was taken that this document shows, in seconds since 1970.",
+            [("", to_unix(snapshot.timestamp))],
+            "seconds",
+        ),
+        gauge(
+            "amperage_transaction_log_files",
+            "Files of the transaction log.",
+            [("", len(snapshot.entries.get(JOURNALS.path, {})))],
+        ),
+        *_clients(snapshot),
+    ]
+
+
+def _instance(snapshot: Snapshot) -> Family:
+    pairs = {
+        name: str(_of_instance(snapshot, name))
+        for name in ("name", "version", "description", "environment")
+    }
+    about = "Which instance this is."
+    return Family("amperage_instance", "info", about, [Sample("_info", labels(pairs), 1)])
+
+
+def _of_instance(snapshot: Snapshot, name: str) -> Value:
+    row = next(iter(snapshot.entries.get(INSTANCE.path, {}).values()), None)
+    return "" if row is None else row[_place(INSTANCE, name)]
+
+
+def _clients(snapshot: Snapshot) -> list[Family]:
+    """Clients by transport: what changes from one to the next when they come and go."""
+    name = _place(TRANSPORTS, "name")
+    rows = list(snapshot.entries.get(TRANSPORTS.path, {}).values())
+    transports = [str(row[name]) for row in rows[:MOST_ENTRIES]]
+    place = _place(CLIENTS, "transport")
+    through: Mapping[str, list[tuple[Value, ...]]] = defaultdict(list)
+    for row in snapshot.entries.get(CLIENTS.path, {}).values():
+        through[str(row[place])].append(row)
+    return [
+        gauge(
+            one.name,
+            one.about,
+            [
+                (
+                    labels({"transport": transport}),
+                    one.together([0, *_numbers(through[transport], _place(CLIENTS, one.field))]),
+                )
+                for transport in transports
+            ],
+            one.unit,
+        )
+        for one in _OF_CLIENTS
+    ]
+
+
+def _numbers(rows: Iterable[tuple[Value, ...]], place: int) -> list[float]:
+    return [value for row in rows if not isinstance(value := row[place], str)]
+
+
+def _place(resource: Resource, name: str) -> int:
+    return [field.name for field in resource.fields].index(name)
