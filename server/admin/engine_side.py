@@ -25,12 +25,13 @@ class EngineSide:
     def __init__(self, post: Callable[[Callable[[], None]], None]) -> None:
         self._post = post
 
-    async def ask(self, question: Callable[[], _Result]) -> _Result:
+    async def ask(self, question: Callable[[], _Result], seconds: float = _PATIENCE) -> _Result:
         """Call a function on the engine's thread, and give what it returns.
 
         Args:
             question: takes no longer than a command may; what it returns is immutable, or nobody
                 else's.
+            seconds: how long that may take.
 
         Raises:
             Refusal: the engine is so busy that it has not been called in time, or it stops.
@@ -49,23 +50,24 @@ class EngineSide:
             self._post(call)
         except RuntimeError:
             raise Refusal(503, "The instance is stopping.") from None
-        return await within_limit(answer, "The engine")
+        return await within_limit(answer, "The engine", seconds)
 
 
-async def within_limit(answer: Future[_Result], who: str) -> _Result:
+async def within_limit(answer: Future[_Result], who: str, seconds: float = _PATIENCE) -> _Result:
     """Wait for what another thread does.
 
     Args:
         answer: its result.
         who: does it, for whoever is told that it takes too long.
+        seconds: how long that is.
 
     Raises:
         Refusal: it takes too long.
     """
     try:
-        return await asyncio.wait_for(asyncio.wrap_future(answer), _PATIENCE)
+        return await asyncio.wait_for(asyncio.wrap_future(answer), seconds)
     except TimeoutError:
-        text = f"{who} is busy: no answer within {_PATIENCE:.0f} seconds. Try again in a moment."
+        text = f"{who} is busy: no answer within {seconds:g} s. Try again in a moment."
         raise Refusal(503, text, (("Retry-After", "10"),)) from None
     except asyncio.CancelledError:
         if not answer.cancelled():

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from server.admin.access import Access
 from server.admin.cross_site import CrossSite
 from server.admin.engine_side import EngineSide
+from server.admin.health import HEALTH_PATH, READY_PATH, Health
 from server.admin.interface import AdminInterface
 from server.admin.metrics.pages import DETAILED_PATH, PATH, Metrics
 from server.admin.monitoring import CONFIGURATION, QUEUES, Monitoring
@@ -22,7 +23,9 @@ from server.transports.descriptors import DescriptorReserve
 if TYPE_CHECKING:
     from config_schema.spec import AdminSpec, InstanceSpec
     from server.core.engine import Engine
+    from server.links.replication import Replication
     from server.statistics.keeper import Keeper
+    from server.transports.table import TransportTable
 
 
 def provision_admin(
@@ -32,6 +35,8 @@ def provision_admin(
     statistics: Keeper,
     post: Callable[[Callable[[], None]], None],
     configuration: str,
+    transports: TransportTable,
+    replication: Replication | None,
 ) -> AdminInterface:
     """Make the admin interface.
 
@@ -42,6 +47,8 @@ def provision_admin(
         statistics: has the samples.
         post: has a call made on the engine's thread.
         configuration: the text of the whole configuration.
+        transports: the transports.
+        replication: what the instance has of replication; None if it has no part in it.
     """
     engine_side = EngineSide(post)
     access = Access(spec, admin, engine.switches, engine_side, engine.log)
@@ -56,6 +63,7 @@ def provision_admin(
     state = QueueState(monitoring, access, engine_side, queue_details)
     queues = QueuesSource(engine.topics.queues or (), engine.clock)
     metrics = Metrics(monitoring, access, distributions(engine, queues.held))
+    health = Health(access, engine_side, statistics, transports, replication)
     instance = (ROOT, INSTANCE)
     routes = [
         Route((), first.answer),
@@ -65,6 +73,8 @@ def provision_admin(
         Route((ROOT, *QUEUES.split("/")), state.answer, leads_on=True),
         Route((PATH,), metrics.answer),
         Route((PATH, DETAILED_PATH), metrics.detailed),
+        *(Route((HEALTH_PATH + form,), health.lives) for form in ("", ".json")),
+        *(Route((READY_PATH + form,), health.is_ready) for form in ("", ".json")),
     ]
     site = Site(routes, access, CrossSite(admin.access_control_allow_origin))
     descriptors = DescriptorReserve(engine.clock, engine.log)

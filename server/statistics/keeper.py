@@ -113,6 +113,11 @@ class Keeper:
         """Begin; the database is opened by the thread."""
         self._thread.start()
 
+    @property
+    def is_alive(self) -> bool:
+        """Whether the thread runs."""
+        return self._thread.is_alive()
+
     def take(self, sample: Sample) -> None:
         """Have a sample completed and recorded. Never waits."""
         with self._wake:

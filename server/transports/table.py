@@ -86,6 +86,15 @@ class TransportTable:
         """All of them, open or not."""
         return tuple(self._listeners.values())
 
+    @property
+    def open_from_start(self) -> dict[str, bool]:
+        """Those that `open` opens, and whether they are open now."""
+        return {
+            name: listener.is_open
+            for name, listener in self._listeners.items()
+            if listener.spec.initial_state_enabled and self._can_open(listener.spec)
+        }
+
     def use_links(self, links: Links) -> None:
         """Serve replication from now on. Called before anything is opened.
 
@@ -103,9 +112,8 @@ class TransportTable:
         Raises:
             TransportError: one of them cannot be opened. Those before it are open.
         """
-        for listener in self._listeners.values():
-            if listener.spec.initial_state_enabled and self._can_open(listener.spec):
-                await listener.open()
+        for name in self.open_from_start:
+            await self._listeners[name].open()
         if self._outgoing is not None:
             self._outgoing.open()
 

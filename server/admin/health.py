@@ -1,0 +1,181 @@
+"""/healthz and /readyz: whether the process should be started anew, and whether clients may come.
+
+Requests are answered from when the instance has recovered and its transports are open; a probe that
+comes before that finds nobody who answers, which is a failure, too.
+
+Source: Kubernetes, API Health Endpoints; Configure Liveness, Readiness and Startup Probes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+import msgspec
+
+from server.admin.http.messages import JSON, TEXT, Document, Refusal, Request, Response
+from server.links.lateness import LATE_SECONDS
+from server.statistics.sources.texts import moment
+
+if TYPE_CHECKING:
+    from server.admin.access import Access, Visitor
+    from server.admin.engine_side import EngineSide
+    from server.links.replication import OwnDestination, Replication
+    from server.statistics.keeper import Keeper
+    from server.transports.table import TransportTable
+
+HEALTH_PATH: Final = "healthz"
+READY_PATH: Final = "readyz"
+
+_PATIENCE: Final = 1.0
+"""Seconds within which the engine has to answer."""
+
+_MICROSECONDS: Final = 1_000_000
+_OK: Final = 200
+_UNAVAILABLE: Final = 503
+
+
+class Check(NamedTuple):
+    """Something that is looked at.
+
+    Attributes:
+        name: what it is.
+        trouble: what is wrong with it; empty if nothing is.
+        since: since when, as texts of the tree have moments; empty if that is not known.
+    """
+
+    name: str
+    trouble: str = ""
+    since: str = ""
+
+
+class Health:
+    """Answers requests for both.
+
+    Args:
+        access: says who may see them.
+        engine_side: is asked.
+        statistics: has to live.
+        transports: have to be open, those that are from the start.
+        replication: has the destinations; None if the instance has no part in it.
+    """
+
+    def __init__(
+        self,
+        access: Access,
+        engine_side: EngineSide,
+        statistics: Keeper,
+        transports: TransportTable,
+        replication: Replication | None,
+    ) -> None:
+        self._access = access
+        self._engine_side = engine_side
+        self._statistics = statistics
+        self._transports = transports
+        self._replication = replication
+
+    async def lives(self, request: Request, visitor: Visitor) -> Response:
+        """Say whether the process works: if it does not, only another one helps.
+
+        Raises:
+            Refusal: the visitor may not see it.
+        """
+        await self._access.require(visitor, f"/{HEALTH_PATH}")
+        checks = [await self._engine([]), self._statistics_thread()]
+        return _answer(request, checks)
+
+    async def is_ready(self, request: Request, visitor: Visitor) -> Response:
+        """Say whether clients should come here.
+
+        Raises:
+            Refusal: the visitor may not see it, or does not ask for it in this way.
+        """
+        await self._access.require(visitor, f"/{READY_PATH}")
+        which = request.query.get("replication", "sync")
+        if which not in ("sync", "all"):
+            raise Refusal(400, f"replication is {which!r}: expected sync or all.")
+        found: list[Check] = []
+        engine = await self._engine(found, has_all=which == "all")
+        return _answer(request, [engine, self._statistics_thread(), *found])
+
+    async def _engine(self, found: list[Check], *, has_all: bool | None = None) -> Check:
+        """Ask the engine, for what it knows if that is wanted.
+
+        Args:
+            found: gets what it knows.
+            has_all: whether all destinations count; None if nothing is wanted.
+        """
+
+        def look() -> list[Check]:
+            if has_all is None:
+                return []
+            return [*self._look_at_transports(), *self._look_at_destinations(has_all=has_all)]
+
+        try:
+            found += await self._engine_side.ask(look, _PATIENCE)
+        except Refusal as refusal:
+            return Check("engine", str(refusal))
+        return Check("engine")
+
+    def _statistics_thread(self) -> Check:
+        trouble = "" if self._statistics.is_alive else "its thread has ended"
+        return Check("statistics", trouble)
+
+    # On the engine's thread.
+
+    def _look_at_transports(self) -> Iterator[Check]:
+        for name, is_open in self._transports.open_from_start.items():
+            yield Check(f"transport {name}", "" if is_open else "it is disabled")
+
+    def _look_at_destinations(self, *, has_all: bool) -> Iterator[Check]:
+        replication = self._replication
+        if replication is None:
+            return
+        now = replication.now
+        waiting = {one.destination: one.since for one in replication.waiting()}
+        waited_for = replication.acknowledgement.waited_for
+        for name, own in replication.destinations.items():
+            if not has_all and name not in waited_for:
+                continue
+            since = waiting.get(name, now)
+            title = f"destination {name}"
+            if not own.is_connected:
+                yield _not_connected(title, own, since)
+            elif now - since >= LATE_SECONDS * _MICROSECONDS:
+                yield Check(title, "it is behind", _moment(since))
+            else:
+                yield Check(title)
+
+
+def _not_connected(title: str, own: OwnDestination, since: int) -> Check:
+    if own.disconnected_at is None:
+        return Check(title, "it has never been connected since this instance started")
+    return Check(title, "it is not connected", _moment(min(own.disconnected_at, since)))
+
+
+def _moment(microseconds: int) -> str:
+    return moment(microseconds / _MICROSECONDS)
+
+
+def _answer(request: Request, checks: list[Check]) -> Response:
+    """Say all of it as JSON, or in words what is wrong."""
+    troubles = [check for check in checks if check.trouble]
+    status = _UNAVAILABLE if troubles else _OK
+    if request.segments[-1].endswith(".json"):
+        content = msgspec.json.encode(
+            {
+                "status": "unavailable" if troubles else "ok",
+                "checks": [
+                    {"name": one.name, "status": one.trouble or "ok", "since": one.since}
+                    for one in checks
+                ],
+            }
+        )
+        document = Document(content, JSON)
+    else:
+        lines = [
+            f"{one.name}: {one.trouble}{f', since {one.since}' if one.since else ''}"
+            for one in troubles
+        ]
+        document = Document(("\n".join(lines or ["ok"]) + "\n").encode(errors="replace"), TEXT)
+    return Response(document, status, headers=[("Cache-Control", "no-store")])
