@@ -15,12 +15,19 @@ Destination.
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple, Protocol
 
 from server.journal import Origin, Topic
 
 _MOST_MOMENTS: Final = 4096
+
+
+class Kept(NamedTuple):
+    """What decides where an entry goes, but for its body."""
+
+    topic: Topic
+    origin: Origin
 
 
 class Progress(Protocol):
@@ -35,6 +42,9 @@ class Progress(Protocol):
 
     def concerns(self, topic: Topic, origin: Origin) -> bool:
         """Whether entries of a topic and an origin may go there."""
+
+    def leads_to(self, instance: str) -> bool:
+        """Whether it is an instance of that name that is there, or was last."""
 
 
 class Waiting(NamedTuple):
@@ -123,15 +133,26 @@ class Acknowledgement:
         self.settled = settled
         return True
 
-    def is_settled(self, first: int, last: int, topic: Topic, origin: Origin) -> bool:
-        """Whether all entries of a topic and an origin in a range of txids are settled."""
+    def is_settled(self, first: int, last: int, kinds: Sequence[Kept], source: str) -> bool:
+        """Whether entries in a range of txids are settled as far as their source asks.
+
+        Args:
+            first: the lowest txid.
+            last: the highest one.
+            kinds: each of the entries is of one of these.
+            source: name of the instance that they came from; it is not waited for.
+        """
         if last <= self.settled:
             return True
         if last > self._durable:
             return False
         for name in self.waited_for:
             destination = self._destinations[name]
-            if not destination.has(first, last) and destination.concerns(topic, origin):
+            if (
+                not destination.has(first, last)
+                and not destination.leads_to(source)
+                and any(destination.concerns(*kind) for kind in kinds)
+            ):
                 return False
         return True
 
