@@ -19,6 +19,7 @@ from server.statistics.timestamps import from_text, to_text
 from tests.admin.support import Admin, ask, running_admin
 from tests.support.server import free_port, running_server, why_no_start
 from tests.support.waiting import WAIT_SECONDS, wait_until
+from tests.transports.test_addresses import needs_ipv6
 
 MOMENT: Final = re.compile(r"\d{8}T\d{6}\.\d{6}Z")
 SECRET: Final = "hunter2"
@@ -292,16 +293,7 @@ def test_without_an_address_nothing_listens(tmp_path: Path) -> None:
         assert "19-0001" not in server.log()
 
 
-def _has_ipv6() -> bool:
-    try:
-        with socket.socket(socket.AF_INET6) as probe:
-            probe.bind(("::1", 0))
-    except OSError:
-        return False
-    return True
-
-
-@pytest.mark.skipif(not _has_ipv6(), reason="this machine has no IPv6")
+@needs_ipv6
 @pytest.mark.parametrize(
     ("address", "hosts", "not_hosts"),
     [
@@ -387,3 +379,20 @@ def test_a_certificate_that_is_not_there_ends_the_start(tmp_path: Path) -> None:
       <Certificate>cert.pem</Certificate><PrivateKey>key.pem</PrivateKey></Admin>"""
     said = why_no_start(tmp_path, section)
     assert re.search(r"config.xml:\d+: the admin interface cannot be secured: .*cert.pem", said)
+
+
+def test_whatever_is_under_way_does_not_hold_up_the_end(tmp_path: Path) -> None:
+    with running_admin(tmp_path) as admin:
+        silent = socket.create_connection(("127.0.0.1", admin.port), WAIT_SECONDS)
+        half = socket.create_connection(("127.0.0.1", admin.port), WAIT_SECONDS)
+        half.sendall(b"GET / HTTP/1.1\r\nHo")
+        slow = socket.create_connection(("127.0.0.1", admin.port), WAIT_SECONDS)
+        slow.sendall(b"GET /amps.xml HTTP/1.1\r\nHost: a\r\n\r\n" * 500)
+        watching = watch(admin, "/amps")
+        assert next(events(watching))[0] == "node"
+        assert admin.server.stop() == 0
+        for connection in (silent, half, slow, watching):
+            connection.close()
+        log = admin.server.log()
+        assert "19-0002" in log
+        assert " error: " not in log
