@@ -69,6 +69,18 @@ def test_the_thread_counts_what_it_does() -> None:
         assert int(found["total_time"]) >= int(found["total_commit_time"]) > 0
 
 
+@pytest.mark.parametrize("directory", ["", "missing"])
+def test_the_size_of_the_file_is_that_of_a_file(tmp_path: Path, directory: str) -> None:
+    clients, path = Clients(), tmp_path / directory / "stats.db"
+    with kept(path) as keeper:
+        take(keeper, clients.sample(0, {"1": 1}))
+        [values] = take(keeper, clients.sample(1, {"1": 2})).entries[STATISTICS.path].values()
+    found = named(STATISTICS, values)
+    assert found["file_name"] == str(path)
+    assert (int(found["file_size"]) > 0) == (directory == "")
+    assert int(found["memory_used"]) > 0
+
+
 def test_when_samples_come_too_fast_the_oldest_is_dropped() -> None:
     clients, log = Clients(), RecordingLog()
     with kept(":memory:", log) as keeper:
