@@ -20,7 +20,7 @@ from server.statistics.schema import Resource, Value
 from tests.core.support import RecordingLog
 from tests.support.waiting import WAIT_SECONDS, wait_until
 
-from .support import LATER, Clients, kept, take
+from .support import LATER, NOON, Clients, kept, take
 
 
 class Held:
@@ -189,6 +189,16 @@ def test_truncating_removes_what_is_older_than_an_age(tmp_path: Path) -> None:
         assert [fields["count"] for one, fields in log.entries if one == "1B-0004"] == [80]
         latest = take(keeper, clients.sample(LATER, {}))
         assert latest.entries[LIFETIMES.path]
+
+
+def test_what_is_old_is_thinned_out_without_being_asked_for() -> None:
+    clients = Clients()
+    keeper = Keeper(":memory:", 1000, RecordingLog(), clock=lambda: NOON + 4 * 3600)
+    keeper.start()
+    for at in range(0, 600, 10):
+        take(keeper, clients.sample(at, {"1": at}))
+    wait_until(lambda: len(keeper.ask(History.timestamps).result(WAIT_SECONDS)) <= 11)
+    keeper.close()
 
 
 def test_vacuuming_makes_the_file_smaller_and_truncating_does_not(tmp_path: Path) -> None:
