@@ -201,6 +201,20 @@ def test_what_is_old_is_thinned_out_without_being_asked_for() -> None:
     keeper.close()
 
 
+def test_questions_do_not_keep_the_thread_from_tidying_up() -> None:
+    """Whoever asks again at once never lets it be without a question."""
+    is_done = threading.Event()
+    with kept(":memory:") as keeper:
+
+        def ask_again(_: object = None) -> None:
+            if not is_done.is_set():
+                keeper.ask(History.timestamps).add_done_callback(ask_again)
+
+        ask_again()
+        assert keeper.truncate(0).result(WAIT_SECONDS) == 0
+        is_done.set()
+
+
 def test_vacuuming_makes_the_file_smaller_and_truncating_does_not(tmp_path: Path) -> None:
     path, clients = tmp_path / "stats.db", Clients()
     present = {str(number): number for number in range(500)}
