@@ -158,9 +158,9 @@ class Recording:
     def _rename(self, kind: str) -> Path | None:
         """Rename the file to a name that is free and says why; None if that is not possible."""
         path, number = Path(self.path), 1
-        while (aside := path.with_name(f"{path.name}.{kind}-{number}")).exists():
-            number += 1
         try:
+            while (aside := path.with_name(f"{path.name}.{kind}-{number}")).exists():
+                number += 1
             path.rename(aside)
             for suffix in _SIDECARS:
                 beside = Path(f"{path}{suffix}")

@@ -98,6 +98,17 @@ def test_what_is_in_memory_is_written_at_the_end(tmp_path: Path) -> None:
     recorded.check_all_is_there()
 
 
+def test_only_one_instance_records_in_a_file(tmp_path: Path) -> None:
+    path = tmp_path / "stats.db"
+    first, second = Recorded(path), Recorded(path)
+    first.write()
+    second.write()
+    assert (first.ids, second.ids) == ([], ["1B-0001"])
+    assert str(second.log.entries[0][1]["what"]) == "another instance records statistics in it"
+    first.check_all_is_there()
+    second.recording.close()
+
+
 def test_a_file_that_is_removed_is_made_again(tmp_path: Path) -> None:
     recorded = Recorded(tmp_path / "stats.db")
     recorded.write()
