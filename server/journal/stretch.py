@@ -12,7 +12,7 @@ from operator import itemgetter
 from typing import Final, NamedTuple
 
 from server.journal.entry import Entry, Origin, Topic
-from server.journal.layout import EXTRAS_LENGTH, ORIGIN, TOPIC, Row
+from server.journal.layout import EXTRAS_LENGTH, ORIGIN, TIMESTAMP, TOPIC, Row
 from server.journal.records import Names, entry_of, no_names
 
 _ALIKE: Final[Callable[[Row], object]] = itemgetter(TOPIC, ORIGIN, EXTRAS_LENGTH)
@@ -75,6 +75,11 @@ class Stretch:
 
     def __len__(self) -> int:
         return len(self._rows)
+
+    @property
+    def last_timestamp(self) -> int:
+        """When the last of them was recorded, in microseconds since the Unix epoch."""
+        return self._rows[-1][TIMESTAMP]
 
     def runs(self) -> Iterator[Run]:
         """The entries in runs, each as long as can be."""

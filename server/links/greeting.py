@@ -16,6 +16,7 @@ import msgspec
 
 from config_schema.together import Finding, InstanceDescription, check_link
 from config_schema.together.routes import meets
+from server.base.malformed import MALFORMED
 
 if TYPE_CHECKING:
     from config_schema.together.description import Destination
@@ -48,7 +49,7 @@ def described(hello: Hello) -> InstanceDescription:
         )
     try:
         description = _DECODER.decode(hello.description)
-    except (msgspec.MsgspecError, ValueError, RecursionError) as problem:
+    except MALFORMED as problem:
         raise GreetingError(
             f"what {hello.instance} says of its configuration cannot be read: {problem}"
         ) from problem

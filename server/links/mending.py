@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Final, Protocol, TypeAlias, TypeVar
 
 import msgspec
 
+from server.base.malformed import MALFORMED
 from server.journal import EVENTS, Damaged, JournalUnreadable, Span
 from server.journal.errors import reason
 
@@ -235,7 +236,7 @@ class MendingByPeers:
     def _hear(self, peer: str, body: bytes) -> None:
         try:
             word = _DECODER.decode(body)
-        except (msgspec.MsgspecError, ValueError, RecursionError):
+        except MALFORMED:
             return  # whoever waits for an answer gives up
         if isinstance(word, Want):
             self._answer(peer, word)

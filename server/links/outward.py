@@ -53,6 +53,7 @@ class Outward:
         is_back = own.sender.peer is not None
         begin = own.sender.connected(peer)
         own.is_connected = True
+        own.connected_at = line.replication.now
         interval = spec.ack_conflation_interval // _NANOSECONDS
         line.send(replace(begin, client=client, ack_interval=interval))
         line.log.emit("1F-0007" if is_back else "1F-0009", client=client)
@@ -63,6 +64,8 @@ class Outward:
         own = self._own
         own.sender.disconnected()
         own.is_connected = False
+        own.disconnected_at = self._line.replication.now
+        own.disconnects += 1
 
     def say_it_ended(self) -> None:
         """Tell whoever wants to know that the link has been closed."""
@@ -124,5 +127,5 @@ class Outward:
         self.is_flushing = False
         if batch is None:
             return False
-        line.send(batch, compress=own.spec.compression is not None)
+        own.bytes_out += line.send(batch, compress=own.spec.compression is not None)
         return True

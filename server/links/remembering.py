@@ -108,7 +108,8 @@ def _find(journal: Journal, events: Log) -> Remembered:
         data = journal.read_replication()
         found = None if data is None else unpack(data)
     except (OSError, FormatError) as problem:
-        events.emit("21-0022", problem=problem)
+        why = problem.strerror if isinstance(problem, OSError) else problem
+        events.emit("21-0022", file=journal.replication_file, problem=why)
         found = None
     if (
         found is None
@@ -211,7 +212,8 @@ class Remembering:
         if not problem:
             self._stored = head
         elif not self._problem:
-            self._events.emit("21-0024", problem=problem)
+            file = self._log.journal.replication_file
+            self._events.emit("21-0024", file=file, problem=problem)
         self._problem = problem
         self._is_busy = False
 

@@ -9,6 +9,7 @@ from typing import Final, TypeAlias
 
 import msgspec
 
+from server.base.malformed import MALFORMED
 from server.queues.events import Mark
 
 MOST_ASKED: Final = 256
@@ -66,7 +67,7 @@ def decode_word(data: bytes) -> Word:
     """
     try:
         word = _DECODER.decode(data)
-    except (ValueError, RecursionError) as problem:  # texts that are none, among others
+    except MALFORMED as problem:
         raise msgspec.DecodeError(str(problem)) from problem
     if len(word.marks) > MOST_ASKED:
         raise msgspec.ValidationError(f"more than {MOST_ASKED} messages")

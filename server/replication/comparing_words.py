@@ -23,6 +23,7 @@ from typing import Final, TypeAlias
 
 import msgspec
 
+from server.base.malformed import MALFORMED
 from server.replication.states import State
 
 MOST_BYTES: Final = 48_000
@@ -247,7 +248,7 @@ def unpack(data: bytes) -> Word:
     """
     try:
         word = _DECODER.decode(data)
-    except (msgspec.MsgspecError, ValueError, RecursionError) as problem:
+    except MALFORMED as problem:
         raise WordError(str(problem)) from problem
     lists = {
         Listed: lambda one: (one.keys, one.digests),
