@@ -98,20 +98,23 @@ def test_a_browser_is_told_at_once_what_it_may_ask(admin: Admin) -> None:
     assert admin.ask("/amps", "OPTIONS", Origin="https://a.example").status == 204
 
 
-NEGOTIATE: Final = """
-<SessionOptions>path=/amps; SameSite=Lax</SessionOptions>
-<Authentication>
-  <Module>amps-default-no-authentication-module</Module>
-</Authentication>
-"""
-
-
 def test_negotiate_is_asked_for_by_itself_and_its_tokens_are_judged(tmp_path: Path) -> None:
-    with running_admin(tmp_path, NEGOTIATE) as admin:
+    """The module decides; the cookie that follows has what the configuration says of it."""
+    nobody = "<Authentication><Module>amps-default-no-authentication-module</Module>"
+    with running_admin(tmp_path, f"{nobody}</Authentication>") as admin:
         for headers in ({}, {"Authorization": "Negotiate YIIabc=="}):
             reply = admin.ask("/amps", **headers)
             assert reply.status == 401
             assert reply.headers["www-authenticate"] == "Negotiate"
+    anybody = "<Authentication><Module>amps-default-authentication-module</Module>"
+    options = "<SessionOptions>path=/amps; SameSite=Lax</SessionOptions>"
+    with running_admin(tmp_path, f"{options}{anybody}</Authentication>", level="trace") as admin:
+        reply = admin.ask("/amps", Authorization="Negotiate YIIabc==")
+        assert reply.status == 200
+        assert reply.headers["set-cookie"].endswith("; path=/amps; SameSite=Lax")
+        assert "set-cookie" not in admin.ask("/amps").headers, "nothing was shown"
+        assert admin.server.logs("GET /amps: 200, ")
+        assert "YIIabc" not in admin.server.log()
 
 
 def test_what_the_instance_says_of_logons_is_said_of_this_interface(tmp_path: Path) -> None:
