@@ -117,9 +117,12 @@ class Administrator:
         who = f"user {visitor.user!r}" if visitor.user else ""
         self._log.emit("19-0011", path=request.path, address=request.peer, who=who)
         try:
-            return await self._engine_side.perform(lambda: deed.do(found.id, parameters))
+            done = await self._engine_side.perform(lambda: deed.do(found.id, parameters))
         except Undone as problem:
             raise Refusal(409, str(problem)) from None
+        if deed.ends_sessions:
+            self._access.sessions.end_all()
+        return done
 
     async def _check(
         self, request: Request, visitor: Visitor, names: Sequence[str], *, is_json: bool

@@ -26,12 +26,14 @@ class Deed:
         about: what it does, in a few words.
         do: does it.
         needs: parameters that a request must have.
+        ends_sessions: whether everybody has to log on to the admin interface again.
     """
 
     name: str
     about: str
     do: Do
     needs: tuple[str, ...] = ()
+    ends_sessions: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -84,7 +84,8 @@ def _authorization(services: Services) -> Group:
             reset_entitlement(services.engine)
         return f"{what} has been reset."
 
-    deeds = (Deed("reset", "forget what is kept about earlier decisions", reset),)
+    about = "forget what is kept about earlier decisions"
+    deeds = (Deed("reset", about, reset, ends_sessions=True),)
     return Group(("authorization",), deeds, lambda: {"authentication": "", "entitlement": ""})
 
 
