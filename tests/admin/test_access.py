@@ -79,6 +79,14 @@ def test_who_logs_on_gets_a_cookie_that_stands_for_that(admin: Admin) -> None:
     assert both.status == 401, "what is shown counts"
 
 
+def test_a_reset_of_authorization_ends_sessions(admin: Admin) -> None:
+    cookie = cookie_of(admin.ask("/amps", Authorization=basic("anna")).headers["set-cookie"])
+    assert admin.ask("/amps", Cookie=cookie).status == 200
+    path = "/amps/administrator/authorization/authentication/reset"
+    assert admin.ask(path, Cookie=cookie).status == 200
+    assert admin.ask("/amps", Cookie=cookie).status == 401
+
+
 def test_who_logs_on_with_every_request_has_one_session(admin: Admin) -> None:
     replies = [admin.ask("/amps", Authorization=basic("bob")) for _ in range(3)]
     assert len({reply.headers["set-cookie"] for reply in replies}) == 1
@@ -223,7 +231,7 @@ def test_a_server_tells_which_sites_may_read(tmp_path: Path) -> None:
         assert headers["access-control-allow-origin"] == "https://lon.uk.my.com"
         assert set(headers["vary"].split(", ")) == {"Origin", "Accept-Encoding", "Accept"}
         before = admin.ask("/amps.json", "OPTIONS", Origin="https://lon.uk.my.com")
-        assert before.headers["access-control-allow-methods"] == "GET, HEAD, OPTIONS"
+        assert before.headers["access-control-allow-methods"] == "GET, HEAD, POST, OPTIONS"
 
 
 # the configuration
