@@ -153,19 +153,20 @@ class Turns:
         left = self._slice_ends - now
         return left if left > _TOO_SHORT_SECONDS else 0.0
 
-    def serve(self, connection: Sliced, size: int) -> bool:
+    def serve(self, connection: Sliced, size: int, *, is_patient: bool = False) -> bool:
         """Give a connection a slice for what has just been read, or have it wait for a turn.
 
         Args:
             connection: one that does not wait already.
             size: bytes that have been read.
+            is_patient: turns need not be short for it, though it sends little.
 
         Returns:
             Whether it has to wait; then it is in the queue.
         """
         now = self.elapsed()
         if size < LONG_READ:
-            if id(connection) != self._ahead:
+            if id(connection) != self._ahead and not is_patient:
                 self._heard_at = now
             is_alone = not self._waiting
             self._slice_ends = now + (TURN_SECONDS if is_alone else _SHORT_SLICE_SECONDS)

@@ -56,6 +56,7 @@ from server.journal.errors import (
 from server.journal.handles import OriginHandle, TopicHandle
 from server.journal.journal import Journal
 from server.journal.mending import Damaged, Mending
+from server.journal.passage import Passage
 from server.journal.settings import JournalSettings
 from server.journal.storage import Disk
 from server.journal.stretch import Run, Stretch
@@ -85,6 +86,7 @@ __all__ = [
     "Notice",
     "Origin",
     "OriginHandle",
+    "Passage",
     "Run",
     "Span",
     "Stretch",

@@ -13,13 +13,15 @@ import errno
 from bisect import bisect_left
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import accumulate
-from typing import Final
+from typing import Final, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
 from server.journal.bookmarks import Span
+from server.journal.choosing import broken, choose
 from server.journal.entry import Entry, Kind, Topic
 from server.journal.errors import Event, JournalUnreadable, Notice, reason
 from server.journal.files import FileTable, JournalFile, SourceCache
@@ -30,6 +32,7 @@ from server.journal.layout import (
     EXTRAS_LENGTH,
     KIND,
     ORIGIN,
+    RECORD_SIZE,
     SEQUENCE,
     TIMESTAMP,
     TOPIC,
@@ -38,6 +41,7 @@ from server.journal.layout import (
     Row,
 )
 from server.journal.naming import TOPIC_INDEX, sibling
+from server.journal.passage import NO_PASSAGE, Passage
 from server.journal.records import Names, read_bodies, read_intact_bodies, read_rows
 from server.journal.storage import Source
 from server.journal.stretch import NOTHING, Stretch
@@ -46,6 +50,8 @@ _MOST_LOOKED_AT: Final = 8192
 """Records that one call of `read` looks at when few of them are wanted."""
 
 _ATTEMPTS: Final = 3  # to open a file, which may be moved between being found and being opened
+
+_Found = TypeVar("_Found", Stretch, Passage)
 
 Wanted = Callable[[Topic], bool]
 Entries = npt.NDArray[np.uint32]
@@ -122,6 +128,7 @@ class Cursor:
         self._span = span
         self._wanted = wanted
         self._kinds = kinds
+        self._kinds_as_bits = sum(1 << kind for kind in kinds)
         self._notice = notice
         self._open: _Open | None = None
         self._check_last()
@@ -169,11 +176,24 @@ class Cursor:
     def read_on(self, most_entries: int, most_bytes: int = 1 << 20) -> Stretch:
         """The same, for those who do not want the entries one by one. See `read`."""
         try:
-            return self._read_on(most_entries, most_bytes)
+            return self._search(partial(self._stretch, most_entries, most_bytes)) or NOTHING
         except OSError as problem:
             raise JournalUnreadable(reason(problem)) from None
 
-    def _read_on(self, most_entries: int, most_bytes: int) -> Stretch:
+    def read_passage(self, most_entries: int, most_bytes: int) -> Passage:
+        """The same, for those who pass entries on; moments and names in the span do not count.
+
+        Args:
+            most_entries: to look at together, at most.
+            most_bytes: of bodies after which to stop; the last body may go beyond.
+        """
+        try:
+            return self._search(partial(self._passage, most_entries, most_bytes)) or NO_PASSAGE
+        except OSError as problem:
+            raise JournalUnreadable(reason(problem)) from None
+
+    def _search(self, read: Callable[[_Open, int], _Found]) -> _Found | None:
+        """Read on until something is found, the end is reached, or much has been looked at."""
         looked_at = 0
         while looked_at < _MOST_LOOKED_AT and not self.is_finished:
             durable = self._durable()  # before the table: what is durable has its file there
@@ -183,11 +203,11 @@ class Cursor:
             if place is None:
                 break
             before = self.position
-            stretch = self._read_slice(place, durable, most_entries, most_bytes)
+            found = read(place, durable)
             looked_at += max(self.position - before, 1)
-            if stretch:
-                return stretch
-        return NOTHING
+            if found:
+                return found
+        return None
 
     def _enter(self) -> _Open | None:
         """The file with the next entry, opened; None if it is not there yet."""
@@ -234,16 +254,51 @@ class Cursor:
         ]
         return np.sort(np.concatenate(chosen)) if chosen else np.zeros(0, np.uint32)
 
-    def _read_slice(
-        self, place: _Open, durable: int, most_entries: int, most_bytes: int
-    ) -> Stretch:
-        first = place.file.first_txid
-        start = self.position + 1 - first
-        end = durable + 1 - first
+    def _bounds(self, place: _Open, durable: int) -> tuple[int, int]:
+        """The numbers of the next record of a file, and of that behind the last to be read."""
+        first, end = place.file.first_txid, durable + 1
         if place.file.end_txid is not None:
-            end = min(end, place.file.end_txid - first)
+            end = min(end, place.file.end_txid)
         if self._span.last is not None:
-            end = min(end, self._span.last + 1 - first)
+            end = min(end, self._span.last + 1)
+        return self.position + 1 - first, end - first
+
+    def _passage(self, most_entries: int, most_bytes: int, place: _Open, durable: int) -> Passage:
+        first, source = place.file.first_txid, place.source
+        start, end = self._bounds(place, durable)
+        if place.entries is not None:
+            index = int(np.searchsorted(place.entries, start))
+            start = min(int(place.entries[index]), end) if index < len(place.entries) else end
+        stop = min(start + most_entries, end)
+        block = source.read(source.size - RECORD_SIZE * stop, RECORD_SIZE * (stop - start))
+        if len(block) < RECORD_SIZE * (stop - start):  # the file has been cut short
+            block = bytes(RECORD_SIZE * (stop - start))
+        names = place.names
+        records, parts, looked_at, damaged = choose(
+            block,
+            first + start,
+            source.size,
+            self._kinds_as_bits,
+            place.wanted,
+            names.topics,
+            names.origins,
+            most_bytes,
+        )
+        bodies = [source.read(offset, upto - offset) for offset, upto in parts]
+        found = Passage(records, bodies[0] if len(bodies) == 1 else b"".join(bodies), names)
+        if damaged:
+            self._report(place, damaged[0], len(damaged))
+        if lost := broken(found.records, found.bodies):
+            for position in lost:
+                self._report(place, found.txid(position))
+            found = found.pick(sorted(set(range(len(found))).difference(lost)))
+        self.position = first + start + looked_at - 1
+        self._check_last()
+        return found
+
+    def _stretch(self, most_entries: int, most_bytes: int, place: _Open, durable: int) -> Stretch:
+        first = place.file.first_txid
+        start, end = self._bounds(place, durable)
         found, reached = self._rows(place, start, end, most_entries)
         rows, ends = self._within_span(found)
         if ends:
@@ -255,7 +310,7 @@ class Cursor:
             del chosen[fitting:]
             ends = False
             reached = chosen[-1][TXID] + 1 - first
-        stretch = self._stretch(place, chosen)  # may fail: then nothing has been read
+        stretch = self._with_bodies(place, chosen)  # may fail: then nothing has been read
         self.is_finished = ends
         self.position = first + reached - 1
         self._check_last()
@@ -299,7 +354,7 @@ class Cursor:
             within.append(row)
         return within, False
 
-    def _stretch(self, place: _Open, rows: Sequence[Row]) -> Stretch:
+    def _with_bodies(self, place: _Open, rows: Sequence[Row]) -> Stretch:
         """Entries with their bodies, but for those that are damaged."""
         names, intact = place.names, read_intact_bodies(place.source, rows)
         if (

@@ -40,7 +40,8 @@ from server.replication import (
     ProtocolError,
     Refused,
     Resume,
-    encode,
+    Sent,
+    encoded,
     peer_of,
 )
 from server.replication.frames import Word
@@ -203,7 +204,8 @@ class Link:
         self._heard = self.elapsed()
         self._reader.feed(data)
         if not self._is_queued:
-            self._is_queued = self._host.turns.serve(self, len(data))
+            # Acks come all the time: were turns short for them, publishers would get less done.
+            self._is_queued = self._host.turns.serve(self, len(data), is_patient=True)
         self._mind_reading()
 
     def is_writable(self) -> None:
@@ -327,11 +329,11 @@ class Link:
         """See `Line`."""
         return self.conduit.is_ready
 
-    def send(self, frame: Frame, *, compress: bool = False) -> int:
+    def send(self, frame: Sent, *, compress: bool = False) -> int:
         """See `Line`."""
-        data = encode(frame, compress=compress)
-        self.conduit.send(data)
-        return len(data)
+        data = encoded(frame, compress=compress)
+        self.conduit.send(*data)
+        return sum(map(len, data))
 
     def go_on_in(self, seconds: float) -> None:
         """See `Line`."""

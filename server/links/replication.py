@@ -157,6 +157,7 @@ class Replication:
         self._log = log
         self._concerned: dict[Topic, bool] = {}  # what it is about, for those who are waited for
         self._go_on: Callable[[], None] = _nothing
+        self._kept: list[str] = []  # from a downgrade, when one was asked for last
         self.acknowledgement: Final = Acknowledgement(
             {name: one.sender for name, one in destinations.items()},
             frozenset(name for name, one in destinations.items() if one.spec.sync_type == "sync"),
@@ -303,6 +304,12 @@ class Replication:
         """
         names = self.acknowledgement.downgrade_late(age, self.now)
         self._downgraded(names, age)
+        kept = self.acknowledgement.late(age, self.now)
+        for name in kept:
+            if name not in self._kept:
+                least = self.acknowledgement.least_sync
+                self._log.emit("1E-0024", destination=name, least=least)
+        self._kept = kept
         return names
 
     def upgrade_recovered(self, age: int) -> list[str]:

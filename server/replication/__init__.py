@@ -71,8 +71,8 @@ Sources: AMPS User Guide, Replicating Messages Between Instances and what follow
 Availability. What is ours: the protocol, gaps, resynchronization by difference, conflicts.
 """
 
-from server.replication.acknowledgement import Acknowledgement, Progress, Waiting
-from server.replication.columns import Batch, Column, Columns, Same
+from server.replication.acknowledgement import Acknowledgement, Kept, Progress, Waiting
+from server.replication.columns import Batch, Column, Columns, Packed, Same
 from server.replication.courier import MOST_IN_WORD, Courier, Parcel, Received
 from server.replication.frames import (
     MOST_BEFORE_HELLO,
@@ -88,8 +88,10 @@ from server.replication.frames import (
     Knowledge,
     Refused,
     Resume,
+    Sent,
     Word,
     encode,
+    encoded,
 )
 from server.replication.handshake import (
     Connection,
@@ -129,8 +131,10 @@ __all__ = [
     "Had",
     "Hello",
     "Hop",
+    "Kept",
     "Knowledge",
     "Known",
+    "Packed",
     "Parcel",
     "Peer",
     "Progress",
@@ -149,6 +153,7 @@ __all__ = [
     "Routes",
     "Same",
     "Sender",
+    "Sent",
     "SourceLog",
     "State",
     "Stay",
@@ -157,6 +162,7 @@ __all__ = [
     "Waiting",
     "Word",
     "encode",
+    "encoded",
     "group_refusal",
     "hops",
     "lengthen",

@@ -25,11 +25,12 @@ from enum import Enum
 from operator import itemgetter
 from typing import Final, NamedTuple, Protocol
 
-from server.journal import MESSAGES, Origin, Run, Stretch, Topic
+from server.journal import MESSAGES, Origin, Passage, Run, Topic
 from server.journal.layout import BODY_LENGTH, CLIENT, KIND, SEQUENCE, SOURCE_TXID, TXID
-from server.replication.columns import Batch, Columns, by_client, columns_of, compact
+from server.replication.columns import Packed, by_client, compact
 from server.replication.frames import Ack, Begin, Knowledge, Resume
 from server.replication.known import Had, Known, known_of, was_made_by
+from server.replication.passing_on import Ways, packed
 from server.replication.ranges import Ranges
 from server.replication.routes import Routes, Way, hops
 
@@ -41,7 +42,7 @@ MOST_RANGES: Final = 65_536
 
 _TXID: Final = itemgetter(TXID)
 _MOST_ENTRIES: Final = 256  # that are read and sent, or taken, in about a millisecond
-_MOST_BYTES: Final = 128 << 10
+_MOST_BYTES: Final = 256 << 10
 _MOST_HAD: Final = 4_000_000  # identities of which a destination may speak
 _LEAST_SKIPPED: Final = 512  # entries that go elsewhere after which the destination is told so
 
@@ -57,7 +58,7 @@ class Reader(Protocol):
     def position(self) -> int:
         """The txid up to which the log has been read."""
 
-    def read_on(self, most_entries: int, most_bytes: int = ...) -> Stretch:
+    def read_passage(self, most_entries: int, most_bytes: int) -> Passage:
         """The next entries; none does not mean that there are no more."""
 
 
@@ -159,6 +160,7 @@ class Sender:
         self._routes = routes
         self._most_under_way = most_under_way
         self._way = Way(routes, "")
+        self._ways: Ways | None = None  # of the names of the file that is being read
         self._reader: Reader | None = None
         self._looked_at = acknowledged  # up to here it is known what goes there
         self._under_way = Ranges()
@@ -189,7 +191,7 @@ class Sender:
         self._drop_reading()
 
     def _drop_reading(self) -> None:
-        self._reader = self._lacks = None
+        self._reader = self._lacks = self._ways = None
         self._had = []
         self._batches.clear()
         self._bytes = 0
@@ -267,7 +269,7 @@ class Sender:
         """Whether the window allows to send more."""
         return self._bytes < self._most_under_way
 
-    def pull(self, now: int, *, flush: bool = False) -> Batch | None:
+    def pull(self, now: int, *, flush: bool = False) -> Packed | None:
         """What to send next; None if there is nothing, or no room.
 
         It is asked for whenever the link has room for it, and there is something new.
@@ -280,35 +282,45 @@ class Sender:
         Raises:
             JournalUnreadable: the log cannot be read at the moment; nothing has changed.
         """
-        reader, way = self._reader, self._way
+        reader = self._reader
         if reader is None or not self.has_room:
             return None
         while True:
             before = reader.position
-            stretch = reader.read_on(_MOST_ENTRIES, _MOST_BYTES)
+            passage = reader.read_passage(_MOST_ENTRIES, _MOST_BYTES)
             try:
-                runs = [
-                    columns_of(chosen, now)
-                    for run in stretch.runs()
-                    for chosen in self._chosen(run, way)
-                    if chosen.rows
-                ]
+                batch = self._batch(passage, reader.position, now)
             except BaseException:  # of a filter: what has been read is read again
                 self._reader = self._log.read_from(self._told, self._routes.takes)
                 raise
             self._looked_at = position = reader.position
             is_news = flush or (self._lacks is not None and position >= self._goal)
-            if runs or position - self._told >= (1 if is_news else _LEAST_SKIPPED):
-                batch = Batch(self._told, position, runs)
+            if batch.entries or position - self._told >= (1 if is_news else _LEAST_SKIPPED):
                 self._take_note(batch)
                 return batch
             if position == before:
                 self._find_out()
                 return None
 
-    def _chosen(self, run: Run, way: Way) -> Iterator[Run]:
+    def _batch(self, passage: Passage, position: int, now: int) -> Packed:
+        """What of a passage goes to the destination."""
+        is_chosen = self._lacks is not None or self._routes.have_filters
+        if is_chosen:
+            passage = passage.pick(self._chosen(passage))
+        ways, names = self._ways, passage.names
+        if ways is None or ways.names is not names or ways.all_go is not is_chosen:
+            ways = self._ways = Ways(names, self._way, all_go=is_chosen)
+        return packed(self._told, position, passage, ways, now)
+
+    def _chosen(self, passage: Passage) -> list[int]:
+        """The positions of the entries that go to the destination, if each has to be asked for."""
+        runs = passage.stretch().runs()
+        going = {row[TXID] for run in runs for one in self._parts(run) for row in one.rows}
+        return [place for place in range(len(passage)) if passage.txid(place) in going]
+
+    def _parts(self, run: Run) -> Iterator[Run]:
         """What of a run goes to the destination."""
-        lacks = self._lacks
+        lacks, way = self._lacks, self._way
         if lacks is not None:
             known = bisect_right(run.rows, self._goal, key=_TXID)
             if known:
@@ -318,13 +330,12 @@ class Sender:
             run = run.pick(range(known, len(run.rows)))
         yield _filtered(run, way)
 
-    def _take_note(self, batch: Batch) -> None:
-        size = 0
+    def _take_note(self, batch: Packed) -> None:
+        size = batch.size + 64 * batch.entries
         under_way = self._under_way
-        for run in batch.runs:
-            size += sum(map(len, run.data)) + 64 * len(run.data)
-            _add_all(under_way, run)
-            self.sent += len(run.data)
+        for first, last in batch.ranges:
+            under_way.add(first, last)
+        self.sent += batch.entries
         if self._lacks is not None:
             # What the destination has it may not have on stable storage yet.
             under_way.add(batch.after + 1, batch.upto)
@@ -378,6 +389,10 @@ class Sender:
     def concerns(self, topic: Topic, origin: Origin) -> bool:
         """Whether entries of a topic and an origin may go to the destination."""
         return self._way.goes(topic, origin) is not None
+
+    def leads_to(self, instance: str) -> bool:
+        """Whether it is an instance of that name that is there, or was last."""
+        return self.peer is not None and self.peer.name == instance
 
     @property
     def needed_from(self) -> int:
@@ -459,12 +474,3 @@ def _filtered(run: Run, way: Way) -> Run:
         if not bodies:
             return run
     return run.pick([place for place in range(len(run.rows)) if place not in bodies])
-
-
-def _add_all(under_way: Ranges, run: Columns) -> None:
-    txids = run.txids
-    if isinstance(txids, range):
-        under_way.add(txids[0], txids[-1])
-        return
-    for txid in txids:
-        under_way.add(txid, txid)

@@ -99,10 +99,10 @@ class ReplicationConnection(asyncio.Protocol):
 
     # What the link asks for.
 
-    def send(self, data: bytes) -> None:
+    def send(self, *data: bytes | memoryview) -> None:
         """See `Conduit`."""
         if self._transport is not None and not self._transport.is_closing():
-            self._transport.write(data)
+            self._transport.writelines(data)
 
     def pause(self) -> None:
         """See `Conduit`."""

@@ -14,6 +14,7 @@ from server.assembly.provision_replication import provision_replication
 from server.journal import Entry
 from server.replication import Peer, Resume, Sender, State
 from tests.core.support import Core, CorePeer
+from tests.replication.batches import received
 
 CONFIGURATION = """
 <AMPSConfig>
@@ -156,7 +157,7 @@ def carry(source: Member, target: Member) -> None:
         connect(source, target)
     source.core.commit()
     while (batch := sender.pull(source.replication.now, flush=True)) is not None:
-        receiver.take(batch)
+        receiver.take(received(batch))
     target.core.commit()
     ack = receiver.acknowledge(
         target.replication.durable, target.replication.acknowledgement.is_settled

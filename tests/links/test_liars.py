@@ -16,13 +16,14 @@ from server.replication import (
     Beat,
     Begin,
     Columns,
-    Frame,
     Had,
     Hello,
     Knowledge,
+    Packed,
     Refused,
     Resume,
     Same,
+    Sent,
     encode,
 )
 from tests.links.support import (
@@ -33,6 +34,7 @@ from tests.links.support import (
     nobody_refused,
     nothing_lacking,
 )
+from tests.replication.batches import packed
 
 EDGES = (0, 1, 2, 999, 1000, 1001, 1010, 1 << 32, (1 << 63) - 1, (1 << 64) - 1)
 
@@ -61,9 +63,9 @@ class Liar:
         ranges = [(self.number, self.number) for _ in range(self.random.randrange(3))]
         return Ack(self.number, self.number, ranges)
 
-    def batch(self) -> Batch:
+    def batch(self) -> Packed:
         after, upto = sorted((self.number, self.number))
-        return Batch(after, upto, [self.run() for _ in range(self.random.randrange(3))])
+        return packed(Batch(after, upto, [self.run() for _ in range(self.random.randrange(3))]))
 
     def run(self) -> Columns:
         count = self.random.randrange(1, 4)
@@ -89,7 +91,7 @@ class Liar:
             data,
         )
 
-    def frame(self) -> Frame:
+    def frame(self) -> Sent:
         """Anything."""
         had = [Had(self.number, self.number, [(self.number, self.number)])]
         return self.random.choice(

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from itertools import accumulate
 from typing import Any
 
-from server.journal import EVENTS, Kind, Origin, Stretch, Topic
+from server.journal import EVENTS, Kind, Origin, Passage, Topic
 from server.journal.clients import server_made_identity
 from server.journal.entry import NO_ORIGIN
-from server.journal.layout import KIND, TOPIC, Row, crc32c
+from server.journal.layout import BODY_START, KIND, RECORD, TOPIC, Row, crc32c
 from server.journal.records import Names, no_names
 from server.replication import Columns, Recorded
 from server.wire.bookmarks import client_hash
@@ -142,7 +143,7 @@ class LogReader:
     def is_caught_up(self) -> bool:
         return self.position >= self._log.durable
 
-    def read_on(self, most_entries: int, most_bytes: int = 1 << 20) -> Stretch:
+    def read_passage(self, most_entries: int, most_bytes: int = 1 << 20) -> Passage:
         log = self._log
         start = max(self.position + 1 - log.first_txid, 0)
         end = min(start + most_entries, log.durable + 1 - log.first_txid)
@@ -153,4 +154,14 @@ class LogReader:
             and self._wanted(log.names.topics[log.rows[place][TOPIC]])
         ]
         self.position = max(self.position, log.first_txid + end - 1)
-        return Stretch([log.rows[p] for p in places], [log.data[p] for p in places], log.names)
+        return passage_of([log.rows[p] for p in places], [log.data[p] for p in places], log.names)
+
+
+def passage_of(rows: Sequence[Row], data: Sequence[bytes], names: Names) -> Passage:
+    """Rows and bodies as they are read from a file."""
+    starts = accumulate(map(len, data), initial=0)
+    records = b"".join(
+        RECORD.pack(*row[:BODY_START], start, *row[BODY_START + 1 :])
+        for row, start in zip(rows, starts, strict=False)
+    )
+    return Passage(records, b"".join(data), names)

@@ -7,11 +7,13 @@ import pytest
 from server.journal import Origin, Topic
 from server.journal.layout import FormatError
 from server.replication import (
+    VERSION,
     Acknowledgement,
     Connection,
     Cursor,
     Had,
     Hello,
+    Kept,
     Recent,
     Recollection,
     Remembered,
@@ -31,7 +33,8 @@ SECOND = 1_000_000
 class Destination:
     """A destination that has everything up to a txid."""
 
-    def __init__(self, settled: int = 0) -> None:
+    def __init__(self, instance: str, settled: int = 0) -> None:
+        self.instance = instance
         self.settled = settled
 
     def has(self, first: int, last: int) -> bool:
@@ -40,9 +43,12 @@ class Destination:
     def concerns(self, topic: Topic, origin: Origin) -> bool:
         return topic == ORDERS
 
+    def leads_to(self, instance: str) -> bool:
+        return self.instance == instance
+
 
 def bench(least_sync: int = 0) -> tuple[Acknowledgement, dict[str, Destination]]:
-    destinations = {"B": Destination(), "C": Destination(), "D": Destination()}
+    destinations = {name: Destination(name) for name in ("B", "C", "D")}
     sync = frozenset(("B", "C"))
     return Acknowledgement(destinations, sync, 0, 0, least_sync), destinations
 
@@ -63,12 +69,22 @@ def test_sync_is_waited_for_and_async_is_not() -> None:
 def test_entries_that_do_not_go_there_do_not_wait() -> None:
     settlement, destinations = bench()
     settlement.reached(5)
-    other = Topic("json", "other")
-    assert settlement.is_settled(3, 4, other, Origin())
-    assert not settlement.is_settled(3, 6, other, Origin())
-    assert not settlement.is_settled(3, 4, ORDERS, Origin())
+    other, order = Kept(Topic("json", "other"), Origin()), Kept(ORDERS, Origin())
+    assert settlement.is_settled(3, 4, (other,), "X")
+    assert not settlement.is_settled(3, 6, (other,), "X")
+    assert not settlement.is_settled(3, 4, (order,), "X")
+    assert not settlement.is_settled(3, 4, (other, order), "X"), "one of them goes there"
     destinations["B"].settled = destinations["C"].settled = 4
-    assert settlement.is_settled(3, 4, ORDERS, Origin())
+    assert settlement.is_settled(3, 4, (other, order), "X")
+
+
+def test_the_source_of_an_entry_is_not_waited_for() -> None:
+    settlement, destinations = bench()
+    settlement.reached(5)
+    kinds = (Kept(ORDERS, Origin()),)
+    destinations["B"].settled = 4
+    assert not settlement.is_settled(3, 4, kinds, "B")
+    assert settlement.is_settled(3, 4, kinds, "C")
 
 
 def test_a_downgrade_releases_at_once_and_an_upgrade_takes_nothing_back() -> None:
@@ -173,7 +189,7 @@ def test_the_log_tells_what_was_not_remembered() -> None:
         (1002, [Had(7, 6, [(1, 1), (3, 5)])]),
     ):
         recollection = Recollection(Remembered("A/1000", txid, had=had), Recent(), is_whole=True)
-        for run in log.read_from(999, lambda topic: True).read_on(100).runs():
+        for run in log.read_from(999, lambda topic: True).read_passage(100).stretch().runs():
             recollection.take(run)
         assert recollection.known.gaps(7) == ((1, 1), (3, 3), (5, 5))
         assert recollection.known.highest(7) == 6
@@ -188,32 +204,32 @@ def test_what_publishers_sent_before_the_log_begins_counts_as_had() -> None:
     log.durable = log.last_txid
     log.remove_before(1001)
     recollection = Recollection(Remembered("A/1000", 0), Recent(), is_whole=False)
-    for run in log.read_from(1000, lambda topic: True).read_on(100).runs():
+    for run in log.read_from(1000, lambda topic: True).read_passage(100).stretch().runs():
         recollection.take(run)
     assert not recollection.known.gaps(7)
     assert not recollection.known.unknown(7, [5, 8, 10])
     assert not recollection.known.gaps(8)
 
 
-OURS = Hello(1, "A", "North", "A/1", 1, nonce=1)
-THEIRS = Hello(1, "B", "South", "B/1", 1, nonce=2)
+OURS = Hello(VERSION, "A", "North", "A/1", 1, nonce=1)
+THEIRS = Hello(VERSION, "B", "South", "B/1", 1, nonce=2)
 
 
 @pytest.mark.parametrize(
     ("theirs", "why"),
     [
         (THEIRS, None),
-        (Hello(2, "B", "South", "B/1", 1), "speaks version 2"),
-        (Hello(1, "", "South", "B/1", 1), "must have a Name"),
-        (Hello(1, "A", "North", "A/2", 1, nonce=3), "both instances are called A"),
-        (Hello(1, "A", "North", "A/1", 1, nonce=1), "connected to itself"),
-        (Hello(1, "C", "South", "C/2", 1), "another instance that is called C"),
-        (Hello(1, "C", "South", "C/1", 1), None),
-        (Hello(1, "B", "South", "B/1", 1, sends=False, takes=False), "neither A nor B"),
+        (Hello(VERSION + 1, "B", "South", "B/1", 1), f"speaks version {VERSION + 1}"),
+        (Hello(VERSION, "", "South", "B/1", 1), "must have a Name"),
+        (Hello(VERSION, "A", "North", "A/2", 1, nonce=3), "both instances are called A"),
+        (Hello(VERSION, "A", "North", "A/1", 1, nonce=1), "connected to itself"),
+        (Hello(VERSION, "C", "South", "C/2", 1), "another instance that is called C"),
+        (Hello(VERSION, "C", "South", "C/1", 1), None),
+        (Hello(VERSION, "B", "South", "B/1", 1, sends=False, takes=False), "neither A nor B"),
     ],
 )
 def test_who_may_replicate(theirs: Hello, why: str | None) -> None:
-    found = refusal(OURS, theirs, [Hello(1, "C", "South", "C/1", 1)])
+    found = refusal(OURS, theirs, [Hello(VERSION, "C", "South", "C/1", 1)])
     assert found is None if why is None else why in (found or "")
 
 

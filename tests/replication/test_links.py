@@ -17,6 +17,7 @@ from server.replication import (
     Columns,
     Conflict,
     Cursor,
+    Kept,
     Knowledge,
     Known,
     Peer,
@@ -30,6 +31,7 @@ from server.replication import (
     State,
     TopicRoute,
 )
+from tests.replication.batches import received
 from tests.replication.memory import Log
 
 ORDERS, OTHER = Topic("json", "orders"), Topic("json", "other")
@@ -109,10 +111,15 @@ class Pair:
                 resumed = self.sender.learn(frame)
         return resumed
 
+    def pull(self, now: int = 0, *, flush: bool = False) -> Batch | None:
+        """What is sent next, as it comes."""
+        sent = self.sender.pull(now, flush=flush)
+        return None if sent is None else received(sent)
+
     def go(self, now: int = 0) -> list[Batch]:
         """All that can be sent is, and is acknowledged."""
         batches = []
-        while (batch := self.sender.pull(now, flush=True)) is not None:
+        while (batch := self.pull(now, flush=True)) is not None:
             batches.append(batch)
             self.receiver.take(batch)
             self.destination.log.durable = self.destination.last_txid
@@ -201,7 +208,7 @@ def test_what_the_destination_knows_and_has_not_stored_is_not_acknowledged() -> 
     pair.publish(1)
     pair.destination.log.append(ORDERS, 7, 1, b"{}", origin=Origin("", "C"))
     pair.connect()
-    batch = pair.sender.pull(0)
+    batch = pair.pull()
     assert batch is not None
     assert not batch.entries
     pair.receiver.take(batch)
@@ -311,7 +318,7 @@ def test_two_messages_of_one_name_are_reported() -> None:
     pair.publish(1, body=b"what A has")
     pair.publish(2)
     pair.connect()
-    batch = pair.sender.pull(0)
+    batch = pair.pull()
     assert batch is not None
     assert end.receiver.take(batch) == (1, 1, [Conflict(7, 1, ORDERS)])
 
@@ -322,7 +329,7 @@ def test_a_log_that_is_full_holds_up_the_source_and_nothing_else() -> None:
     pair.publish(1, 2, 3, 4)
     pair.connect()
     end.room = 2
-    batch = pair.sender.pull(0)
+    batch = pair.pull()
     assert batch is not None
     assert end.receiver.take(batch).new == 2
     assert end.receiver.is_stalled
@@ -341,7 +348,7 @@ def test_a_destination_that_never_acknowledges_is_sent_no_more_than_a_window() -
     sent = 0
     for number in range(1, 200):
         pair.publish(number, body=b"x" * 1000)
-        batch = pair.sender.pull(0)
+        batch = pair.pull()
         sent += 0 if batch is None else batch.entries
     assert 8 <= sent <= 11
     assert pair.sender.needed_from == 1000
@@ -352,12 +359,12 @@ def test_entries_wait_for_other_instances_one_by_one() -> None:
     pair.connect()
     for number in (1, 2, 3):
         pair.publish(number)
-        batch = pair.sender.pull(0)
+        batch = pair.pull()
         assert batch is not None
         pair.receiver.take(batch)
     end = pair.destination.last_txid
 
-    def all_but_the_second(first: int, last: int, topic: Topic, origin: Origin) -> bool:
+    def all_but_the_second(first: int, last: int, kinds: Sequence[Kept], source: str) -> bool:
         return first != end - 1
 
     ack = pair.receiver.acknowledge(end, all_but_the_second)
@@ -438,7 +445,7 @@ def test_a_source_that_lies_is_refused(damage: Callable[[Batch], Batch], why: st
     pair = Pair()
     pair.publish(1, 2, 3)
     pair.connect()
-    batch = pair.sender.pull(0)
+    batch = pair.pull()
     assert batch is not None
     with pytest.raises(ProtocolError, match=why):
         pair.receiver.take(damage(batch))
@@ -450,3 +457,35 @@ def test_a_source_that_was_not_heard_of_is_refused() -> None:
         End("B").receiver.take(Batch(999, 1000, []))
     assert Sender(Log("A"), "A>B", ALL).state is State.APART
     assert Begin("A>B", 1000, 999) == Sender(Log("A"), "A>B", ALL).connected(End("B").peer)
+
+
+@pytest.mark.parametrize("most_units", [2, 100])
+def test_what_is_joined_waits_for_whom_each_of_it_waits_for(most_units: int) -> None:
+    pair = Pair(Routes([TopicRoute("json", ".*")]))
+    end = pair.destination
+    cursor = Cursor("A>B", pair.log.last_txid)
+    end.receiver = Receiver(
+        "B", end.log.began, end.known, end.recent, end, cursor, most_units=most_units
+    )
+    for number in range(1, 21):
+        pair.publish(number, topic=(ORDERS, OTHER)[number % 2])
+    pair.connect()
+    while (batch := pair.pull()) is not None:
+        pair.receiver.take(batch)
+    end.log.durable = end.last_txid
+
+    def is_settled(first: int, last: int, kinds: Sequence[Kept], source: str) -> bool:
+        assert source == "A"
+        return all(kind.topic == OTHER for kind in kinds)
+
+    ack = pair.receiver.acknowledge(end.last_txid, is_settled)
+    assert ack is not None
+    assert ack.stored == pair.log.last_txid
+    first = cursor.txid + 1
+    acked = {txid for one in ack.ranges for txid in range(one[0], one[1] + 1)}
+    others = {first + place for place in range(20) if place % 2 == 0}
+    assert acked | set(range(first, ack.settled + 1)) <= others
+    assert most_units == 2 or acked | {first} == others
+    ack = pair.receiver.acknowledge(end.last_txid, settled)
+    assert ack is not None
+    assert ack.settled == pair.log.last_txid

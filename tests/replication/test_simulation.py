@@ -12,10 +12,11 @@ from typing import Any
 
 import pytest
 
+from server.replication import Receiver
 from server.wire.bookmarks import EPOCH, NOW
 from tests.replication.checks import run
 from tests.replication.instance import Instance
-from tests.replication.mutants import MUTANTS
+from tests.replication.mutants import MUTANTS, with_receiver
 from tests.replication.simulation import Faults, World
 from tests.replication.subscriber import Subscriber
 from tests.replication.topologies import TOPOLOGIES
@@ -77,6 +78,19 @@ def test_subscribers_that_move_get_everything_once(
     """Whatever the order of messages is at each instance, also if none had come before the move."""
     for seed in seeds:
         play(seed, topology, TROUBLES[trouble], subscribers=homes)
+
+
+class TellsFewApart(Receiver):
+    """Joins what waits for other instances very soon."""
+
+    def __init__(self, *args: Any) -> None:
+        super().__init__(*args)
+        self._most_units = 4
+
+
+def test_groups_do_not_wait_in_a_circle_when_much_is_waited_for() -> None:
+    for seed in range(60):
+        play(seed, "groups", Faults(), with_receiver(TellsFewApart))
 
 
 @pytest.mark.parametrize("mutant", MUTANTS)
