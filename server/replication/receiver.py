@@ -28,7 +28,7 @@ from itertools import islice, pairwise, zip_longest
 from operator import lt
 from typing import Final, NamedTuple, Protocol
 
-from server.journal import EVENTS, Kind, Origin, Topic
+from server.journal import EVENTS, MESSAGES, Kind, Origin, Topic
 from server.journal.layout import crc32c
 from server.replication.acknowledgement import Kept
 from server.replication.columns import Batch, Column, Columns, Same, by_client, different
@@ -86,6 +86,19 @@ class Recorder(Protocol):
         Args:
             run: the entries; their path ends with the source.
             source: the instance that they came from.
+        """
+
+    def published_twice(
+        self, topic: Topic, marks: Sequence[tuple[int, int]], publishers: tuple[str, str]
+    ) -> None:
+        """Take note of messages in the log that have been published at two instances.
+
+        That happens when their publisher has moved before the first one had replicated them.
+
+        Args:
+            topic: the topic.
+            marks: their identities and numbers.
+            publishers: the names of the two instances.
         """
 
     def highest(self) -> Mapping[int, int]:
@@ -413,7 +426,10 @@ class Receiver:
     def _drop(self, run: Columns, places: Sequence[int], source: Peer) -> None:
         """Leave out what is known, see that it is the same, and wait for where it goes."""
         conflicts = list(self._taken.conflicts)
-        theirs = len(hops(run.origin.path)), source.name
+        path = hops(run.origin.path)
+        theirs = len(path), source.name
+        publisher = path[0].name if path else source.name
+        twice: dict[str, list[tuple[int, int]]] = {}
         for place in places:
             client, sequence = run.clients[place], run.sequences[place]
             found = self._recent.find(client, sequence)
@@ -422,9 +438,15 @@ class Receiver:
             differs = found.checksum != run.checksums[place] and run.kinds[place] == Kind.PUBLISH
             if differs and len(conflicts) < _MOST_CONFLICTS:
                 conflicts.append(Conflict(client, sequence, run.topic))
-            if (len(hops(found.origin.path)), self._instance) > theirs:
+            ours = hops(found.origin.path)
+            first = ours[0].name if ours else self._instance
+            if publisher not in (first, self._instance) and run.kinds[place] in MESSAGES:
+                twice.setdefault(first, []).append((client, sequence))
+            if (len(ours), self._instance) > theirs:
                 txid, kinds = run.txids[place], (Kept(found.topic, found.origin),)
                 self._wait_for(_Unit(txid, txid, found.first_txid, found.last_txid, kinds))
+        for first, marks in twice.items():
+            self._recorder.published_twice(run.topic, marks, (first, publisher))
         duplicates = self._taken.duplicates + len(places)
         self._taken = Taken(self._taken.new, duplicates, conflicts)
 

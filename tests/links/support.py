@@ -241,6 +241,11 @@ class Instance:
             self.room -= recorded.done
         return recorded
 
+    def published_twice(
+        self, topic: Topic, marks: Sequence[tuple[int, int]], publishers: tuple[str, str]
+    ) -> None:
+        """No queue is concerned."""
+
     # What a test does.
 
     def publish(self, count: int, client: str = "publisher", size: int = 10) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from server.journal import Origin, Topic
@@ -182,6 +183,11 @@ class Instance:
 
     def applied(self, first_txid: int) -> None:
         """Entries have been appended, from one on."""
+
+    def published_twice(
+        self, marks: Sequence[tuple[int, int]], publishers: tuple[str, str]
+    ) -> None:
+        """Messages in the log have been published at two instances."""
 
     # Committing and acknowledging.
 
@@ -414,6 +420,11 @@ class SimulatedRecorder:
 
     def highest(self) -> dict[int, int]:
         return self._instance.log.sequences
+
+    def published_twice(
+        self, topic: Topic, marks: Sequence[tuple[int, int]], publishers: tuple[str, str]
+    ) -> None:
+        self._instance.published_twice(marks, publishers)
 
     def record(self, run: Columns, source: Any) -> Recorded:
         instance = self._instance

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 from server.assembly.provision_replication import JournalSource
-from server.journal import Journal, Kind
+from server.journal import Journal, Kind, Topic
 from server.journal.layout import unpack_extras
 from server.replication import (
     Batch,
@@ -39,6 +40,11 @@ class Destination:
     @property
     def last_txid(self) -> int:
         return self._journal.last_txid
+
+    def published_twice(
+        self, topic: Topic, marks: Sequence[tuple[int, int]], publishers: tuple[str, str]
+    ) -> None:
+        """No queue is concerned."""
 
     def highest(self) -> dict[int, int]:
         return {client: number for client, (number, _) in self._journal.sequences.items()}
