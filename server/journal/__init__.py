@@ -57,7 +57,7 @@ from server.journal.handles import OriginHandle, TopicHandle
 from server.journal.journal import Journal, JournalSettings
 from server.journal.mending import Damaged, Mending
 from server.journal.storage import Disk
-from server.journal.stretch import Run, Stretch
+from server.journal.stretch import Run, Stretch, Unread
 
 __all__ = [
     "EVENTS",
@@ -89,6 +89,7 @@ __all__ = [
     "Stretch",
     "Topic",
     "TopicHandle",
+    "Unread",
     "each",
     "parse_bookmark",
 ]

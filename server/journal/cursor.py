@@ -13,7 +13,8 @@ import errno
 from bisect import bisect_left
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from itertools import accumulate
+from itertools import accumulate, zip_longest
+from operator import attrgetter
 from typing import Final
 
 import numpy as np
@@ -38,13 +39,14 @@ from server.journal.layout import (
     Row,
 )
 from server.journal.naming import TOPIC_INDEX, sibling
-from server.journal.records import Names, read_bodies, read_intact_bodies, read_rows
+from server.journal.records import Names, no_names, read_bodies, read_intact_bodies, read_rows
 from server.journal.storage import Source
-from server.journal.stretch import NOTHING, Stretch
+from server.journal.stretch import NOTHING, Run, Stretch, Unread
 
 _MOST_LOOKED_AT: Final = 8192
 """Records that one call of `read` looks at when few of them are wanted."""
 
+_FIRST: Final = attrgetter("first")
 _ATTEMPTS: Final = 3  # to open a file, which may be moved between being found and being opened
 
 Wanted = Callable[[Topic], bool]
@@ -175,6 +177,7 @@ class Cursor:
 
     def _read_on(self, most_entries: int, most_bytes: int) -> Stretch:
         looked_at = 0
+        unread: list[Unread] = []  # of slices of which there is nothing to hand out
         while looked_at < _MOST_LOOKED_AT and not self.is_finished:
             durable = self._durable()  # before the table: what is durable has its file there
             if self.position >= durable:
@@ -185,9 +188,12 @@ class Cursor:
             before = self.position
             stretch = self._read_slice(place, durable, most_entries, most_bytes)
             looked_at += max(self.position - before, 1)
+            if stretch.unread:
+                unread += stretch.unread
             if stretch:
+                stretch.unread = unread
                 return stretch
-        return NOTHING
+        return Stretch((), (), no_names(), unread) if unread else NOTHING
 
     def _enter(self) -> _Open | None:
         """The file with the next entry, opened; None if it is not there yet."""
@@ -244,7 +250,7 @@ class Cursor:
             end = min(end, place.file.end_txid - first)
         if self._span.last is not None:
             end = min(end, self._span.last + 1 - first)
-        found, reached = self._rows(place, start, end, most_entries)
+        found, missing, reached = self._rows(place, start, end, most_entries)
         rows, ends = self._within_span(found)
         if ends:
             reached = rows[-1][TXID] + 1 - first if rows else start
@@ -256,30 +262,52 @@ class Cursor:
             ends = False
             reached = chosen[-1][TXID] + 1 - first
         stretch = self._stretch(place, chosen)  # may fail: then nothing has been read
+        if missing:
+            unread = (one for one in missing if one.first < first + reached)
+            stretch.unread = sorted([*stretch.unread, *unread], key=_FIRST)
         self.is_finished = ends
         self.position = first + reached - 1
         self._check_last()
         return stretch
 
-    def _rows(self, place: _Open, start: int, end: int, most: int) -> tuple[list[Row], int]:
-        """The next intact records of a file that may be wanted, and the number up to where."""
+    def _rows(
+        self, place: _Open, start: int, end: int, most: int
+    ) -> tuple[list[Row], list[Unread], int]:
+        """The next records of a file that may be wanted, intact and not; the number up to where."""
         first, source = place.file.first_txid, place.source
         stop = min(start + most, end)
         if place.entries is not None:
             index = int(np.searchsorted(place.entries, start))
             numbers = [int(one) for one in place.entries[index : index + most] if one < end]
             if not numbers:
-                return [], end
+                return [], [], end
             if numbers[-1] - numbers[0] > 4 * len(numbers):
                 single = [read_rows(source, first, one, one + 1)[0] for one in numbers]
                 reached = numbers[-1] + 1 if len(numbers) == most else end
-                return [row for row in single if row is not None], reached
+                return *self._sorted_out(place, numbers, single), reached
             start, stop = numbers[0], min(numbers[-1] + 1, numbers[0] + 4 * most)
         found = read_rows(source, first, start, stop)
+        rows, unread = self._sorted_out(place, range(start, stop), found)
+        if place.entries is not None and unread:
+            wanted = {first + number for number in numbers}
+            unread = [one for one in unread if one.first in wanted]
+        return rows, unread, stop
+
+    def _sorted_out(
+        self, place: _Open, numbers: Sequence[int], found: Sequence[Row | None]
+    ) -> tuple[list[Row], list[Unread]]:
+        """The records that are intact, and what is to be said of the others."""
         rows = [row for row in found if row is not None]
-        if len(rows) < len(found):
-            self._report(place, first + start + found.index(None), len(found) - len(rows))
-        return rows, stop
+        if len(rows) == len(numbers):
+            return rows, []
+        first = place.file.first_txid
+        damaged = [
+            first + number
+            for number, row in zip_longest(numbers, found)  # fewer, where a file has been cut
+            if row is None
+        ]
+        self._report(place, damaged[0], len(damaged))
+        return rows, [Unread(txid, txid) for txid in damaged]
 
     def _within_span(self, rows: Sequence[Row]) -> tuple[Sequence[Row], bool]:
         """The entries that are in the span by their moments and names; whether it ends there."""
@@ -308,14 +336,19 @@ class Cursor:
             and names.origins.keys() >= {row[ORIGIN] for row in rows}
         ):
             return Stretch(rows, intact, names)
-        intact_rows, intact = [], []
+        intact_rows, intact, unread = [], [], []
         for row, data in zip(rows, read_bodies(place.source, rows), strict=True):
-            if data is None or row[TOPIC] not in names.topics or row[ORIGIN] not in names.origins:
-                self._report(place, row[TXID])
-            else:
+            topic, origin = names.topics.get(row[TOPIC]), names.origins.get(row[ORIGIN])
+            if data is not None and topic is not None and origin is not None:
                 intact_rows.append(row)
                 intact.append(data)
-        return Stretch(intact_rows, intact, names)
+                continue
+            run = None
+            if topic is not None and origin is not None:
+                run = Run(topic, origin, (row,), (b"",))
+            unread.append(Unread(row[TXID], row[TXID], run))
+            self._report(place, row[TXID])
+        return Stretch(intact_rows, intact, names, unread)
 
     def _check_last(self) -> None:
         last = self._span.last

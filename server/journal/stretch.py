@@ -57,6 +57,21 @@ class Run(NamedTuple):
         )
 
 
+class Unread(NamedTuple):
+    """Entries that cannot be read: they are damaged.
+
+    Attributes:
+        first: the txid of the first.
+        last: that of the last.
+        run: the entry without its body, if that is all that is damaged of it; else there is no
+            saying whose entries they are.
+    """
+
+    first: int
+    last: int
+    run: Run | None = None
+
+
 class Stretch:
     """Some entries of one journal file, in order.
 
@@ -64,11 +79,22 @@ class Stretch:
         rows: their records, which are intact.
         data: their bodies with extras, which are intact, too.
         names: what the numbers of their topics and origins stand for.
+        unread: see below.
+
+    Attributes:
+        unread: what had to be left out, of what was read for this, in order.
     """
 
-    __slots__ = ("_data", "_names", "_rows")
+    __slots__ = ("_data", "_names", "_rows", "unread")
 
-    def __init__(self, rows: Sequence[Row], data: Sequence[bytes], names: Names) -> None:
+    def __init__(
+        self,
+        rows: Sequence[Row],
+        data: Sequence[bytes],
+        names: Names,
+        unread: Sequence[Unread] = (),
+    ) -> None:
+        self.unread = unread
         self._rows = rows
         self._data = data
         self._names = names

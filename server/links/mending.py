@@ -7,6 +7,10 @@ What is put back has the length and the checksum that the entry's own record has
 be believed, and the log is what it was before. Records of entries are not mended: what a damaged
 one was about is not known any more. Nor are journals that have been compressed.
 
+Who sends the log to other instances waits in front of what is damaged as long as that may be mended
+soon (`is_lost`): while anybody who is there has not been asked. Nobody may be there yet when damage
+is found first, so that is not said before some seconds are over.
+
 A message that is missing may also come again: its publisher sends it once more if the instance has
 nothing behind it, and another instance if it finds out anew what this one has. What has come again
 is not put back, and what has been put back does not come again.
@@ -31,6 +35,7 @@ if TYPE_CHECKING:
     from server.base.log import Log
     from server.journal import Journal
     from server.replication import Known
+    from server.topics.transaction_log import Mender
 
 SUBJECT: Final = "mend"
 """What words between instances are about that come from here."""
@@ -41,9 +46,10 @@ MOST_DAMAGED: Final = 1_000
 PIECE: Final = 48_000
 """Bytes of a body in one word."""
 
+_MOST_HOPELESS: Final = 100_000
 _TICK_SECONDS: Final = 1.0
 _PATIENCE: Final = 10.0
-"""Seconds to wait for an answer."""
+"""Seconds to wait for an answer, and for links to be made when damage is found first."""
 
 
 class Want(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True, tag=1):
@@ -106,8 +112,8 @@ class TransactionLog(Protocol):
     def journal(self) -> Journal:
         """The journal."""
 
-    def use_mender(self, mender: Callable[[int], None]) -> None:
-        """Tell somebody of damaged entries, by their txids."""
+    def use_mender(self, mender: Mender) -> None:
+        """Tell somebody of damaged entries."""
 
     def when_durable(self, then: Callable[[], None]) -> None:
         """Call back when everything appended so far is on stable storage."""
@@ -135,6 +141,7 @@ class MendingByPeers:
         known: what this instance has of each publisher.
         clock: the time, and timers.
         written: where it is said what has been mended.
+        changed: told when an entry is mended, by its txid, or when some are lost: 0.
     """
 
     def __init__(
@@ -144,7 +151,12 @@ class MendingByPeers:
         known: Known,
         clock: Clock,
         written: Log,
+        changed: Callable[[int], None],
     ) -> None:
+        self._changed: Final = changed
+        self._found_first: float | None = None  # when damage was, in seconds
+        self._looking: set[int] = set()
+        self._hopeless: set[int] = set()  # damaged entries that cannot be mended
         self._log: Final = log
         self._known: Final = known
         self._neighbours: Final = neighbours
@@ -157,7 +169,7 @@ class MendingByPeers:
         self._cancel: Callable[[], None] | None = None
         neighbours.watch(self._links_changed)
         neighbours.listen(SUBJECT, self._hear)
-        log.use_mender(self._look)
+        log.use_mender(self)
 
     def close(self) -> None:
         """Mend no more."""
@@ -167,8 +179,28 @@ class MendingByPeers:
 
     # What is damaged.
 
-    def _look(self, txid: int) -> None:
+    def is_lost(self, txid: int) -> bool:
+        """Whether a damaged entry will hardly be mended soon."""
+        if txid in self._hopeless:
+            return True
+        damaged = self._damaged.get(txid)
+        if damaged is None:
+            self.look(txid)
+            return False
+        if self._comes_again(damaged):
+            return True
+        if self._asked is not None and self._asked.damaged is damaged:
+            return False
+        is_early = self._clock.now() - (self._found_first or 0.0) < _PATIENCE
+        return not is_early and self._tried.get(txid, set()).issuperset(self._neighbours.peers)
+
+    def look(self, txid: int) -> None:
         """Find out which bodies are damaged, from an entry on."""
+        if txid in self._looking:
+            return
+        self._looking.add(txid)
+        if self._found_first is None:
+            self._found_first = self._clock.now()
 
         def look() -> list[Damaged]:
             try:
@@ -176,13 +208,19 @@ class MendingByPeers:
             except OSError:
                 return []  # nothing can be read there at the moment, let alone mended
 
-        self._log.do_aside(look, self._note)
+        self._log.do_aside(look, lambda found: self._note(txid, found))
 
-    def _note(self, found: list[Damaged]) -> None:
+    def _note(self, txid: int, found: list[Damaged]) -> None:
+        self._looking.discard(txid)
         for one in found:
             if len(self._damaged) < MOST_DAMAGED:
                 self._damaged.setdefault(one.txid, one)
+        if txid not in self._damaged:
+            if len(self._hopeless) >= _MOST_HOPELESS:
+                self._hopeless.clear()
+            self._hopeless.add(txid)
         self._go_on()
+        self._changed(0)
 
     def _links_changed(self) -> None:
         peers = self._neighbours.peers
@@ -209,6 +247,7 @@ class MendingByPeers:
                     self._asked = _Asked(damaged, peer, self._clock.now())
                     self._ask(self._asked)
                     return
+        self._changed(0)
 
     def _comes_again(self, damaged: Damaged) -> bool:
         """Whether its publisher has not come further, as far as is known, and sends it again."""
@@ -283,9 +322,12 @@ class MendingByPeers:
             self._damaged.pop(damaged.txid, None)
             self._tried.pop(damaged.txid, None)
             if problem:
+                self._hopeless.add(damaged.txid)
                 self._written.emit("1E-0019", txid=damaged.txid, problem=problem)
+                self._changed(0)
             else:
                 self._written.emit("1E-0018", txid=damaged.txid, other=peer)
+                self._changed(damaged.txid)
             self._go_on()
 
         # What has come again until now can be found when it is on stable storage.

@@ -155,11 +155,13 @@ class Batch(NamedTuple):
         after: the txid before its first.
         upto: its last txid; what is not among the runs does not go there.
         runs: the entries.
+        is_late: it had been left out (see `arrears`), and does not follow on the batch before.
     """
 
     after: int
     upto: int
     runs: Sequence[Columns]
+    is_late: bool = False
 
     @property
     def entries(self) -> int:

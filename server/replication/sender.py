@@ -11,6 +11,9 @@ For each entry of the log there is an answer to the question whether the destina
 (`has`): if it does not go there, if it has been acknowledged. What has been sent and is not
 acknowledged is `under way`, as ranges; what has not been looked at, nobody knows.
 
+In front of an entry that cannot be read, a sender stops (`blocked`), until it can, or somebody
+gives it up: then it is owed, see `arrears`.
+
 A destination acknowledges twice. *Stored* is what it has on stable storage; this is what the window
 follows, for nothing but its disk holds it up. *Settled* is what the instances have, too, that
 acknowledge to it.
@@ -25,10 +28,11 @@ from enum import Enum
 from operator import itemgetter
 from typing import Final, NamedTuple, Protocol
 
-from server.journal import MESSAGES, Origin, Run, Stretch, Topic
+from server.journal import MESSAGES, Origin, Run, Stretch, Topic, Unread
 from server.journal.layout import BODY_LENGTH, CLIENT, KIND, SEQUENCE, SOURCE_TXID, TXID
+from server.replication.arrears import Arrears
 from server.replication.columns import Batch, Columns, by_client, columns_of, compact
-from server.replication.frames import Ack, Begin, Knowledge, Resume
+from server.replication.frames import Ack, Begin, Knowledge, Owed, Resume
 from server.replication.known import Had, Known, known_of, was_made_by
 from server.replication.ranges import Ranges
 from server.replication.routes import Routes, Way, hops
@@ -79,6 +83,9 @@ class SourceLog(Protocol):
             after: the txid behind which to begin.
             wanted: which topics.
         """
+
+    def is_lost(self, txid: int) -> bool:
+        """Whether an entry that cannot be read is not worth waiting for."""
 
 
 class Peer(NamedTuple):
@@ -139,6 +146,10 @@ class Sender:
         resynchronized: whether what the log had when the destination connected has been stored
             there; it becomes so once for each connection.
         sent: entries sent, ever.
+        arrears: what the destination is owed.
+        blocked: the first and the last txid of what cannot be read, and is in the way; None if
+            nothing is.
+        left_out: what has been given up, for whoever says so, and empties it.
     """
 
     def __init__(
@@ -154,6 +165,9 @@ class Sender:
         self.stored = acknowledged
         self.resynchronized = False
         self.sent = 0
+        self.arrears = Arrears()
+        self.blocked: tuple[int, int] | None = None
+        self.left_out: list[Unread] = []
         self._log = log
         self._stream = stream
         self._routes = routes
@@ -165,9 +179,11 @@ class Sender:
         self._batches: deque[tuple[int, int]] = deque()  # last txid, bytes: sent and not stored
         self._bytes = 0
         self._told = 0  # the last txid of the batch sent last
+        self._next: Batch | None = None  # made, and to be sent when it has been said what it lacks
         self._goal = 0  # the end of the log when the destination connected
         self._first = 0  # and its beginning, as both have it from then on
         self._had: list[Had] = []
+        self._returns_to = 0  # up to here, the destination may have lost what has been through it
         self._lacks: _Difference | None = None  # up to the goal, while only that is sent
 
     # The link.
@@ -189,7 +205,7 @@ class Sender:
         self._drop_reading()
 
     def _drop_reading(self) -> None:
-        self._reader = self._lacks = None
+        self._reader = self._lacks = self._next = self.blocked = None
         self._had = []
         self._batches.clear()
         self._bytes = 0
@@ -212,6 +228,7 @@ class Sender:
         if frame.ack is not None:
             _check(frame.ack, frame.after)
             self._restate(frame.after, frame.ack)
+        self.arrears.restate(frame.owed)
         return self._begin(frame.after, by_difference=False)
 
     def learn(self, frame: Knowledge) -> Resumed | None:
@@ -229,8 +246,10 @@ class Sender:
             return None
         way = Way(self._routes, self.peer.name, returns=True)
         self._lacks = _Difference(self.peer, known_of(self._had), way)
+        self._returns_to = self._goal
         self._had = []
         self._under_way = Ranges()
+        self.arrears.clear()
         self.stored = self._looked_at = self._first - 1
         return self._begin(self.stored, by_difference=True)
 
@@ -255,7 +274,7 @@ class Sender:
         self._told = self._looked_at = after
         if after >= self._goal:
             self._lacks = None  # there is nothing to go through
-        self._reader = self._log.read_from(after, self._routes.takes)
+        self._read_from(after)
         self.state = State.SENDING
         self._find_out()
         return Resumed(after, by_difference, missing)
@@ -267,7 +286,7 @@ class Sender:
         """Whether the window allows to send more."""
         return self._bytes < self._most_under_way
 
-    def pull(self, now: int, *, flush: bool = False) -> Batch | None:
+    def pull(self, now: int, *, flush: bool = False) -> Batch | Owed | None:
         """What to send next; None if there is nothing, or no room.
 
         It is asked for whenever the link has room for it, and there is something new.
@@ -280,23 +299,46 @@ class Sender:
         Raises:
             JournalUnreadable: the log cannot be read at the moment; nothing has changed.
         """
-        reader, way = self._reader, self._way
-        if reader is None or not self.has_room:
+        if self._reader is None:
             return None
-        while True:
+        if self.arrears.is_news:
+            return self.arrears.frame()
+        batch, self._next = self._next, None
+        if batch is not None:
+            return batch
+        if not self.has_room:
+            return None
+        batch = self._pull_late(now) or self._pull_on(now, flush=flush)
+        if batch is not None and self.arrears.is_news:
+            self._next = batch
+            return self.arrears.frame()
+        return batch
+
+    def _pull_on(self, now: int, *, flush: bool) -> Batch | None:
+        """The next part of the log; see `pull`."""
+        if self.blocked is not None and not flush:
+            return None
+        self.blocked = None
+        way = self._way
+        while (reader := self._reader) is not None:
             before = reader.position
             stretch = reader.read_on(_MOST_ENTRIES, _MOST_BYTES)
             try:
+                owed = [one for one in stretch.unread if self._is_owed(one, way)]
+                position = self._find_end(owed, reader.position)
                 runs = [
                     columns_of(chosen, now)
                     for run in stretch.runs()
-                    for chosen in self._chosen(run, way)
+                    for chosen in self._chosen(run if not owed else _up_to(run, position), way)
                     if chosen.rows
                 ]
             except BaseException:  # of a filter: what has been read is read again
-                self._reader = self._log.read_from(self._told, self._routes.takes)
+                self._read_from(self._told)
                 raise
-            self._looked_at = position = reader.position
+            if position < reader.position:
+                self._read_from(position)
+            self._looked_at = position
+            self._leave_out([one for one in owed if one.first <= position], before + 1, position)
             is_news = flush or (self._lacks is not None and position >= self._goal)
             if runs or position - self._told >= (1 if is_news else _LEAST_SKIPPED):
                 batch = Batch(self._told, position, runs)
@@ -305,6 +347,73 @@ class Sender:
             if position == before:
                 self._find_out()
                 return None
+        return None
+
+    def _read_from(self, after: int) -> None:
+        self._reader = self._log.read_from(after, self._routes.takes)
+
+    # What cannot be read.
+
+    def look_again(self, mended: int = 0) -> None:
+        """An entry has been mended, or has to be given up.
+
+        Args:
+            mended: its txid, if it can be read again.
+        """
+        self.blocked = None
+        self.arrears.mended(mended)
+
+    def _is_owed(self, unread: Unread, way: Way) -> bool:
+        """Whether what cannot be read may go to the destination, as far as that is known."""
+        run = unread.run
+        if run is None:
+            return True
+        if self._lacks is not None and unread.first <= self._goal:
+            way, run = self._lacks.way, self._lacks.of(run)
+        return len(run.rows) > 0 and way.goes(run.topic, run.origin) is not None
+
+    def _find_end(self, owed: Sequence[Unread], end: int) -> int:
+        """The txid up to which there is nothing that is worth waiting for."""
+        for one in owed:
+            if one.first not in self.arrears.owed and not self._log.is_lost(one.first):
+                self.blocked = one.first, one.last
+                return one.first - 1
+        return end
+
+    def _leave_out(self, owed: Sequence[Unread], first: int, last: int) -> None:
+        """Take note of what of a part of the log could not be read; the rest of it could."""
+        arrears = self.arrears
+        self.left_out += [one for one in owed if one.first not in arrears.owed]
+        if owed or arrears.owed.meets(first, last):
+            arrears.settle(first, last)
+            for one in owed:
+                arrears.add(one.first, one.last)
+            arrears.is_news = True
+
+    def _pull_late(self, now: int) -> Batch | None:
+        """Something that is owed, and can be read again; see `pull`."""
+        arrears = self.arrears
+        while (ready := arrears.ready) is not None and ready[1] <= self._told:
+            first, last = ready
+            reader = self._log.read_from(first - 1, self._routes.takes)
+            stretch = reader.read_on(min(_MOST_ENTRIES, last - first + 1), _MOST_BYTES)
+            end = min(reader.position, last)
+            end = min([end, *(one.first - 1 for one in stretch.unread)])
+            if end < first:
+                arrears.tried(first)
+                continue
+            way = Way(self._routes, self._way.peer, returns=last <= self._returns_to)
+            runs = [
+                columns_of(chosen, now)
+                for run in stretch.runs()
+                for chosen in [_filtered(_up_to(run, end), way)]
+                if chosen.rows
+            ]
+            arrears.settle(first, end)
+            batch = Batch(first - 1, end, runs, is_late=True)
+            self._count(batch)
+            return batch
+        return None
 
     def _chosen(self, run: Run, way: Way) -> Iterator[Run]:
         """What of a run goes to the destination."""
@@ -319,12 +428,9 @@ class Sender:
         yield _filtered(run, way)
 
     def _take_note(self, batch: Batch) -> None:
-        size = 0
         under_way = self._under_way
         for run in batch.runs:
-            size += sum(map(len, run.data)) + 64 * len(run.data)
             _add_all(under_way, run)
-            self.sent += len(run.data)
         if self._lacks is not None:
             # What the destination has it may not have on stable storage yet.
             under_way.add(batch.after + 1, batch.upto)
@@ -332,9 +438,17 @@ class Sender:
                 self._lacks = None  # from now on, what comes from there does not go back
         while len(under_way) > MOST_RANGES:
             under_way.close_first_hole()
-        self._batches.append((batch.upto, size))
-        self._bytes += size
         self._told = batch.upto
+        self._count(batch)
+
+    def _count(self, batch: Batch) -> None:
+        """Take account of a batch in the window."""
+        size = 0
+        for run in batch.runs:
+            size += sum(map(len, run.data)) + 64 * len(run.data)
+            self.sent += len(run.data)
+        self._batches.append((self._told, size))
+        self._bytes += size
 
     # What the destination has.
 
@@ -439,6 +553,10 @@ class _Difference:
             new = self._known.unknown(client, sequences)
             chosen += [places[indexes[position]] for position in new]
         return run if len(chosen) == len(rows) else run.pick(sorted(chosen))
+
+
+def _up_to(run: Run, txid: int) -> Run:
+    return run.pick(range(bisect_right(run.rows, txid, key=_TXID)))
 
 
 def _filtered(run: Run, way: Way) -> Run:

@@ -19,6 +19,7 @@ from server.replication import (
     Cursor,
     Knowledge,
     Known,
+    Owed,
     Peer,
     ProtocolError,
     Receiver,
@@ -104,10 +105,17 @@ class Pair:
                 resumed = self.sender.learn(frame)
         return resumed
 
+    def pull(self) -> Batch:
+        """What is sent next."""
+        batch = self.sender.pull(0)
+        assert isinstance(batch, Batch)
+        return batch
+
     def go(self, now: int = 0) -> list[Batch]:
         """All that can be sent is, and is acknowledged."""
         batches = []
         while (batch := self.sender.pull(now, flush=True)) is not None:
+            assert isinstance(batch, Batch)
             batches.append(batch)
             self.receiver.take(batch)
             self.destination.log.durable = self.destination.last_txid
@@ -196,8 +204,7 @@ def test_what_the_destination_knows_and_has_not_stored_is_not_acknowledged() -> 
     pair.publish(1)
     pair.destination.log.append(ORDERS, 7, 1, b"{}", origin=Origin("", "C"))
     pair.connect()
-    batch = pair.sender.pull(0)
-    assert batch is not None
+    batch = pair.pull()
     assert not batch.entries
     pair.receiver.take(batch)
     assert pair.receiver.acknowledge(pair.destination.log.durable, settled) == Ack(999, 999)
@@ -306,8 +313,7 @@ def test_two_messages_of_one_name_are_reported() -> None:
     pair.publish(1, body=b"what A has")
     pair.publish(2)
     pair.connect()
-    batch = pair.sender.pull(0)
-    assert batch is not None
+    batch = pair.pull()
     assert end.receiver.take(batch) == (1, 1, [Conflict(7, 1, ORDERS)])
 
 
@@ -317,8 +323,7 @@ def test_a_log_that_is_full_holds_up_the_source_and_nothing_else() -> None:
     pair.publish(1, 2, 3, 4)
     pair.connect()
     end.room = 2
-    batch = pair.sender.pull(0)
-    assert batch is not None
+    batch = pair.pull()
     assert end.receiver.take(batch).new == 2
     assert end.receiver.is_stalled
     end.log.durable = end.last_txid
@@ -337,6 +342,7 @@ def test_a_destination_that_never_acknowledges_is_sent_no_more_than_a_window() -
     for number in range(1, 200):
         pair.publish(number, body=b"x" * 1000)
         batch = pair.sender.pull(0)
+        assert not isinstance(batch, Owed)
         sent += 0 if batch is None else batch.entries
     assert 8 <= sent <= 11
     assert pair.sender.needed_from == 1000
@@ -347,9 +353,7 @@ def test_entries_wait_for_other_instances_one_by_one() -> None:
     pair.connect()
     for number in (1, 2, 3):
         pair.publish(number)
-        batch = pair.sender.pull(0)
-        assert batch is not None
-        pair.receiver.take(batch)
+        pair.receiver.take(pair.pull())
     end = pair.destination.last_txid
 
     def all_but_the_second(first: int, last: int, topic: Topic, origin: Origin) -> bool:
@@ -433,8 +437,7 @@ def test_a_source_that_lies_is_refused(damage: Callable[[Batch], Batch], why: st
     pair = Pair()
     pair.publish(1, 2, 3)
     pair.connect()
-    batch = pair.sender.pull(0)
-    assert batch is not None
+    batch = pair.pull()
     with pytest.raises(ProtocolError, match=why):
         pair.receiver.take(damage(batch))
     assert not pair.destination.has()
