@@ -285,7 +285,13 @@ class Instance:
         opened.callback(comparing.close)
         opened.callback(
             MendingByPeers(
-                log, links, replication.known, engine.clock, self._log, replication.look_again
+                replication.instance,
+                log,
+                links,
+                replication.known,
+                engine.clock,
+                self._log,
+                replication.look_again,
             ).close
         )
 

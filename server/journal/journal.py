@@ -26,6 +26,7 @@ from server.journal.mending import Mending
 from server.journal.naming import queues_name, replication_name
 from server.journal.queue_points import QueuesCache, unpack_queues
 from server.journal.recovery import Found, Recovery
+from server.journal.restoring import Restoring
 from server.journal.storage import Disk
 from server.journal.upkeep import Place, Upkeep
 from server.journal.writer import Position, Writer
@@ -78,6 +79,7 @@ class Journal:
 
     Attributes:
         mending: finds damaged bodies, and replaces them; takes its time.
+        restoring: finds damaged records, and makes them again; takes its time.
 
     Raises:
         JournalError: the files there do not make up a log, or cannot be used.
@@ -166,6 +168,7 @@ class Journal:
             self._notice,
         )
         self.mending = Mending(self._table, self._cache, disk)
+        self.restoring = Restoring(self._table, self._cache, disk, lambda: self._writer.durable)
         self._lookup = Lookup(self._table, self._cache, lambda: self._writer.durable)
         # those in use, and those that the current file has numbers for
         self._topics = WeakValueDictionary[tuple[str, str], TopicHandle]()

@@ -5,12 +5,16 @@ Source: docs/replication.md. AMPS has nothing of the kind.
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
+from server.journal import Kind
+from server.journal.inspection import JournalReader
+from server.journal.layout import BODY_START, RECORD_SIZE
 from tests.recovery.large_messages import replay
 from tests.replication.topologies import Topology, both
 from tests.support.cluster import PAIR, Cluster, Instance, cluster
@@ -41,8 +45,34 @@ def flip(instance: Instance, *numbers: int) -> None:
     path.write_bytes(content)
 
 
+def spoil(instance: Instance, *numbers: int, bodies: bool = False) -> None:
+    """Lose the records of messages in the journal of an instance, or also the bodies."""
+    (path,) = instance.directory.glob("journal/*0.journal")
+    content = bytearray(path.read_bytes())
+    places = {}
+    for slot in JournalReader(path).slots():
+        if slot.row is not None and slot.entry is not None and slot.entry.kind == Kind.PUBLISH:
+            places[json.loads(slot.entry.body)["n"]] = slot.offset, slot.row[BODY_START] + 2
+    for number in numbers:
+        record, within = places[number]
+        content[record : record + RECORD_SIZE] = bytes(RECORD_SIZE)
+        content[within] ^= bodies
+    path.write_bytes(content)
+
+
 def replayed(instance: Instance) -> list[int]:
     return replay(instance.server, "events")
+
+
+def bookmarks(pair: Cluster, name: str) -> list[tuple[object, ...]]:
+    """What the journal of an instance, which is down, says of messages."""
+    (path,) = pair[name].directory.glob("journal/*0.journal")
+    entries = (slot.entry for slot in JournalReader(path).slots())
+    return [
+        (one.txid, one.bookmark, one.topic, one.origin, one.source_txid, one.source, one.body)
+        for one in entries
+        if one is not None and one.kind == Kind.PUBLISH
+    ]
 
 
 def has_all(instances: Cluster, *names: str) -> None:
@@ -90,6 +120,45 @@ def test_damaged_entries_come_back_from_the_other_server(tmp_path: Path) -> None
         for name in ("A", "B"):
             assert replayed(pair[name]) == ALL
             assert "1D-0004" not in pair[name].server.log()
+
+
+def test_damaged_records_are_made_again(tmp_path: Path) -> None:
+    """Alone and in a row, of messages published here and elsewhere; bookmarks are as before."""
+    with ended(tmp_path) as pair:
+        before = {name: bookmarks(pair, name) for name in ("A", "B")}
+        spoil(pair["A"], 5, *range(20, 35), 48)
+        spoil(pair["B"], 1, *range(8, 14), 42, 43, 50)
+        pair.start()
+        for name in ("A", "B"):
+            wait_until(lambda: len(replayed(pair[name])) == COUNT, pair.logs)  # noqa: B023 - now
+            assert replayed(pair[name]) == ALL
+            pair[name].stop()
+        pair.start()
+        for name in ("A", "B"):
+            assert replayed(pair[name]) == ALL
+            assert "1D-0004" not in pair[name].server.log()
+        for name in ("A", "B"):
+            pair[name].stop()
+        assert before == {name: bookmarks(pair, name) for name in ("A", "B")}
+
+
+def test_a_record_and_its_body_are_mended(tmp_path: Path) -> None:
+    """Where the message was published, its number in the log says which it was."""
+    with ended(tmp_path) as pair:
+        spoil(pair["A"], 5, 45, bodies=True)
+        pair.start()
+        is_mended(pair, "A", 2)
+        assert replayed(pair["A"]) == ALL
+
+
+def test_records_that_nobody_has_are_named(tmp_path: Path) -> None:
+    """The log says that they are lost."""
+    with ended(tmp_path) as pair:
+        spoil(pair["A"], 5)
+        spoil(pair["B"], 5)
+        pair.start()
+        assert pair["A"].server.logs("1E-0022"), pair.logs()
+        assert replayed(pair["A"]) == [one for one in ALL if one != 5]
 
 
 def test_what_both_have_lost_stays_lost(tmp_path: Path) -> None:
