@@ -330,9 +330,16 @@ DO_MODULES: Final = _table(
     ModuleRule("amps-action-do-compress-files", "compresses old files, but no journals", _FILES),
     ModuleRule("amps-action-do-remove-files", "removes old files, but no journals", _FILES),
     ModuleRule(
-        "amps-action-do-truncate-statistics", "removes old statistics from the database", (_AGE,)
+        "amps-action-do-truncate-statistics",
+        "removes old statistics from the database",
+        (_AGE,),
+        needs="Admin",
     ),
-    ModuleRule("amps-action-do-vacuum-statistics", "does nothing; kept for old configurations"),
+    ModuleRule(
+        "amps-action-do-vacuum-statistics",
+        "gives back the disk space that the statistics database does not need",
+        needs="Admin",
+    ),
     ModuleRule(
         "amps-action-do-archive-journal",
         "moves old journals to the archive directory",

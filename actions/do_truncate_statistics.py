@@ -1,13 +1,51 @@
-"""amps-action-do-truncate-statistics: old statistics are removed."""
+"""amps-action-do-truncate-statistics: old statistics are removed.
 
-from typing import ClassVar
+The file does not become smaller; what has been freed is used for what comes.
 
-from actions.without_subject import StepWithoutSubject
+Source: AMPS User Guide, Truncate Statistics.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sqlite3
+from typing import TYPE_CHECKING, ClassVar, Final
+
+from actions.module import Step, StepFailed
+from actions.options import quantity, required
+from config_schema.units import parse_interval
+
+if TYPE_CHECKING:
+    from actions.context import Context
+    from actions.services import Services
+    from config_schema.spec import Options
+
+_NANOSECONDS: Final = 1e9
 
 
-class DoTruncateStatistics(StepWithoutSubject):
+class DoTruncateStatistics(Step):
     """Removes old statistics."""
 
-    name: ClassVar[str] = "amps-action-do-truncate-statistics"
-    subject: ClassVar[str] = "the statistics database"
-    intervals: ClassVar[tuple[str, ...]] = ("Age",)
+    time_limit: ClassVar[float] = 3600.0
+
+    def __init__(self, options: Options) -> None:
+        super().__init__(options)
+        self._age = required(options, "Age")
+
+    def provision(self, services: Services) -> None:
+        """Take note of who does it."""
+        self._services = services
+
+    async def run(self, context: Context) -> None:
+        """Remove what is old enough; without statistics there is nothing to be removed.
+
+        Raises:
+            StepFailed: the age is none, or the database cannot be written to.
+        """
+        age = quantity("Age", self._age, context, parse_interval) / _NANOSECONDS
+        if self._services.statistics is None:
+            return
+        try:
+            await asyncio.wrap_future(self._services.statistics.truncate(age))
+        except sqlite3.Error as error:
+            raise StepFailed(f"the statistics database cannot be truncated: {error}") from None

@@ -76,7 +76,7 @@ from actions.on_startup import OnStartup
 from actions.on_subscribe import OnSubscribe
 from actions.on_unsubscribe import OnUnsubscribe
 from actions.on_upgrade_replication import OnUpgradeReplication
-from actions.without_subject import StepWithoutSubject, TriggerWithoutSubject
+from actions.without_subject import TriggerWithoutSubject
 from config_schema.spec import Options
 
 TRIGGERS: Final[Mapping[str, Callable[[Options], Trigger]]] = {
@@ -157,7 +157,7 @@ CONDITIONS: Final[Mapping[str, Callable[[Options], Condition]]] = {
 
 WITHOUT_SUBJECT: Final[Mapping[str, str]] = {
     name: module.subject
-    for name, module in (*TRIGGERS.items(), *STEPS.items())
-    if isinstance(module, type) and issubclass(module, TriggerWithoutSubject | StepWithoutSubject)
+    for name, module in TRIGGERS.items()
+    if isinstance(module, type) and issubclass(module, TriggerWithoutSubject)
 }
 """What is missing for a module to have an effect, by the module's name."""

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from server.links.comparing import Comparing
     from server.links.replication import Replication
     from server.security.switches import Switches
+    from server.statistics.keeper import Keeper
     from server.topics.settings import Settings
     from server.topics.stores import Stores
     from server.topics.table import TopicTable
@@ -204,6 +205,7 @@ class Services:
         journals: looks after the files of the transaction log; None if there is none.
         replication: what the instance has of replication; None if it has no part in it.
         comparing: compares records with those of other instances; None as above.
+        statistics: keeps the statistics; None if the configuration has no Admin section.
         helpers: threads for what waits.
         signals: signals of the process.
         counters: the counters of amps-action-do-increment-counter.
@@ -224,6 +226,7 @@ class Services:
     journals: JournalKeeping | None = None
     replication: Replication | None = None
     comparing: Comparing | None = None
+    statistics: Keeper | None = None
     helpers: Helpers = field(default_factory=Helpers)
     signals: Signals = field(default_factory=Signals)
     counters: Counter[str] = field(default_factory=Counter)

@@ -25,6 +25,11 @@ from config_schema.spec import (
 from config_schema.units import UnitError, parse_count, quoted
 
 _UNFIT_NAME: Final = re.compile(r"[\s/\\$~]")
+_HEADER_NAME: Final = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
+_HEADER_VALUE: Final = re.compile(r"[\t\x20-\x7e\x80-\xff]*")
+_OF_THE_CONNECTION: Final = frozenset(
+    ("connection", "content-encoding", "content-length", "date", "transfer-encoding")
+)
 DEFAULT_MINI_DUMP_DIRECTORY: Final = "/tmp"  # noqa: S108 - what the documentation of AMPS says
 DEFAULT_SESSION_OPTIONS: Final = "max-age=86400; path=/; HttpOnly"
 
@@ -62,7 +67,7 @@ def compile_admin(root: Reader, scope: Scope) -> AdminSpec | None:
         headers=_headers(reader),
         external_inet_addr=reader.text("ExternalInetAddr"),
         access_control_allow_origin=reader.pattern("AccessControlAllowOrigin"),
-        session_options=reader.text("SessionOptions") or DEFAULT_SESSION_OPTIONS,
+        session_options=_session_options(reader),
         sql_transport=_sql_transport(reader, scope),
         sql_transport_inet_addr=reader.text("SQLTransportInetAddr"),
         tls=_admin_tls(reader),
@@ -72,9 +77,25 @@ def compile_admin(root: Reader, scope: Scope) -> AdminSpec | None:
 
 def _headers(reader: Reader) -> tuple[str, ...]:
     for header in reader.children("Header"):
-        if ":" not in header.value:
-            header.error(f"{quoted(header.value)} is not a header: expected Name: value")
+        name, _, value = header.value.partition(":")
+        if not _HEADER_NAME.fullmatch(name.strip()) or not _HEADER_VALUE.fullmatch(value.strip()):
+            header.error(
+                f"{quoted(header.value)} is not a header: expected Name: value, in one line"
+            )
+        elif name.strip().lower() in _OF_THE_CONNECTION:
+            header.error(
+                f"the header {name.strip()} is the server's own: it follows from the answer"
+            )
     return reader.texts("Header")
+
+
+def _session_options(reader: Reader) -> str:
+    text = reader.text("SessionOptions") or DEFAULT_SESSION_OPTIONS
+    if not _HEADER_VALUE.fullmatch(text):
+        reader.error(
+            f"{quoted(text)} cannot be part of a cookie: expected one line", tag="SessionOptions"
+        )
+    return text
 
 
 def _sql_transport(reader: Reader, scope: Scope) -> str | None:

@@ -67,8 +67,7 @@ def _destination(reader: Reader, scope: Scope, others: Collection[str]) -> Desti
         reader.warning("has no Topic, so nothing is replicated to it")
     _check_queues(reader, topics, scope)
     transports = tuple(_transport(child, scope) for child in reader.children("Transport"))
-    _check_reachable(reader, scope)
-    _check_certificates(reader, transports, scope)
+    _check_reachable(reader, transports, scope)
     name = reader.text("Name") or _made_name(reader, transports, others)
     return DestinationSpec(
         name=name,
@@ -211,36 +210,41 @@ def _outgoing_tls(reader: Reader, kind: OutgoingType) -> TlsSpec | None:
     return compile_tls(reader)
 
 
-def _check_reachable(reader: Reader, scope: Scope) -> None:
+def _check_reachable(
+    reader: Reader, transports: Sequence[OutgoingTransportSpec], scope: Scope
+) -> None:
+    """See that a destination without an address can be served over what it is connected by."""
     if any(transport.has("InetAddr") for transport in reader.children("Transport")):
         return
-    if not any(transport.is_replication for transport in scope.transports.values()):
+    incoming = [one for one in scope.transports.values() if one.is_replication]
+    if not incoming:
         reader.error(
             "has no InetAddr, so the other instance would have to connect here, "
             "but no transport takes replication",
             "add an InetAddr to its Transport, or a Transport of type amps-replication",
         )
-
-
-def _check_certificates(
-    reader: Reader, transports: Sequence[OutgoingTransportSpec], scope: Scope
-) -> None:
-    """See that certificates are checked of both: who connects and who is connected to.
-
-    There is one connection between two instances, whichever of them has made it.
-    """
-    incoming = next((one for one in scope.transports.values() if one.is_replication), None)
-    if incoming is None or (incoming.tls is not None and incoming.tls.verify_client):
         return
-    for child, transport in zip(reader.children("Transport"), transports, strict=True):
-        if transport.tls is not None and transport.tls.verify_client:
-            child.warning(
-                f"is checked of instances that are connected to, but not of those that connect to "
-                f"the transport {incoming.name} at {incoming.location}, over whose connections the "
-                f"destination is served as well",
-                f"add VerifyClient and CAFile to the transport {incoming.name}",
-                tag="VerifyClient",
-            )
+    given = [one.tls for one in incoming]
+    if not transports or any(_is_enough(one.tls, tls) for one in transports for tls in given):
+        return
+    wanted = transports[0].tls
+    verifies = wanted is not None and wanted.verify_client
+    names = ", ".join(one.name for one in incoming)
+    reader.warning(
+        f"has no InetAddr, so the other instance has to connect here, where {names} at "
+        f"{incoming[0].location} does not {'verify certificates' if verifies else 'encrypt'}, as "
+        "this Transport would: nothing is replicated to it",
+        f"give {names} {'VerifyClient and CAFile' if verifies else 'a Certificate'}, "
+        "or add an InetAddr here",
+        tag="Transport",
+    )
+
+
+def _is_enough(wanted: TlsSpec | None, given: TlsSpec | None) -> bool:
+    """Whether a connection that was accepted gives what one to the destination would give."""
+    if wanted is None:
+        return True
+    return given is not None and (given.verify_client or not wanted.verify_client)
 
 
 def _compression(reader: Reader) -> str | None:

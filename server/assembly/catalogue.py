@@ -55,14 +55,13 @@ _UNBUILT_ACTION_MODULES: Final = {
 }
 
 UNBUILT: Final[Mapping[str, str]] = {
-    "Admin": "the admin interface",
+    "Admin/ExternalInetAddr": "telling other instances where the admin interface is",
+    "Admin/Galvanometer": "the web console",
+    "Admin/SQLTransportInetAddr": "the web console",
     "Transports/Transport/Protocol=fix-session": "the fix-session protocol",
     "Protocols/Protocol/Module=fix-session": "the fix-session protocol",
     "Protocols/Protocol/TrustedAdmin": "connections trusted by the admin interface",
     **_UNBUILT_ACTION_MODULES,
-    "Description": "the admin interface, which shows it",
-    "Environment": "the admin interface, which shows it",
-    "Tuning/Admin": "the statistics database",
 }
 """Place in the configuration -> feature, for the located warning that it is not available yet."""
 

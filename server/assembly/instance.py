@@ -25,6 +25,7 @@ from config_schema.spec import (
     TransactionLogSpec,
     ViewSpec,
 )
+from server.admin.interface import AdminError, AdminInterface
 from server.assembly.provision import (
     ProvisionError,
     message_type_modules,
@@ -32,9 +33,11 @@ from server.assembly.provision import (
     provision_message_types,
     with_unified_fix_tags,
 )
+from server.assembly.provision_admin import provision_admin
 from server.assembly.provision_journal import open_journal, recover
 from server.assembly.provision_replication import provision_replication, replicates
 from server.assembly.provision_sow import TopicOpener
+from server.assembly.provision_statistics import Statistics, sources_of
 from server.assembly.source_files import source_files
 from server.core.engine import Engine
 from server.core.internal_client import InternalClient
@@ -51,6 +54,7 @@ from server.message_types.base import BodyError
 from server.sow.commit import GroupCommit
 from server.sow.lookups import Lookups
 from server.sow.records import NANOSECONDS
+from server.statistics.keeper import Keeper
 from server.topics.queue_checkpoints import Checkpoints
 from server.topics.queue_fabric import Fabric
 from server.topics.queue_recovery import recover_queues
@@ -90,6 +94,7 @@ class Instance:
         spec: its description.
         log: where it writes what happens.
         configuration: the files that the description was read from.
+        text: what these say together, as the admin interface shows it.
 
     Raises:
         ProvisionError: a message type or function cannot be made.
@@ -97,7 +102,11 @@ class Instance:
     """
 
     def __init__(
-        self, spec: InstanceSpec, log: EventLog, configuration: Collection[str] = ()
+        self,
+        spec: InstanceSpec,
+        log: EventLog,
+        configuration: Collection[str] = (),
+        text: str = "",
     ) -> None:
         self._spec = spec
         self._log = log
@@ -122,6 +131,7 @@ class Instance:
         self._fabric = Fabric()
         self._files = FileWatch(log)
         self._configuration = configuration
+        self._text = text
         self._services = self._make_services()
         self._actions = Actions(spec, self._services)
         self._lateness: Lateness | None = None
@@ -174,9 +184,13 @@ class Instance:
             self._keep_journals(journal[1], opened)
         self._engine.stores.begin_derived()
         check()
+        statistics = self._keep_statistics(opened)
         self._provision_actions(opened)
+        admin = None if statistics is None else self._listen_for_requests(statistics, opened)
         await self._open_transports(opened)
         await self._actions.start()
+        if admin is not None:
+            admin.serve()
 
     def _ended(self) -> int:
         return self._engine.gone
@@ -325,6 +339,50 @@ class Instance:
 
     def _say_source_changed(self, path: Path, user: str, change: str) -> None:
         self._log.emit("00-0042", path=path, user=user, change=change)
+
+    def _keep_statistics(self, opened: contextlib.AsyncExitStack) -> Keeper | None:
+        """Take samples from now on, if the configuration has an Admin section."""
+        admin = self._spec.admin
+        if admin is None:
+            return None
+        tuning = self._spec.tuning
+        statistics = Statistics(
+            admin, self._engine, self._log, indexed=tuning.statistics_indexing_enabled
+        )
+        opened.callback(statistics.close)
+        statistics.start(
+            sources_of(
+                self._spec,
+                self._engine,
+                self._transports,
+                self._services.replication,
+                statistics.collector,
+            )
+        )
+        self._services.statistics = statistics.keeper
+        return statistics.keeper
+
+    def _listen_for_requests(
+        self, statistics: Keeper, opened: contextlib.AsyncExitStack
+    ) -> AdminInterface | None:
+        """Have the admin interface listen, if it has an address; it answers when all else runs.
+
+        Raises:
+            StartError: it cannot listen there.
+        """
+        admin = self._spec.admin
+        if admin is None or admin.inet_addr is None:
+            return None
+        post = partial(self._post, asyncio.get_running_loop())
+        interface = provision_admin(self._spec, admin, self._engine, statistics, post, self._text)
+        opened.callback(interface.close)
+        try:
+            interface.listen(admin.inet_addr)
+        except AdminError as error:
+            raise StartError(str(error)) from None
+        for path in interface.certificate_files():
+            self._files.watch(path, interface.certificate_changed)
+        return interface
 
     def _provision_actions(self, opened: contextlib.AsyncExitStack) -> None:
         opened.push_async_callback(self._actions.close)

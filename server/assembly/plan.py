@@ -165,7 +165,7 @@ def _nodes(spec: InstanceSpec) -> Iterator[Node]:
         yield Node(Kind.ACTION, name, steps, action.location)
     if spec.admin is not None and spec.admin.inet_addr is not None:
         address = str(spec.admin.inet_addr)
-        yield Node(Kind.ADMIN, address, "", spec.admin.location, is_missing=True)
+        yield Node(Kind.ADMIN, address, "", spec.admin.location)
     for transport in spec.transports:
         detail, missing = _transport_detail(transport), _is_missing(transport)
         yield Node(Kind.TRANSPORT, transport.name, detail, transport.location, missing)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Protocol, TypeVar
 
 _One = TypeVar("_One")
@@ -21,6 +21,10 @@ class Sliced(Protocol):
 
 class Slices(Protocol):
     """Shares out the time of the engine's thread."""
+
+    @property
+    def elapsed(self) -> Callable[[], float]:
+        """Seconds since some moment, never going back."""
 
     def start(self, work: Sliced) -> None:
         """Do the first few slices of some work now, and the others in turns with other work."""

@@ -15,6 +15,7 @@ from server.wire.numbered import SEQUENCE_KEY, split_at_sequence
 if TYPE_CHECKING:
     from server.commands.sender import Answered
     from server.sow.store import StoreError
+    from server.subscriptions.outbox import Outbox
 
 
 NOT_STORED: Final = "not stored"
@@ -37,10 +38,11 @@ class SequencedAcks:
         self._acks = acks
         self._pieces: dict[int, list[bytes]] = {}  # what stands around the number, by its length
 
-    def encode(self, sequences: Iterable[bytes]) -> bytes:
-        """Make the frames of successful acks.
+    def send(self, outbox: Outbox, sequences: Sequence[bytes]) -> None:
+        """Send successful acks.
 
         Args:
+            outbox: where to.
             sequences: the commands' sequence numbers, in digits.
         """
         pieces = self._pieces
@@ -50,7 +52,9 @@ class SequencedAcks:
             if around is None:
                 around = pieces[len(digits)] = self._around(digits)
             acks.append(digits.join(around))
-        return b"".join(acks)
+        data, count = b"".join(acks), len(acks) * len(self._acks)
+        outbox.traffic.answers.add(count, len(data))
+        outbox.write_run(data, count)
 
     def _around(self, digits: bytes) -> list[bytes]:
         around = [b""]

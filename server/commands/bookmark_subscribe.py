@@ -139,6 +139,7 @@ def make_subscription(
             session, log, terms, engine.settled_tail if is_durable else engine.tail, timeline
         ),
         memory=memory_of(header),
+        bookmark=header.bookmark,
     )
 
 

@@ -100,7 +100,8 @@ class Pulse:
         self._cancel_beat = self._session.engine.clock.call_later(self._interval, self._beat)
 
     def _beat(self) -> None:
-        self._session.outbox.write(_HEARTBEAT)
+        outbox = self._session.outbox
+        outbox.counted(outbox.traffic.answers).write(_HEARTBEAT)
         self._beat_later()
         self._session.engine.flush()
 

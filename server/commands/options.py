@@ -172,7 +172,8 @@ def read_logon_options(header: Header) -> LogonOptions:
         seconds = 1.0 if interval is None else parse_interval(interval) / _NANOSECONDS
     except UnitError as error:
         raise option_refusal("ack_conflation", str(error)) from None
-    return LogonOptions(seconds, pretty=options.get("pretty", "false").lower() == "true")
+    is_pretty = options.get("pretty", "false").lower() == "true"
+    return LogonOptions(seconds, pretty=is_pretty, correlation_id=header.correlation_id or "")
 
 
 def read_subscribe_options(

@@ -36,6 +36,7 @@ if TYPE_CHECKING:
 WhenStored: TypeAlias = "Callable[[Settled], None]"
 """Calls back when what a command did is on stable storage, or may not get there."""
 
+_MICROSECONDS: Final = 1e6
 _MOST_APART: Final = 512
 """Commands that wait each for itself."""
 
@@ -49,13 +50,19 @@ class _Waiting:
         header: of the command that it is for.
         is_settled: whether it is known how they ended.
         is_told: whether that has been said.
+        since: when the first of them was read, in seconds since 1970.
     """
 
-    __slots__ = ("header", "is_settled", "is_told", "own", "sequences")
+    __slots__ = ("header", "is_settled", "is_told", "own", "sequences", "since")
 
     def __init__(
-        self, sequences: Sequence[bytes], own: Header | None = None, header: Header | None = None
+        self,
+        since: float,
+        sequences: Sequence[bytes],
+        own: Header | None = None,
+        header: Header | None = None,
     ) -> None:
+        self.since = since
         self.sequences = sequences
         self.own = own
         self.header = header
@@ -72,8 +79,8 @@ class _Crowd(_Waiting):
 
     __slots__ = ("waits",)
 
-    def __init__(self, sequences: Sequence[bytes]) -> None:
-        super().__init__(sequences)
+    def __init__(self, since: float, sequences: Sequence[bytes]) -> None:
+        super().__init__(since, sequences)
         self.waits: dict[WhenStored, None] = {}
 
 
@@ -102,7 +109,8 @@ class PersistedAcks:
             is_certain: whether it never tells of a problem.
         """
         if header.sequence is None:
-            self._add(_Waiting((), success(header, "persisted"), header), when_stored)
+            own = success(header, "persisted")
+            self._add(_Waiting(self._session.last_heard, (), own, header), when_stored)
         else:
             self.reached((b"%d" % header.sequence,), when_stored, is_certain=is_certain)
 
@@ -121,13 +129,13 @@ class PersistedAcks:
             if len(self._waiting) >= _MOST_APART:
                 self._crowd_in(sequences, when_stored)
                 return
-        self._add(_Waiting(sequences), when_stored)
+        self._add(_Waiting(self._session.last_heard, sequences), when_stored)
 
     def _crowd_in(self, sequences: Sequence[bytes], when_stored: WhenStored) -> None:
         """Let commands wait together with those before them, of which there are many."""
         crowd = self._crowd
         if crowd is None:
-            crowd = self._crowd = _Crowd(sequences)
+            crowd = self._crowd = _Crowd(self._session.last_heard, sequences)
             self._waiting.append(crowd)
         crowd.sequences = sequences
         crowd.waits[when_stored] = None
@@ -155,7 +163,7 @@ class PersistedAcks:
             ack: the failure ack.
             when_stored: tells when the command that came first is stored.
         """
-        self._add(_Waiting((), ack), when_stored)
+        self._add(_Waiting(self._session.last_heard, (), ack), when_stored)
 
     def _add(self, waiting: _Waiting, when_stored: WhenStored) -> None:
         if self._crowd is not None:
@@ -165,7 +173,11 @@ class PersistedAcks:
 
     def _settled(self, settled: _Waiting, problem: StoreError | None) -> None:
         settled.is_settled = True
-        if problem is not None:
+        engine = self._session.engine
+        if problem is None:
+            seconds = max(engine.clock.now() - settled.since, 0.0)
+            engine.persisting.add(int(seconds * _MICROSECONDS))
+        else:
             settled.is_told = True
             self._tell_problem(settled, problem)
         waiting = self._waiting
@@ -183,7 +195,6 @@ class PersistedAcks:
             self._close_crowd()
         if self._reached is not None and not self._is_due:
             self._is_due = True
-            engine = self._session.engine
             engine.clock.call_later(self._session.options.ack_conflation, self._send_in_time)
 
     def _tell_problem(self, settled: _Waiting, problem: StoreError) -> None:

@@ -88,7 +88,7 @@ class PublishRuns:
         if rejections:
             sequences, unsaid = self._reject(run, rejections, sequences)
         if run.acks is not None:
-            session.outbox.write(run.acks.encode(sequences))
+            run.acks.send(session.outbox, sequences)
         if run.conflates and unsaid:
             session.persisted_acks.reached(unsaid, topic.when_stored, is_certain=topic.is_journaled)
         elif run.late_acks is not None and sequences:
@@ -128,7 +128,7 @@ class PublishRuns:
         if not session.is_open:
             return
         if problem is None:
-            session.outbox.write(acks.encode(sequences))
+            acks.send(session.outbox, sequences)
         else:
             fail_sequences(session, sequences, str(problem))
 

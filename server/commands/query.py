@@ -119,11 +119,13 @@ class QueryCommand:
         self, selected: Selected, filter_: Expr | None, keys: tuple[str, ...] | None = None
     ) -> OpenQuery:
         """A query for all records that match a filter, of some SOW keys, in no order."""
+        selected.keeper.table.queries += 1
         spec = QuerySpec(filter=filter_, keys=keys, topics=selected.names, as_of=self._terms.as_of)
         return selected.keeper.query(spec, self._now)
 
     def _query(self, selected: Selected, topics: int) -> OpenQuery:
         terms = self._terms
+        selected.keeper.table.queries += 1
         top_n, skip_n = terms.top_n, terms.skip_n or 0
         if topics > 1 and top_n is not None:
             top_n, skip_n = top_n + skip_n, 0  # the rest is decided for all topics together

@@ -13,6 +13,7 @@ from server.replays import listener
 from server.subscriptions.client import Client
 
 if TYPE_CHECKING:
+    from server.base.histogram import Histogram
     from server.expressions.prepared import FilterParser
     from server.security.entitlement import Permission
     from server.subscriptions.outbox import Outbox
@@ -29,10 +30,12 @@ class LogonOptions:
     Attributes:
         ack_conflation: seconds over which `persisted` acks of publishes are merged.
         pretty: whether it wants binary bodies in a form that people can read.
+        correlation_id: the correlation id that it gave.
     """
 
     ack_conflation: float = 1.0
     pretty: bool = False
+    correlation_id: str = ""
 
 
 class Surroundings(listener.Surroundings, Protocol):
@@ -45,6 +48,10 @@ class Surroundings(listener.Surroundings, Protocol):
     @property
     def transaction_log(self) -> TransactionLog | None:
         """Records what is published; None if there is none."""
+
+    @property
+    def persisting(self) -> Histogram:
+        """How long it took from a publish until it was settled, in microseconds."""
 
     @property
     def client_status(self) -> ClientStatus:

@@ -12,8 +12,10 @@ from typing import TYPE_CHECKING
 
 from config_schema.spec import ConflatedTopicSpec, TopicRef
 from server.base.clock import Clock
+from server.base.histogram import Histogram
 from server.base.limits import MOST_FILTER_PARTS, MOST_FILTER_VALUES
 from server.base.log import Log
+from server.core.departed import Departed
 from server.core.ending import Ending
 from server.core.hooks import Hooks
 from server.core.lobby import Lobby
@@ -71,6 +73,9 @@ class Engine:
         outboxes: what has been made for clients and has not left.
         ending: how many sessions have been closed of which something is left.
         gone: how many have ended.
+        departed: what all of these have counted.
+        published_inside: what the server has published itself: events, and messages of actions.
+        persisting: how long it took from a publish until it was settled, in microseconds.
     """
 
     tail: Tail
@@ -96,6 +101,8 @@ class Engine:
         event_types = EventTypes(
             settings.message_types, settings.message_type_modules, settings.unified_fix_tags
         )
+        self.published_inside = event_types.published
+        self.persisting = Histogram()
         self.client_status = ClientStatus(self.topics, event_types, clock, self.hooks)
         self.sow_stats = SowStats(self.topics, event_types, self.stores, clock, self.flush)
         self.lobby = Lobby(clock, self.flush)
@@ -105,6 +112,7 @@ class Engine:
         self._clients: dict[str, Session] = {}
         self.ending = 0
         self.gone = 0
+        self.departed = Departed()
         self._connections_accepted = 0
         self._internal_clients = 0
 
@@ -168,6 +176,7 @@ class Engine:
         for query in list(session.queries):
             query.cancel()
         session.outbox.close()
+        self.departed.add(session)
         self.ending += 1
         self.turns.start(Ending(session, partial(self._gone, session, reason)))
 

@@ -26,6 +26,7 @@ from server.wire.framing import FrameSource
 if TYPE_CHECKING:
     from server.commands.publish_runs import PublishRuns
     from server.commands.steps import Steps
+    from server.core.departed import Departed
     from server.core.lobby import Visit
     from server.core.turns import Turns
     from server.queries.run import QueryRun
@@ -41,6 +42,10 @@ class Surroundings(sender.Surroundings, Protocol):
     @property
     def turns(self) -> Turns:
         """Shares the time among connections, queries and replays."""
+
+    @property
+    def departed(self) -> Departed:
+        """What sessions have counted that are over."""
 
 
 class Obeying(Protocol):
@@ -105,6 +110,8 @@ class Intake:
     Attributes:
         is_waiting: whether something that the peer has sent waits for a turn.
         is_lost: whether the peer has gone, while there was more of what it sent to be obeyed.
+        bytes_in: bytes that it has sent.
+        messages_in: messages and commands of these that have been obeyed.
     """
 
     def __init__(
@@ -116,6 +123,8 @@ class Intake:
     ) -> None:
         self.is_waiting = False
         self.is_lost = False
+        self.bytes_in = 0
+        self.messages_in = 0
         self._session = session
         self._turns = session.engine.turns
         self._inbox = Inbox(reader)
@@ -147,6 +156,7 @@ class Intake:
         """
         if not self._session.is_open:
             return
+        self.bytes_in += len(chunk)
         self._inbox.put(chunk)
         if self.is_waiting:
             return
@@ -237,7 +247,9 @@ class Intake:
                 return False
             runs.begin()
             done = inbox.obey(pace.messages_in(turns.left(now)), runs, self._obey)
+            self.messages_in += done
             if not session.is_open:
+                session.engine.departed.messages_in += done
                 return False
             begun, now = now, elapsed()
             pace.took(done, now - begun)

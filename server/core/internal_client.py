@@ -69,6 +69,7 @@ class InternalClient:
             CommandRefused: the topic cannot be published to.
         """
         self._session.last_heard = self._engine.clock.now()
+        self._engine.published_inside.add(1, len(body))
         AFTER_LOGON[command](self._session, Header(command=command, topic=topic), body)
 
     def delete_records(self, topic: str, filter_text: str) -> Iterator[None]:

@@ -32,6 +32,7 @@ from server.commands.sender import LogonOptions
 from server.core import intake
 from server.core.intake import Intake
 from server.core.lobby import Visit
+from server.core.readings import NOTHING, Readings
 from server.filters.base import IncomingCommand, TransportFilter, Verdict
 from server.security.entitlement import Permission
 from server.subscriptions.outbox import Outbox, Outboxes
@@ -108,6 +109,7 @@ class Link:
             less than nothing that are kept no more. A peer for which too much is kept is cut off.
         pause: has nothing more read from the peer, until `resume`.
         resume: has the peer read again.
+        look: tells how much is on its way.
     """
 
     address: str
@@ -117,6 +119,7 @@ class Link:
     hold: Callable[[int], None] = lambda _: None
     pause: Callable[[], None] = lambda: None
     resume: Callable[[], None] = lambda: None
+    look: Callable[[], Readings] = lambda: NOTHING
 
 
 class Surroundings(intake.Surroundings, dispatch.Surroundings, Protocol):
@@ -181,6 +184,11 @@ class Session:
         visit: counts it among those that have not logged on; None after the logon.
         is_behind: whether the peer has not read everything yet.
         hold: takes note of memory that is used for it. See `Link`.
+        look: tells how much is on its way. See `Link`.
+        connected_at: when the connection was made, in seconds since 1970.
+        denied_reads: how often its user was refused to read.
+        denied_writes: how often its user was refused to write.
+        query_seconds: time spent on its queries.
         close_reason: why the server has closed it; empty before. See `close`.
         fault: what the peer sent that could not be read, if that is why.
     """
@@ -204,6 +212,7 @@ class Session:
         self.address = link.address
         self.is_behind = link.is_behind
         self.hold = link.hold
+        self.look = link.look
         self.state = State.CONNECTED
         self.close_reason = ""
         self.fault = ""
@@ -215,9 +224,14 @@ class Session:
         self.subscriptions: dict[str, Subscription] = {}
         self.queries: list[QueryRun] = []
         self.memory_of_commands = 0
-        self.outbox = Outbox(engine.outboxes.waiting, with_transcript(self, self.log, link.send))
+        outboxes, send = engine.outboxes, with_transcript(self, self.log, link.send)
+        self.outbox = Outbox(outboxes.waiting, outboxes.traffic, send)
+        self._answers = self.outbox.counted(outboxes.traffic.answers)
         self.pulse = Pulse(self, 0)
-        self.last_heard = engine.clock.now()
+        self.connected_at = self.last_heard = engine.clock.now()
+        self.denied_reads = 0
+        self.denied_writes = 0
+        self.query_seconds = 0.0
         self.persisted_acks = PersistedAcks(self)
         self._hang_up = link.hang_up
         self.intake = Intake(self, reader, link.pause, link.resume)
@@ -294,7 +308,7 @@ class Session:
 
     def send(self, header: Header) -> None:
         """Send a message that is nothing but a header."""
-        self.outbox.write(frame(encode_header(header)))
+        self._answers.write(frame(encode_header(header)))
 
     def log_on(
         self,
@@ -323,6 +337,10 @@ class Session:
             CommandRefused: the user may not.
         """
         if not self.may(permission, topic):
+            if permission is Permission.READ_TOPIC:
+                self.denied_reads += 1
+            else:
+                self.denied_writes += 1
             raise CommandRefused(
                 "not entitled", f"user {self.user!r} may not {permission.value} topic {topic!r}"
             )

@@ -42,6 +42,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
+from server.base.histogram import Histogram
+
 if TYPE_CHECKING:
     from server.base.clock import Clock
     from server.base.log import Log
@@ -78,6 +80,8 @@ LONG_READ: Final = 64 * 1024
 
 _SLICES_AT_ONCE: Final = 4
 
+_MICROSECONDS: Final = 1e6
+
 
 LONG_SECONDS: Final = 0.1
 """From which length on it is logged that a piece of work has held everybody up."""
@@ -112,12 +116,16 @@ class Turns:
     Attributes:
         elapsed: see above.
         longest: what has taken longest.
+        lengths: how long pieces of work have taken, in microseconds.
+        postponed: reads of connections that had to wait for a turn.
     """
 
     def __init__(
         self, clock: Clock, elapsed: Callable[[], float], outboxes: Outboxes, log: Log
     ) -> None:
         self.longest: Final = Longest()
+        self.lengths: Final = Histogram()
+        self.postponed = 0
         self._log = log
         self.elapsed: Final = elapsed
         self._clock = clock
@@ -131,6 +139,11 @@ class Turns:
         self._heard_at = -_HEARD_SECONDS  # when somebody else has last sent anything
         self._emptied_at = 0.0  # when no outbox was waiting any more
 
+    @property
+    def waiting(self) -> int:
+        """How many wait for a slice."""
+        return len(self._waiting)
+
     def left(self, now: float) -> float:
         """Seconds that are left of the slice at hand; none if it is not worth beginning anything.
 
@@ -140,19 +153,20 @@ class Turns:
         left = self._slice_ends - now
         return left if left > _TOO_SHORT_SECONDS else 0.0
 
-    def serve(self, connection: Sliced, size: int) -> bool:
+    def serve(self, connection: Sliced, size: int, *, is_patient: bool = False) -> bool:
         """Give a connection a slice for what has just been read, or have it wait for a turn.
 
         Args:
             connection: one that does not wait already.
             size: bytes that have been read.
+            is_patient: turns need not be short for it, though it sends little.
 
         Returns:
             Whether it has to wait; then it is in the queue.
         """
         now = self.elapsed()
         if size < LONG_READ:
-            if id(connection) != self._ahead:
+            if id(connection) != self._ahead and not is_patient:
                 self._heard_at = now
             is_alone = not self._waiting
             self._slice_ends = now + (TURN_SECONDS if is_alone else _SHORT_SLICE_SECONDS)
@@ -161,6 +175,7 @@ class Turns:
             self._slice_ends = now if self._is_taken else self._count(now)
         has_more = self._slice_ends <= now or self._step(connection, now)
         if has_more:
+            self.postponed += 1
             self.queue(connection)
         return has_more
 
@@ -281,6 +296,10 @@ class Turns:
     def _step(self, work: Sliced, begun: float) -> bool:
         has_more = work.step()
         seconds = self.elapsed() - begun
+        microseconds = int(seconds * _MICROSECONDS)
+        lengths = self.lengths  # as `add`, whose call would be dear
+        lengths.counts[microseconds.bit_length()] += 1
+        lengths.total += microseconds
         if seconds > self.longest.seconds or seconds > LONG_SECONDS:
             self.took(seconds, work.doing)
         return has_more

@@ -54,11 +54,13 @@ from server.journal.errors import (
     Notice,
 )
 from server.journal.handles import OriginHandle, TopicHandle
-from server.journal.journal import Journal, JournalSettings
+from server.journal.journal import Journal
 from server.journal.mending import Damaged, Mending
+from server.journal.passage import Passage, Unread
 from server.journal.restoring import Account, Gap
+from server.journal.settings import JournalSettings
 from server.journal.storage import Disk
-from server.journal.stretch import Run, Stretch, Unread
+from server.journal.stretch import Run, Stretch
 
 __all__ = [
     "EVENTS",
@@ -87,6 +89,7 @@ __all__ = [
     "Notice",
     "Origin",
     "OriginHandle",
+    "Passage",
     "Run",
     "Span",
     "Stretch",

@@ -109,6 +109,11 @@ class Commit:
     records_at: int
     finishes: bool
 
+    @property
+    def size(self) -> int:
+        """How many bytes there are to write."""
+        return len(self.header) + sum(map(len, self.bodies)) + sum(map(len, self.records))
+
     def pieces(self) -> Iterator[tuple[int, bytes]]:
         """What to write, as offsets in the file and bytes; the same every time."""
         if self.header:

@@ -22,6 +22,7 @@ from collections.abc import Callable
 from time import monotonic, sleep
 from typing import Final
 
+from server.base.histogram import Histogram
 from server.journal.batches import Commit, Stream
 from server.journal.errors import Event, Notice, reason
 from server.journal.layout import RECORD_SIZE, Mark, pack_mark
@@ -29,6 +30,7 @@ from server.journal.storage import Disk, Piece
 from server.journal.writer import Writer
 
 PACE: Final = 0.002  # seconds
+_MICROSECONDS: Final = 1e6
 _RETRY: Final = 0.25  # seconds between attempts while storage refuses
 
 
@@ -42,6 +44,10 @@ class Committer:
         on_durable: called with the last txid on stable storage, after each commit.
         on_full: called with the last commit of a file when all of it is on stable storage.
         notice: told when storage fails, and when it works again.
+
+    Attributes:
+        latency: how long writes took until they were on stable storage, in microseconds.
+        sizes: how many bytes they had.
     """
 
     def __init__(
@@ -53,6 +59,8 @@ class Committer:
         on_full: Callable[[Commit], None],
         notice: Callable[[Notice], None],
     ) -> None:
+        self.latency: Final = Histogram()
+        self.sizes: Final = Histogram()
         self._writer = writer
         self._disk = disk
         self._pace = min(PACE, flush_interval)
@@ -104,7 +112,10 @@ class Committer:
     def _write(self, commit: Commit) -> None:
         file = commit.stream.file
         mark = mark_of(commit.stream)
+        begun = monotonic()
         self._disk.commit(file.descriptor, commit.pieces(), file.path, file.size, mark)
+        self.latency.add(int((monotonic() - begun) * _MICROSECONDS))
+        self.sizes.add(commit.size)
 
     def _has_been_written(self, commit: Commit) -> None:
         writer = self._writer

@@ -13,14 +13,16 @@ import errno
 from bisect import bisect_left
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from itertools import accumulate, zip_longest
+from functools import partial
+from itertools import accumulate
 from operator import attrgetter
-from typing import Final
+from typing import Final, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
 from server.journal.bookmarks import Span
+from server.journal.choosing import broken, choose
 from server.journal.entry import Entry, Kind, Topic
 from server.journal.errors import Event, JournalUnreadable, Notice, reason
 from server.journal.files import FileTable, JournalFile, SourceCache
@@ -31,6 +33,7 @@ from server.journal.layout import (
     EXTRAS_LENGTH,
     KIND,
     ORIGIN,
+    RECORD_SIZE,
     SEQUENCE,
     TIMESTAMP,
     TOPIC,
@@ -39,15 +42,18 @@ from server.journal.layout import (
     Row,
 )
 from server.journal.naming import TOPIC_INDEX, sibling
-from server.journal.records import Names, no_names, read_bodies, read_intact_bodies, read_rows
+from server.journal.passage import NO_PASSAGE, Passage, Unread
+from server.journal.records import Names, read_bodies, read_intact_bodies, read_rows
 from server.journal.storage import Source
-from server.journal.stretch import NOTHING, Run, Stretch, Unread
+from server.journal.stretch import NOTHING, Stretch
 
 _MOST_LOOKED_AT: Final = 8192
 """Records that one call of `read` looks at when few of them are wanted."""
 
-_FIRST: Final = attrgetter("first")
+_TXID_OF: Final = attrgetter("txid")
 _ATTEMPTS: Final = 3  # to open a file, which may be moved between being found and being opened
+
+_Found = TypeVar("_Found", Stretch, Passage)
 
 Wanted = Callable[[Topic], bool]
 Entries = npt.NDArray[np.uint32]
@@ -124,6 +130,7 @@ class Cursor:
         self._span = span
         self._wanted = wanted
         self._kinds = kinds
+        self._kinds_as_bits = sum(1 << kind for kind in kinds)
         self._notice = notice
         self._open: _Open | None = None
         self._check_last()
@@ -171,13 +178,25 @@ class Cursor:
     def read_on(self, most_entries: int, most_bytes: int = 1 << 20) -> Stretch:
         """The same, for those who do not want the entries one by one. See `read`."""
         try:
-            return self._read_on(most_entries, most_bytes)
+            return self._search(partial(self._stretch, most_entries, most_bytes)) or NOTHING
         except OSError as problem:
             raise JournalUnreadable(reason(problem)) from None
 
-    def _read_on(self, most_entries: int, most_bytes: int) -> Stretch:
+    def read_passage(self, most_entries: int, most_bytes: int) -> Passage:
+        """The same, for those who pass entries on; moments and names in the span do not count.
+
+        Args:
+            most_entries: to look at together, at most.
+            most_bytes: of bodies after which to stop; the last body may go beyond.
+        """
+        try:
+            return self._search(partial(self._passage, most_entries, most_bytes)) or NO_PASSAGE
+        except OSError as problem:
+            raise JournalUnreadable(reason(problem)) from None
+
+    def _search(self, read: Callable[[_Open, int], _Found]) -> _Found | None:
+        """Read on until something is found, the end is reached, or much has been looked at."""
         looked_at = 0
-        unread: list[Unread] = []  # of slices of which there is nothing to hand out
         while looked_at < _MOST_LOOKED_AT and not self.is_finished:
             durable = self._durable()  # before the table: what is durable has its file there
             if self.position >= durable:
@@ -186,14 +205,11 @@ class Cursor:
             if place is None:
                 break
             before = self.position
-            stretch = self._read_slice(place, durable, most_entries, most_bytes)
+            found = read(place, durable)
             looked_at += max(self.position - before, 1)
-            if stretch.unread:
-                unread += stretch.unread
-            if stretch:
-                stretch.unread = unread
-                return stretch
-        return Stretch((), (), no_names(), unread) if unread else NOTHING
+            if found:
+                return found
+        return None
 
     def _enter(self) -> _Open | None:
         """The file with the next entry, opened; None if it is not there yet."""
@@ -240,17 +256,62 @@ class Cursor:
         ]
         return np.sort(np.concatenate(chosen)) if chosen else np.zeros(0, np.uint32)
 
-    def _read_slice(
-        self, place: _Open, durable: int, most_entries: int, most_bytes: int
-    ) -> Stretch:
-        first = place.file.first_txid
-        start = self.position + 1 - first
-        end = durable + 1 - first
+    def _bounds(self, place: _Open, durable: int) -> tuple[int, int]:
+        """The numbers of the next record of a file, and of that behind the last to be read."""
+        first, end = place.file.first_txid, durable + 1
         if place.file.end_txid is not None:
-            end = min(end, place.file.end_txid - first)
+            end = min(end, place.file.end_txid)
         if self._span.last is not None:
-            end = min(end, self._span.last + 1 - first)
-        found, missing, reached = self._rows(place, start, end, most_entries)
+            end = min(end, self._span.last + 1)
+        return self.position + 1 - first, end - first
+
+    def _passage(self, most_entries: int, most_bytes: int, place: _Open, durable: int) -> Passage:
+        first, source = place.file.first_txid, place.source
+        start, end = self._bounds(place, durable)
+        if place.entries is not None:
+            index = int(np.searchsorted(place.entries, start))
+            start = min(int(place.entries[index]), end) if index < len(place.entries) else end
+        stop = min(start + most_entries, end)
+        block = source.read(source.size - RECORD_SIZE * stop, RECORD_SIZE * (stop - start))
+        if len(block) < RECORD_SIZE * (stop - start):  # the file has been cut short
+            block = bytes(RECORD_SIZE * (stop - start))
+        names = place.names
+        records, parts, looked_at, damaged = choose(
+            block,
+            first + start,
+            source.size,
+            self._kinds_as_bits,
+            place.wanted,
+            names.topics,
+            names.origins,
+            most_bytes,
+        )
+        bodies = [source.read(offset, upto - offset) for offset, upto in parts]
+        found = Passage(records, bodies[0] if len(bodies) == 1 else b"".join(bodies), names)
+        if lost := broken(found.records, found.bodies):
+            for position in lost:
+                self._report(place, found.txid(position))
+        if damaged:
+            self._report(place, damaged[0], len(damaged))
+        if lost or damaged:
+            unread = [found.without_body(position) for position in lost]
+            unread += [Unread(txid) for txid in damaged if self._may_want(place, txid)]
+            found = found.pick(sorted(set(range(len(found))).difference(lost)))
+            found.unread = sorted(unread, key=_TXID_OF)
+        self.position = first + start + looked_at - 1
+        self._check_last()
+        return found
+
+    @staticmethod
+    def _may_want(place: _Open, txid: int) -> bool:
+        """Whether an entry of which nothing else is known may be wanted."""
+        entries, number = place.entries, txid - place.file.first_txid
+        return entries is None or number in entries[np.searchsorted(entries, number) :][:1]
+
+    def _stretch(self, most_entries: int, most_bytes: int, place: _Open, durable: int) -> Stretch:
+        first = place.file.first_txid
+        start, end = self._bounds(place, durable)
+        found, reached = self._rows(place, start, end, most_entries)
         rows, ends = self._within_span(found)
         if ends:
             reached = rows[-1][TXID] + 1 - first if rows else start
@@ -261,53 +322,31 @@ class Cursor:
             del chosen[fitting:]
             ends = False
             reached = chosen[-1][TXID] + 1 - first
-        stretch = self._stretch(place, chosen)  # may fail: then nothing has been read
-        if missing:
-            unread = (one for one in missing if one.first < first + reached)
-            stretch.unread = sorted([*stretch.unread, *unread], key=_FIRST)
+        stretch = self._with_bodies(place, chosen)  # may fail: then nothing has been read
         self.is_finished = ends
         self.position = first + reached - 1
         self._check_last()
         return stretch
 
-    def _rows(
-        self, place: _Open, start: int, end: int, most: int
-    ) -> tuple[list[Row], list[Unread], int]:
-        """The next records of a file that may be wanted, intact and not; the number up to where."""
+    def _rows(self, place: _Open, start: int, end: int, most: int) -> tuple[list[Row], int]:
+        """The next intact records of a file that may be wanted, and the number up to where."""
         first, source = place.file.first_txid, place.source
         stop = min(start + most, end)
         if place.entries is not None:
             index = int(np.searchsorted(place.entries, start))
             numbers = [int(one) for one in place.entries[index : index + most] if one < end]
             if not numbers:
-                return [], [], end
+                return [], end
             if numbers[-1] - numbers[0] > 4 * len(numbers):
                 single = [read_rows(source, first, one, one + 1)[0] for one in numbers]
                 reached = numbers[-1] + 1 if len(numbers) == most else end
-                return *self._sorted_out(place, numbers, single), reached
+                return [row for row in single if row is not None], reached
             start, stop = numbers[0], min(numbers[-1] + 1, numbers[0] + 4 * most)
         found = read_rows(source, first, start, stop)
-        rows, unread = self._sorted_out(place, range(start, stop), found)
-        if place.entries is not None and unread:
-            wanted = {first + number for number in numbers}
-            unread = [one for one in unread if one.first in wanted]
-        return rows, unread, stop
-
-    def _sorted_out(
-        self, place: _Open, numbers: Sequence[int], found: Sequence[Row | None]
-    ) -> tuple[list[Row], list[Unread]]:
-        """The records that are intact, and what is to be said of the others."""
         rows = [row for row in found if row is not None]
-        if len(rows) == len(numbers):
-            return rows, []
-        first = place.file.first_txid
-        damaged = [
-            first + number
-            for number, row in zip_longest(numbers, found)  # fewer, where a file has been cut
-            if row is None
-        ]
-        self._report(place, damaged[0], len(damaged))
-        return rows, [Unread(txid, txid) for txid in damaged]
+        if len(rows) < len(found):
+            self._report(place, first + start + found.index(None), len(found) - len(rows))
+        return rows, stop
 
     def _within_span(self, rows: Sequence[Row]) -> tuple[Sequence[Row], bool]:
         """The entries that are in the span by their moments and names; whether it ends there."""
@@ -327,7 +366,7 @@ class Cursor:
             within.append(row)
         return within, False
 
-    def _stretch(self, place: _Open, rows: Sequence[Row]) -> Stretch:
+    def _with_bodies(self, place: _Open, rows: Sequence[Row]) -> Stretch:
         """Entries with their bodies, but for those that are damaged."""
         names, intact = place.names, read_intact_bodies(place.source, rows)
         if (
@@ -336,19 +375,14 @@ class Cursor:
             and names.origins.keys() >= {row[ORIGIN] for row in rows}
         ):
             return Stretch(rows, intact, names)
-        intact_rows, intact, unread = [], [], []
+        intact_rows, intact = [], []
         for row, data in zip(rows, read_bodies(place.source, rows), strict=True):
-            topic, origin = names.topics.get(row[TOPIC]), names.origins.get(row[ORIGIN])
-            if data is not None and topic is not None and origin is not None:
+            if data is None or row[TOPIC] not in names.topics or row[ORIGIN] not in names.origins:
+                self._report(place, row[TXID])
+            else:
                 intact_rows.append(row)
                 intact.append(data)
-                continue
-            run = None
-            if topic is not None and origin is not None:
-                run = Run(topic, origin, (row,), (b"",))
-            unread.append(Unread(row[TXID], row[TXID], run))
-            self._report(place, row[TXID])
-        return Stretch(intact_rows, intact, names, unread)
+        return Stretch(intact_rows, intact, names)
 
     def _check_last(self) -> None:
         last = self._span.last

@@ -107,6 +107,12 @@ class SourceCache:
 
     Args:
         limit: bytes of decompressed files to keep. The last one used is kept whatever its size.
+
+    Attributes:
+        asked: how often a compressed file has been asked for.
+        made: how often one had to be decompressed for that.
+        dropped: how many decompressed files are kept no more.
+        size: bytes of those that are kept.
     """
 
     def __init__(self, limit: int) -> None:
@@ -114,6 +120,15 @@ class SourceCache:
         self._sources: OrderedDict[Path, Source] = OrderedDict()
         self._open: WeakValueDictionary[Path, FileSource] = WeakValueDictionary()
         self._lock = threading.Lock()
+        self.asked = 0
+        self.made = 0
+        self.dropped = 0
+        self.size = 0
+
+    @property
+    def entries(self) -> int:
+        """How many decompressed files are kept."""
+        return len(self._sources)
 
     def open(self, path: Path) -> Source:
         """Open a file; one that is compressed is decompressed unless that has been done before.
@@ -127,18 +142,19 @@ class SourceCache:
                 if plain is None:
                     plain = self._open[path] = FileSource(path)
                 return plain
+            self.asked += 1
             source = self._sources.get(path)
             if source is not None:
                 self._sources.move_to_end(path)
                 return source
         source = open_source(path)  # takes long: others are not to wait for it
         with self._lock:
+            self.made += 1
             self._sources[path] = source
-            while (
-                len(self._sources) > 1
-                and sum(one.size for one in self._sources.values()) > self._limit
-            ):
-                self._sources.popitem(last=False)
+            self.size = sum(one.size for one in self._sources.values())
+            while len(self._sources) > 1 and self.size > self._limit:
+                self.size -= self._sources.popitem(last=False)[1].size
+                self.dropped += 1
         return source
 
     def holds(self, path: Path) -> bool:

@@ -5,12 +5,12 @@ from __future__ import annotations
 import fcntl
 import os
 from collections.abc import Callable, Generator, Iterator
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Final
 from weakref import WeakValueDictionary
 
+from server.base.histogram import Histogram
 from server.journal.batches import MOST_WAITING, Commit, LiveFile
 from server.journal.bookmarks import BookmarkRequest, NotFound, Span, resolve, resolving
 from server.journal.clients import ClientsCache, Sequences, without_inactive
@@ -24,9 +24,11 @@ from server.journal.layout import FileHeader, FormatError, pack_header
 from server.journal.lookup import Lookup
 from server.journal.mending import Mending
 from server.journal.naming import queues_name, replication_name
-from server.journal.queue_points import QueuesCache, unpack_queues
+from server.journal.queue_points import QueuesCache, pack_queues, unpack_queues
 from server.journal.recovery import Found, Recovery
 from server.journal.restoring import Restoring
+from server.journal.settings import JournalSettings
+from server.journal.side_files import SideFile
 from server.journal.storage import Disk
 from server.journal.upkeep import Place, Upkeep
 from server.journal.writer import Position, Writer
@@ -36,35 +38,6 @@ _FILLED_AT_ONCE: Final = 64 << 20  # larger files get their zeros in the backgro
 _MICROSECONDS: Final = 1_000_000
 _DEFAULT_CACHE: Final = 10 << 30
 _MOST_TOLD: Final = 10_000
-
-
-@dataclass(frozen=True, slots=True)
-class JournalSettings:
-    """How the transaction log is configured.
-
-    Source: AMPS User Guide, Configuring a Transaction Log; Tuning.
-
-    Attributes:
-        instance: the instance's Name.
-        directory: JournalDirectory; made if it does not exist.
-        archive: JournalArchiveDirectory.
-        file_size: JournalSize in bytes; rounded up to whole mebibytes.
-        preallocated: PreallocatedJournalFiles.
-        flush_interval: FlushInterval in nanoseconds.
-        with_topic_index: whether topic indexes are made.
-        client_expiration: InactiveClientAckExpiration in nanoseconds; None: publishers are kept.
-        cache_limit: CompressedJournalCacheMemoryLimit in bytes; None: a tenth of the memory.
-    """
-
-    instance: str
-    directory: Path
-    archive: Path | None = None
-    file_size: int = 1 << 30
-    preallocated: int = 2
-    flush_interval: int = 100_000_000
-    with_topic_index: bool = False
-    client_expiration: int | None = None
-    cache_limit: int | None = None
 
 
 class Journal:
@@ -96,15 +69,17 @@ class Journal:
         self._settings = settings
         self._notice = notice
         self._told = set[tuple[str, int]]()
-        self._last_queues: QueuesCache | None = None
-        self._last_replication: bytes | None = None
+        self._clock = clock
         disk = disk or Disk()
+        instance, directory = settings.instance, settings.directory
+        self._queues_file = SideFile(directory / queues_name(instance), disk)
+        self._replication_file = SideFile(directory / replication_name(instance), disk)
         possession = _take_possession(settings)
         try:
             found = Recovery(
                 settings.instance, settings.directory, settings.archive, disk, notice
             ).run()
-            self._build(found, clock, on_durable, disk)
+            self._build(found, on_durable, disk)
         except (OSError, FormatError) as problem:
             os.close(possession)
             why = reason(problem) if isinstance(problem, OSError) else str(problem)
@@ -121,10 +96,8 @@ class Journal:
             )
         notice(Notice(Event.RECOVERED, text, txid=self.last_txid))
 
-    def _build(
-        self, found: Found, clock: Callable[[], int], on_durable: Callable[[int], None], disk: Disk
-    ) -> None:
-        settings = self._settings
+    def _build(self, found: Found, on_durable: Callable[[int], None], disk: Disk) -> None:
+        settings, clock = self._settings, self._clock
         size = -(-settings.file_size // _SIZE_UNIT) * _SIZE_UNIT
         sequences = found.sequences
         if settings.client_expiration is not None:
@@ -148,7 +121,7 @@ class Journal:
             self._notice,
             found.clients_stored_to,
         )
-        live, position = self._place_to_write(found, clock, size, disk)
+        live, position = self._place_to_write(found, size, disk)
         self._writer = Writer(
             settings.instance,
             live,
@@ -179,9 +152,7 @@ class Journal:
         self.append_run = self._writer.append_run
         self.append_copies = self._writer.append_copies
 
-    def _place_to_write(
-        self, found: Found, clock: Callable[[], int], size: int, disk: Disk
-    ) -> tuple[LiveFile, Position]:
+    def _place_to_write(self, found: Found, size: int, disk: Disk) -> tuple[LiveFile, Position]:
         """The file to go on in, and where in it."""
         seals = [file.seal for file in found.files if file.seal is not None]
         last_timestamp = max((seal.last_timestamp for seal in seals), default=0)
@@ -194,7 +165,7 @@ class Journal:
             position.first_timestamp = extent.first_timestamp or found.files[-1].created
             position.last_timestamp = max(extent.last_timestamp, last_timestamp)
             return found.live, position
-        now = max(clock(), last_timestamp)
+        now = max(self._clock(), last_timestamp)
         # Numbers of a log that was thrown away are not used again: its bookmarks may be remembered.
         first = found.last_txid or now // _MICROSECONDS * 1_000_000_000
         position = Position(first + 1)
@@ -249,10 +220,8 @@ class Journal:
         if self.durable_txid == self.last_txid:
             cache = ClientsCache(self.durable_txid, self._writer.sequences)
             self._upkeep.later(partial(self._upkeep.store_clients, cache))
-            if self._last_queues is not None:
-                self._upkeep.later(partial(self._upkeep.store_queues, self._last_queues))
-            if self._last_replication is not None:
-                self._upkeep.later(partial(self._upkeep.store_replication, self._last_replication))
+            self._upkeep.later(self._queues_file.store_what_is_left)
+            self._upkeep.later(self._replication_file.store_what_is_left)
         self._upkeep.stop()
         os.close(self._writer.file.descriptor)
         os.close(self._possession)
@@ -261,66 +230,40 @@ class Journal:
 
     def read_queues(self) -> QueuesCache | None:
         """How far queues have been worked off, None if that is not known."""
-        path = self._settings.directory / queues_name(self._settings.instance)
         try:
-            return unpack_queues(path.read_bytes())
-        except FileNotFoundError:
-            return None
+            data = self._queues_file.read()
+            return None if data is None else unpack_queues(data)
         except (OSError, FormatError) as problem:
+            path = self._queues_file.path
             why = reason(problem) if isinstance(problem, OSError) else str(problem)
             text = f"{path}: {why}; queues are recovered from their RecoveryPoint"
             self._notice(Notice(Event.DAMAGED, text, str(path)))
             return None
 
     def store_queues(self, cache: QueuesCache) -> None:
-        """Store how far queues have been worked off; what it takes into account has been stored.
-
-        It may be called on any thread, one call after the other.
-
-        Raises:
-            JournalError: it cannot be stored.
-        """
-        try:
-            self._upkeep.store_queues(cache)
-        except OSError as problem:
-            raise JournalError(reason(problem)) from problem
+        """Store how far queues have been worked off; see `SideFile.store`."""
+        self._queues_file.store(pack_queues(cache, self._clock()))
 
     def leave_queues(self, cache: QueuesCache) -> None:
-        """Store at the close how far queues have been worked off, if all of it is stored then."""
-        self._last_queues = cache
+        """Store that at the close, if all that it takes into account is stored then."""
+        self._queues_file.leave(pack_queues(cache, self._clock()))
 
     @property
     def replication_file(self) -> Path:
         """Where replication stores what it is to remember."""
-        return self._settings.directory / replication_name(self._settings.instance)
+        return self._replication_file.path
 
     def read_replication(self) -> bytes | None:
-        """What replication has stored; None if it has stored nothing.
-
-        Raises:
-            OSError: it cannot be read.
-        """
-        try:
-            return self.replication_file.read_bytes()
-        except FileNotFoundError:
-            return None
+        """What replication has stored; see `SideFile.read`."""
+        return self._replication_file.read()
 
     def store_replication(self, data: bytes) -> None:
-        """Store what replication is to remember; what it takes into account has been stored.
-
-        It may be called on any thread, one call after the other.
-
-        Raises:
-            JournalError: it cannot be stored.
-        """
-        try:
-            self._upkeep.store_replication(data)
-        except OSError as problem:
-            raise JournalError(reason(problem)) from problem
+        """Store what replication is to remember; see `SideFile.store`."""
+        self._replication_file.store(data)
 
     def leave_replication(self, data: bytes) -> None:
-        """Store at the close what replication is to remember, if all of it is stored then."""
-        self._last_replication = data
+        """Store that at the close, if all that it takes into account is stored then."""
+        self._replication_file.leave(data)
 
     def topic(self, message_type: str, name: str) -> TopicHandle:
         """What `append` wants to be given for a topic; it is the same as long as it is kept."""
@@ -472,6 +415,21 @@ class Journal:
     def is_settled(self, number: int) -> bool:
         """Whether a file is full, and nothing needs to be written to it any more."""
         return self._upkeep.is_settled(number)
+
+    @property
+    def cache(self) -> SourceCache:
+        """Its open files."""
+        return self._cache
+
+    @property
+    def write_latency(self) -> Histogram:
+        """How long writes took until they were on stable storage, in microseconds."""
+        return self._committer.latency
+
+    @property
+    def write_sizes(self) -> Histogram:
+        """How many bytes were written at a time."""
+        return self._committer.sizes
 
     @property
     def has_archive(self) -> bool:

@@ -7,9 +7,12 @@ Each can be made anew from the log: whoever finds one damaged does that.
 from __future__ import annotations
 
 import struct
+from pathlib import Path
 from typing import Final
 
+from server.journal.errors import JournalError, reason
 from server.journal.layout import CHECKSUM, FormatError, has_checksum
+from server.journal.storage import Disk
 
 REPLICATION_MAGIC: Final = b"AMPGRACK"
 """Of the file in which replication keeps what it remembers; see `server.replication.state`."""
@@ -37,3 +40,54 @@ def check_side_file(data: bytes, magic: bytes, version: int, header_size: int, k
     _, found = _START.unpack_from(data)
     if found != version:
         raise FormatError(f"its format has version {found}; this program reads {version}")
+
+
+class SideFile:
+    """A file that is always replaced as a whole.
+
+    Args:
+        path: where it is.
+        disk: what it is on.
+    """
+
+    def __init__(self, path: Path, disk: Disk) -> None:
+        self.path: Final = path
+        self._disk: Final = disk
+        self._left: bytes | None = None
+
+    def read(self) -> bytes | None:
+        """What has been stored; None if nothing has.
+
+        Raises:
+            OSError: it cannot be read.
+        """
+        try:
+            return self.path.read_bytes()
+        except FileNotFoundError:
+            return None
+
+    def store(self, data: bytes) -> None:
+        """Replace what has been stored; what it takes into account is on stable storage.
+
+        It may be called on any thread, one call after the other.
+
+        Raises:
+            JournalError: it cannot be stored.
+        """
+        try:
+            self._disk.store(self.path, data)
+        except OSError as problem:
+            raise JournalError(reason(problem)) from problem
+
+    def leave(self, data: bytes) -> None:
+        """Keep what is to be stored last."""
+        self._left = data
+
+    def store_what_is_left(self) -> None:
+        """Store what has been kept for the end, if anything has.
+
+        Raises:
+            OSError: it cannot be stored.
+        """
+        if self._left is not None:
+            self._disk.store(self.path, self._left)

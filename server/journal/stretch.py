@@ -12,7 +12,7 @@ from operator import itemgetter
 from typing import Final, NamedTuple
 
 from server.journal.entry import Entry, Origin, Topic
-from server.journal.layout import EXTRAS_LENGTH, ORIGIN, TOPIC, Row
+from server.journal.layout import EXTRAS_LENGTH, ORIGIN, TIMESTAMP, TOPIC, Row
 from server.journal.records import Names, entry_of, no_names
 
 _ALIKE: Final[Callable[[Row], object]] = itemgetter(TOPIC, ORIGIN, EXTRAS_LENGTH)
@@ -57,21 +57,6 @@ class Run(NamedTuple):
         )
 
 
-class Unread(NamedTuple):
-    """Entries that cannot be read: they are damaged.
-
-    Attributes:
-        first: the txid of the first.
-        last: that of the last.
-        run: the entry without its body, if that is all that is damaged of it; else there is no
-            saying whose entries they are.
-    """
-
-    first: int
-    last: int
-    run: Run | None = None
-
-
 class Stretch:
     """Some entries of one journal file, in order.
 
@@ -79,28 +64,22 @@ class Stretch:
         rows: their records, which are intact.
         data: their bodies with extras, which are intact, too.
         names: what the numbers of their topics and origins stand for.
-        unread: see below.
-
-    Attributes:
-        unread: what had to be left out, of what was read for this, in order.
     """
 
-    __slots__ = ("_data", "_names", "_rows", "unread")
+    __slots__ = ("_data", "_names", "_rows")
 
-    def __init__(
-        self,
-        rows: Sequence[Row],
-        data: Sequence[bytes],
-        names: Names,
-        unread: Sequence[Unread] = (),
-    ) -> None:
-        self.unread = unread
+    def __init__(self, rows: Sequence[Row], data: Sequence[bytes], names: Names) -> None:
         self._rows = rows
         self._data = data
         self._names = names
 
     def __len__(self) -> int:
         return len(self._rows)
+
+    @property
+    def last_timestamp(self) -> int:
+        """When the last of them was recorded, in microseconds since the Unix epoch."""
+        return self._rows[-1][TIMESTAMP]
 
     def runs(self) -> Iterator[Run]:
         """The entries in runs, each as long as can be."""

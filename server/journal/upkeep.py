@@ -27,11 +27,8 @@ from server.journal.naming import (
     clients_name,
     journal_name,
     preparing_name,
-    queues_name,
-    replication_name,
     sibling,
 )
-from server.journal.queue_points import QueuesCache, pack_queues
 from server.journal.storage import Disk
 
 Task = Callable[[], None]
@@ -250,16 +247,6 @@ class Upkeep:
         path = self._place.directory / clients_name(self._place.instance)
         self._disk.store(path, pack_clients(cache, self._clock()))
         self.stored_to = cache.txid
-
-    def store_queues(self, cache: QueuesCache) -> None:
-        """Store how far queues have been worked off."""
-        path = self._place.directory / queues_name(self._place.instance)
-        self._disk.store(path, pack_queues(cache, self._clock()))
-
-    def store_replication(self, data: bytes) -> None:
-        """Store what replication remembers."""
-        path = self._place.directory / replication_name(self._place.instance)
-        self._disk.store(path, data)
 
     def _run(self) -> None:
         while (task := self._tasks.get()) is not None:

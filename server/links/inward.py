@@ -80,7 +80,9 @@ class Inward:
         Raises:
             ProtocolError: it is not what has to come next, or makes no sense.
         """
-        self._unacknowledged += sum(sum(map(len, run.data)) for run in batch.runs)
+        size = sum(sum(map(len, run.data)) for run in batch.runs)
+        self._unacknowledged += size
+        self._line.replication.received.add(sum(len(run.data) for run in batch.runs), size)
         self._note(self._receiver.take(batch))
 
     def owe(self, frame: Owed) -> None:

@@ -3,20 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Final, Protocol, TypeAlias
 
 if TYPE_CHECKING:
+    from config_schema.spec import DestinationSpec
     from server.base.log import Log
     from server.base.slices import Sliced
     from server.links.conflicts import Conflicts
     from server.links.replication import Replication
-    from server.replication import Frame
+    from server.replication import Sent
 
 RETRY_SECONDS: Final = 0.25
 """Until the log is looked at again that could not be read, or took nothing."""
 
 NEVER: Final = float("-inf")
 """A moment before all others."""
+
+
+Demand: TypeAlias = "Callable[[DestinationSpec], str | None]"
+"""Says why a destination must not be sent anything over a connection; None if it may be."""
 
 
 class Turns(Protocol):
@@ -29,7 +34,7 @@ class Turns(Protocol):
     def left(self, now: float) -> float:
         """Seconds that are left of the slice at hand."""
 
-    def serve(self, connection: Sliced, size: int) -> bool:
+    def serve(self, connection: Sliced, size: int, *, is_patient: bool = False) -> bool:
         """Give a slice for what has just been read; whether there is more to do, in turns."""
 
     def queue(self, work: Sliced) -> None:
@@ -47,7 +52,7 @@ class Conduit(Protocol):
     def is_ready(self) -> bool:
         """Whether it has sent nearly all that it was given."""
 
-    def send(self, data: bytes) -> None:
+    def send(self, *data: bytes | memoryview) -> None:
         """Send bytes, now or when the other end is ready for them."""
 
     def pause(self) -> None:
@@ -83,8 +88,8 @@ class Line(Protocol):
     def is_ready(self) -> bool:
         """Whether the connection has sent nearly all that it was given."""
 
-    def send(self, frame: Frame, *, compress: bool = False) -> None:
-        """Send a frame."""
+    def send(self, frame: Sent, *, compress: bool = False) -> int:
+        """Send a frame; returns how many bytes that are."""
 
     def go_on_in(self, seconds: float) -> None:
         """Look after both directions after some time, or before."""

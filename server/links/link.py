@@ -12,7 +12,7 @@ is bounded: a frame is taken from the bytes that have come when the one before h
 and nothing more is read while the log takes no entries; no batch is made while the connection still
 has the one before, and no more than a `Sender` has room for.
 
-An instance that connects although there is a link already keeps one of the two (see `links`). The
+An instance that connects although there is a link already decides which stays (see `links`). The
 one that it came to holds it in reserve (`SPARE`) until that is decided.
 """
 
@@ -20,7 +20,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from enum import Enum
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
 from server.links.inward import Inward
 from server.links.line import NEVER
@@ -41,7 +41,8 @@ from server.replication import (
     ProtocolError,
     Refused,
     Resume,
-    encode,
+    Sent,
+    encoded,
     peer_of,
 )
 from server.replication.frames import Word
@@ -50,7 +51,7 @@ if TYPE_CHECKING:
     from config_schema.together import InstanceDescription
     from server.base.log import Log
     from server.links.conflicts import Conflicts
-    from server.links.line import Conduit, Turns
+    from server.links.line import Conduit, Demand, Turns
     from server.links.replication import Replication
     from server.replication import Peer
 
@@ -124,6 +125,18 @@ class Stage(Enum):
     CLOSED = "closed"
 
 
+class Shortfall(NamedTuple):
+    """That a destination is not served over a connection of the instance that it is.
+
+    Attributes:
+        destination: its name.
+        reason: what it wants, and the connection does not give.
+    """
+
+    destination: str
+    reason: str
+
+
 class Link:
     """One link.
 
@@ -133,13 +146,17 @@ class Link:
         transport: name of the transport that the connection was made by.
         destination: the Destination that the connection was made for; None if it was accepted.
         admit: says why somebody who connects is not let in, by user and password; None if they are.
+        falls_short: says why a destination must not be sent anything over the connection.
         outcome: told once whether the link has come to be.
 
     Attributes:
         conduit: see above.
         is_ours: whether this instance made the connection.
         admit: see above.
+        falls_short: see above.
         destination: name of the destination that the link leads to.
+        shortfall: why it does not lead to the one that is at the other end; None if it does, or
+            none is.
         stage: how far it has come.
         hello: what the other end has said.
         description: what it has said of its configuration.
@@ -153,12 +170,15 @@ class Link:
         *,
         destination: str | None = None,
         admit: Callable[[str, str], str | None] = lambda _user, _password: None,
+        falls_short: Demand = lambda _: None,
         outcome: Callable[[bool], None] = lambda _: None,
     ) -> None:
         self.conduit: Final = conduit
         self.is_ours: Final = destination is not None
         self.admit: Final = admit
+        self.falls_short: Final = falls_short
         self.destination = destination
+        self.shortfall: Shortfall | None = None
         self.stage = Stage.GREETING
         self.hello: Hello | None = None
         self.description: InstanceDescription | None = None
@@ -185,7 +205,8 @@ class Link:
         self._heard = self.elapsed()
         self._reader.feed(data)
         if not self._is_queued:
-            self._is_queued = self._host.turns.serve(self, len(data))
+            # Acks come all the time: were turns short for them, publishers would get less done.
+            self._is_queued = self._host.turns.serve(self, len(data), is_patient=True)
         self._mind_reading()
 
     def is_writable(self) -> None:
@@ -209,6 +230,17 @@ class Link:
         address = self.conduit.address
         return f"{self.hello.instance} at {address}" if self.hello is not None else address
 
+    @property
+    def met(self) -> Hello:
+        """What the other end has said, after it has."""
+        assert self.hello is not None  # noqa: S101 - asked for by those that have met
+        return self.hello
+
+    @property
+    def is_for_both(self) -> bool:
+        """Whether both ends send over it; who has connected does, and who accepted has said so."""
+        return self.met.sends if self.is_ours else self.destination is not None
+
     # How it begins and ends.
 
     def greet(self, hello: Hello) -> None:
@@ -225,13 +257,8 @@ class Link:
         self._reader.most = MOST_IN_FRAME
         self._settle(came_to_be=True)
         if self.destination is not None:
-            self.lead_to(self.destination)
-
-    def lead_to(self, destination: str) -> None:
-        """Send to a destination: the instance at the other end is the one that it stands for."""
-        self.destination = destination
-        own = self.replication.destinations[destination]
-        self._outward = Outward(self, own, self._peer, self.conduit.address, self._transport)
+            own = self.replication.destinations[self.destination]
+            self._outward = Outward(self, own, self._peer, self.conduit.address, self._transport)
 
     def say(self, word: Word) -> None:
         """Say something that is not part of the log, unless much of that kind waits already."""
@@ -274,8 +301,7 @@ class Link:
 
     @property
     def _peer(self) -> Peer:
-        assert self.hello is not None  # noqa: S101 - asked for by links that are open
-        return peer_of(self.hello)
+        return peer_of(self.met)
 
     # What its directions ask for; see `Line`.
 
@@ -304,9 +330,11 @@ class Link:
         """See `Line`."""
         return self.conduit.is_ready
 
-    def send(self, frame: Frame, *, compress: bool = False) -> None:
+    def send(self, frame: Sent, *, compress: bool = False) -> int:
         """See `Line`."""
-        self.conduit.send(encode(frame, compress=compress))
+        pieces = encoded(frame, compress=compress)
+        self.conduit.send(*pieces)
+        return sum(map(len, pieces))
 
     def go_on_in(self, seconds: float) -> None:
         """See `Line`."""

@@ -1,32 +1,45 @@
 """All links of an instance.
 
-There is one link between two instances, for both directions, whoever has made the connection. Where
-there is one already, the instance that makes another decides between them. If it knows of the
-other, it keeps the one that was made by the instance whose name comes first, and so do both if each
-makes one at the same time. If it does not, it has lost that one. Until something comes over a new
-connection, its other end holds it in reserve, and then takes it up. Only where the other instance
-has been started anew, the new one counts at once.
+There is one link between two instances, for both directions, whoever has made the connection. But
+nothing is sent to a destination over a connection of the other instance's that does not give what
+the destination wants: that it is encrypted, and certificates are verified. Then this instance makes
+another one, and if that does for one direction only, too, there are two links.
+
+Where there is a link already, the instance that makes another decides between them; `which_stays`
+is the rule, by which both find the same if each makes one at the same time. If it does not know of
+the one that there is, it has lost that one. Until something comes over a new connection, its other
+end holds it in reserve, and then takes it up. Only where the other instance has been started anew,
+the new one counts at once.
 
 Links that come, go, or are refused again and again are logged now and then.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 
 import msgspec
 
 from server.links.conflicts import Conflicts
 from server.links.greeting import GreetingError, described, destination_of, failed, validate
-from server.links.link import BEAT_SECONDS, Link
-from server.replication import VERSION, Courier, Hello, group_refusal, prefers, refusal
+from server.links.link import BEAT_SECONDS, Link, Shortfall, Stage
+from server.replication import (
+    VERSION,
+    Connection,
+    Courier,
+    Hello,
+    Stay,
+    group_refusal,
+    refusal,
+    which_stays,
+)
 
 if TYPE_CHECKING:
     from config_schema.together import InstanceDescription
     from server.base.clock import Clock
     from server.base.log import Log
-    from server.links.line import Conduit, Turns
+    from server.links.line import Conduit, Demand, Turns
     from server.links.replication import OwnDestination, Replication
     from server.replication import Parcel, Word
 
@@ -78,7 +91,7 @@ class Links:
         self._clock = clock
         self._description = msgspec.msgpack.encode(replication.description)
         self._links: set[Link] = set()
-        self._by_peer: dict[str, Link] = {}
+        self._by_peer: dict[str, list[Link]] = {}
         self._watchers: list[Callable[[], None]] = []
         self._listeners: dict[str, Listener] = {}
         self._listen: Callable[[str, str, str, bytes], None] = _ignore
@@ -92,7 +105,11 @@ class Links:
     # Connections.
 
     def accept(
-        self, conduit: Conduit, transport: str, admit: Callable[[str, str], str | None]
+        self,
+        conduit: Conduit,
+        transport: str,
+        admit: Callable[[str, str], str | None],
+        falls_short: Demand,
     ) -> Link:
         """Somebody has connected.
 
@@ -100,8 +117,9 @@ class Links:
             conduit: the connection.
             transport: name of the transport where that was.
             admit: says why somebody is not let in, by user and password; None if they are.
+            falls_short: says why a destination must not be sent anything over the connection.
         """
-        link = Link(self, conduit, transport, admit=admit)
+        link = Link(self, conduit, transport, admit=admit, falls_short=falls_short)
         self._links.add(link)
         return link
 
@@ -125,6 +143,7 @@ class Links:
         link = Link(self, conduit, transport, destination=destination, outcome=outcome)
         self._links.add(link)
         user, password = credentials
+        self.replication.destinations[destination].user = user
         link.greet(self._hello(sends=True, user=user, password=password))
         return link
 
@@ -139,11 +158,7 @@ class Links:
     @property
     def peers(self) -> Mapping[str, Peer]:
         """The instances that there are links with, by name."""
-        return {
-            name: Peer(name, link.description, link.destination, link.hello.sends)
-            for name, link in self._by_peer.items()
-            if link.hello is not None and link.description is not None
-        }
+        return {name: _peer(name, links) for name, links in self._by_peer.items()}
 
     # Words.
 
@@ -188,8 +203,7 @@ class Links:
 
     def _send(self, parcels: Iterable[Parcel]) -> None:
         for peer, word in parcels:
-            link = self._by_peer.get(peer)
-            if link is not None:
+            for link in self._by_peer.get(peer, ())[:1]:
                 link.say(word)
 
     @property
@@ -215,7 +229,7 @@ class Links:
         if not link.is_ours and (reason := link.admit(hello.user, hello.password)) is not None:
             link.refuse(reason)
             return
-        others = [one.hello for one in self._by_peer.values() if one.hello is not None]
+        others = [links[0].met for links in self._by_peer.values()]
         reason = refusal(self._hello(), hello, others)
         link.hello = hello
         if reason is not None:
@@ -230,6 +244,8 @@ class Links:
             link.destination = self._find_destination(theirs)
             if link.destination is not None and not hello.takes:
                 self._say_it_takes_nothing(link)
+            elif link.destination is not None:
+                self._see_whether_it_will_do(link)
         elif self._is_taken(link.destination, hello.instance):
             link.close()  # another one has come meanwhile that stands for it, too
             return
@@ -246,10 +262,17 @@ class Links:
     def ended(self, link: Link) -> None:
         """A link is over."""
         self._links.discard(link)
-        if link.hello is not None and self._by_peer.get(link.hello.instance) is link:
-            del self._by_peer[link.hello.instance]
-            self._courier.disconnected(link.hello.instance)
+        if link.hello is not None:
+            self._take_out(link, link.hello.instance)
         self._tell()
+
+    def _take_out(self, link: Link, peer: str) -> None:
+        links = self._by_peer.get(peer, [])
+        if link in links:
+            links.remove(link)
+            if not links:
+                del self._by_peer[peer]
+                self._courier.disconnected(peer)
 
     def complain(self, message: str, who: str, *aspects: object, **fields: object) -> None:
         """Log something that may come again and again: if it is new, or once in a while."""
@@ -287,6 +310,18 @@ class Links:
         name, link.destination = link.destination, None
         self.complain("1E-0009", link.address, name, destination=name, other=link.address)
 
+    def _see_whether_it_will_do(self, link: Link) -> None:
+        """An instance has connected that is a destination: may that be served over its connection?
+
+        If not, that is said as long as no other link leads there.
+        """
+        assert link.destination is not None  # noqa: S101 - that is what it is about
+        own = self.replication.destinations[link.destination]
+        reason = link.falls_short(own.spec)
+        if reason is not None:
+            link.shortfall = Shortfall(link.destination, reason)
+            link.destination = None
+
     def _is_taken(self, destination: str, instance: str) -> bool:
         """Whether a destination is another instance at the moment."""
         own = self.replication.destinations[destination]
@@ -316,11 +351,11 @@ class Links:
         reason = group_refusal(ours, hello, spec.group)
         if reason is None and not hello.takes:
             reason = f"{hello.instance} has no transport of type amps-replication"
-        current = self._by_peer.get(hello.instance)
-        if reason is None and current is not None and current.destination not in (None, name):
-            reason = (
-                f"{hello.instance} is the destination {current.destination} of {ours.instance} "
-                f"already, and cannot be {name} too: there is one link between two instances"
+        served = {one.destination for one in self._by_peer.get(hello.instance, ())}
+        for other in served - {None, name}:
+            reason = reason or (
+                f"{hello.instance} is the destination {other} of {ours.instance} already, and "
+                f"cannot be {name} too: an instance is one destination of another one"
             )
         if reason is not None:
             return reason
@@ -331,44 +366,61 @@ class Links:
         return failed(found, ours.instance, hello.instance) if found else None
 
     def _choose(self, link: Link, hello: Hello) -> None:
-        """Keep one link with an instance, which may have one already."""
-        current = self._by_peer.get(hello.instance)
-        if current is not None and (current.hello is None or current.hello.nonce != hello.nonce):
-            current = None  # it is of an earlier run
+        """Keep a link with an instance, unless there is one already that is better."""
         if not link.is_ours:
             link.greet(self._hello(sends=link.destination is not None))
-        if current is None:
-            self._keep(link)
-        elif not link.is_ours:
+        others = [one for one in self._by_peer.get(hello.instance, ()) if _is_of(one, hello)]
+        if others and not link.is_ours:
             link.reserve()
-        elif prefers(self.replication.instance, hello.instance, we_connected=True):
-            self._keep(link)
-        else:
-            if current.destination is None and link.destination is not None:
-                current.lead_to(link.destination)
+        elif any(self._compare(one, link) is Stay.OLD for one in others):
             link.close()
+        else:
+            self._keep(link)
 
     def _keep(self, link: Link) -> None:
-        assert link.hello is not None  # noqa: S101 - it has been met
-        name = link.hello.instance
-        current = self._by_peer.pop(name, None)
-        if current is not None:
-            current.close()
-        self._by_peer[name] = link
+        """Let a link begin, and those end that it replaces."""
+        name = link.met.instance
+        for one in list(self._by_peer.get(name, ())):
+            if not (_is_of(one, link.met) and self._compare(one, link) is Stay.BOTH):
+                one.close()
+        self._by_peer.setdefault(name, []).append(link)
         self._courier.connected(name)
         link.open()
         self._tell()
+
+    def _compare(self, old: Link, new: Link) -> Stay:
+        """Which stays of two links with an instance."""
+        connections = (Connection(one.is_ours, one.is_for_both) for one in (old, new))
+        return which_stays(self.replication.instance, new.met.instance, *connections)
 
     def _tell(self) -> None:
         for watcher in self._watchers:
             watcher()
 
+    def _say_what_falls_short(self, link: Link) -> None:
+        """Say of a connection that a destination is not served over it, and nor elsewhere."""
+        if link.stage is not Stage.OPEN or link.shortfall is None:
+            return
+        name, reason = link.shortfall
+        if not self.replication.destinations[name].is_connected:
+            self.complain(
+                "1E-0020",
+                link.address,
+                name,
+                reason,
+                instance=self.replication.instance,
+                other=link.address,
+                destination=name,
+                reason=reason,
+            )
+
     # Time.
 
     def _go_on(self) -> None:
         """Something has been committed, or settled."""
-        for link in self._by_peer.values():
-            link.wake()
+        for links in self._by_peer.values():
+            for link in links:
+                link.wake()
 
     def _tick(self) -> None:
         if not self._is_ticking:
@@ -379,7 +431,21 @@ class Links:
         self._ticked = now
         for link in list(self._links):
             link.tick(now, away)
+            self._say_what_falls_short(link)
         self._send(self._courier.step(self._now))
+
+
+def _is_of(link: Link, hello: Hello) -> bool:
+    """Whether a link is with this run of an instance, and not with an earlier one."""
+    return link.met.nonce == hello.nonce
+
+
+def _peer(name: str, links: Sequence[Link]) -> Peer:
+    """An instance that there are links with."""
+    description = links[0].description
+    assert description is not None  # noqa: S101 - of links that have been met
+    destinations = (link.destination for link in links if link.destination is not None)
+    return Peer(name, description, next(destinations, None), any(one.met.sends for one in links))
 
 
 def _ignore(_to: str, _sender: str, _subject: str, _body: bytes) -> None:

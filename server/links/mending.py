@@ -211,7 +211,7 @@ class MendingByPeers:
             self._hopeless.add(txid)
             if self._log.journal.mending.is_compressed(txid):
                 problem = "their journal has been compressed"
-                self._written.emit("1E-0022", entries=f"from {txid} on", problem=problem)
+                self._written.emit("1E-0023", entries=f"from {txid} on", problem=problem)
         self._go_on()
         self._changed(0)
 

@@ -56,6 +56,7 @@ class Outward:
         is_back = own.sender.peer is not None
         begin = own.sender.connected(peer)
         own.is_connected = True
+        own.connected_at = line.replication.now
         interval = spec.ack_conflation_interval // _NANOSECONDS
         line.send(replace(begin, client=client, ack_interval=interval))
         line.log.emit("1F-0007" if is_back else "1F-0009", client=client)
@@ -66,6 +67,8 @@ class Outward:
         own = self._own
         own.sender.disconnected()
         own.is_connected = False
+        own.disconnected_at = self._line.replication.now
+        own.disconnects += 1
 
     def say_it_ended(self) -> None:
         """Tell whoever wants to know that the link has been closed."""
@@ -129,7 +132,7 @@ class Outward:
             self._say_what_is_left_out()
         if frame is None:
             return False
-        line.send(frame, compress=own.spec.compression is not None)
+        own.bytes_out += line.send(frame, compress=own.spec.compression is not None)
         return True
 
     def _say_what_is_left_out(self) -> None:
@@ -138,7 +141,7 @@ class Outward:
         if len(left_out) > _MOST_NAMED:
             names.append("...")
         self._line.log.emit(
-            "1E-0020",
+            "1E-0021",
             client=self._own.way.client,
             count=len(left_out),
             entries="; ".join(names),
@@ -149,6 +152,6 @@ class Outward:
 def _name_of(unread: Unread) -> str:
     """What is known of an entry that cannot be read."""
     if unread.run is None:
-        return f"entry {unread.first}, of which nothing is known"
+        return f"entry {unread.txid}, of which nothing is known"
     row = unread.run.rows[0]
-    return f"entry {unread.first}, {row[CLIENT]}|{row[SEQUENCE]}| of {unread.run.topic.name}"
+    return f"entry {unread.txid}, {row[CLIENT]}|{row[SEQUENCE]}| of {unread.run.topic.name}"

@@ -264,7 +264,7 @@ class RecordMending:
         problem = "no instance that is connected has any that fit what is left of them"
         if not (gap.before or gap.behind):
             problem = "nothing around them is left by which another instance could find them"
-        self._written.emit("1E-0022", entries=entries, problem=problem)
+        self._written.emit("1E-0023", entries=entries, problem=problem)
 
     def _hear(self, peer: str, body: bytes) -> None:
         try:
@@ -304,7 +304,7 @@ class RecordMending:
         self._asked = None
         if done.problem:
             entries = f"{gap.last - gap.first + 1} entries, from {gap.first} on"
-            self._written.emit("1E-0022", entries=entries, problem=done.problem)
+            self._written.emit("1E-0023", entries=entries, problem=done.problem)
         if done.restored:
             self._gaps.pop(gap.first, None)
             self._tried.pop(gap.first, None)
@@ -315,7 +315,7 @@ class RecordMending:
             if highest:  # from now on, it does not come again
                 self._known.noted(client, highest, (sequence,))
             name = f"{client}|{sequence}|"
-            self._written.emit("1E-0021", txid=txid, name=name, other=peer)
+            self._written.emit("1E-0022", txid=txid, name=name, other=peer)
             self._mended(txid)
         self._go_on()
 

@@ -17,6 +17,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
+from server.base.tally import Tally
 from server.journal.entry import NO_ORIGIN
 from server.links.events import LinkEvent, LinkEvents, Way
 from server.replication import (
@@ -52,12 +53,22 @@ class OwnDestination:
         sender: what sends to it; `sender.peer` is who is there, or was last.
         way: the link that leads there, or the last one; links set it when one is made.
         is_connected: whether there is one; links say so.
+        connected_at: when the last one began, in microseconds since 1970; None if there was none.
+        disconnected_at: when the last one ended that has; None if none has.
+        disconnects: how many have ended.
+        bytes_out: bytes of batches that were sent.
+        user: as whom this instance logs on there; empty if it does not, or has not connected.
     """
 
     spec: DestinationSpec
     sender: Sender
     way: Way
     is_connected: bool = False
+    connected_at: int | None = None
+    disconnected_at: int | None = None
+    disconnects: int = 0
+    bytes_out: int = 0
+    user: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,6 +120,7 @@ class Replication:
         destinations: see above.
         acknowledgement: what is settled.
         events: tells of what happens to links; who serves links has it told.
+        received: entries that other instances have sent, and bytes of these.
     """
 
     def __init__(
@@ -133,6 +145,7 @@ class Replication:
         self.recent: Final = recollected.recent
         self.destinations: Final = destinations
         self.events: Final = LinkEvents()
+        self.received: Final = Tally()
         self._cursors: Final = dict(recollected.cursors)
         self._receivers: dict[str, Receiver] = {}
         self._recorder = recorder

@@ -138,7 +138,7 @@ def _run(spec: InstanceSpec, document: Document, problems: Problems, wish: Wish)
 
     try:
         refuse_foreign_files(spec, log, set_aside=wish.set_aside)
-        uvloop.run(Instance(spec, log, document.files).run(on_started))
+        uvloop.run(Instance(spec, log, document.files, document.expanded).run(on_started))
     except (ProvisionError, StartError) as error:
         log.emit("00-0012", reason=error)
         files = error.files if isinstance(error, ForeignFilesError) else ()

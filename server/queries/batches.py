@@ -28,7 +28,7 @@ class BatchWriter:
         query_id: the query's id.
         batch_size: how many records a frame holds at most.
         presentation: the form in which they are wanted.
-        send: takes the frames.
+        send: takes frames, each with the number of records in it.
     """
 
     __slots__ = ("_batch_size", "_presentation", "_query_id", "_records", "_send", "_topic")
@@ -38,7 +38,7 @@ class BatchWriter:
         query_id: str,
         batch_size: int,
         presentation: Presentation,
-        send: Callable[[bytes], None],
+        send: Callable[[bytes, int], None],
     ) -> None:
         self._query_id = json_text(query_id)
         self._batch_size = batch_size
@@ -71,5 +71,5 @@ class BatchWriter:
                 json_text(self._topic),
                 len(self._records),
             )
-            self._send(frame(header, b"".join(self._records)))
+            self._send(frame(header, b"".join(self._records)), len(self._records))
             self._records.clear()

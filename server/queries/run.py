@@ -73,9 +73,11 @@ class Asker(Protocol):
 
     Attributes:
         queries: its queries that have not sent all their results yet.
+        query_seconds: time spent on its queries.
     """
 
     queries: list[QueryRun]
+    query_seconds: float
 
     @property
     def client_name(self) -> str:
@@ -110,7 +112,7 @@ class QueryRun:
         self.sub_id = sub_id
         self.place: Reservation = asker.outbox.reserve()
         self.batches = BatchWriter(
-            form.query_id, form.batch_size, form.presentation, self.place.write
+            form.query_id, form.batch_size, form.presentation, self.place.write_results
         )
         self._asker = asker
         self._memory = form.memory
@@ -160,6 +162,7 @@ class QueryRun:
             return True
         if not self.place.is_open:
             return False
+        begun = self._turns.elapsed()
         try:
             return next(self._slices, self) is None
         except Exception as error:  # whatever it is, the client must not wait for ever
@@ -167,6 +170,8 @@ class QueryRun:
             self.cancel()
             on_failure(error)
             return False
+        finally:
+            self._asker.query_seconds += self._turns.elapsed() - begun
 
     def cancel(self) -> None:
         """End without sending more; harmless if it has ended."""
@@ -216,7 +221,7 @@ class QueryRun:
 
     def send(self, header: Header) -> None:
         """Send a message that is nothing but a header, at the query's place."""
-        self.place.write(frame(encode_header(header)))
+        self.place.write_answer(frame(encode_header(header)))
 
 
 def _ignore(_error: Exception) -> None:

@@ -55,6 +55,7 @@ Sources: AMPS User Guide, Message Queues; Configuring Queues in a SOW. What is o
 delays of cancelled messages, counts that survive restarts, extension of leases.
 """
 
+from server.queues.acknowledging import AckResult, Way
 from server.queues.consumers import Consumer
 from server.queues.counts import Counters
 from server.queues.details import Details
@@ -77,7 +78,7 @@ from server.queues.events import (
 )
 from server.queues.ledger import Watcher
 from server.queues.marks import parse_marks
-from server.queues.queue import AckResult, Delivery, Queue, Way
+from server.queues.queue import Delivery, Queue
 from server.queues.settings import QueueSettings, settings_of
 from server.queues.sharing import Said, Sharing
 from server.queues.sources import Matching, UnmatchedError

@@ -11,6 +11,7 @@ from collections.abc import Iterator, Sequence
 from heapq import heapify, heappop, heappush
 from typing import Final
 
+from server.base.histogram import Histogram
 from server.queues.consumers import Seat
 
 _SOME: Final = 256
@@ -42,10 +43,12 @@ class Leases:
 
     Attributes:
         by_place: of every message that somebody has.
+        held: how long messages were with consumers that acknowledged them, in microseconds.
     """
 
     def __init__(self) -> None:
         self.by_place: dict[int, Lease] = {}
+        self.held: Final = Histogram()
         self._heap: list[tuple[int, int, Lease]] = []
         self._count = 0
         self._void = 0  # leases in the heap that nothing is open of
@@ -84,11 +87,13 @@ class Leases:
         """The leases that messages are under, None for those that are under none."""
         return list(map(self.by_place.get, places))
 
-    def end_all(self, places: Sequence[int]) -> None:
-        """Messages are not leased any more; all of them were."""
+    def end_all(self, places: Sequence[int], now: int) -> None:
+        """Messages have been acknowledged; all of them were leased."""
         ended = list(map(self.by_place.pop, places))
         for lease in set(ended):
-            self.close(lease, ended.count(lease))
+            count = ended.count(lease)
+            self.held.add(max(now - lease.since, 0), count)
+            self.close(lease, count)
 
     def close(self, lease: Lease, count: int = 1) -> None:
         """So many messages less are under a lease."""
@@ -126,5 +131,6 @@ class Leases:
                     yield place
 
     def oldest(self) -> int | None:
-        """When the oldest lease was given; None if there is none."""
-        return min((lease.since for lease in set(self.by_place.values())), default=None)
+        """When the lease was given of the message that was leased first; None if there is none."""
+        first = next(iter(self.by_place.values()), None)
+        return None if first is None else first.since

@@ -10,12 +10,10 @@ Source: AMPS User Guide, Message Flow for Queues; Acknowledging Messages.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
-from itertools import groupby
-from operator import itemgetter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Final, Protocol
 
-from server.queues.consumers import Consumer, Seat
+from server.queues.consumers import Consumer
 from server.queues.counts import Attempts, Counters
 from server.queues.deferred import DeferredAcks
 from server.queues.details import NO_DETAILS, Details
@@ -31,7 +29,6 @@ from server.queues.events import (
 )
 from server.queues.keyed import KeyChains
 from server.queues.leases import Lease, Leases
-from server.queues.marks import Publisher, repeated
 from server.queues.moments import Moments
 from server.queues.order import LogOrder, Order, PriorityOrder, stored_priority
 from server.queues.ownership import Title, Titles
@@ -43,13 +40,8 @@ from server.queues.states import (
     DELAYED,
     FOREIGN,
     GONE,
-    LEASED,
     SENT,
 )
-
-_CLIENT: Final = itemgetter(0)
-_SEQUENCE: Final = itemgetter(1)
-"""The publisher of a bookmark, and its number for the message."""
 
 
 class Watcher(Protocol):
@@ -302,70 +294,6 @@ class Ledger:
 
     # coming back
 
-    def acknowledge_leased(
-        self, marks: Sequence[Mark], holder: Hashable
-    ) -> tuple[list[Mark], list[Mark]]:
-        """Acknowledge messages that somebody has and that nothing else is known of.
-
-        Nearly all acknowledgements are of this kind, and a publisher's messages follow one another
-        in them, as the messages of a lease do.
-
-        Args:
-            marks: the bookmarks.
-            holder: the client that must have them, None for any.
-
-        Returns:
-            What has left the queue, and what has to go the long way.
-        """
-        done: list[Mark] = []
-        others: list[Mark] = []
-        for alike in _by_publisher(marks):
-            publisher = self.entries.publisher(alike[0][0])
-            if publisher is None:
-                others += alike
-            else:
-                self._acknowledge_leased(publisher, alike, holder, done, others)
-        return done, others
-
-    def _acknowledge_leased(
-        self,
-        publisher: Publisher,
-        marks: Sequence[Mark],
-        holder: Hashable,
-        done: list[Mark],
-        others: list[Mark],
-    ) -> None:
-        """The same for messages of one publisher; tells both in lists that it is given."""
-        sequences = list(map(_SEQUENCE, marks))
-        if len(set(sequences)) < len(sequences):
-            others += repeated(marks)
-            marks = list(dict.fromkeys(marks))
-            sequences = list(map(_SEQUENCE, marks))
-        places = publisher.find_all(sequences)
-        leases = self.leases.of(places)
-        start = 0
-        for seat, count in _seats(leases):
-            stop = start + count
-            if seat is None or (holder is not None and seat.consumer.client != holder):
-                others += marks[start:stop]
-            else:
-                self._finish(seat, publisher, places[start:stop])
-                done += marks[start:stop]
-            start = stop
-
-    def _finish(self, seat: Seat, publisher: Publisher, places: Sequence[int]) -> None:
-        """Messages of one publisher that one consumer has leave the queue."""
-        count = len(places)
-        self.leases.end_all(places)
-        self.entries.remove_all(places, publisher, SENT if self.settings.at_most_once else LEASED)
-        seat.held.difference_update(places)
-        seat.consumer.outstanding -= count
-        self.freed.add(seat.consumer)
-        self.counters.acknowledged += count
-        if self._attempts:
-            for place in places:
-                self._attempts.pop(place, None)
-
     def offer(self, place: int, now: int) -> None:
         """A message may be delivered, if it is this instance's and has not expired."""
         entries = self.entries
@@ -445,6 +373,12 @@ class Ledger:
     def all_attempts(self) -> Mapping[int, Attempts]:
         """The same for all messages that have been delivered in vain, by place."""
         return self._attempts
+
+    def forget_attempts(self, places: Iterable[int]) -> None:
+        """Messages have left the queue: what has been tried with them does not matter any more."""
+        if self._attempts:
+            for place in places:
+                self._attempts.pop(place, None)
 
     # leaving
 
@@ -613,23 +547,3 @@ class Ledger:
             place = self.entries.find(mark)
             if place is not None and self.entries.state(place) != GONE:
                 yield index, place
-
-
-def _by_publisher(marks: Sequence[Mark]) -> Iterator[Sequence[Mark]]:
-    """Bookmarks of one publisher that follow one another, together."""
-    clients = list(map(_CLIENT, marks))
-    if marks and clients.count(clients[0]) == len(clients):  # nearly always
-        yield marks
-        return
-    for _, alike in groupby(marks, _CLIENT):
-        yield list(alike)
-
-
-def _seats(leases: Sequence[Lease | None]) -> Iterator[tuple[Seat | None, int]]:
-    """Whose some leases are, one after the other, and how many follow one another that are."""
-    one = leases[0]
-    if one is not None and leases.count(one) == len(leases):  # nearly always
-        yield one.seat, len(leases)
-        return
-    for seat, alike in groupby(None if lease is None else lease.seat for lease in leases):
-        yield seat, len(list(alike))

@@ -37,7 +37,10 @@ class Live:
         self.last_txid = last_txid
         self._subscription = subscription
         self._topics = topics
-        self._held = Outbox([], subscription.subscriber.outbox.write)
+        outbox = subscription.subscriber.outbox
+        self._held = Outbox(
+            [], outbox.traffic, lambda data: outbox.write_run(data, self._held.messages_out)
+        )
         self._placed = replace(subscription, held_in=self._held)
         self._topics.subscribe(self._placed)
 

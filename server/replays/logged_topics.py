@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from server.journal import Entry, Stretch
     from server.journal import Topic as TopicName
     from server.replays.listener import Surroundings
-    from server.subscriptions.delivery import Delivery, Recipient
+    from server.subscriptions.delivery import Delivery, Recipient, Writer
     from server.subscriptions.subscription import Subscription
 
 _MOST_KEPT: Final = 8_192
@@ -33,6 +33,13 @@ class LoggedTopic(Topic):
     """A topic fed from the log."""
 
     __slots__ = ()
+
+    def _writer_for(self, subscription: Subscription) -> Writer:
+        """See `Topic`."""
+        if subscription.conflater is not None:
+            return super()._writer_for(subscription)
+        outbox = subscription.outbox
+        return outbox.counted(outbox.traffic.bookmark)
 
     def send(self, run: LoggedRun) -> None:
         """Deliver messages to every subscription that they match. See `Topic.publish`."""

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Sequence
+from itertools import count
 from typing import TYPE_CHECKING, Final, Protocol
 
 from server.journal import JournalUnreadable
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from server.subscriptions.subscription import Subscription
     from server.topics.transaction_log import TransactionLog
 
+_NUMBERS: Final = count(1)
 _BEHIND_SECONDS: Final = 0.01
 """Until it is looked again whether a client has read what it was sent."""
 _SLICE: Final = 256
@@ -104,9 +106,15 @@ class Reading:
     Args:
         replays: the replays; they may leave one after the other.
         span: the part of the log.
+
+    Attributes:
+        number: tells it from all others that there have been.
+        moment: when what has been read last was recorded, in seconds since 1970; 0 for nothing.
     """
 
     def __init__(self, replays: Sequence[ReadFor], span: Span) -> None:
+        self.number: Final = next(_NUMBERS)
+        self.moment = 0.0
         first = replays[0]
         self._listener = first.listener
         self._engine = first.listener.engine
@@ -129,6 +137,11 @@ class Reading:
         self._is_noted = True  # how far everything has been sent, by all replays
         self._is_running = False  # a step is due, or something will make it so
         self._cancel_timer: Callable[[], None] = _nothing
+
+    @property
+    def is_caught_up(self) -> bool:
+        """Whether everything has been sent that there is."""
+        return not self._unsent and self._cursor.is_caught_up
 
     @property
     def position(self) -> int:
@@ -211,7 +224,10 @@ class Reading:
             self._log.do_aside(self._cursor.decompress, lambda _: self.run())
             return False
         if self._plain is not None:
-            self._plain.deliver(self._cursor.read_on(_SLICE))
+            stretch = self._cursor.read_on(_SLICE)
+            if len(stretch):
+                self.moment = stretch.last_timestamp / _MICROSECONDS
+            self._plain.deliver(stretch)
         elif not self._send():
             return False
         self._patience.regain()
@@ -226,7 +242,7 @@ class Reading:
         timelines = [one.timeline for one in self._replays if one.timeline is not None]
         while unsent:
             entry = unsent[0]
-            moment = entry.timestamp / _MICROSECONDS
+            self.moment = moment = entry.timestamp / _MICROSECONDS
             late = [one for one in timelines if not one.advance(moment)]
             if late:  # the rest of what is due before comes with the next slice
                 return True

@@ -134,6 +134,24 @@ class Replay:
         return self._terms.is_live
 
     @property
+    def cursor(self) -> str:
+        """What reads for it, in a word; nothing if nothing does."""
+        if self.reading is not None:
+            return str(self.reading.number)
+        return "tail" if self._in_tail else ""
+
+    def seconds_behind(self, now: float) -> float:
+        """The age of what it was sent last, if there is more; 0 if it has been sent everything.
+
+        Args:
+            now: in seconds since 1970.
+        """
+        reading = self.reading
+        if reading is None or reading.is_caught_up or not reading.moment:
+            return 0.0
+        return max(now - reading.moment, 0.0)
+
+    @property
     def has_had_enough(self) -> bool:
         """Whether it has been sent as many messages as were asked for."""
         return self.left == 0

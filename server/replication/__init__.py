@@ -35,9 +35,9 @@ follow on its publisher's highest number, `known.noted(client, highest before, s
 
 A link. Both ends send a `Hello`, and judge the other's with `refusal`, by its credentials, its
 `description`, and for a destination with `group_refusal`; a reason goes back as `Refused`, and both
-log it. Then `disconnected()` of the sender and the receiver for that instance, which may still be
-on another link; if there is a destination, send what `sender.connected(peer_of(hello))` returns.
-Frames:
+log it. Of two connections, `which_stays` says which do. Then `disconnected()` of the sender and the
+receiver for that instance, which may still be on a link that does not stay; if there is a
+destination, send what `sender.connected(peer_of(hello))` returns. Frames:
 
     Begin       -> send all that `receiver.begin(peer, frame, acknowledgement.settled)` gives
     Resume      -> `sender.resume(frame)`; Knowledge -> `sender.learn(frame)`; both tell (`Resumed`)
@@ -76,7 +76,7 @@ Availability. What is ours: the protocol, gaps, resynchronization by difference,
 """
 
 from server.replication.acknowledgement import Acknowledgement, Progress, Waiting
-from server.replication.columns import Batch, Column, Columns, Same
+from server.replication.columns import Batch, Column, Columns, Packed, Same
 from server.replication.courier import MOST_IN_WORD, Courier, Parcel, Received
 from server.replication.frames import (
     MOST_BEFORE_HELLO,
@@ -93,10 +93,19 @@ from server.replication.frames import (
     Owed,
     Refused,
     Resume,
+    Sent,
     Word,
     encode,
+    encoded,
 )
-from server.replication.handshake import group_refusal, peer_of, prefers, refusal
+from server.replication.handshake import (
+    Connection,
+    Stay,
+    group_refusal,
+    peer_of,
+    refusal,
+    which_stays,
+)
 from server.replication.known import Had, Known
 from server.replication.receiver import Conflict, Cursor, Receiver, Recorded, Recorder, Taken
 from server.replication.recent import Recent
@@ -117,6 +126,7 @@ __all__ = [
     "Column",
     "Columns",
     "Conflict",
+    "Connection",
     "Courier",
     "Cursor",
     "Filter",
@@ -129,6 +139,7 @@ __all__ = [
     "Knowledge",
     "Known",
     "Owed",
+    "Packed",
     "Parcel",
     "Peer",
     "Progress",
@@ -147,19 +158,22 @@ __all__ = [
     "Routes",
     "Same",
     "Sender",
+    "Sent",
     "SourceLog",
     "State",
+    "Stay",
     "Taken",
     "TopicRoute",
     "Waiting",
     "Word",
     "encode",
+    "encoded",
     "group_refusal",
     "hops",
     "lengthen",
     "pack",
     "peer_of",
-    "prefers",
     "refusal",
     "unpack",
+    "which_stays",
 ]

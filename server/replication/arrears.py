@@ -42,9 +42,10 @@ class Arrears:
         self.owed, self._ready = Ranges(owed), Ranges(owed)
         self.is_news = False
 
-    def add(self, first: int, last: int) -> None:
+    def add(self, txids: Iterable[int]) -> None:
         """Some entries are left out."""
-        self.owed.add(first, last)
+        for txid in txids:
+            self.owed.add(txid, txid)
         while len(self.owed) > MOST_OWED:
             self.owed.forget_first()
         self.is_news = True

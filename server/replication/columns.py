@@ -10,22 +10,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import repeat
 from typing import NamedTuple, TypeAlias, overload
 
-from server.journal import Content, Field, Origin, Run, Topic
-from server.journal.layout import (
-    BODY_CRC,
-    CLIENT,
-    EXPIRATION,
-    EXTRAS_LENGTH,
-    KIND,
-    SEQUENCE,
-    SOURCE_TXID,
-    SOW_KEY,
-    TIMESTAMP,
-    TXID,
-    Row,
-)
-
-_MICROSECONDS = 1_000_000
+from server.journal import Content, Field, Origin, Topic
 
 
 class Same(Sequence[int]):
@@ -149,7 +134,7 @@ class Columns(NamedTuple):
 
 
 class Batch(NamedTuple):
-    """A part of a source's log, as far as it goes to one destination.
+    """A part of a source's log, as far as it goes to one destination; as that receives it.
 
     Attributes:
         after: the txid before its first.
@@ -167,6 +152,35 @@ class Batch(NamedTuple):
     def entries(self) -> int:
         """How many there are."""
         return sum(len(run.data) for run in self.runs)
+
+
+class Packed(NamedTuple):
+    """The same, as it is sent: entries are not looked at one by one.
+
+    Attributes:
+        after: see `Batch`.
+        upto: see `Batch`.
+        entries: how many there are.
+        names: their topics and origins, as the first column numbers them.
+        columns: see docs/formats/replication.md.
+        data: the bodies with extras, in pieces.
+        ranges: the first and the last txid of each range of entries.
+        is_late: see `Batch`.
+    """
+
+    after: int
+    upto: int
+    entries: int
+    names: Sequence[tuple[Topic, Origin]]
+    columns: bytes
+    data: Sequence[bytes | memoryview]
+    ranges: Sequence[tuple[int, int]]
+    is_late: bool = False
+
+    @property
+    def size(self) -> int:
+        """Bytes of the bodies with extras."""
+        return sum(map(len, self.data))
 
 
 def _field(column: Column) -> Field:
@@ -211,68 +225,3 @@ def by_client(clients: Column) -> Iterator[tuple[int, Sequence[int]]]:
     for position, client in enumerate(clients):
         places.setdefault(client, []).append(position)
     yield from places.items()
-
-
-def columns_of(run: Run, now: int) -> Columns:
-    """Entries as they are sent.
-
-    What was published here gets the number that it has here as its source txid. Lifetimes are
-    counted from now on: no other instance has to compare its clock with ours.
-
-    Args:
-        run: the entries, from the log.
-        now: microseconds since the Unix epoch.
-    """
-    if len(run.rows) == 1:
-        return _columns_of_one(run, now)
-    fields = list(zip(*run.rows, strict=True))
-    txids, sequences, source_txids = fields[TXID], fields[SEQUENCE], fields[SOURCE_TXID]
-    if not run.origin.path and sequences != txids:
-        source_txids = tuple(
-            row[SOURCE_TXID] if row[SEQUENCE] == row[TXID] else row[TXID] for row in run.rows
-        )
-    expirations = fields[EXPIRATION]
-    if any(expirations):
-        expirations = tuple(_left(row, now) for row in run.rows)
-    return Columns(
-        run.topic,
-        run.origin,
-        compact(txids),
-        compact(fields[CLIENT]),
-        compact(sequences),
-        compact(source_txids),
-        compact(fields[KIND]),
-        compact(fields[SOW_KEY]),
-        compact(expirations),
-        run.rows[0][EXTRAS_LENGTH],
-        fields[BODY_CRC],
-        run.data,
-    )
-
-
-def _columns_of_one(run: Run, now: int) -> Columns:
-    """The same for a single entry: where topics and users take turns, most runs are such."""
-    row = run.rows[0]
-    is_ours = not run.origin.path and row[SEQUENCE] != row[TXID]
-    return Columns(
-        run.topic,
-        run.origin,
-        Same(row[TXID], 1),
-        Same(row[CLIENT], 1),
-        Same(row[SEQUENCE], 1),
-        Same(row[TXID] if is_ours else row[SOURCE_TXID], 1),
-        Same(row[KIND], 1),
-        Same(row[SOW_KEY], 1),
-        Same(_left(row, now), 1),
-        row[EXTRAS_LENGTH],
-        (row[BODY_CRC],),
-        run.data,
-    )
-
-
-def _left(row: Row, now: int) -> int:
-    """Seconds that an entry still lives; one that is over has the last of them."""
-    lifetime = row[EXPIRATION]
-    if not lifetime:
-        return 0
-    return max(lifetime - max(now - row[TIMESTAMP], 0) // _MICROSECONDS, 1)

@@ -2,7 +2,7 @@
 
     u32 length of what follows | u8 type | u8 flags | payload
 
-The payload of control frames is a MessagePack array; that of a batch has columns, see `_pack_run`.
+The payload of control frames is a MessagePack array; that of a batch has columns (`_pack_batch`).
 Flag 1: the payload is compressed with zlib. Sizes are bounded before anything is read; a type, a
 flag or a form of a column that is not known is refused, and ends the link: what an instance does
 not understand it must not take for something else. The format is described in
@@ -13,20 +13,21 @@ from __future__ import annotations
 
 import struct
 import zlib
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import lru_cache
-from itertools import accumulate, pairwise
+from itertools import accumulate, groupby, pairwise
 from typing import Any, Final, TypeAlias
 
 import msgspec
 import numpy as np
 
 from server.base.malformed import MALFORMED
+from server.journal import Origin, Topic
 from server.journal.layout import pack_origin, pack_topic, unpack_origin, unpack_topic
-from server.replication.columns import Batch, Column, Columns, Same
+from server.replication.columns import Batch, Column, Columns, Packed, Same, compact
 from server.replication.known import Had
 
-VERSION: Final = 1
+VERSION: Final = 2
 """Of the protocol; both ends have to have the same."""
 
 MOST_BEFORE_HELLO: Final = 1 << 20
@@ -39,20 +40,21 @@ MOST_IN_FRAME: Final = 1 << 30
 """Bytes of any other frame, as long as a message may be that is in the log."""
 
 _HEAD: Final = struct.Struct("<IBB")
-_BATCH: Final = struct.Struct("<QQI")  # after, up to, runs
-_RUN: Final = struct.Struct("<IIII")  # entries, lengths of topic and origin, length of extras
-_VALUE: Final = struct.Struct("<BQ")
-_COLUMNS: Final = 7
-_VALUES: Final = [struct.Struct("<" + "BQ" * count) for count in range(_COLUMNS + 1)]
-"""The beginnings of so many columns, of which no entry has a value of its own."""
-_ONE_U32: Final = struct.Struct("<I")
-_ONE_U64: Final = struct.Struct("<Q")
+_BATCH: Final = struct.Struct("<QQII")  # after, up to, entries, names
+_NAME: Final = struct.Struct("<II")  # lengths of topic and origin
+_FORM: Final = struct.Struct("<B")
+_VALUE: Final = struct.Struct("<Q")
+_COLUMNS: Final = 11
+_MOST_ENTRIES: Final = 65_536  # of a batch: a few bytes may stand for very many
 _COMPRESSED: Final = 1
 _LEAST_COMPRESSED: Final = 1024
-_SAME, _CONSECUTIVE, _EACH = range(3)
+_SAME, _CONSECUTIVE = range(2)
+_EACH: Final[dict[int, np.dtype[Any]]] = {
+    2: np.dtype("<u1"),
+    3: np.dtype("<u4"),
+    4: np.dtype("<u8"),
+}
 _LARGEST: Final = (1 << 64) - 1
-_U64: Final = np.dtype("<u8")
-_U32: Final = np.dtype("<u4")
 _LONGEST_KEPT: Final = 1000
 """Bytes of topics and origins that are read once as long as they come again and again."""
 
@@ -200,6 +202,10 @@ class Word(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=T
 
 Control: TypeAlias = Hello | Refused | Beat | Begin | Resume | Knowledge | Ack | Word | Owed
 Frame: TypeAlias = Control | Batch
+"""What comes."""
+
+Sent: TypeAlias = Control | Packed
+"""What is sent."""
 
 _TYPES: Final[dict[int, type[Control]]] = {
     1: Hello,
@@ -219,22 +225,28 @@ _DECODERS: Final = {number: msgspec.msgpack.Decoder(kind) for number, kind in _T
 _ENCODER: Final = msgspec.msgpack.Encoder()
 
 
-def encode(frame: Frame, *, compress: bool = False) -> bytes:
+def encode(frame: Sent, *, compress: bool = False) -> bytes:
     """A frame as bytes.
 
     Args:
         frame: the frame.
         compress: whether it may be compressed; small ones are not.
     """
-    if isinstance(frame, Batch):
+    return b"".join(encoded(frame, compress=compress))
+
+
+def encoded(frame: Sent, *, compress: bool = False) -> Sequence[bytes | memoryview]:
+    """The same in pieces, of which those with many bytes have not been copied."""
+    if isinstance(frame, Packed):
         number = _LATE_TYPE if frame.is_late else _BATCH_TYPE
-        payload = _pack_batch(frame)
+        pieces = _pack_batch(frame)
     else:
-        number, payload = _NUMBERS[type(frame)], _ENCODER.encode(frame)
-    flags = 0
-    if compress and len(payload) >= _LEAST_COMPRESSED:
-        flags, payload = _COMPRESSED, zlib.compress(payload, 1)
-    return _HEAD.pack(len(payload) + 2, number, flags) + payload
+        number, pieces = _NUMBERS[type(frame)], [_ENCODER.encode(frame)]
+    flags, length = 0, sum(map(len, pieces))
+    if compress and length >= _LEAST_COMPRESSED:
+        flags, pieces = _COMPRESSED, [zlib.compress(b"".join(pieces), 1)]
+        length = len(pieces[0])
+    return [_HEAD.pack(length + 2, number, flags), *pieces]
 
 
 class FrameReader:
@@ -324,90 +336,97 @@ def _version(payload: bytes) -> int | None:
     return None
 
 
-def _pack_batch(batch: Batch) -> bytes:
-    parts = [_BATCH.pack(batch.after, batch.upto, len(batch.runs))]
-    for run in batch.runs:
-        _pack_run(run, parts)
-    return b"".join(parts)
-
-
-def _pack_run(run: Columns, parts: list[bytes]) -> None:
-    """Add a run: its head, topic and origin as in the log, seven columns, lengths, checksums, data.
+def _pack_batch(batch: Packed) -> list[bytes | memoryview]:
+    """A head, the names that the first column numbers, columns, bodies.
 
     A column is a u8 that says its form, and a u64 that all values are, or that is the first of
-    consecutive ones; or else a u64 for each of them.
+    consecutive ones; or else each of them with as many bytes as the largest needs.
     """
-    topic, origin = _packed_topic(run.topic), _packed_origin(run.origin)
-    parts += (_RUN.pack(len(run.data), len(topic), len(origin), run.extras_length), topic, origin)
-    heads: list[int] = []
-    for column in (
-        run.txids,
-        run.clients,
-        run.sequences,
-        run.source_txids,
-        run.kinds,
-        run.sow_keys,
-        run.expirations,
-    ):
-        if isinstance(column, Same):
-            heads += (_SAME, column.value)
-        elif isinstance(column, range):
-            heads += (_CONSECUTIVE, column[0])
-        else:
-            heads += (_EACH, 0)
-            parts.append(_VALUES[len(heads) // 2].pack(*heads))
-            parts.append(np.array(column, _U64).tobytes())
-            heads.clear()
-    parts.append(_VALUES[len(heads) // 2].pack(*heads))
-    parts += (_packed_u32(list(map(len, run.data))), _packed_u32(run.checksums))
-    parts += run.data
-
-
-def _packed_u32(numbers: Sequence[int]) -> bytes:
-    if len(numbers) == 1:
-        return _ONE_U32.pack(numbers[0])
-    return np.array(numbers, _U32).tobytes()
+    parts = [_BATCH.pack(batch.after, batch.upto, batch.entries, len(batch.names))]
+    for topic, origin in batch.names:
+        packed = _packed_topic(topic), _packed_origin(origin)
+        parts += (_NAME.pack(*map(len, packed)), *packed)
+    return [b"".join(parts) + batch.columns, *batch.data]
 
 
 def _unpack_batch(payload: bytes, *, is_late: bool) -> Batch:
     reader = _Reader(payload)
-    after, upto, count = reader.unpack(_BATCH)
+    after, upto, count, names = reader.unpack(_BATCH)
     if upto < after:
         raise FrameError(f"a batch from {after} to {upto}")
-    runs = [_unpack_run(reader) for _ in range(count)]
+    if count > _MOST_ENTRIES:
+        raise FrameError(f"a batch of {count} entries; expected no more than {_MOST_ENTRIES}")
+    runs: list[Columns] = []
+    if count:
+        named = [_unpack_name(reader) for _ in range(names)]
+        columns = [reader.column(count) for _ in range(_COLUMNS)]
+        runs = _runs_of(named, columns, reader.pieces(columns[-2]))
     reader.finish()
     return Batch(after, upto, runs, is_late)
 
 
-def _unpack_run(reader: _Reader) -> Columns:
-    count, topic_length, origin_length, extras_length = reader.unpack(_RUN)
-    if not count:
-        raise FrameError("a run without entries")
+def _unpack_name(reader: _Reader) -> tuple[Topic, Origin]:
+    topic_length, origin_length = reader.unpack(_NAME)
     read_topic = _topic_of if topic_length <= _LONGEST_KEPT else unpack_topic
     read_origin = _origin_of if origin_length <= _LONGEST_KEPT else unpack_origin
     topic = read_topic(reader.take(topic_length))
     origin = read_origin(reader.take(origin_length))
     if topic is None or origin is None:
-        raise FrameError("a run whose topic or origin cannot be read")
-    txids, clients, sequences, source_txids, kinds, sow_keys, expirations = reader.columns(count)
-    lengths = reader.array(_U32, count)
-    checksums = reader.array(_U32, count)
-    if min(lengths) < extras_length:
-        raise FrameError(f"a body of {min(lengths)} bytes with extras of {extras_length}")
-    return Columns(
-        topic,
-        origin,
-        txids,
-        clients,
-        sequences,
-        source_txids,
-        kinds,
-        sow_keys,
-        expirations,
-        extras_length,
-        checksums,
-        reader.pieces(lengths),
-    )
+        raise FrameError("a topic or an origin that cannot be read")
+    return topic, origin
+
+
+def _runs_of(
+    named: Sequence[tuple[Topic, Origin]], columns: Sequence[Column], data: Sequence[bytes]
+) -> list[Columns]:
+    """Entries in runs of the same topic, origin, and length of extras."""
+    numbers, txids, clients, sequences, source_txids = columns[:5]
+    kinds, sow_keys, expirations, extras, lengths, checksums = columns[5:]
+    if max(numbers) >= len(named):
+        raise FrameError(f"an entry of name {max(numbers)} of {len(named)}")
+    runs: list[Columns] = []
+    for start, stop in _alike(numbers, extras):
+        extras_length = extras[start]
+        if (least := min(lengths[start:stop])) < extras_length:
+            raise FrameError(f"a body of {least} bytes with extras of {extras_length}")
+        runs.append(
+            Columns(
+                *named[numbers[start]],
+                _part(txids, start, stop),
+                _part(clients, start, stop),
+                _part(sequences, start, stop),
+                _part(source_txids, start, stop),
+                _part(kinds, start, stop),
+                _part(sow_keys, start, stop),
+                _part(expirations, start, stop),
+                extras_length,
+                checksums[start:stop],
+                data[start:stop],
+            )
+        )
+    return runs
+
+
+def _alike(numbers: Column, extras: Column) -> Iterator[tuple[int, int]]:
+    """The first and the end of parts of two columns in which neither changes."""
+    count = len(numbers)
+    if isinstance(numbers, Same) and isinstance(extras, Same):
+        yield 0, count
+        return
+    start = 0
+    for _, alike in groupby(zip(numbers, extras, strict=True)):
+        stop = start + sum(1 for _ in alike)
+        yield start, stop
+        start = stop
+
+
+def _part(column: Column, start: int, stop: int) -> Column:
+    """Some entries' part of a column, in the form that says most at once."""
+    if stop - start == len(column):
+        return column
+    if isinstance(column, list) or stop - start == 1:
+        return compact(column[start:stop])
+    return column[start:stop]
 
 
 class _Reader:
@@ -424,31 +443,18 @@ class _Reader:
     def unpack(self, form: struct.Struct) -> tuple[int, ...]:
         return form.unpack_from(self._payload, self._advance(form.size))
 
-    def array(self, kind: np.dtype[Any], count: int) -> list[int]:
-        if count == 1:
-            return list(self.unpack(_ONE_U32 if kind is _U32 else _ONE_U64))
-        start = self._advance(kind.itemsize * count)
-        numbers: list[int] = np.frombuffer(self._payload, kind, count, start).tolist()
-        return numbers
-
-    def columns(self, count: int) -> list[Column]:
-        """The columns of a run, most of which are all alike if there is one entry."""
-        form = _VALUES[_COLUMNS]
-        if count == 1 and self._position + form.size <= len(self._payload):
-            heads = form.unpack_from(self._payload, self._position)
-            if not any(heads[::2]):  # all have the form `_SAME`
-                self._position += form.size
-                return [Same(value, 1) for value in heads[1::2]]
-        return [self.column(count) for _ in range(_COLUMNS)]
-
     def column(self, count: int) -> Column:
-        form, value = self.unpack(_VALUE)
+        (form,) = self.unpack(_FORM)
+        if form in _EACH:
+            kind = _EACH[form]
+            start = self._advance(kind.itemsize * count)
+            numbers: list[int] = np.frombuffer(self._payload, kind, count, start).tolist()
+            return numbers
+        (value,) = self.unpack(_VALUE)
         if form == _SAME:
             return Same(value, count)
         if form == _CONSECUTIVE and value + count - 1 <= _LARGEST:
             return range(value, value + count)
-        if form == _EACH:
-            return self.array(_U64, count)
         raise FrameError(f"a column of the form {form}")
 
     def pieces(self, lengths: Sequence[int]) -> list[bytes]:

@@ -8,6 +8,8 @@ Credentials, and whether what both have configured fits, are judged by whoever k
 from __future__ import annotations
 
 from collections.abc import Iterable
+from enum import Enum
+from typing import NamedTuple
 
 from server.replication.frames import Hello
 from server.replication.sender import Peer
@@ -69,14 +71,44 @@ def peer_of(hello: Hello) -> Peer:
     return Peer(hello.instance, hello.group, hello.log, hello.began)
 
 
-def prefers(ours: str, theirs: str, *, we_connected: bool) -> bool:
-    """Whether to keep this connection when both instances have made one at the same time.
+class Connection(NamedTuple):
+    """One of several connections between two instances, as both of them see it.
 
-    Both keep the one that was made by the instance whose name comes first.
+    Attributes:
+        we_connected: whether this instance made it.
+        both_ways: whether both send over it, or only who made it. Who accepted it says that in the
+            `Hello`.
+    """
+
+    we_connected: bool
+    both_ways: bool
+
+
+class Stay(Enum):
+    """Which of two connections stay."""
+
+    OLD = "old"
+    NEW = "new"
+    BOTH = "both"
+
+
+def which_stays(ours: str, theirs: str, old: Connection, new: Connection) -> Stay:
+    """Which of two connections between two instances stay; both instances find the same.
+
+    A connection for both directions is better than one for one direction, and if there are only
+    such, each direction has its own. Of two for both directions, that one stays which was made by
+    the instance whose name comes first. Who makes another connection has lost the one before.
 
     Args:
         ours: name of this instance.
         theirs: name of the other one.
-        we_connected: whether this instance made the connection.
+        old: the connection that there is.
+        new: the one that has come.
     """
-    return we_connected == (ours < theirs)
+    if old.we_connected == new.we_connected:
+        return Stay.NEW
+    if old.both_ways != new.both_ways:
+        return Stay.NEW if new.both_ways else Stay.OLD
+    if not new.both_ways:
+        return Stay.BOTH
+    return Stay.NEW if new.we_connected == (ours < theirs) else Stay.OLD

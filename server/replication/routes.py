@@ -95,9 +95,13 @@ class Routes:
     Args:
         topics: its Topics.
         pass_through: regular expressions over the groups that entries came from.
+
+    Attributes:
+        have_filters: whether what goes depends on bodies.
     """
 
     def __init__(self, topics: Sequence[TopicRoute], pass_through: Sequence[str] = ()) -> None:
+        self.have_filters: Final = any(route.filter is not None for route in topics)
         self._topics = topics
         self._pass_through = pass_through
         self._filters: dict[Topic, tuple[Filter, ...] | None] = {}

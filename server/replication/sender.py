@@ -23,17 +23,18 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterator, Sequence
 from enum import Enum
 from operator import itemgetter
 from typing import Final, NamedTuple, Protocol
 
-from server.journal import MESSAGES, Origin, Run, Stretch, Topic, Unread
+from server.journal import MESSAGES, Origin, Passage, Run, Topic, Unread
 from server.journal.layout import BODY_LENGTH, CLIENT, KIND, SEQUENCE, SOURCE_TXID, TXID
 from server.replication.arrears import Arrears
-from server.replication.columns import Batch, Columns, by_client, columns_of, compact
+from server.replication.columns import Packed, by_client, compact
 from server.replication.frames import Ack, Begin, Knowledge, Owed, Resume
 from server.replication.known import Had, Known, known_of, was_made_by
+from server.replication.passing_on import Ways, packed
 from server.replication.ranges import Ranges
 from server.replication.routes import Routes, Way, hops
 
@@ -45,7 +46,7 @@ MOST_RANGES: Final = 65_536
 
 _TXID: Final = itemgetter(TXID)
 _MOST_ENTRIES: Final = 256  # that are read and sent, or taken, in about a millisecond
-_MOST_BYTES: Final = 128 << 10
+_MOST_BYTES: Final = 256 << 10
 _MOST_HAD: Final = 4_000_000  # identities of which a destination may speak
 _LEAST_SKIPPED: Final = 512  # entries that go elsewhere after which the destination is told so
 
@@ -61,7 +62,7 @@ class Reader(Protocol):
     def position(self) -> int:
         """The txid up to which the log has been read."""
 
-    def read_on(self, most_entries: int, most_bytes: int = ...) -> Stretch:
+    def read_passage(self, most_entries: int, most_bytes: int) -> Passage:
         """The next entries; none does not mean that there are no more."""
 
 
@@ -147,8 +148,7 @@ class Sender:
             there; it becomes so once for each connection.
         sent: entries sent, ever.
         arrears: what the destination is owed.
-        blocked: the first and the last txid of what cannot be read, and is in the way; None if
-            nothing is.
+        blocked: the txid of what cannot be read, and is in the way; 0 if nothing is.
         left_out: what has been given up, for whoever says so, and empties it.
     """
 
@@ -166,24 +166,25 @@ class Sender:
         self.resynchronized = False
         self.sent = 0
         self.arrears = Arrears()
-        self.blocked: tuple[int, int] | None = None
+        self.blocked = 0
         self.left_out: list[Unread] = []
         self._log = log
         self._stream = stream
         self._routes = routes
         self._most_under_way = most_under_way
         self._way = Way(routes, "")
+        self._ways: Ways | None = None  # of the names of the file that is being read
         self._reader: Reader | None = None
         self._looked_at = acknowledged  # up to here it is known what goes there
         self._under_way = Ranges()
         self._batches: deque[tuple[int, int]] = deque()  # last txid, bytes: sent and not stored
         self._bytes = 0
         self._told = 0  # the last txid of the batch sent last
-        self._next: Batch | None = None  # made, and to be sent when it has been said what it lacks
+        self._next: Packed | None = None  # made, and sent when it has been said what it lacks
+        self._returns_to = 0  # up to here, the destination may have lost what has been through it
         self._goal = 0  # the end of the log when the destination connected
         self._first = 0  # and its beginning, as both have it from then on
         self._had: list[Had] = []
-        self._returns_to = 0  # up to here, the destination may have lost what has been through it
         self._lacks: _Difference | None = None  # up to the goal, while only that is sent
 
     # The link.
@@ -205,7 +206,8 @@ class Sender:
         self._drop_reading()
 
     def _drop_reading(self) -> None:
-        self._reader = self._lacks = self._next = self.blocked = None
+        self._reader = self._lacks = self._ways = self._next = None
+        self.blocked = 0
         self._had = []
         self._batches.clear()
         self._bytes = 0
@@ -286,7 +288,7 @@ class Sender:
         """Whether the window allows to send more."""
         return self._bytes < self._most_under_way
 
-    def pull(self, now: int, *, flush: bool = False) -> Batch | Owed | None:
+    def pull(self, now: int, *, flush: bool = False) -> Packed | Owed | None:
         """What to send next; None if there is nothing, or no room.
 
         It is asked for whenever the link has room for it, and there is something new.
@@ -314,34 +316,31 @@ class Sender:
             return self.arrears.frame()
         return batch
 
-    def _pull_on(self, now: int, *, flush: bool) -> Batch | None:
+    def _pull_on(self, now: int, *, flush: bool) -> Packed | None:
         """The next part of the log; see `pull`."""
-        if self.blocked is not None and not flush:
+        if self.blocked and not flush:
             return None
-        self.blocked = None
-        way = self._way
+        self.blocked = 0
         while (reader := self._reader) is not None:
             before = reader.position
-            stretch = reader.read_on(_MOST_ENTRIES, _MOST_BYTES)
+            passage = reader.read_passage(_MOST_ENTRIES, _MOST_BYTES)
+            position = reader.position
+            owed: Sequence[Unread] = ()
             try:
-                owed = [one for one in stretch.unread if self._is_owed(one, way)]
-                position = self._find_end(owed, reader.position)
-                runs = [
-                    columns_of(chosen, now)
-                    for run in stretch.runs()
-                    for chosen in self._chosen(run if not owed else _up_to(run, position), way)
-                    if chosen.rows
-                ]
+                if passage.unread:
+                    owed, position = self._owed(passage.unread, position)
+                    passage = passage.up_to(position)
+                batch = self._batch(passage, position, now)
             except BaseException:  # of a filter: what has been read is read again
                 self._read_from(self._told)
                 raise
             if position < reader.position:
                 self._read_from(position)
             self._looked_at = position
-            self._leave_out([one for one in owed if one.first <= position], before + 1, position)
+            if owed or self.arrears.owed:
+                self._leave_out(owed, before + 1, position)
             is_news = flush or (self._lacks is not None and position >= self._goal)
-            if runs or position - self._told >= (1 if is_news else _LEAST_SKIPPED):
-                batch = Batch(self._told, position, runs)
+            if batch.entries or position - self._told >= (1 if is_news else _LEAST_SKIPPED):
                 self._take_note(batch)
                 return batch
             if position == before:
@@ -352,72 +351,25 @@ class Sender:
     def _read_from(self, after: int) -> None:
         self._reader = self._log.read_from(after, self._routes.takes)
 
-    # What cannot be read.
+    def _batch(self, passage: Passage, position: int, now: int) -> Packed:
+        """What of a passage goes to the destination."""
+        is_chosen = self._lacks is not None or self._routes.have_filters
+        if is_chosen:
+            passage = passage.pick(self._chosen(passage))
+        ways, names = self._ways, passage.names
+        if ways is None or ways.names is not names or ways.all_go is not is_chosen:
+            ways = self._ways = Ways(names, self._way, all_go=is_chosen)
+        return packed(self._told, position, passage, ways, now)
 
-    def look_again(self, mended: int = 0) -> None:
-        """An entry has been mended, or has to be given up.
+    def _chosen(self, passage: Passage) -> list[int]:
+        """The positions of the entries that go to the destination, if each has to be asked for."""
+        runs = passage.stretch().runs()
+        going = {row[TXID] for run in runs for one in self._parts(run) for row in one.rows}
+        return _places(passage, going)
 
-        Args:
-            mended: its txid, if it can be read again.
-        """
-        self.blocked = None
-        self.arrears.mended(mended)
-
-    def _is_owed(self, unread: Unread, way: Way) -> bool:
-        """Whether what cannot be read may go to the destination, as far as that is known."""
-        run = unread.run
-        if run is None:
-            return True
-        if self._lacks is not None and unread.first <= self._goal:
-            way, run = self._lacks.way, self._lacks.of(run)
-        return len(run.rows) > 0 and way.goes(run.topic, run.origin) is not None
-
-    def _find_end(self, owed: Sequence[Unread], end: int) -> int:
-        """The txid up to which there is nothing that is worth waiting for."""
-        for one in owed:
-            if one.first not in self.arrears.owed and not self._log.is_lost(one.first):
-                self.blocked = one.first, one.last
-                return one.first - 1
-        return end
-
-    def _leave_out(self, owed: Sequence[Unread], first: int, last: int) -> None:
-        """Take note of what of a part of the log could not be read; the rest of it could."""
-        arrears = self.arrears
-        self.left_out += [one for one in owed if one.first not in arrears.owed]
-        if owed or arrears.owed.meets(first, last):
-            arrears.settle(first, last)
-            for one in owed:
-                arrears.add(one.first, one.last)
-            arrears.is_news = True
-
-    def _pull_late(self, now: int) -> Batch | None:
-        """Something that is owed, and can be read again; see `pull`."""
-        arrears = self.arrears
-        while (ready := arrears.ready) is not None and ready[1] <= self._told:
-            first, last = ready
-            reader = self._log.read_from(first - 1, self._routes.takes)
-            stretch = reader.read_on(min(_MOST_ENTRIES, last - first + 1), _MOST_BYTES)
-            end = min(reader.position, last)
-            end = min([end, *(one.first - 1 for one in stretch.unread)])
-            if end < first:
-                arrears.tried(first)
-                continue
-            way = Way(self._routes, self._way.peer, returns=last <= self._returns_to)
-            runs = [
-                columns_of(chosen, now)
-                for run in stretch.runs()
-                for chosen in [_filtered(_up_to(run, end), way)]
-                if chosen.rows
-            ]
-            arrears.settle(first, end)
-            batch = Batch(first - 1, end, runs, is_late=True)
-            self._count(batch)
-            return batch
-        return None
-
-    def _chosen(self, run: Run, way: Way) -> Iterator[Run]:
+    def _parts(self, run: Run) -> Iterator[Run]:
         """What of a run goes to the destination."""
-        lacks = self._lacks
+        lacks, way = self._lacks, self._way
         if lacks is not None:
             known = bisect_right(run.rows, self._goal, key=_TXID)
             if known:
@@ -427,10 +379,71 @@ class Sender:
             run = run.pick(range(known, len(run.rows)))
         yield _filtered(run, way)
 
-    def _take_note(self, batch: Batch) -> None:
+    # What cannot be read.
+
+    def look_again(self, mended: int = 0) -> None:
+        """An entry has been mended, or has to be given up.
+
+        Args:
+            mended: its txid, if it can be read again.
+        """
+        self.blocked = 0
+        self.arrears.mended(mended)
+
+    def _owed(self, unread: Sequence[Unread], end: int) -> tuple[Sequence[Unread], int]:
+        """What cannot be read and has been given up, and the txid up to which that is all."""
+        owed: list[Unread] = []
+        for one in filter(self._may_go, unread):
+            if one.txid not in self.arrears.owed and not self._log.is_lost(one.txid):
+                self.blocked = one.txid
+                return owed, one.txid - 1
+            owed.append(one)
+        return owed, end
+
+    def _may_go(self, unread: Unread) -> bool:
+        """Whether what cannot be read may go to the destination, as far as that is known."""
+        run, way = unread.run, self._way
+        if run is None:
+            return True
+        if self._lacks is not None and unread.txid <= self._goal:
+            way, run = self._lacks.way, self._lacks.of(run)
+        return len(run.rows) > 0 and way.goes(run.topic, run.origin) is not None
+
+    def _leave_out(self, owed: Sequence[Unread], first: int, last: int) -> None:
+        """Take note of what of a part of the log could not be read; the rest of it could."""
+        arrears = self.arrears
+        self.left_out += [one for one in owed if one.txid not in arrears.owed]
+        if owed or arrears.owed.meets(first, last):
+            arrears.settle(first, last)
+            arrears.add(one.txid for one in owed)
+
+    def _pull_late(self, now: int) -> Packed | None:
+        """Something that is owed, and can be read again; see `pull`."""
+        arrears = self.arrears
+        while (ready := arrears.ready) is not None and ready[1] <= self._told:
+            first, last = ready
+            reader = self._log.read_from(first - 1, self._routes.takes)
+            passage = reader.read_passage(min(_MOST_ENTRIES, last - first + 1), _MOST_BYTES)
+            end = min([reader.position, last, *(one.txid - 1 for one in passage.unread)])
+            if end < first:
+                arrears.tried(first)
+                continue
+            way = Way(self._routes, self._way.peer, returns=last <= self._returns_to)
+            passage = passage.up_to(end)
+            runs = (_filtered(run, way) for run in passage.stretch().runs())
+            going = {row[TXID] for run in runs for row in run.rows}
+            passage = passage.pick(_places(passage, going))
+            arrears.settle(first, end)
+            ways = Ways(passage.names, way, all_go=True)
+            batch = packed(first - 1, end, passage, ways, now)._replace(is_late=True)
+            self._count(batch)
+            return batch
+        return None
+
+    def _take_note(self, batch: Packed) -> None:
         under_way = self._under_way
-        for run in batch.runs:
-            _add_all(under_way, run)
+        for first, last in batch.ranges:
+            under_way.add(first, last)
         if self._lacks is not None:
             # What the destination has it may not have on stable storage yet.
             under_way.add(batch.after + 1, batch.upto)
@@ -441,12 +454,10 @@ class Sender:
         self._told = batch.upto
         self._count(batch)
 
-    def _count(self, batch: Batch) -> None:
+    def _count(self, batch: Packed) -> None:
         """Take account of a batch in the window."""
-        size = 0
-        for run in batch.runs:
-            size += sum(map(len, run.data)) + 64 * len(run.data)
-            self.sent += len(run.data)
+        size = batch.size + 64 * batch.entries
+        self.sent += batch.entries
         self._batches.append((self._told, size))
         self._bytes += size
 
@@ -555,8 +566,9 @@ class _Difference:
         return run if len(chosen) == len(rows) else run.pick(sorted(chosen))
 
 
-def _up_to(run: Run, txid: int) -> Run:
-    return run.pick(range(bisect_right(run.rows, txid, key=_TXID)))
+def _places(passage: Passage, txids: Container[int]) -> list[int]:
+    """The positions of some entries."""
+    return [place for place in range(len(passage)) if passage.txid(place) in txids]
 
 
 def _filtered(run: Run, way: Way) -> Run:
@@ -577,12 +589,3 @@ def _filtered(run: Run, way: Way) -> Run:
         if not bodies:
             return run
     return run.pick([place for place in range(len(run.rows)) if place not in bodies])
-
-
-def _add_all(under_way: Ranges, run: Columns) -> None:
-    txids = run.txids
-    if isinstance(txids, range):
-        under_way.add(txids[0], txids[-1])
-        return
-    for txid in txids:
-        under_way.add(txid, txid)

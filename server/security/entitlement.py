@@ -20,6 +20,7 @@ class Permission(Enum):
     REPLICATION_LOGON = "replicate to"
     READ_TOPIC = "read from"
     WRITE_TOPIC = "write to"
+    READ_ADMIN = "see"
 
 
 class Entitlement(Protocol):

@@ -20,6 +20,7 @@ from server.sow import slab_format as form
 from server.sow.commit import GroupCommit
 from server.sow.earlier_states import earlier_states
 from server.sow.records import Record
+from server.sow.residency import resident_share
 from server.sow.slab_file import DamagedFileError, SlabFile
 from server.sow.slab_format import ENTRY, Kind, padded
 from server.sow.slab_log import SlabLog
@@ -154,7 +155,12 @@ class FileStore:
             slab_size=self._log.slab_size,
             slabs=self._log.slabs,
             path=str(self._file.path),
+            maps=len(self._file.slabs) + 1,
         )
+
+    def resident_share(self) -> float:
+        """See `RecordStore.resident_share`."""
+        return resident_share(self._file.slabs)
 
     def __len__(self) -> int:
         """See `RecordStore.__len__`."""

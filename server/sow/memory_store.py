@@ -42,6 +42,10 @@ class MemoryStore:
         stored = self._stored_bytes
         return Statistics(len(self._rows) + len(self._past), stored, stored)
 
+    def resident_share(self) -> float:
+        """See `RecordStore.resident_share`."""
+        return 1.0
+
     def __len__(self) -> int:
         """See `RecordStore.__len__`."""
         return len(self._rows)

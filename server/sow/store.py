@@ -70,6 +70,7 @@ class Statistics(NamedTuple):
         slab_size: bytes of one slab.
         slabs: slabs allocated.
         path: the file.
+        maps: memory maps of it.
     """
 
     records: int
@@ -78,6 +79,7 @@ class Statistics(NamedTuple):
     slab_size: int = 0
     slabs: int = 0
     path: str = ""
+    maps: int = 0
 
 
 class RecordStore(Protocol):
@@ -94,6 +96,9 @@ class RecordStore(Protocol):
     @property
     def statistics(self) -> Statistics:
         """How much the store holds."""
+
+    def resident_share(self) -> float:
+        """How much of what it holds is in memory, from 0 to 1; of what is in a file, by samples."""
 
     def __len__(self) -> int:
         """The number of records, past states not counted."""

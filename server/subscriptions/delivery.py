@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Final, Protocol, TypeAlias
 from server.subscriptions.envelope import Envelope
 from server.subscriptions.failures import give_up_on
 from server.subscriptions.message_run import MessageRun
-from server.subscriptions.outbox import Outbox
 from server.subscriptions.presentation import Presentation
 from server.wire.framing import frame_head, frame_run
 from server.wire.header import json_text
@@ -35,6 +34,16 @@ class Delivery(Protocol):
             bodies: the messages' bodies, in order.
             envelope: what they have in common.
         """
+
+
+class Writer(Protocol):
+    """Takes frames for a connection: its outbox, or what counts what goes there."""
+
+    def write(self, data: bytes, /) -> None:
+        """Take one."""
+
+    def write_run(self, data: bytes, messages: int, /) -> None:
+        """Take several."""
 
 
 Recipient: TypeAlias = "tuple[Delivery, Sequence[Subscription]]"
@@ -99,7 +108,7 @@ class DirectDelivery:
     """Puts messages into a connection's outbox as they come.
 
     Args:
-        outbox: the connection's outbox.
+        outbox: takes frames for the connection.
         topic: the topic's name as subscribers see it.
         sub_ids: the ids of the subscriptions that the messages are for, in the order they were
             made.
@@ -109,7 +118,7 @@ class DirectDelivery:
     __slots__ = ("_further_keys", "_heads", "_key_columns", "_outbox", "_present")
 
     def __init__(
-        self, outbox: Outbox, topic: str, sub_ids: Sequence[str], presentation: Presentation
+        self, outbox: Writer, topic: str, sub_ids: Sequence[str], presentation: Presentation
     ) -> None:
         self._outbox = outbox
         self._present = presentation.present if presentation.changes_bodies else None
@@ -138,14 +147,14 @@ class DirectDelivery:
         else:
             for body in bodies:
                 chunks += (heads[len(body)], body)
-        self._outbox.write(b"".join(chunks))
+        self._outbox.write_run(b"".join(chunks), len(bodies))
 
     def deliver_run(self, run: MessageRun) -> None:
         """Frame messages that have bookmarks of their own, and put them into the outbox."""
         bodies = run.bodies if self._present is None else self._present(run.bodies)
         varying, columns = self._key_columns(run)
         template = self._heads.template(run.keys, varying)
-        self._outbox.write(frame_run(template, bodies, columns))
+        self._outbox.write_run(frame_run(template, bodies, columns), len(bodies))
 
 
 def deliver_run(run: MessageRun, delivery: Delivery) -> None:

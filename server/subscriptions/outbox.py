@@ -22,6 +22,9 @@ from collections import deque
 from collections.abc import Callable, Iterable
 from typing import Final
 
+from server.base.tally import Tally
+from server.subscriptions.traffic import Traffic
+
 
 class _Nowhere(list[bytes]):
     """Where bytes go that nobody gets: it never has any, and never is to be put on a list."""
@@ -47,18 +50,39 @@ class Outbox:
 
     Args:
         waiting: the engine's list of outboxes that have something to write.
+        traffic: counts what is not plain deliveries; see `counted`.
         sink: takes the collected bytes; the connection's write.
+
+    Attributes:
+        bytes_out: bytes that have left.
+        traffic: see above.
+        messages_out: messages that have left: one for each call of `write`, see `write_run`.
     """
 
-    __slots__ = ("_is_closed", "_last", "_ready", "_reservations", "_sink", "_waiting")
+    __slots__ = (
+        "_is_closed",
+        "_last",
+        "_ready",
+        "_reservations",
+        "_sink",
+        "_waiting",
+        "bytes_out",
+        "messages_out",
+        "traffic",
+    )
 
-    def __init__(self, waiting: list[Outbox], sink: Callable[[bytes], None]) -> None:
+    def __init__(
+        self, waiting: list[Outbox], traffic: Traffic, sink: Callable[[bytes], None]
+    ) -> None:
+        self.traffic: Final = traffic
         self._waiting = waiting
         self._sink = sink
         self._ready: list[bytes] = []
         self._last = self._ready  # where bytes join the stream; never empty behind a reservation
         self._reservations: deque[Reservation] = deque()
         self._is_closed = False
+        self.bytes_out = 0
+        self.messages_out = 0
 
     def close(self) -> None:
         """Take nothing more. What has been written so far, and waits for nothing, still leaves."""
@@ -71,14 +95,30 @@ class Outbox:
             self._waiting.append(self)
         self._last.append(data)
 
+    def write_run(self, data: bytes, messages: int) -> None:
+        """Add bytes that are several messages, or none."""
+        self.messages_out += messages - 1
+        self.write(data)
+
+    def counted(self, tally: Tally) -> CountedOutbox:
+        """The same outbox for those whose messages are counted apart; see `Traffic`."""
+        return CountedOutbox(self, tally)
+
     def flush(self) -> None:
         """Hand everything that may leave to the connection, in one piece."""
         chunks = self._ready
         if not chunks:  # it has been flushed out of turn
             return
         data = chunks[0] if len(chunks) == 1 else b"".join(chunks)
+        self.bytes_out += len(data)
+        self.messages_out += len(chunks)
         chunks.clear()
         self._sink(data)
+
+    @property
+    def pieces(self) -> int:
+        """How many calls of `write` have given what leaves with the next flush."""
+        return len(self._ready)
 
     @property
     def size(self) -> int:
@@ -110,6 +150,31 @@ class Outbox:
                 self._ready.append(chunk)
 
 
+class CountedOutbox:
+    """An outbox as those see it whose messages are counted.
+
+    Args:
+        outbox: where they go.
+        tally: counts them.
+    """
+
+    __slots__ = ("_outbox", "_tally")
+
+    def __init__(self, outbox: Outbox, tally: Tally) -> None:
+        self._outbox = outbox
+        self._tally = tally
+
+    def write(self, data: bytes) -> None:
+        """See `Outbox.write`."""
+        self._tally.add(1, len(data))
+        self._outbox.write(data)
+
+    def write_run(self, data: bytes, messages: int) -> None:
+        """See `Outbox.write_run`."""
+        self._tally.add(messages, len(data))
+        self._outbox.write_run(data, messages)
+
+
 class Reservation:
     """A place in the stream of a connection. See `Outbox.reserve`.
 
@@ -128,6 +193,17 @@ class Reservation:
     def write(self, data: bytes) -> None:
         """Add bytes at this place, which has to be the first that is still open."""
         self._outbox.leave((data,))
+
+    def write_answer(self, data: bytes) -> None:
+        """Add bytes that are no message, but say something about messages."""
+        self._outbox.traffic.answers.add(1, len(data))
+        self.write(data)
+
+    def write_results(self, data: bytes, records: int) -> None:
+        """Add bytes that are records found."""
+        self._outbox.traffic.sow.add(records, len(data))
+        self._outbox.messages_out += records - 1
+        self.write(data)
 
     def close(self) -> None:
         """Let leave what waits behind; harmless if it has been done."""
@@ -150,10 +226,12 @@ class Outboxes:
 
     Attributes:
         waiting: the outboxes, those first that have waited longest.
+        traffic: counts what leaves that is not plain deliveries.
     """
 
     def __init__(self, elapsed: Callable[[], float]) -> None:
         self.waiting: list[Outbox] = []
+        self.traffic: Final = Traffic()
         self._elapsed = elapsed
 
     @property

@@ -46,6 +46,7 @@ from server.subscriptions.record_delivery import (
     RecordFramer,
     RecordMessage,
     WholeDelivery,
+    Writer,
 )
 from server.subscriptions.sink import SinkFramer
 from server.subscriptions.subscription import Subscription
@@ -57,6 +58,7 @@ if TYPE_CHECKING:
     from server.sow.records import Change
     from server.subscriptions.envelope import Envelope
     from server.subscriptions.outbox import Outbox
+    from server.subscriptions.result_set import ResultSet
 
 _Recipient: TypeAlias = tuple[RecordDelivery, Sequence[Subscription]]
 
@@ -125,6 +127,11 @@ class RecordAudience(Audience):
     def has_subscriptions(self) -> bool:
         """See `Audience.has_subscriptions`."""
         return super().has_subscriptions or bool(self._pages or self._aggregates)
+
+    def result_set(self, subscription: Subscription) -> ResultSet | None:
+        """What the page of a subscription is cut from; None if it has none."""
+        pages = self._pages
+        return pages.page(subscription).results if subscription in pages else None
 
     @property
     def has_literal_subscription(self) -> bool:
@@ -341,9 +348,17 @@ class RecordAudience(Audience):
         if sink is not None:
             return SinkFramer(sink, self.name, presentation, leaves=command == "oof")
         sub_ids = [subscription.sub_id for subscription in subscriptions]
-        outbox = subscriptions[0].outbox
+        outbox = _writer_for(subscriptions[0])
         framer = Framer(outbox, command, self.name, sub_ids, presentation)
         watchers = subscriber.delivery_watchers(self.name)
         if command == "oof" or not watchers:
             return framer
         return WatchedFramer(framer, watchers, subscriber, self.name)
+
+
+def _writer_for(subscription: Subscription) -> Writer:
+    """Where the messages of a subscription go, and are counted."""
+    outbox = subscription.outbox
+    if subscription.conflater or subscription.page or subscription.aggregation:
+        return outbox.counted(outbox.traffic.detached)
+    return outbox

@@ -19,7 +19,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from enum import Enum
-from itertools import islice
+from itertools import count, islice
 from typing import TYPE_CHECKING, Final, NamedTuple, Protocol, TypeAlias
 
 from sortedcontainers import SortedList
@@ -36,6 +36,7 @@ _Entry: TypeAlias = tuple[SortKey, int, str]
 """What a record sorts by: its values, then its key as a number, which are in order of length."""
 
 
+_NUMBERS: Final = count(1)
 _SIZE: Final = 400
 """Bytes that an entry takes."""
 _SHARED_LATE: Final = 1000
@@ -105,6 +106,8 @@ class ResultSet:
         message_type: how bodies are read.
         order_by: the order; without one it is that of the SOW keys.
 
+    Attributes:
+        number: tells it from all others that there have been.
     """
 
     __slots__ = (
@@ -116,9 +119,11 @@ class ResultSet:
         "_shared",
         "_stage",
         "_waiting",
+        "number",
     )
 
     def __init__(self, message_type: MessageType, order_by: Sequence[OrderTerm]) -> None:
+        self.number: Final = next(_NUMBERS)
         self._pages: Final[list[Window]] = []
         self._shared = 0  # entries that have been shared out
         self._ordering: Final = Ordering(order_by)
@@ -137,6 +142,11 @@ class ResultSet:
         return self._stage is _Stage.COMPLETE
 
     # ---- its pages
+
+    @property
+    def memory(self) -> int:
+        """About how many bytes it takes."""
+        return _SIZE * len(self._entries)
 
     @property
     def has_pages(self) -> bool:

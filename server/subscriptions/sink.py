@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
+    from server.base.tally import Tally
     from server.subscriptions.envelope import Envelope
     from server.subscriptions.presentation import Presentation
     from server.subscriptions.record_delivery import RecordMessage
@@ -53,17 +54,20 @@ class SinkDelivery:
         sink: takes them.
         topic: the topic's name.
         presentation: the form in which they are wanted.
+        tally: counts them.
     """
 
-    __slots__ = ("_presentation", "_sink", "_topic")
+    __slots__ = ("_presentation", "_sink", "_tally", "_topic")
 
-    def __init__(self, sink: Sink, topic: str, presentation: Presentation) -> None:
+    def __init__(self, sink: Sink, topic: str, presentation: Presentation, tally: Tally) -> None:
+        self._tally = tally
         self._sink = sink
         self._topic = topic
         self._presentation = presentation
 
     def deliver(self, bodies: Sequence[bytes], envelope: Envelope) -> None:
         """Hand messages over."""
+        self._tally.add(len(bodies), sum(map(len, bodies)))
         for body in self._presentation.present(bodies):
             self._sink.take(self._topic, body, envelope)
 

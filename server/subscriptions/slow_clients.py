@@ -39,6 +39,9 @@ _WRITTEN_AT_ONCE: Final = 1024 * 1024
 _MARKS_PER_LIFETIME: Final = 100
 """How finely the age of what waits is kept, in parts of the age limit."""
 
+_UNLIMITED_STEP: Final = 1.0
+"""The same in seconds, if there is no limit; then it is of interest to people only."""
+
 
 class Pool:
     """The clients that share limits.
@@ -49,12 +52,14 @@ class Pool:
     Attributes:
         memory_used: bytes that wait in memory, or are held there.
         disk_used: bytes that wait on disk.
+        kept: bytes that have ever waited, in memory or on disk.
     """
 
     def __init__(self, limits: Limits) -> None:
         self.limits = limits
         self.memory_used = 0
         self.disk_used = 0
+        self.kept = 0
         self.waiting: set[Backlog] = set()
 
     def enforce(self, client: Backlog) -> None:
@@ -110,7 +115,7 @@ class Backlog:
         self._write = write
         self._disconnect = disconnect
         self._tell = tell
-        self._is_stalled = False
+        self._stalled_at: float | None = None
         self._is_closed = False
         self._queue: deque[bytes | memoryview] = deque()  # what is not in the file, behind that
         self._file: IO[bytes] | None = None
@@ -129,12 +134,21 @@ class Backlog:
     @property
     def is_behind(self) -> bool:
         """Whether the client has not read everything that it was sent."""
-        return self._is_stalled or self.is_waiting
+        return self._stalled_at is not None or self.is_waiting
 
     @property
     def is_waiting(self) -> bool:
         """Whether anything is kept for the client besides what the socket has taken."""
         return self.memory_used + self.disk_used > 0
+
+    @property
+    def waits(self) -> float:
+        """Seconds for which the oldest of what the socket has not taken has waited."""
+        if not self.is_behind:
+            return 0.0
+        now = self._clock.now()
+        oldest = self._ages.oldest(now)
+        return max(now - (oldest if self._stalled_at is None else min(oldest, self._stalled_at)), 0)
 
     def send(self, data: bytes) -> None:
         """Send bytes to the client, now or when it is ready for them."""
@@ -151,11 +165,11 @@ class Backlog:
 
     def stall(self) -> None:
         """The socket takes no more for now."""
-        self._is_stalled = True
+        self._stalled_at = self._clock.now()
 
     def resume(self) -> None:
         """The socket takes more."""
-        self._is_stalled = False
+        self._stalled_at = None
         self._pump()
 
     def hold(self, size: int) -> None:
@@ -228,6 +242,7 @@ class Backlog:
         self._pool.enforce(self)
 
     def _keep(self, data: bytes) -> None:
+        self._pool.kept += len(data)
         self._ages.add(len(data), self._clock.now())
         self._queue.append(data)
         if self._file is not None:
@@ -261,7 +276,7 @@ class Backlog:
 
     def _pump(self) -> None:
         """Hand what waits to the socket, oldest first, until it is stalled again."""
-        while not self._is_stalled and not self._is_closed:
+        while self._stalled_at is None and not self._is_closed:
             piece = self._take()
             if piece is None:
                 return
@@ -337,17 +352,15 @@ class _Ages:
     """Since when the oldest byte of a stream has been waiting, in coarse steps.
 
     Args:
-        limit: the age that matters, in seconds; None if none does.
+        limit: the age at which it matters, in seconds; None if it never does.
     """
 
     def __init__(self, limit: float | None) -> None:
-        self._step = None if limit is None else limit / _MARKS_PER_LIFETIME
+        self._step = _UNLIMITED_STEP if limit is None else limit / _MARKS_PER_LIFETIME
         self._marks: deque[tuple[float, int]] = deque()  # since when, bytes
 
     def add(self, size: int, now: float) -> None:
         """Bytes have joined the end of the stream."""
-        if self._step is None:
-            return
         if self._marks and now - self._marks[-1][0] < self._step:
             since, waiting = self._marks.pop()
             self._marks.append((since, waiting + size))

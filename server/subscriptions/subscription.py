@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from itertools import count
 from typing import TYPE_CHECKING, Protocol
 
 from server.subscriptions.presentation import AS_PUBLISHED, Presentation
@@ -65,6 +66,8 @@ class Subscription:
         held_in: where its messages wait, None if they go to the connection at once.
         page: which records of the topic it is for, if it is paginated; None for all.
         aggregation: what is made of the topic's records; None if they are sent as they are.
+        bookmark: from where messages of the log are wanted, as sent; None for none of them.
+        number: tells it from all others that there have been.
     """
 
     subscriber: Subscriber
@@ -86,6 +89,8 @@ class Subscription:
     max_backlog: int | None = None
     memory: int = 0
     held_in: Outbox | None = None
+    bookmark: str | None = None
+    number: int = field(default_factory=count(1).__next__)
 
     @property
     def outbox(self) -> Outbox:

@@ -70,6 +70,10 @@ class ConflatedTopic:
         is_container: whether it is a copy of many logical topics.
         key_fields: the fields that its SOW keys are made from, which are those of the source.
         table: its records.
+        changes: changes of the source that it has heard of.
+        copies: changes that have been copied.
+        rounds: how often it was looked at what is due.
+        seconds: how long that took.
     """
 
     def __init__(
@@ -102,6 +106,10 @@ class ConflatedTopic:
         fields = [parse_field(text, Kind.ENRICHMENT, functions) for text in spec.enrichment]
         self._enrichment: Final = FieldStage(fields, message_type, functions) if fields else None
         self._pending: dict[str, _Pending] = {}
+        self.changes = 0
+        self.copies = 0
+        self.rounds = 0
+        self.seconds = 0.0
 
     @property
     def inputs(self) -> Sequence[tuple[Keeper, Follower]]:
@@ -122,6 +130,7 @@ class ConflatedTopic:
 
     def take(self, change: Change, envelope: Envelope, reason: str) -> None:
         """See `Follower.take`."""
+        self.changes += 1
         identity = self.table.identity(change.key, self._copied_name(change.topic))
         waiting = self._pending.get(identity)
         due = self._clock.now() + self._interval if waiting is None else waiting.due
@@ -144,6 +153,7 @@ class ConflatedTopic:
 
     def _copy_due(self) -> None:
         now = self._clock.now()
+        self.rounds += 1
         while self._pending:
             identity, first = next(iter(self._pending.items()))
             if first.due > now:
@@ -152,11 +162,13 @@ class ConflatedTopic:
             del self._pending[identity]
             change = self._copy(identity, first.record)
             if change is not None:
+                self.copies += 1
                 reason, envelope = first.reason, first.envelope
                 if first.record is not None:  # the envelope is that of a run of messages
                     reason = MATCH
                     envelope = envelope.held_since(envelope.received, first.record.bookmark)
                 self._announce(self.type_name, [change], envelope, reason)
+        self.seconds += max(self._clock.now() - now, 0.0)
         self._flush()
 
     def _copy(self, identity: str, record: Record | None) -> Change | None:

@@ -10,8 +10,9 @@ Source: AMPS User Guide, Event Topics.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
+from server.base.tally import Tally
 from server.message_types.base import Value
 from server.message_types.paths import Path
 from server.subscriptions.envelope import Envelope
@@ -95,7 +96,9 @@ class EventTopic:
         """
         topic, named = listener.topic, list(self._named(listener, fields, values))
         try:
-            topic.publish([topic.message_type.build(named)], Envelope(None, moment))
+            body = topic.message_type.build(named)
+            self._types.published.add(1, len(body))
+            topic.publish([body], Envelope(None, moment))
         except Exception as error:  # whatever it is, the client that is told of must not pay
             topic.give_up(error)
 
@@ -126,6 +129,7 @@ class EventTypes:
         message_types: those of them that can hold events.
         modules: see above.
         with_unified_tags: see above.
+        published: counts events.
     """
 
     def __init__(
@@ -141,3 +145,4 @@ class EventTypes:
         ]
         self.modules = modules
         self.with_unified_tags = with_unified_tags
+        self.published: Final = Tally()

@@ -74,6 +74,10 @@ class Shelf:
         log: where all of them are.
         wanted: which topics the queue takes its messages from.
         room: bytes of memory for what is kept.
+
+    Attributes:
+        bytes_put: bytes of messages that have been put here when they were recorded.
+        size: bytes of those that are kept.
     """
 
     def __init__(
@@ -84,7 +88,8 @@ class Shelf:
         self._room = room
         self._index = TrayIndex()
         self._order: deque[Tray] = deque()  # as they came
-        self._size = 0
+        self.bytes_put = 0
+        self.size = 0
         self._cursor: Cursor | None = None
 
     def sibling(self, room: int) -> Shelf:
@@ -98,8 +103,10 @@ class Shelf:
 
     def put(self, recorded: Recorded) -> None:
         """Keep messages that have just been recorded."""
-        self._keep(tray_of(recorded))
-        if self._size > self._room:
+        tray = tray_of(recorded)
+        self.bytes_put += tray.size
+        self._keep(tray)
+        if self.size > self._room:
             self._make_room()
 
     def clear_up(self, first: int | None) -> None:
@@ -111,7 +118,7 @@ class Shelf:
         if first is None:
             self._index.clear()
             self._order.clear()
-            self._size = 0
+            self.size = 0
             return
         order = self._order
         while order and order[0].txids[-1] < first:
@@ -151,16 +158,16 @@ class Shelf:
     def _keep(self, tray: Tray) -> None:
         self._index.add(tray)
         self._order.append(tray)
-        self._size += tray.size
+        self.size += tray.size
 
     def _drop(self, tray: Tray) -> None:
         self._index.discard(tray)
-        self._size -= tray.size
+        self.size -= tray.size
 
     def _make_room(self) -> None:
         """Let go of the oldest that can be read back."""
         order, durable = self._order, self._log.durable
-        while self._size > self._room and order and order[0].txids[-1] <= durable:
+        while self.size > self._room and order and order[0].txids[-1] <= durable:
             self._drop(order.popleft())
 
     def _read_back(self, txid: int) -> Tray | None:
@@ -175,6 +182,6 @@ class Shelf:
                 for read in trays_of(run, known):
                     self._keep(read)
         tray = self._index.find(txid)
-        if self._size > self._room:
+        if self.size > self._room:
             self._make_room()
         return tray

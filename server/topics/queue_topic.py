@@ -48,6 +48,7 @@ if TYPE_CHECKING:
     from server.message_types.base import MessageType
     from server.queues import Consumer, Within
     from server.sow.store import Settled
+    from server.subscriptions.delivery import Writer
     from server.subscriptions.envelope import Envelope
     from server.subscriptions.rejection import Rejection
     from server.subscriptions.subscription import Subscription
@@ -189,9 +190,24 @@ class QueueTopic(Topic):
             partial(leases_of, self.core),
         )
 
+    @property
+    def bytes_taken(self) -> int:
+        """Bytes of the messages that have come since the start."""
+        return self._shelf.bytes_put
+
+    @property
+    def bytes_kept(self) -> int:
+        """Bytes of messages that are in memory."""
+        return self._shelf.size
+
     def is_fed_by(self, topic: TopicName) -> bool:
         """Whether the messages of a topic are for this queue."""
         return topic.message_type == self.message_type.name and self.source.matches(topic.name)
+
+    def _writer_for(self, subscription: Subscription) -> Writer:
+        """See `Topic`."""
+        outbox = subscription.outbox
+        return outbox.counted(outbox.traffic.queue)
 
     # messages come
 

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from server.expressions import Functions
     from server.message_types.base import MessageType
     from server.sow.store import Settled
+    from server.subscriptions.delivery import Writer
     from server.subscriptions.outbox import Outbox
 
 FOR_NOBODY: Final = "/AMPS/devnull"
@@ -142,12 +143,21 @@ class Topic(Audience):
     def _delivery_for(self, group: Sequence[Subscription]) -> Delivery:
         first, subscriber = group[0], group[0].subscriber
         if first.sink is not None:
-            return SinkDelivery(first.sink, self.name, first.presentation)
+            counted = first.outbox.traffic.internal
+            return SinkDelivery(first.sink, self.name, first.presentation, counted)
         sub_ids = [subscription.sub_id for subscription in group]
-        delivery: Delivery = DirectDelivery(first.outbox, self.name, sub_ids, first.presentation)
+        outbox = self._writer_for(first)
+        delivery: Delivery = DirectDelivery(outbox, self.name, sub_ids, first.presentation)
         if watchers := subscriber.delivery_watchers(self.name):
             delivery = WatchedDelivery(delivery, watchers, subscriber, self.name)
         return delivery
+
+    def _writer_for(self, subscription: Subscription) -> Writer:
+        """Where the messages of a subscription go, and are counted."""
+        outbox = subscription.outbox
+        if subscription.conflater is not None:
+            return outbox.counted(outbox.traffic.detached)
+        return outbox
 
 
 class TopicForNobody(Topic):

@@ -94,6 +94,8 @@ class View:
         key_fields: the fields that show what it is grouped by.
         table: its records.
         inputs: its underlying topics, each with what takes note of changes there.
+        changes: changes of these that it has heard of.
+        writes: changes of its own records that it has made of them.
     """
 
     is_container: Final = False
@@ -145,6 +147,13 @@ class View:
             ),
         )
         self._pending: dict[tuple[int, str, str], _Pending] = {}
+        self.changes = 0
+        self.writes = 0
+
+    @property
+    def waiting(self) -> int:
+        """Changes of underlying records that have not been worked off."""
+        return len(self._pending)
 
     def keeps(self, name: str) -> bool:
         """See `Keeper.keeps`."""
@@ -173,6 +182,7 @@ class View:
 
     def _take(self, pending: _Pending) -> None:
         """Take note of a change below; two of one record are taken for one."""
+        self.changes += 1
         if not self._pending:
             if self._inline:
                 self._clock.call_later(0, self._work_off_and_flush)
@@ -200,6 +210,7 @@ class View:
             received = cause.envelope.received
             change = self._write(group, to_nanoseconds(received))
             if change is not None:
+                self.writes += 1
                 gone = DELETED if cause.reason == MATCH else cause.reason
                 self._announce(
                     self.type_name,

@@ -12,9 +12,11 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, Protocol, cast
 
+from server.core.readings import NOTHING, Readings
 from server.core.session import Link
 from server.core.turns import LONG_READ
 from server.subscriptions.slow_clients import Backlog, Pool
+from server.transports.socket_readings import look
 
 if TYPE_CHECKING:
     from server.core.engine import Engine
@@ -154,6 +156,7 @@ class Connection(asyncio.Protocol):
             backlog.hold,
             self._pause_reading,
             self._resume_reading,
+            self._look,
         )
         self._session = self._engine.connect(entrance, link, reader)
 
@@ -174,6 +177,14 @@ class Connection(asyncio.Protocol):
     def _resume_reading(self) -> None:
         if self._transport is not None and not self._transport.is_closing():
             self._transport.resume_reading()
+
+    def _look(self) -> Readings:
+        """How much is on its way, for statistics."""
+        transport, backlog = self._transport, self._backlog
+        if transport is None or transport.is_closing():
+            return NOTHING
+        kept = backlog.memory_used + backlog.disk_used + transport.get_write_buffer_size()
+        return look(transport.get_extra_info("socket"), kept, backlog.waits)
 
     def _address(self) -> str:
         """The peer's address, for the log."""

@@ -33,6 +33,10 @@ class Listener:
         spec: the transport's description.
         reception: what receives its connections.
         connect: makes the protocol of a new connection.
+
+    Attributes:
+        spec: see above.
+        reception: see above.
     """
 
     def __init__(
@@ -42,7 +46,7 @@ class Listener:
         connect: Callable[[], asyncio.Protocol],
     ) -> None:
         self.spec = spec
-        self._reception = reception
+        self.reception = reception
         self._connect = connect
         self._servers: list[asyncio.Server | TlsAcceptor] = []
         self._context: ssl.SSLContext | None = None
@@ -51,7 +55,7 @@ class Listener:
     @property
     def is_open(self) -> bool:
         """Whether it listens."""
-        return self._reception.is_open
+        return self.reception.is_open
 
     @property
     def address(self) -> str:
@@ -81,10 +85,10 @@ class Listener:
         if context is not None:
             tell_failures(context, self._handshake_failed)
         self._context = context
-        self._reception.is_open = True
+        self.reception.is_open = True
         for listening in sockets:
             self._servers.append(await self._serve(listening, context))
-            self._reception.engine.log.emit(
+            self.reception.engine.log.emit(
                 "11-0001",
                 transport=self.spec.name,
                 address=printable_address(listening.getsockname()),
@@ -96,13 +100,13 @@ class Listener:
         """Listen no more; connections that were accepted are not touched."""
         if not self.is_open:
             return
-        self._reception.is_open = False
+        self.reception.is_open = False
         for server in self._servers:
             server.close()
         self._servers.clear()
         if self._file is not None:
             self._file.remove()
-        self._reception.engine.log.emit("11-0003", transport=self.spec.name, address=self.address)
+        self.reception.engine.log.emit("11-0003", transport=self.spec.name, address=self.address)
 
     def certificate_files(self) -> list[Path]:
         """The files that its TLS is made from, as far as they are there."""
@@ -115,7 +119,7 @@ class Listener:
         """Read certificate, key and authorities again, for connections that come from now on."""
         if self._context is None or self.spec.tls is None:
             return
-        log = self._reception.engine.log
+        log = self.reception.engine.log
         try:
             load_certificates(self._context, self.spec.tls)
             if self.spec.tls.verify_client:
@@ -131,11 +135,11 @@ class Listener:
         Args:
             reason: why; logged with each session's end.
         """
-        for connection in list(self._reception.connections):
+        for connection in list(self.reception.connections):
             connection.disconnect(reason)
 
     def _handshake_failed(self, reason: str) -> None:
-        log = self._reception.engine.log
+        log = self.reception.engine.log
         log.emit("11-0008", transport=self.spec.name, reason=reason)
 
     def _listen(self) -> list[socket.socket]:
@@ -153,5 +157,5 @@ class Listener:
             return await loop.create_unix_server(self._connect, sock=listening, backlog=BACKLOG)
         if context is not None:
             listening.listen(BACKLOG)
-            return TlsAcceptor(listening, context, self._connect, self._reception.descriptors)
+            return TlsAcceptor(listening, context, self._connect, self.reception.descriptors)
         return await loop.create_server(self._connect, sock=listening, backlog=BACKLOG)

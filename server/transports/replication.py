@@ -14,9 +14,11 @@ from server.core.turns import LONG_READ
 from server.links.link import Stage
 from server.security.authentication import Credentials
 from server.security.entitlement import Permission
+from server.transports.assurance import shortfall
 from server.transports.connection import Reception, printable_address
 
 if TYPE_CHECKING:
+    from config_schema.spec import DestinationSpec
     from server.core.turns import Turns
     from server.links.link import Link
     from server.links.links import Links
@@ -97,10 +99,10 @@ class ReplicationConnection(asyncio.Protocol):
 
     # What the link asks for.
 
-    def send(self, data: bytes) -> None:
+    def send(self, *data: bytes | memoryview) -> None:
         """See `Conduit`."""
         if self._transport is not None and not self._transport.is_closing():
-            self._transport.write(data)
+            self._transport.writelines(data)
 
     def pause(self) -> None:
         """See `Conduit`."""
@@ -142,7 +144,9 @@ class AcceptedReplication(ReplicationConnection):
         super().__init__(
             reception.engine.turns,
             reception.engine.outboxes,
-            lambda conduit: links.accept(conduit, entrance.transport, self._refusal),
+            lambda conduit: links.accept(
+                conduit, entrance.transport, self._refusal, self._falls_short
+            ),
         )
 
     def turn_away(self, problem: str) -> None:
@@ -181,6 +185,12 @@ class AcceptedReplication(ReplicationConnection):
         if self._visit is not None:
             self._visit.end()
             self._visit = None
+
+    def _falls_short(self, destination: DestinationSpec) -> str | None:
+        """Why a destination must not be sent anything over this connection; see `Demand`."""
+        transport = self._transport
+        context = None if transport is None else transport.get_extra_info("sslcontext")
+        return shortfall(context, destination.transports)
 
     def _refusal(self, user: str, password: str) -> str | None:
         """Why an instance is not let in that logs on as a user; None if it is.

@@ -75,6 +75,17 @@ class TransportTable:
         """The transports that can be opened and closed."""
         return tuple(self._listeners)
 
+    @property
+    def pools(self) -> tuple[Pool, ...]:
+        """Those who share limits for what waits for clients."""
+        found = dict.fromkeys(listener.reception.pool for listener in self._listeners.values())
+        return tuple(found)
+
+    @property
+    def listeners(self) -> tuple[Listener, ...]:
+        """All of them, open or not."""
+        return tuple(self._listeners.values())
+
     def use_links(self, links: Links) -> None:
         """Serve replication from now on. Called before anything is opened.
 

@@ -251,6 +251,7 @@ def test_what_needs_no_more_than_a_word() -> None:
         ("amps-action-do-rotate-logs", {}),
         ("amps-action-do-nothing", {}),
         ("amps-action-do-vacuum-statistics", {}),
+        ("amps-action-do-truncate-statistics", {"Age": "1d"}),
         ("amps-action-do-reset-authentication", {}),
         ("amps-action-do-reset-entitlement", {}),
         ("amps-action-do-shutdown", {}),

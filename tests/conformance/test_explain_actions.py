@@ -49,8 +49,7 @@ for that signal
             Signal = SIGTERM
    if   amps-action-if-condition: goes on only if a filter over the variables is true
             Condition = 1 = 1
-   then amps-action-do-truncate-statistics: removes old statistics from the database \
-(no effect: the statistics database is not available yet)
+   then amps-action-do-truncate-statistics: removes old statistics from the database
             Age = 7d
 
 and by default

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import signal
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import pytest
@@ -286,6 +286,128 @@ def named_server(
     text = text.replace("test-instance", name)
     with running_configuration(directory, text, port) as server:
         yield server
+
+
+OTHER = """
+<Replication>
+  <Destination>
+    <Name>{name}</Name><SyncType>sync</SyncType>
+    <AckConflationInterval>10ms</AckConflationInterval>
+    <Topic><Name>orders</Name><MessageType>json</MessageType></Topic>
+    {transport}
+  </Destination>
+</Replication>
+"""
+VERIFYING = "<VerifyClient>true</VerifyClient><CAFile>{}</CAFile>"
+SECURE = "amps-replication-secure"
+
+
+@contextmanager
+def two_servers(
+    directory: Path, listening: tuple[str, str], going: tuple[str, str]
+) -> Iterator[tuple[RunningServer, RunningServer]]:
+    """Two servers that replicate to each other: what takes replication at each, and what goes."""
+    names = "one", "two"
+    with ExitStack() as stack:
+        servers: list[RunningServer] = []
+        for name, other, takes, gives in zip(names, names[::-1], listening, going, strict=True):
+            (directory / name).mkdir()
+            elements = LOG + OTHER.format(name=other, transport=gives)
+            running = named_server(directory / name, name, elements, takes)
+            servers.append(stack.enter_context(running))
+        yield servers[0], servers[1]
+
+
+def get_across(source: RunningServer, sink: RunningServer, sequence: int) -> None:
+    """Publish to a server, and see it come at the other one, and the acknowledgement come back."""
+    with sink.log_on("reader") as reader, source.log_on("publisher") as publisher:
+        reader.send({"c": "subscribe", "cid": "1", "t": "orders", "bm": "0"})
+        body = b'{"n":%d}' % sequence
+        publisher.send({"c": "publish", "t": "orders", "s": sequence, "a": "persisted"}, body)
+        while reader.receive()[1] != body:
+            pass
+        assert publisher.receive_header()["status"] == "success"
+
+
+@pytest.mark.parametrize("strict", [("one",), ("two",), ("one", "two")])
+def test_a_destination_is_served_over_a_connection_whose_certificate_was_verified(
+    tmp_path: Path, authorities: tuple[Authority, Authority], strict: tuple[str, ...]
+) -> None:
+    """Nobody asks for certificates who is connected to, so an instance makes its own connection."""
+    authority, ports = authorities[0], {"one": free_port(), "two": free_port()}
+    listening, going = [], []
+    for name, other in (("one", "two"), ("two", "one")):
+        certificate, key = authority.issue(f"{name}.example.com")
+        own = f"<Certificate>{certificate}</Certificate><PrivateKey>{key}</PrivateKey>"
+        listening.append(LISTENING.format(kind=SECURE, port=ports[name], elements=own))
+        verifying = VERIFYING.format(authority.file) if name in strict else ""
+        going.append(to(ports[other], kind=SECURE, elements=verifying))
+    with two_servers(tmp_path, (listening[0], listening[1]), (going[0], going[1])) as (one, two):
+        for sequence in (1, 2):
+            get_across(one, two, 2 * sequence - 1)
+            get_across(two, one, 2 * sequence)
+        assert "1E-0001" not in one.log() + two.log()
+
+
+SHORTFALLS = {
+    "not encrypted": ("amps-replication", "", "it is not encrypted, and a connection to the"),
+    "not asked for": (SECURE, "", "no certificate was asked for, and that of the destination"),
+    "of somebody else": (SECURE, "unknown", "certificates were accepted of authorities that the"),
+}
+
+
+@pytest.mark.parametrize(("kind", "asked", "why"), SHORTFALLS.values(), ids=SHORTFALLS)
+def test_an_instance_without_a_good_certificate_is_sent_nothing_over_its_own_connection(
+    tmp_path: Path, authorities: tuple[Authority, Authority], kind: str, asked: str, why: str
+) -> None:
+    """Its messages are taken, as the transport where it connects has it."""
+    known, unknown = authorities
+    ports = free_port(), free_port()
+    good, bad = (
+        f"<Certificate>{certificate}</Certificate><PrivateKey>{key}</PrivateKey>"
+        for certificate, key in (known.issue("one.example.com"), unknown.issue("two.example.com"))
+    )
+    asking = VERIFYING.format(unknown.file) if asked else ""
+    takes = good + asking if kind == SECURE else ""
+    listening = (
+        LISTENING.format(kind=kind, port=ports[0], elements=takes),
+        LISTENING.format(kind=SECURE, port=ports[1], elements=bad),
+    )
+    going = (
+        to(ports[1], kind=SECURE, elements=VERIFYING.format(known.file)),
+        to(ports[0], kind=kind, elements=bad if kind == SECURE else ""),
+    )
+    with two_servers(tmp_path, listening, going) as (one, two):
+        said = "1E-0020 one replicates nothing to its destination two over the connection of two at"
+        assert one.logs(said), one.log()
+        assert one.logs(why)
+        assert one.logs(f"destination two cannot be reached at 127.0.0.1:{ports[1]}: certificate")
+        get_across(two, one, 1)
+        with one.log_on("publisher") as publisher, two.log_on("reader") as reader:
+            reader.send({"c": "subscribe", "cid": "1", "t": "orders", "bm": "0"})
+            publisher.send({"c": "publish", "t": "orders", "s": 2}, b"secret")
+            get_across(two, one, 3)
+            assert [reader.receive()[1] for _ in range(2)] == [b'{"n":1}', b'{"n":3}']
+            assert reader.hears_nothing()
+
+
+def test_a_destination_without_an_address_wants_a_certificate_of_who_connects(
+    tmp_path: Path, authorities: tuple[Authority, Authority]
+) -> None:
+    known = authorities[0]
+    port = free_port()
+    listening = (
+        LISTENING.format(kind=SECURE, port=port, elements=secured(known, known, "one.example.com")),
+        LISTENING.format(kind="amps-replication", port=free_port(), elements=""),
+    )
+    going = (
+        to(kind=SECURE, elements=VERIFYING.format(known.file)),
+        to(port, kind=SECURE, elements=secured(known, known, "two.example.com")),
+    )
+    with two_servers(tmp_path, listening, going) as (one, two):
+        get_across(one, two, 1)
+        get_across(two, one, 2)
+        assert "1E-0020" not in one.log()
 
 
 def test_a_host_that_is_not_known_is_said(tmp_path: Path) -> None:

@@ -75,7 +75,7 @@ def test_two_instances_find_each_other(peer: ReplicationPeer) -> None:
     peer.greet()
     kind, hello = peer.receive()
     assert kind == HELLO
-    assert hello[:3] == [1, "test-instance", "test-instance"]
+    assert hello[:3] == [2, "test-instance", "test-instance"]
     kind, begin = peer.receive()
     assert kind == BEGIN
     assert begin[3] == "test-instance!peer@peers!sync!amps-replication"
@@ -85,7 +85,7 @@ def test_two_instances_find_each_other(peer: ReplicationPeer) -> None:
 REFUSED_GREETINGS = {
     "another version": (
         {"version": 9},
-        "peer speaks version 9 of the replication protocol, and test-instance speaks version 1",
+        "peer speaks version 9 of the replication protocol, and test-instance speaks version 2",
     ),
     "the same name": (
         {"instance": "test-instance"},
@@ -153,9 +153,9 @@ GARBAGE = {
     "zeros": bytes(100),
     "text": b"GET / HTTP/1.1\r\n\r\n",
     "too long": struct.pack("<IBB", 1 << 21, 1, 0) + bytes(1000),
-    "another form of hello": frame(HELLO, 2, "peer", ["new", "fields"]),
+    "another form of hello": frame(HELLO, 3, "peer", ["new", "fields"]),
     "no hello": frame(BEGIN, "stream", 1, 10),
-    "a batch": struct.pack("<IBB", 22, BATCH, 0) + bytes(20),
+    "a batch": struct.pack("<IBB", 26, BATCH, 0) + bytes(24),
 }
 
 
@@ -171,8 +171,17 @@ def test_what_is_no_greeting_ends_the_connection(
 def test_a_later_version_is_told_which_one_is_spoken(
     server: RunningServer, peer: ReplicationPeer
 ) -> None:
-    peer.send(HELLO, 2, "peer", ["new", "fields"])
-    assert "version 2 of the replication protocol; this program speaks 1" in peer.refusal()
+    peer.send(HELLO, 3, "peer", ["new", "fields"])
+    assert "version 3 of the replication protocol; this program speaks 2" in peer.refusal()
+
+
+def test_an_earlier_version_is_refused_and_both_ends_know_why(
+    server: RunningServer, peer: ReplicationPeer
+) -> None:
+    peer.greet(version=1)
+    why = "peer speaks version 1 of the replication protocol, and test-instance speaks version 2"
+    assert why in peer.refusal()
+    assert server.logs(why)
 
 
 LIES = {
@@ -181,11 +190,11 @@ LIES = {
     "has settled more than it stored": [frame(RESUME, 0, None), frame(ACK, 0, 5, [])],
     "says twice who it is": [frame(HELLO, 1, "peer", "peers", "log of peer", 1)],
     "knows without having been asked": [frame(KNOWLEDGE, [], True)],
-    "sends entries out of turn": [struct.pack("<IBB", 22, BATCH, 0) + bytes(20)],
+    "sends entries out of turn": [struct.pack("<IBB", 26, BATCH, 0) + bytes(24)],
     "asks twice": [frame(BEGIN, "s", 1, 0), frame(BEGIN, "s", 1, 0)],
     "sends a part of another stream": [
         frame(BEGIN, "s", 1, 100),
-        struct.pack("<IBB", 22, BATCH, 0) + struct.pack("<QQI", 50, 60, 0),
+        struct.pack("<IBB", 26, BATCH, 0) + struct.pack("<QQII", 50, 60, 0, 0),
     ],
 }
 

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
 
-from server.journal import Disk, Entry, Journal, JournalSettings, Notice, Span
+from server.journal import Cursor, Disk, Entry, Journal, JournalSettings, Notice, Span
 from server.journal.entry import Kind
 from tests.support.stepped_disk import commit_in_steps
 
@@ -80,6 +80,13 @@ def read_all(journal: Journal, span: Span | None = None, most: int = 100) -> lis
     while not cursor.is_caught_up:
         entries += cursor.read(most)
     return entries
+
+
+def read_next(cursor: Cursor, most: int, *, as_passage: bool) -> list[Entry]:
+    """What a cursor hands out next, in either form."""
+    return (
+        cursor.read_passage(most, 1 << 20).stretch().entries() if as_passage else cursor.read(most)
+    )
 
 
 class FailingDisk(Disk):

@@ -10,13 +10,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from server.journal import JournalError, Span
+from server.journal import Entry, JournalError, Span
 from server.journal.clients import unpack_clients
 from server.journal.files import open_source
 from server.journal.index import unpack_index, unpack_topic_index
 from server.journal.inspection import JournalReader
 from server.journal.layout import PAGE, FormatError
-from tests.journal.support import FILE, Bench, opened, read_all
+from tests.journal.support import FILE, Bench, opened, read_all, read_next
 
 Body = tuple[int, bytes]
 
@@ -113,8 +113,13 @@ def test_a_log_with_damage_is_opened_or_refused(
         bench = Bench(target, with_topic_index=True)
     except JournalError:
         return
-    found = [(one.sequence, one.body) for one in read_all(bench.journal)]
+    entries = read_all(bench.journal)
+    found = [(one.sequence, one.body) for one in entries]
     assert is_part_of(found, known)
+    cursor, passed_on = bench.journal.replay(Span(0)), list[Entry]()
+    while not cursor.is_caught_up:
+        passed_on += read_next(cursor, 70, as_passage=True)
+    assert passed_on == entries
     topic = bench.journal.topic("json", "topic0")
     txid = bench.journal.append(topic, 9, 1, b"after")
     bench.journal.commit()
@@ -122,9 +127,10 @@ def test_a_log_with_damage_is_opened_or_refused(
     bench.journal.close()
 
 
+@pytest.mark.parametrize("as_passage", [True, False])
 @pytest.mark.parametrize("seed", range(20))
 def test_damage_under_a_running_replay(
-    original: tuple[Path, list[Body]], tmp_path: Path, seed: int
+    original: tuple[Path, list[Body]], tmp_path: Path, seed: int, as_passage: bool
 ) -> None:
     directory, known = original
     chance = random.Random(2000 + seed)
@@ -132,13 +138,13 @@ def test_damage_under_a_running_replay(
     shutil.copytree(directory, target)
     bench = Bench(target, with_topic_index=True)
     cursor = bench.journal.replay(Span(0))
-    entries = cursor.read(20)
+    entries = read_next(cursor, 20, as_passage=as_passage)
     for file in bench.journal.files:
         data = bytearray(file.path.read_bytes())
         damage(data, chance)
         file.path.write_bytes(data)
     while not cursor.is_caught_up:
-        entries += cursor.read(20)
+        entries += read_next(cursor, 20, as_passage=as_passage)
     found = [(one.sequence, one.body) for one in entries]
     assert is_part_of(found, known)
     bench.journal.find(1, 150)

@@ -22,7 +22,7 @@ from server.journal.index import build_index, unpack_index
 from server.journal.layout import RECORD_SIZE
 from server.journal.naming import INDEX, sibling
 from server.journal.storage import MemorySource
-from tests.journal.support import Bench, opened, read_all
+from tests.journal.support import Bench, opened, read_all, read_next
 
 
 def fill(bench: Bench, messages: int = 100, first: int = 1) -> None:
@@ -189,9 +189,10 @@ def test_a_reader_goes_on_behind_what_was_removed(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("with_topic_index", [True, False])
+@pytest.mark.parametrize("as_passage", [True, False])
 @pytest.mark.parametrize("topics", [["topic1"], ["topic0", "topic4"], []])
 def test_only_wanted_topics_are_replayed(
-    tmp_path: Path, with_topic_index: bool, topics: list[str]
+    tmp_path: Path, with_topic_index: bool, as_passage: bool, topics: list[str]
 ) -> None:
     with opened(tmp_path, with_topic_index=with_topic_index) as bench:
         fill(bench)
@@ -199,7 +200,7 @@ def test_only_wanted_topics_are_replayed(
         cursor = bench.journal.replay(Span(0), wanted.__contains__)
         found = []
         while not cursor.is_caught_up:
-            found += cursor.read(4)
+            found += read_next(cursor, 4, as_passage=as_passage)
         expected = [n for n in range(1, 101) if f"topic{n % 5}" in topics]
         assert [one.sequence for one in found] == expected
         assert cursor.position == bench.journal.durable_txid

@@ -12,8 +12,9 @@ from config_schema.validate import validate
 from server.assembly.catalogue import ProgramCatalogue
 from server.assembly.provision_replication import provision_replication
 from server.journal import Entry
-from server.replication import Batch, Peer, Resume, Sender, State
+from server.replication import Peer, Resume, Sender, State
 from tests.core.support import Core, CorePeer
+from tests.replication.batches import received
 
 CONFIGURATION = """
 <AMPSConfig>
@@ -156,8 +157,7 @@ def carry(source: Member, target: Member) -> None:
         connect(source, target)
     source.core.commit()
     while (batch := sender.pull(source.replication.now, flush=True)) is not None:
-        assert isinstance(batch, Batch)
-        receiver.take(batch)
+        receiver.take(received(batch))
     target.core.commit()
     ack = receiver.acknowledge(
         target.replication.durable, target.replication.acknowledgement.is_settled

@@ -67,6 +67,14 @@ def destination(
     )
 
 
+def nobody_refused(_user: str, _password: str) -> None:
+    """Everybody who connects is let in."""
+
+
+def nothing_lacking(_: DestinationSpec) -> None:
+    """Every destination may be served over a connection."""
+
+
 class Pipe:
     """One end of a connection: a `Conduit`, whose other end is another one, or a test.
 
@@ -87,9 +95,9 @@ class Pipe:
         self.other: Pipe | None = None
         self.ends_told = False
 
-    def send(self, data: bytes) -> None:
+    def send(self, *data: bytes | memoryview) -> None:
         if self.is_open:
-            self.sent += data
+            self.sent += b"".join(data)
 
     def pause(self) -> None:
         self.is_reading = False
@@ -299,13 +307,14 @@ class Network:
         name: str,
         target: Instance,
         *,
-        admit: Callable[[str, str], str | None] = lambda _user, _password: None,
+        admit: Callable[[str, str], str | None] = nobody_refused,
+        falls_short: str | None = None,
         credentials: tuple[str, str] = ("", ""),
     ) -> tuple[Pipe, Pipe]:
         """Connect an instance, for one of its destinations, to another one."""
         ours, theirs = Pipe("localhost:1"), Pipe("localhost:50000")
         ours.other, theirs.other = theirs, ours
-        theirs.link = target.links.accept(theirs, "replication", admit)
+        theirs.link = target.links.accept(theirs, "replication", admit, lambda _: falls_short)
         ours.link = source.links.connect(ours, "out", name, credentials, self.outcomes.append)
         self.pipes += [ours, theirs]
         return ours, theirs

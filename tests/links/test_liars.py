@@ -16,16 +16,25 @@ from server.replication import (
     Beat,
     Begin,
     Columns,
-    Frame,
     Had,
     Hello,
     Knowledge,
+    Packed,
     Refused,
     Resume,
     Same,
+    Sent,
     encode,
 )
-from tests.links.support import Instance, Network, Pipe, destination
+from tests.links.support import (
+    Instance,
+    Network,
+    Pipe,
+    destination,
+    nobody_refused,
+    nothing_lacking,
+)
+from tests.replication.batches import packed
 
 EDGES = (0, 1, 2, 999, 1000, 1001, 1010, 1 << 32, (1 << 63) - 1, (1 << 64) - 1)
 
@@ -54,9 +63,9 @@ class Liar:
         ranges = [(self.number, self.number) for _ in range(self.random.randrange(3))]
         return Ack(self.number, self.number, ranges)
 
-    def batch(self) -> Batch:
+    def batch(self) -> Packed:
         after, upto = sorted((self.number, self.number))
-        return Batch(after, upto, [self.run() for _ in range(self.random.randrange(3))])
+        return packed(Batch(after, upto, [self.run() for _ in range(self.random.randrange(3))]))
 
     def run(self) -> Columns:
         count = self.random.randrange(1, 4)
@@ -82,7 +91,7 @@ class Liar:
             data,
         )
 
-    def frame(self) -> Frame:
+    def frame(self) -> Sent:
         """Anything."""
         had = [Had(self.number, self.number, [(self.number, self.number)])]
         return self.random.choice(
@@ -112,7 +121,7 @@ def test_whatever_a_peer_says_others_go_on(seed: int) -> None:
     for _ in range(5):
         near, far = Pipe("liar:1"), Pipe("A:1")
         near.other, far.other = far, near
-        far.link = a.links.accept(far, "replication", lambda _user, _password: None)
+        far.link = a.links.accept(far, "replication", nobody_refused, nothing_lacking)
         network.pipes += [near, far]
         near.send(encode(liar.hello()))
         if liar.random.random() < 0.7:  # something that makes sense, to get further

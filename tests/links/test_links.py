@@ -155,6 +155,71 @@ def test_of_two_connections_one_stays(network: Network, first: str, together: bo
     assert len(open_pipes(network)) == 2
 
 
+LACKS = {
+    "neither will do": (("A", "B"), 4),
+    "that of B will not do for A": (("A",), 2),
+    "that of A will not do for B": (("B",), 2),
+}
+
+
+@pytest.mark.parametrize("first", ["A", "B"])
+@pytest.mark.parametrize("together", [True, False])
+@pytest.mark.parametrize(("strict", "ends"), LACKS.values(), ids=LACKS)
+def test_a_destination_is_served_over_what_it_wants_only(
+    network: Network, strict: tuple[str, ...], ends: int, together: bool, first: str
+) -> None:
+    """Both ends find the same connections to stay, whichever was first; then they do."""
+    a, b = pair(network)
+    ways = [(a, "B", b), (b, "A", a)]
+    for source, name, target in ways if first == "A" else ways[::-1]:
+        lack = "it is not encrypted" if target.name in strict else None
+        network.connect(source, name, target, falls_short=lack)
+        if not together:
+            network.settle()
+    network.settle()
+    assert len(open_pipes(network)) == ends
+    a.publish(3, "at A")
+    b.publish(4, "at B")
+    network.settle()
+    assert sorted(a.bodies()) == sorted(b.bodies())
+    assert len(a.bodies()) == 7
+    network.pass_time(2 * SILENCE_SECONDS)
+    assert len(open_pipes(network)) == ends
+    assert a.logs("1E-0020") == b.logs("1E-0020") == []
+    served = {pipe.link.destination for pipe in open_pipes(network) if pipe.link is not None}
+    assert {"A", "B"} <= served
+    for instance, other in ((a, "B"), (b, "A")):
+        (peer,) = instance.links.peers.values()
+        assert (peer.name, peer.destination, peer.sends) == (other, other, True)
+
+
+def test_what_a_connection_lacks_is_said_once_a_minute(network: Network) -> None:
+    a = network.instance("A", destination("B", port=None), listens=1)
+    b = network.instance("B", destination("A", port=1), listens=2)
+    network.connect(b, "A", a, falls_short="it is not encrypted")
+    network.settle()
+    a.publish(1, "at A")
+    b.publish(1, "at B")
+    network.pass_time(50)
+    assert (len(a.bodies()), len(b.bodies())) == (2, 1)
+    assert a.logs("1E-0020") == [
+        {
+            "instance": "A",
+            "other": "B at localhost:50000",
+            "destination": "B",
+            "reason": "it is not encrypted",
+        }
+    ]
+    network.pass_time(60)
+    assert len(a.logs("1E-0020")) == 2
+    network.connect(a, "B", b)
+    network.settle()
+    assert len(b.bodies()) == 2
+    network.pass_time(90)
+    assert len(a.logs("1E-0020")) == 2
+    assert len(open_pipes(network)) == 2
+
+
 def test_a_connection_made_again_replaces_the_one_before(network: Network) -> None:
     a, b = pair(network)
     ours, theirs = network.connect(b, "A", a)

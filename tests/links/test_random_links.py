@@ -7,6 +7,7 @@ from collections import Counter
 
 import pytest
 
+from server.links.link import SILENCE_SECONDS
 from tests.links.support import Instance, Network, Pipe, destination
 from tests.replication.memory import Log
 
@@ -26,6 +27,7 @@ class Trouble:
         self.network.clock.work_per_look = 0.0
         self.a = self.network.instance("A", destination("B", port=2), listens=1)
         self.b = self.network.instance("B", destination("A", port=1), listens=2)
+        self.strict = self.random.choice(("", "", "A", "B", "AB"))
         self.hurry = self.random.choice((0.0, 0.000_1, 0.002))
         for instance in (self.a, self.b):
             self._make_restless(instance)
@@ -80,7 +82,8 @@ class Trouble:
     def connect(self) -> None:
         for instance, other in self.random.sample([(self.a, self.b), (self.b, self.a)], 2):
             if not instance.links.is_connected(other.name):
-                self.network.connect(instance, other.name, other)
+                lack = "it is not encrypted" if other.name in self.strict else None
+                self.network.connect(instance, other.name, other, falls_short=lack)
                 return
 
     def cut(self) -> None:
@@ -126,8 +129,19 @@ class Trouble:
         for _ in range(40):
             self.connect()
             self.network.pass_time(1)
-            if contents(self.a.entries) == contents(self.b.entries):
+            if self.is_well:
                 return
+
+    @property
+    def is_well(self) -> bool:
+        """Whether each has what the other one has, and knows that, and they stay connected."""
+        a, b = self.a, self.b
+        return (
+            contents(a.entries) == contents(b.entries)
+            and all(one.replication.settled == one.entries.last_txid for one in (a, b))
+            and a.links.is_connected("B")
+            and b.links.is_connected("A")
+        )
 
 
 def contents(log: Log) -> Counter[tuple[int, int]]:
@@ -142,9 +156,8 @@ def test_in_the_end_both_have_everything(seed: int) -> None:
         trouble.step()
     trouble.heal()
     a, b = trouble.a, trouble.b
-    assert contents(a.entries) == contents(b.entries)
+    assert trouble.is_well
     assert set(contents(a.entries).values()) <= {1}
-    trouble.network.pass_time(3)
-    assert a.replication.settled == a.entries.last_txid
-    assert b.replication.settled == b.entries.last_txid
+    trouble.network.pass_time(2 * SILENCE_SECONDS)
+    assert trouble.is_well
     assert a.logs("1E-0003") == b.logs("1E-0003") == [], "neither has broken the protocol"

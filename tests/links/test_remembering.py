@@ -34,6 +34,23 @@ def pair(tmp_path: Path) -> tuple[Member, Member]:
     return a, b
 
 
+def started_again(tmp_path: Path) -> tuple[Member, Member]:
+    """The same two, after both have been ended."""
+    a, b = Member(tmp_path, "a", destination("b")), Member(tmp_path, "b", destination("a"))
+    assert b.replication.known.gaps(b.entries()[0].client) == ((3, 4),)
+    return a, b
+
+
+def go_on(a: Member, b: Member) -> None:
+    """One more message gets across, and nothing does twice."""
+    publish(a.client(), s=6)
+    carry(a, b)
+    assert a.sender("b").sent == 1
+    assert bookmarks(b.entries()) == bookmarks(a.entries())
+    a.close()
+    b.close()
+
+
 @pytest.mark.parametrize("end", [Member.close, Member.kill], ids=["close", "kill"])
 def test_an_instance_that_comes_back_goes_on_where_it_was(
     tmp_path: Path, end: Callable[[Member], None]
@@ -43,18 +60,12 @@ def test_an_instance_that_comes_back_goes_on_where_it_was(
     for member in (a, b):
         member.store()
         end(member)
-    a, b = Member(tmp_path, "a", destination("b")), Member(tmp_path, "b", destination("a"))
+    a, b = started_again(tmp_path)
     assert a.replication.log_id == log_id
     assert a.sender("b").settled == sent
     assert a.replication.settled == sent
     assert a.replication.waiting() == []
-    assert b.replication.known.gaps(a.entries()[0].client) == ((3, 4),)
-    publish(a.client(), s=6)
-    carry(a, b)
-    assert a.sender("b").sent == 1
-    assert bookmarks(b.entries()) == bookmarks(a.entries())
-    a.close()
-    b.close()
+    go_on(a, b)
 
 
 def test_what_was_not_acknowledged_is_still_waited_for(tmp_path: Path) -> None:
@@ -95,18 +106,12 @@ def test_without_what_was_stored_everything_is_found_out_again(tmp_path: Path, l
     b.close()
     a.close()
     LOSSES[loss](stored(a))
-    a, b = Member(tmp_path, "a", destination("b")), Member(tmp_path, "b", destination("a"))
+    a, b = started_again(tmp_path)
     said = [fields["file"] for fields in a.said("21-0022")]
     assert said == [stored(a)] * (loss != "the file")
     assert a.replication.log_id != log_id
     assert a.replication.log_id.split("-")[0] == log_id.split("-")[0]
-    assert b.replication.known.gaps(b.entries()[0].client) == ((3, 4),)
-    publish(a.client(), s=6)
-    carry(a, b)
-    assert a.sender("b").sent == 1
-    assert bookmarks(b.entries()) == bookmarks(a.entries())
-    a.close()
-    b.close()
+    go_on(a, b)
 
 
 def test_a_log_that_is_begun_anew_has_another_name(tmp_path: Path) -> None:

@@ -157,7 +157,7 @@ def test_records_that_nobody_has_are_named(tmp_path: Path) -> None:
         spoil(pair["A"], 5)
         spoil(pair["B"], 5)
         pair.start()
-        assert pair["A"].server.logs("1E-0022"), pair.logs()
+        assert pair["A"].server.logs("1E-0023"), pair.logs()
         assert replayed(pair["A"]) == [one for one in ALL if one != 5]
 
 
@@ -194,7 +194,7 @@ def test_who_sends_the_log_waits_for_what_can_be_mended(tmp_path: Path) -> None:
             instances[name].start()
         has_all(instances, "B")
         assert replayed(instances["B"]) == ALL
-        assert "1E-0020" not in instances["H"].server.log()
+        assert "1E-0021" not in instances["H"].server.log()
 
 
 def test_what_nobody_has_is_left_out_and_sent_when_it_is_found(tmp_path: Path) -> None:
@@ -205,7 +205,7 @@ def test_what_nobody_has_is_left_out_and_sent_when_it_is_found(tmp_path: Path) -
         hub.start()
         last.start()
         wait_until(lambda: len(replayed(last)) == COUNT - 3, instances.logs)
-        said = "".join(line for line in hub.server.log().splitlines() if "1E-0020" in line)
+        said = "".join(line for line in hub.server.log().splitlines() if "1E-0021" in line)
         assert len(re.findall(r"entry \d+, \d+\|\d+\| of events", said)) == 3, hub.logs()
         last.stop()
         hub.stop()
@@ -215,7 +215,7 @@ def test_what_nobody_has_is_left_out_and_sent_when_it_is_found(tmp_path: Path) -
         has_all(instances, "H", "B")
         assert sorted(replayed(last)) == ALL
         assert replayed(hub) == ALL
-        assert "1E-0020" not in hub.server.log()
+        assert "1E-0021" not in hub.server.log()
 
 
 def test_publishers_do_not_wait_for_ever_for_what_nobody_has(tmp_path: Path) -> None:
@@ -232,5 +232,5 @@ def test_publishers_do_not_wait_for_ever_for_what_nobody_has(tmp_path: Path) -> 
         with pair["A"].server.log_on("another") as peer:
             ack = peer.ask({"c": "publish", "t": "events", "s": 1, "a": "persisted"}, b'{"n":4}')
             assert ack["status"] == "success"
-        assert pair["A"].server.log().count("1E-0020") == 1, pair.logs()
+        assert pair["A"].server.log().count("1E-0021") == 1, pair.logs()
         assert replayed(pair["B"]) == [1, 3, 4]

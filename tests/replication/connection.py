@@ -5,12 +5,9 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from server.replication import (
-    FrameReader,
-    Hello,
-    encode,
-)
+from server.replication import FrameReader, Hello, Packed, encode
 from tests.replication.basics import MILLISECOND
+from tests.replication.batches import received
 
 if TYPE_CHECKING:
     from tests.replication.simulation import World
@@ -42,8 +39,11 @@ class Connection:
     def send(self, sender: str, frame: Any) -> None:
         if not self.open[sender]:
             return
-        data = encode(frame, compress=True) if self.world.in_bytes else frame
-        self._way[self.other(sender)].append(data)
+        if self.world.in_bytes:
+            frame = encode(frame, compress=True)
+        elif isinstance(frame, Packed):
+            frame = received(frame)
+        self._way[self.other(sender)].append(frame)
         self.flow()
 
     def flow(self) -> None:

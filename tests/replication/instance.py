@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from server.journal import Origin, Topic
 from server.replication import (
+    VERSION,
     Ack,
     Acknowledgement,
     Batch,
@@ -83,7 +84,7 @@ class Instance:
         start = min([remembered.txid, *remembered.acknowledged.values()])
         reader = LogReader(log, max(start, log.first_txid - 1), lambda topic: True)
         while not reader.is_caught_up:
-            for run in reader.read_on(100).runs():
+            for run in reader.read_passage(100).stretch().runs():
                 recollection.take(run)
         self.known = recollection.known
         self.known.highest = lambda client: self.log.sequences.get(client, 0)
@@ -302,7 +303,9 @@ class Instance:
         world.at(world.random.randrange(20, 90) * MILLISECOND, lambda: self._connect(peer, life))
 
     def hello(self) -> Hello:
-        return Hello(1, self.name, self.group, self.log.identity, self.log.began, nonce=self.life)
+        return Hello(
+            VERSION, self.name, self.group, self.log.identity, self.log.began, nonce=self.life
+        )
 
     def receive(self, connection: Connection, frame: Any) -> None:
         """What has come over a link."""

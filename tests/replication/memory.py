@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from itertools import accumulate
 from types import MappingProxyType
 from typing import Any
 
-from server.journal import EVENTS, Kind, Origin, Run, Stretch, Topic, Unread
+from server.journal import EVENTS, Kind, Origin, Passage, Run, Topic, Unread
 from server.journal.clients import server_made_identity
 from server.journal.entry import NO_ORIGIN
-from server.journal.layout import KIND, ORIGIN, TOPIC, TXID, Row, crc32c
+from server.journal.layout import BODY_START, KIND, ORIGIN, RECORD, TOPIC, TXID, Row, crc32c
 from server.journal.records import Names, no_names
 from server.replication import Columns, Recorded
 from server.wire.bookmarks import client_hash
@@ -157,7 +158,7 @@ class LogReader:
     def is_caught_up(self) -> bool:
         return self.position >= self._log.durable
 
-    def read_on(self, most_entries: int, most_bytes: int = 1 << 20) -> Stretch:
+    def read_passage(self, most_entries: int, most_bytes: int = 1 << 20) -> Passage:
         log = self._log
         start = max(self.position + 1 - log.first_txid, 0)
         end = min(start + most_entries, log.durable + 1 - log.first_txid)
@@ -171,7 +172,9 @@ class LogReader:
         unread = [self._unread(p) for p in places if log.rows[p][TXID] in self._damaged]
         places = [p for p in places if log.rows[p][TXID] not in self._damaged]
         rows, data = [log.rows[p] for p in places], [log.data[p] for p in places]
-        return Stretch(rows, data, log.names, unread)
+        passage = passage_of(rows, data, log.names)
+        passage.unread = unread
+        return passage
 
     def _unread(self, place: int) -> Unread:
         log, row = self._log, self._log.rows[place]
@@ -179,4 +182,14 @@ class LogReader:
         if self._damaged[row[TXID]]:
             topic, origin = log.names.topics[row[TOPIC]], log.names.origins[row[ORIGIN]]
             run = Run(topic, origin, (row,), (b"",))
-        return Unread(row[TXID], row[TXID], run)
+        return Unread(row[TXID], run)
+
+
+def passage_of(rows: Sequence[Row], data: Sequence[bytes], names: Names) -> Passage:
+    """Rows and bodies as they are read from a file."""
+    starts = accumulate(map(len, data), initial=0)
+    records = b"".join(
+        RECORD.pack(*row[:BODY_START], start, *row[BODY_START + 1 :])
+        for row, start in zip(rows, starts, strict=False)
+    )
+    return Passage(records, b"".join(data), names)

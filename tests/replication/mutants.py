@@ -130,8 +130,8 @@ class ForgetsWhatItOwes(Sender):
 class WaitsForNothing(Sender):
     """Goes on behind what it cannot read without waiting for it to be mended."""
 
-    def _find_end(self, owed: Any, end: int) -> int:
-        return end
+    def _owed(self, unread: Any, end: int) -> Any:
+        return unread, end
 
 
 class ForgetsWhatItIsOwed(Receiver):

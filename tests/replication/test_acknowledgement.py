@@ -7,7 +7,9 @@ import pytest
 from server.journal import Origin, Topic
 from server.journal.layout import FormatError
 from server.replication import (
+    VERSION,
     Acknowledgement,
+    Connection,
     Cursor,
     Had,
     Hello,
@@ -17,9 +19,9 @@ from server.replication import (
     Waiting,
     group_refusal,
     pack,
-    prefers,
     refusal,
     unpack,
+    which_stays,
 )
 from tests.replication.memory import Log
 
@@ -172,7 +174,7 @@ def test_the_log_tells_what_was_not_remembered() -> None:
         (1002, [Had(7, 6, [(1, 1), (3, 5)])]),
     ):
         recollection = Recollection(Remembered("A/1000", txid, had=had), Recent(), is_whole=True)
-        for run in log.read_from(999, lambda topic: True).read_on(100).runs():
+        for run in log.read_from(999, lambda topic: True).read_passage(100).stretch().runs():
             recollection.take(run)
         assert recollection.known.gaps(7) == ((1, 1), (3, 3), (5, 5))
         assert recollection.known.highest(7) == 6
@@ -187,32 +189,32 @@ def test_what_publishers_sent_before_the_log_begins_counts_as_had() -> None:
     log.durable = log.last_txid
     log.remove_before(1001)
     recollection = Recollection(Remembered("A/1000", 0), Recent(), is_whole=False)
-    for run in log.read_from(1000, lambda topic: True).read_on(100).runs():
+    for run in log.read_from(1000, lambda topic: True).read_passage(100).stretch().runs():
         recollection.take(run)
     assert not recollection.known.gaps(7)
     assert not recollection.known.unknown(7, [5, 8, 10])
     assert not recollection.known.gaps(8)
 
 
-OURS = Hello(1, "A", "North", "A/1", 1, nonce=1)
-THEIRS = Hello(1, "B", "South", "B/1", 1, nonce=2)
+OURS = Hello(VERSION, "A", "North", "A/1", 1, nonce=1)
+THEIRS = Hello(VERSION, "B", "South", "B/1", 1, nonce=2)
 
 
 @pytest.mark.parametrize(
     ("theirs", "why"),
     [
         (THEIRS, None),
-        (Hello(2, "B", "South", "B/1", 1), "speaks version 2"),
-        (Hello(1, "", "South", "B/1", 1), "must have a Name"),
-        (Hello(1, "A", "North", "A/2", 1, nonce=3), "both instances are called A"),
-        (Hello(1, "A", "North", "A/1", 1, nonce=1), "connected to itself"),
-        (Hello(1, "C", "South", "C/2", 1), "another instance that is called C"),
-        (Hello(1, "C", "South", "C/1", 1), None),
-        (Hello(1, "B", "South", "B/1", 1, sends=False, takes=False), "neither A nor B"),
+        (Hello(VERSION + 1, "B", "South", "B/1", 1), f"speaks version {VERSION + 1}"),
+        (Hello(VERSION, "", "South", "B/1", 1), "must have a Name"),
+        (Hello(VERSION, "A", "North", "A/2", 1, nonce=3), "both instances are called A"),
+        (Hello(VERSION, "A", "North", "A/1", 1, nonce=1), "connected to itself"),
+        (Hello(VERSION, "C", "South", "C/2", 1), "another instance that is called C"),
+        (Hello(VERSION, "C", "South", "C/1", 1), None),
+        (Hello(VERSION, "B", "South", "B/1", 1, sends=False, takes=False), "neither A nor B"),
     ],
 )
 def test_who_may_replicate(theirs: Hello, why: str | None) -> None:
-    found = refusal(OURS, theirs, [Hello(1, "C", "South", "C/1", 1)])
+    found = refusal(OURS, theirs, [Hello(VERSION, "C", "South", "C/1", 1)])
     assert found is None if why is None else why in (found or "")
 
 
@@ -221,6 +223,28 @@ def test_a_destination_is_of_its_group() -> None:
     assert "of the group South" in (group_refusal(OURS, THEIRS, "East") or "")
 
 
-def test_both_ends_keep_the_same_connection() -> None:
-    for of_a in (True, False):
-        assert prefers("A", "B", we_connected=of_a) == prefers("B", "A", we_connected=not of_a)
+@pytest.mark.parametrize(
+    ("made_by", "both_ways", "stay"),
+    [
+        ("AB", (True, True), "A"),
+        ("BA", (True, True), "A"),
+        ("AB", (True, False), "A"),
+        ("AB", (False, True), "B"),
+        ("BA", (False, True), "A"),
+        ("BA", (True, False), "B"),
+        ("AB", (False, False), "both"),
+        ("BA", (False, False), "both"),
+        ("AA", (True, False), "new"),
+        ("BB", (False, False), "new"),
+    ],
+)
+def test_both_ends_keep_the_same_connections(
+    made_by: str, both_ways: tuple[bool, bool], stay: str
+) -> None:
+    """Of an old one and a new one."""
+    found = set[str]()
+    for us, them in (("A", "B"), ("B", "A")):
+        old, new = (Connection(one == us, way) for one, way in zip(made_by, both_ways, strict=True))
+        found.add(which_stays(us, them, old, new).value)
+    names = {"both": "both", "new": "new", made_by[0]: "old", made_by[1]: "new"}
+    assert found == {names[stay]}

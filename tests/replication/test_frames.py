@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import struct
 from contextlib import suppress
 
 import hypothesis.strategies as st
@@ -11,12 +12,12 @@ from hypothesis import given
 from server.journal import Origin, Topic
 from server.journal.layout import crc32c
 from server.replication import (
+    VERSION,
     Ack,
     Batch,
     Beat,
     Begin,
     Columns,
-    Frame,
     FrameError,
     FrameReader,
     Had,
@@ -27,6 +28,8 @@ from server.replication import (
     Same,
     encode,
 )
+from server.replication.frames import Control
+from tests.replication.batches import packed
 
 BODIES = [b"one", b"", b"three" * 1000]
 RUN = Columns(
@@ -43,8 +46,22 @@ RUN = Columns(
     list(map(crc32c, BODIES)),
     BODIES,
 )
-FRAMES: list[Frame] = [
-    Hello(1, "A", "North", "A/1", 1, description=b"topics", nonce=7),
+ALONE = Columns(
+    Topic("json", "other"),
+    Origin(),
+    Same(13, 1),
+    Same(1 << 40, 1),
+    Same(9, 1),
+    Same(300, 1),
+    Same(2, 1),
+    Same(0, 1),
+    Same(60, 1),
+    2,
+    [crc32c(b"body++")],
+    [b"body++"],
+)
+FRAMES: list[Control | Batch] = [
+    Hello(VERSION, "A", "North", "A/1", 1, description=b"topics", nonce=7),
     Refused("both instances are called A"),
     Beat(),
     Begin("A/1>B", 1, 20),
@@ -54,11 +71,16 @@ FRAMES: list[Frame] = [
     Knowledge([Had(7, 10, [(3, 4)]), Had(8, 1, [])], is_last=True),
     Ack(1 << 63, 5),
     Batch(9, 20, [RUN, RUN._replace(topic=Topic("fix", "other"))]),
+    Batch(9, 20, [RUN, ALONE, RUN._replace(txids=[14, 16, 19])]),
     Batch(9, 20, []),
 ]
 
 
-def plain(frame: Frame) -> object:
+def sent(frame: Control | Batch, *, compress: bool = False) -> bytes:
+    return encode(packed(frame) if isinstance(frame, Batch) else frame, compress=compress)
+
+
+def plain(frame: Control | Batch) -> object:
     if not isinstance(frame, Batch):
         return frame
     runs = [
@@ -72,15 +94,21 @@ def plain(frame: Frame) -> object:
 @pytest.mark.parametrize("step", [1, 7, 1 << 20])
 def test_frames_come_as_they_were_sent(step: int, compress: bool) -> None:
     reader = FrameReader()
-    data = b"".join(encode(frame, compress=compress) for frame in FRAMES)
+    data = b"".join(sent(frame, compress=compress) for frame in FRAMES)
     came = []
     for start in range(0, len(data), step):
         reader.feed(data[start : start + step])
         while (frame := reader.next()) is not None:
             came.append(frame)
     assert list(map(type, came)) == list(map(type, FRAMES))
-    for frame, sent in zip(came, FRAMES, strict=True):
-        assert plain(frame) == plain(sent)
+    for frame, expected in zip(came, FRAMES, strict=True):
+        assert plain(frame) == plain(expected)
+
+
+def batch(entries: int, names: int, rest: bytes = b"") -> bytes:
+    """A frame of a batch, whatever is in it."""
+    content = bytes(16) + struct.pack("<II", entries, names) + rest
+    return struct.pack("<IBB", len(content) + 2, 8, 0) + content
 
 
 BROKEN: dict[str, tuple[bytes, str]] = {
@@ -90,8 +118,11 @@ BROKEN: dict[str, tuple[bytes, str]] = {
     "unknown flag": (b"\x02\x00\x00\x00\x03\x04", "flags 4"),
     "not compressed": (b"\x06\x00\x00\x00\x03\x01zlib", "decompressed"),
     "no such fields": (b"\x03\x00\x00\x00\x07\x00\x90", "type 7"),
-    "batch cut off": (b"\x16\x00\x00\x00\x08\x00" + bytes(16) + b"\x01\x00\x00\x00", "cut off"),
-    "batch with more": (b"\x17\x00\x00\x00\x08\x00" + bytes(21), "behind its end"),
+    "batch cut off": (batch(1, 1), "cut off"),
+    "batch with more": (batch(0, 0, b"\x00"), "behind its end"),
+    "batch of very many": (batch(1 << 31, 0, bytes(99)), "2147483648 entries"),
+    "batch without names": (batch(2, 0, bytes(99)), "name 0 of 0"),
+    "batch with another form": (batch(2, 0, b"\x05" + bytes(98)), "form 5"),
 }
 
 
@@ -112,11 +143,11 @@ def test_a_frame_that_grows_beyond_the_limit_is_refused() -> None:
 
 
 @given(st.sampled_from(FRAMES), st.data())
-def test_damage_raises_nothing_else(frame: Frame, data: st.DataObject) -> None:
-    sent = bytearray(encode(frame))
+def test_damage_raises_nothing_else(frame: Control | Batch, data: st.DataObject) -> None:
+    damaged = bytearray(sent(frame))
     for _ in range(data.draw(st.integers(1, 4))):
-        sent[data.draw(st.integers(0, len(sent) - 1))] = data.draw(st.integers(0, 255))
+        damaged[data.draw(st.integers(0, len(damaged) - 1))] = data.draw(st.integers(0, 255))
     reader = FrameReader()
-    reader.feed(bytes(sent))
+    reader.feed(bytes(damaged))
     with suppress(FrameError):
         reader.next()

@@ -101,7 +101,7 @@ class ReplicationPeer(Connection):
     def greet(self, **fields: Any) -> None:
         """Say who is there."""
         hello = {
-            "version": 1,
+            "version": 2,
             "instance": self.name,
             "group": self.group,
             "log": f"log of {self.name}",

@@ -9,7 +9,15 @@ from server.events.targets.console import DESCRIPTORS, ConsoleTarget
 from server.events.targets.file import FORMATS, FileTarget
 from server.events.targets.syslog import SOCKET, SyslogTarget
 
-__all__ = ["FileTarget", "Line", "LogTargetError", "Target", "open_targets"]
+__all__ = [
+    "ConsoleTarget",
+    "FileTarget",
+    "Line",
+    "LogTargetError",
+    "SyslogTarget",
+    "Target",
+    "open_targets",
+]
 
 
 class LogTargetError(Exception):

@@ -66,6 +66,10 @@ class SyslogTarget(Target):
         problems: where mistakes in it are added.
         instance_name: the identity of its messages unless Ident gives another.
         address: the path of the daemon's datagram socket.
+
+    Attributes:
+        identity: under which name its messages are sent.
+        facility: the number of their facility.
     """
 
     def __init__(
@@ -74,9 +78,10 @@ class SyslogTarget(Target):
         """Connect at once if LOG_NDELAY asks for it, otherwise with the first entry."""
         super().__init__(spec, problems)
         self._options = _options(spec, problems)
-        self._facility = _facility(spec, problems)
+        self.facility = _facility(spec, problems)
+        self.identity = spec.ident or instance_name
         process = f"[{os.getpid()}]" if "LOG_PID" in self._options else ""
-        self._tag = f"{spec.ident or instance_name}{process}: ".encode()
+        self._tag = f"{self.identity}{process}: ".encode()
         self._address = address
         self._socket: socket.socket | None = None
         if "LOG_NDELAY" in self._options:
@@ -105,7 +110,7 @@ class SyslogTarget(Target):
                 print(text.decode("utf-8", "replace"), file=sys.stderr)
             moment = time.localtime(line.nanoseconds // 1_000_000_000)
             stamp = time.strftime("%b %e %H:%M:%S ", moment).encode()
-            priority = self._facility | SEVERITIES[line.level]
+            priority = self.facility | SEVERITIES[line.level]
             try:
                 self._send(b"<%d>%s%s%s" % (priority, stamp, self._tag, text))
             except OSError:

@@ -1,0 +1,89 @@
+"""Requests that pages of other web sites make.
+
+Anybody's page may have a browser send a request here, with the rights of whoever sits before it.
+What such a page may read of the answer is said by Access-Control-Allow-Origin. A request that acts
+has acted by then, whether the page may read or not: so it is refused. Browsers say in Origin,
+Referer and Sec-Fetch-Site where a request comes from; programs do not, and are not meant.
+
+Source: AMPS User Guide, Configuring Monitoring, AccessControlAllowOrigin; Fetch Standard; W3C
+Fetch Metadata Request Headers.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+from urllib.parse import urlsplit
+
+from server.admin.http.messages import Refusal, Request, Response
+from server.transports.origins import Origins
+
+_OWN_SITE: Final = ("same-origin", "none")
+"""What Sec-Fetch-Site says of our own pages, and of what somebody has typed."""
+
+_METHODS: Final = "GET, HEAD, OPTIONS"
+
+
+class CrossSite:
+    """Decides on requests from other sites.
+
+    Args:
+        pattern: AccessControlAllowOrigin; None if there is none.
+
+    Raises:
+        ValueError: that is no regular expression.
+    """
+
+    def __init__(self, pattern: str | None) -> None:
+        self._origins = None if pattern is None else Origins([pattern])
+
+    def grant(self, request: Request, response: Response) -> None:
+        """Say in an answer which pages may read it."""
+        origin = request.headers.get("origin")
+        if self._origins is None:
+            response.headers.append(("Access-Control-Allow-Origin", "*"))
+            return
+        is_allowed = origin is not None and self._origins.allow(origin)
+        granted = origin if is_allowed else _own_origin(request)
+        response.headers += [("Access-Control-Allow-Origin", granted or ""), ("Vary", "Origin")]
+        if is_allowed and request.method == "OPTIONS":
+            response.headers += [
+                ("Access-Control-Allow-Methods", _METHODS),
+                ("Access-Control-Allow-Headers", "Authorization"),
+                ("Access-Control-Max-Age", "600"),
+            ]
+
+    def refuse_foreign(self, request: Request) -> None:
+        """Let a request that acts pass, unless a browser makes it for another site.
+
+        Those that AccessControlAllowOrigin names may; that everybody may read, as without it, is
+        not enough.
+
+        Raises:
+            Refusal: it is made for another site.
+        """
+        headers = request.headers
+        origin = headers.get("origin") or _origin_of(headers.get("referer", ""))
+        if origin and self._origins is not None and self._origins.allow(origin):
+            return
+        site = headers.get("sec-fetch-site", "none")
+        is_foreign = bool(origin) and origin != _own_origin(request)
+        if is_foreign or site not in _OWN_SITE:
+            raise Refusal(
+                403,
+                f"A page of {origin or 'another site'} asks for this, which would change something "
+                "here. AccessControlAllowOrigin says which sites may.",
+            )
+
+
+def _own_origin(request: Request) -> str:
+    """Where a request was sent to, as a browser names it."""
+    scheme = "https" if request.is_encrypted else "http"
+    return f"{scheme}://{request.headers.get('host', '')}"
+
+
+def _origin_of(url: str) -> str:
+    try:
+        parts = urlsplit(url)
+    except ValueError:
+        return "null"
+    return f"{parts.scheme}://{parts.netloc}" if parts.netloc else ""

@@ -1,0 +1,70 @@
+"""JSON: all values are strings, and what is asked for stands where it is in the whole tree.
+
+Source: AMPS User Guide, JSON Document Output.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import TypeAlias
+
+import msgspec
+
+from server.admin.documents.values import named_texts, text_of, texts_of
+from server.admin.tree import ROOT, Node, Place, Tree
+
+Content: TypeAlias = "str | list[Content] | dict[str, Content]"
+
+
+def render(tree: Tree, node: Node, is_shown: Callable[[Place], bool]) -> bytes:
+    """Write what is at a node, with all below it.
+
+    Args:
+        tree: where it is.
+        node: the node.
+        is_shown: says which places may be seen.
+    """
+    found = nested(node, content(tree, node, is_shown))
+    try:
+        return msgspec.json.encode(found)
+    except UnicodeEncodeError:  # as in names of files that are no text
+        return json.dumps(found).encode()
+
+
+def nested(node: Node, inner: Content) -> Content:
+    """Put content where it belongs in the tree."""
+    if node.field is not None:
+        inner = {node.field.name: inner}
+    if node.id is not None:
+        inner = [{"id": node.id, **inner}] if isinstance(inner, dict) else [inner]
+    for name in reversed([ROOT, *filter(None, node.place.path.split("/"))]):
+        inner = {name: inner}
+    return inner
+
+
+def content(tree: Tree, node: Node, is_shown: Callable[[Place], bool]) -> Content:
+    """What is at a node, as texts, lists and dictionaries."""
+    place = node.place
+    if node.field is not None:
+        return text_of(node.field, tree.value(node))
+    if place.has_entries and node.id is None:
+        return _entries(tree, place)
+    found: dict[str, Content] = dict(named_texts(tree, node))
+    if node.id is None:
+        for name, below in place.children.items():
+            if is_shown(below):
+                found[name] = content(tree, Node(below), is_shown)
+    return found
+
+
+def _entries(tree: Tree, place: Place) -> list[Content]:
+    resource = place.resource
+    if resource is None:
+        return []
+    texts = texts_of(resource)
+    names = ["id", *(field.name for field in resource.fields)]
+    return [
+        dict(zip(names, [identity, *texts(values)], strict=True))
+        for identity, values in tree.entries(place).items()
+    ]

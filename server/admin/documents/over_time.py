@@ -1,0 +1,78 @@
+"""The values of a leaf over time, as they come: page after page, in each of the forms.
+
+Source: AMPS User Guide, Time Range Selection; CSV Document Output.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final, NamedTuple
+
+import msgspec
+
+from server.admin.documents import json_form, xml_form
+from server.admin.http.messages import JSON, TEXT
+from server.admin.tree import Node
+
+
+class Form(NamedTuple):
+    """How values are written.
+
+    Attributes:
+        content_type: what comes of it.
+        before: what comes first, for a leaf.
+        value: one of them, with its moment.
+        between: what stands between two.
+        after: what comes last.
+    """
+
+    content_type: str
+    before: Callable[[Node], str]
+    value: Callable[[str, str], str]
+    between: str
+    after: Callable[[Node], str]
+
+
+_MARK: Final = '"\\u0000"'
+
+
+def _json_around(node: Node) -> tuple[str, str]:
+    """What stands before and behind the values: these are what comes last in the document."""
+    whole = msgspec.json.encode(json_form.nested(node, "\0")).decode()
+    before, _, after = whole.rpartition(_MARK)
+    return f"{before}[", f"]{after}"
+
+
+def _json_value(moment: str, value: str) -> str:
+    return msgspec.json.encode({"timestamp": moment, "value": value}).decode()
+
+
+def _csv_value(moment: str, value: str) -> str:
+    if any(sign in value for sign in ',"\r\n'):
+        value = '"' + value.replace('"', '""') + '"'
+    return f"{moment},{value}\n"
+
+
+def _nothing(_node: Node) -> str:
+    return ""
+
+
+FORMS: Final = {
+    "": Form(TEXT, _nothing, _csv_value, "", _nothing),
+    "csv": Form("text/csv; charset=utf-8", _nothing, _csv_value, "", _nothing),
+    "json": Form(
+        JSON,
+        lambda node: _json_around(node)[0],
+        _json_value,
+        ",",
+        lambda node: _json_around(node)[1],
+    ),
+    "xml": Form(
+        "application/xml; charset=utf-8",
+        xml_form.before_values,
+        lambda moment, value: f"<sample timestamp='{moment}'>{xml_form.escape(value)}</sample>\n",
+        "",
+        xml_form.after_values,
+    ),
+}
+"""By the suffix of the path that asks for it."""

@@ -1,0 +1,67 @@
+"""Values as texts: the same in all forms."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from functools import cache
+
+from server.admin.tree import INSTANCE, MOMENT, Node, Tree
+from server.statistics.schema import Field, Resource, Type, Value
+from server.statistics.timestamps import to_text
+
+
+def text_of(field: Field, value: Value | None) -> str:
+    """A value as all forms have it.
+
+    Programs read counts and rates as whole numbers, so that these have no point; other numbers
+    have 12 places behind it, as in AMPS.
+
+    Args:
+        field: what it is the value of.
+        value: None for what is not known.
+    """
+    if isinstance(value, float):
+        return _whole(value) if field.type is Type.INTEGER else _real(value)
+    if field.type is Type.REAL and isinstance(value, int):
+        return _real(value)
+    return "" if value is None else str(value)
+
+
+def _real(value: float) -> str:
+    return f"{value:.12f}" if math.isfinite(value) else f"{0:.12f}"
+
+
+def _whole(value: float) -> str:
+    return str(int(value)) if math.isfinite(value) else "0"
+
+
+@cache
+def texts_of(resource: Resource) -> Callable[[Sequence[Value]], list[str]]:
+    """What makes texts of an entry's values: for many entries, at little cost for each."""
+    numbers = [
+        (index, field) for index, field in enumerate(resource.fields) if field.type is not Type.TEXT
+    ]
+
+    def texts(values: Sequence[Value]) -> list[str]:
+        found = list(map(str, values))
+        for index, field in numbers:
+            if type(values[index]) is float or field.type is Type.REAL:
+                value = values[index]
+                found[index] = text_of(field, value)
+        return found
+
+    return texts
+
+
+def named_texts(tree: Tree, node: Node) -> Iterator[tuple[str, str]]:
+    """The values of an entry, or of a place that is one itself, with their names.
+
+    Those of the instance end with the moment of the sample.
+    """
+    values, resource = tree.values(node), node.place.resource
+    if resource is not None and values is not None:
+        names = [field.name for field in resource.fields]
+        yield from zip(names, texts_of(resource)(values), strict=True)
+    if node.place.path == INSTANCE:
+        yield MOMENT, to_text(tree.snapshot.timestamp)

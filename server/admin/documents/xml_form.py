@@ -1,0 +1,113 @@
+"""XML: as the tree is, with an attribute for the ids of entries.
+
+Source: AMPS User Guide, XML Document Output.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Iterator
+from typing import Final
+
+from server.admin.documents.values import named_texts, text_of, texts_of
+from server.admin.tree import ROOT, Node, Place, Tree
+
+_UNFIT: Final = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+_ESCAPES: Final = str.maketrans(
+    {"&": "&amp;", "<": "&lt;", ">": "&gt;", "'": "&apos;", '"': "&quot;", "\r": "&#13;"}
+)
+_INDENT: Final = "    "
+
+
+def render(tree: Tree, node: Node, is_shown: Callable[[Place], bool]) -> bytes:
+    """Write what is at a node, with all below it.
+
+    Args:
+        tree: where it is.
+        node: the node.
+        is_shown: says which places may be seen.
+    """
+    return document(node, _content(tree, node, is_shown))
+
+
+def before_values(node: Node) -> str:
+    """What stands before the values of a leaf over time, each of which is a line."""
+    opening = [f"<{tag}>" for tag, _ in _around(node)]
+    return "\n".join([*opening, f"<{_name_of(node)}>"]) + "\n"
+
+
+def after_values(node: Node) -> str:
+    """What stands behind them."""
+    closing = [f"</{name}>" for _, name in _around(node)]
+    return "\n".join([f"</{_name_of(node)}>", *reversed(closing)]) + "\n"
+
+
+def document(node: Node, lines: Iterable[str]) -> bytes:
+    """Put lines where they belong in the tree."""
+    around = list(_around(node))
+    depth = _INDENT * len(around)
+    opening = [f"{_INDENT * level}<{tag}>" for level, (tag, _) in enumerate(around)]
+    closing = [f"{_INDENT * level}</{name}>" for level, (_, name) in enumerate(around)]
+    inner = [f"{depth}{line}" for line in lines]
+    return ("\n".join([*opening, *inner, *reversed(closing)]) + "\n").encode()
+
+
+def _around(node: Node) -> Iterator[tuple[str, str]]:
+    """The elements that a node's own stands in: what opens and what closes each."""
+    names = [ROOT, *filter(None, node.place.path.split("/"))]
+    is_place = node.id is None and node.field is None
+    for name in names[:-1] if is_place else names:
+        yield name, name
+    if node.id is not None and node.field is not None and node.place.resource is not None:
+        entry = node.place.resource.entry
+        yield f"{entry} id='{_attribute(node.id)}'", entry
+
+
+def _name_of(node: Node) -> str:
+    return node.place.name if node.field is None else node.field.name
+
+
+def _content(tree: Tree, node: Node, is_shown: Callable[[Place], bool]) -> Iterator[str]:
+    place = node.place
+    if node.field is not None:
+        text = escape(text_of(node.field, tree.value(node)))
+        yield f"<{node.field.name}>{text}</{node.field.name}>"
+    elif node.id is not None:
+        yield from _entries(tree, place, [node.id])
+    else:
+        yield f"<{place.name}>"
+        if place.has_entries:
+            yield from map(_deeper, _entries(tree, place, tree.entries(place)))
+        for name, text in named_texts(tree, node):
+            yield f"{_INDENT}<{name}>{escape(text)}</{name}>"
+        for below in place.children.values():
+            if is_shown(below):
+                yield from map(_deeper, _content(tree, Node(below), is_shown))
+        yield f"</{place.name}>"
+
+
+def _entries(tree: Tree, place: Place, identities: Iterable[str]) -> Iterator[str]:
+    resource = place.resource
+    if resource is None:
+        return
+    texts = texts_of(resource)
+    for identity in identities:
+        yield f"<{resource.entry} id='{_attribute(identity)}'>"
+        values = texts(tree.entries(place)[identity])
+        for field, text in zip(resource.fields, values, strict=True):
+            yield f"{_INDENT}<{field.name}>{escape(text)}</{field.name}>"
+        yield f"</{resource.entry}>"
+
+
+def _deeper(line: str) -> str:
+    return _INDENT + line
+
+
+def escape(text: str) -> str:
+    """A text as XML has it; what XML cannot have becomes a replacement character."""
+    return _UNFIT.sub("\ufffd", text).translate(_ESCAPES)
+
+
+def _attribute(text: str) -> str:
+    """A text as an attribute has it, whose line ends would become blanks."""
+    return escape(text).replace("\n", "&#10;").replace("\t", "&#9;")

@@ -1,0 +1,73 @@
+"""What is asked of the engine: done on its thread, and waited for within a limit."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from concurrent.futures import Future
+from typing import Final, TypeVar
+
+from server.admin.http.messages import Refusal
+
+_Result = TypeVar("_Result")
+
+_PATIENCE: Final = 10.0
+"""Seconds that an answer may take."""
+
+
+class EngineSide:
+    """The engine's thread, as the admin interface sees it.
+
+    Args:
+        post: has a call made on the engine's thread.
+    """
+
+    def __init__(self, post: Callable[[Callable[[], None]], None]) -> None:
+        self._post = post
+
+    async def ask(self, question: Callable[[], _Result]) -> _Result:
+        """Call a function on the engine's thread, and give what it returns.
+
+        Args:
+            question: takes no longer than a command may; what it returns is immutable, or nobody
+                else's.
+
+        Raises:
+            Refusal: the engine is so busy that it has not been called in time, or it stops.
+        """
+        answer: Future[_Result] = Future()
+
+        def call() -> None:
+            if not answer.set_running_or_notify_cancel():
+                return  # whoever asked has given up
+            try:
+                answer.set_result(question())
+            except Exception as error:
+                answer.set_exception(error)
+
+        try:
+            self._post(call)
+        except RuntimeError:
+            raise Refusal(503, "The instance is stopping.") from None
+        return await within_limit(answer, "The engine")
+
+
+async def within_limit(answer: Future[_Result], who: str) -> _Result:
+    """Wait for what another thread does.
+
+    Args:
+        answer: its result.
+        who: does it, for whoever is told that it takes too long.
+
+    Raises:
+        Refusal: it takes too long.
+    """
+    try:
+        return await asyncio.wait_for(asyncio.wrap_future(answer), _PATIENCE)
+    except TimeoutError:
+        text = f"{who} is busy: no answer within {_PATIENCE:.0f} seconds. Try again in a moment."
+        raise Refusal(503, text, (("Retry-After", "10"),)) from None
+    except asyncio.CancelledError:
+        if not answer.cancelled():
+            raise  # it is whoever asks that has been cancelled
+        raise Refusal(503, "The instance is stopping.") from None

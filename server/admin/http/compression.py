@@ -1,0 +1,42 @@
+"""Bodies in the form gzip, for those who take it.
+
+Source: RFC 9110, Accept-Encoding.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from server.admin.http.messages import Document, Request
+
+LEAST: Final = 1_024
+"""Bytes of a body that is worth it."""
+
+
+def encoded(request: Request, document: Document) -> tuple[bytes, str]:
+    """The bytes to send for a document, and what they are encoded with; empty for nothing."""
+    if len(document.content) < LEAST or not accepts_gzip(
+        request.headers.get("accept-encoding", "")
+    ):
+        return document.content, ""
+    return document.compressed, "gzip"
+
+
+def accepts_gzip(accepted: str) -> bool:
+    """Whether an Accept-Encoding header allows gzip; that is what is said of it, else of `*`."""
+    weights: dict[str, float] = {}
+    for item in accepted.split(","):
+        name, _, parameters = item.partition(";")
+        weights[name.strip().lower()] = _weight(parameters)
+    weight = weights.get("gzip", weights.get("x-gzip", weights.get("*", 0.0)))
+    return weight > 0
+
+
+def _weight(parameters: str) -> float:
+    name, _, value = parameters.strip().partition("=")
+    if name.strip().lower() != "q":
+        return 1.0
+    try:
+        return float(value)
+    except ValueError:
+        return 0.0

@@ -1,0 +1,25 @@
+"""Requests for what has changed only: If-None-Match and If-Modified-Since.
+
+Source: RFC 9110, Conditional Requests.
+"""
+
+from __future__ import annotations
+
+from server.admin.http.messages import Document, Request, Response
+
+
+def is_unchanged(request: Request, response: Response) -> bool:
+    """Whether whoever asks has the document already."""
+    if request.method not in ("GET", "HEAD") or response.status != 200:
+        return False
+    known = request.headers.get("if-none-match")
+    if known is not None:
+        return isinstance(response.body, Document) and _names(known, response.body.etag)
+    since = request.headers.get("if-modified-since")
+    return bool(response.last_modified) and since == response.last_modified
+
+
+def _names(known: str, etag: str) -> bool:
+    """Whether a list of entity tags has one; which of them are weak does not matter."""
+    tags = (tag.strip().removeprefix("W/") for tag in known.split(","))
+    return known.strip() == "*" or etag.removeprefix("W/") in tags

@@ -1,0 +1,371 @@
+"""One connection: requests are read, answered and written one after the other, within limits.
+
+What comes before it is wanted stays in the socket: bytes are read when a request is waited for, so
+requests that are sent in advance cost nothing but the kernel's buffer. What is sent leaves in
+pieces, and the next one waits until the peer has read enough of those before it. Whoever is waited
+for has a time limit.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import time
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+from contextlib import aclosing, suppress
+from email.utils import formatdate
+from http import HTTPStatus
+from typing import Final, Protocol
+
+import h11
+
+from server.admin.http.compression import encoded
+from server.admin.http.conditional import is_unchanged
+from server.admin.http.limits import (
+    LINGER_SECONDS,
+    MOST_BODY,
+    MOST_HEAD,
+    MOST_HEADERS,
+    MOST_TARGET,
+    MOST_UNREAD,
+    PIECE,
+    Limits,
+)
+from server.admin.http.messages import Document, Refusal, Request, Response, say, split_target
+from server.base.log import Log
+
+Answer = Callable[[Request], Awaitable[Response]]
+"""Whoever answers requests. It may raise `Refusal`."""
+
+_references = itertools.count(1)
+
+
+class Host(Protocol):
+    """What a connection belongs to."""
+
+    @property
+    def answer(self) -> Answer:
+        """Answers requests."""
+
+    @property
+    def headers(self) -> Sequence[tuple[str, str]]:
+        """Headers that all answers have, unless they have their own of the name."""
+
+    @property
+    def limits(self) -> Limits:
+        """How long peers are waited for."""
+
+    @property
+    def log(self) -> Log:
+        """Where is written what happens."""
+
+    def progressed(self, connection: Connection) -> None:
+        """The peer has done something."""
+
+
+class Connection:
+    """A connection, from when it is accepted to its end.
+
+    Args:
+        reader: what comes.
+        writer: what leaves.
+        host: what it belongs to.
+
+    Attributes:
+        awaits_peer: whether its peer is waited for, so that it may be cut off.
+    """
+
+    def __init__(
+        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, host: Host
+    ) -> None:
+        self._reader = reader
+        self._writer = writer
+        self._host = host
+        self._limits = host.limits
+        self._http = h11.Connection(h11.SERVER, max_incomplete_event_size=MOST_HEAD)
+        self._peer = _address(writer.get_extra_info("peername"))
+        self._is_encrypted = writer.get_extra_info("sslcontext") is not None
+        self._method = "GET"  # of the request at hand
+        self.awaits_peer = True
+        writer.transport.set_write_buffer_limits(high=MOST_UNREAD)
+
+    async def serve(self) -> None:
+        """Answer requests until one of the two ends it."""
+        patience = self._limits.arrival
+        try:
+            while await self._exchange(patience):
+                self._http.start_next_cycle()
+                patience = self._limits.idle
+        except (OSError, TimeoutError, asyncio.IncompleteReadError):
+            self._writer.transport.abort()
+        finally:
+            self._writer.close()
+
+    def cut_off(self) -> None:
+        """End it at once."""
+        self._writer.transport.abort()
+
+    async def _exchange(self, patience: float) -> bool:
+        """Answer one request.
+
+        Args:
+            patience: seconds until it has to begin.
+
+        Returns:
+            Whether another one may follow.
+        """
+        try:
+            request = await self._next_request(patience)
+        except Refusal as refusal:
+            return await self._refuse(refusal)
+        except h11.RemoteProtocolError as error:
+            text = f"The request is no HTTP: {error}."
+            return await self._refuse(Refusal(error.error_status_hint, text))
+        if request is None:
+            return False
+        begun = time.monotonic()
+        self.awaits_peer = False
+        response = await self._answer(request)
+        size = await self._send(request, response)
+        if self._host.log.enabled("19-0006"):
+            self._host.log.emit(
+                "19-0006",
+                address=self._peer,
+                method=request.method,
+                path=request.path,
+                status=response.status,
+                bytes=size,
+                milliseconds=round((time.monotonic() - begun) * 1000, 1),
+            )
+        return self._http.our_state is h11.DONE and self._http.their_state is h11.DONE
+
+    # requests
+
+    async def _next_request(self, patience: float) -> Request | None:
+        """Wait for a request; None if the peer has gone, or lets nothing be heard of it.
+
+        Raises:
+            Refusal: it does not arrive in time, or is larger than requests may be.
+            h11.RemoteProtocolError: it is none.
+        """
+        self.awaits_peer = True
+        loop = asyncio.get_running_loop()
+        arrival = self._limits.arrival
+        has_begun = bool(self._http.trailing_data[0])
+        limit = asyncio.timeout(arrival if has_begun else patience)
+        try:
+            async with limit:
+                while (event := self._http.next_event()) is h11.NEED_DATA:
+                    await self._receive()
+                    if not has_begun:
+                        has_begun = True
+                        limit.reschedule(loop.time() + arrival)
+                if not isinstance(event, h11.Request):
+                    return None
+                self._method = event.method.decode("ascii")
+                _check_head(event)
+                body = await self._body(event)
+        except TimeoutError:
+            if not has_begun:
+                return None
+            raise Refusal(
+                408, f"The request has not arrived as a whole within {arrival:.0f} seconds."
+            ) from None
+        return self._make_request(event, body)
+
+    async def _body(self, head: h11.Request) -> bytes:
+        length = next((value for name, value in head.headers if name == b"content-length"), b"0")
+        if int(length) > MOST_BODY:
+            raise _TOO_LARGE
+        body = bytearray()
+        while not isinstance(event := self._http.next_event(), h11.EndOfMessage):
+            if isinstance(event, h11.Data):
+                body += event.data
+                if len(body) > MOST_BODY:
+                    raise _TOO_LARGE
+                continue
+            if self._http.they_are_waiting_for_100_continue:
+                self._put(self._http.send(h11.InformationalResponse(status_code=100, headers=[])))
+            await self._receive()
+        return bytes(body)
+
+    async def _receive(self) -> None:
+        self._http.receive_data(await self._reader.read(PIECE))
+        self._host.progressed(self)
+
+    def _make_request(self, head: h11.Request, body: bytes) -> Request:
+        path, query = split_target(head.target.decode("ascii"))
+        headers: dict[str, str] = {}
+        for name, value in head.headers:
+            known = headers.get(name.decode("ascii"))
+            text = value.decode("latin-1")
+            headers[name.decode("ascii")] = text if known is None else f"{known}, {text}"
+        return Request(self._method, path, query, headers, body, self._peer, self._is_encrypted)
+
+    # answers
+
+    async def _answer(self, request: Request) -> Response:
+        try:
+            return await self._host.answer(request)
+        except Refusal as refusal:
+            return say(refusal.status, str(refusal), refusal.headers)
+        except Exception as error:  # a defect: whoever asked is told no more than that
+            reference = next(_references)
+            self._host.log.emit(
+                "19-0007", reference=reference, path=request.path, error=repr(error)
+            )
+            text = (
+                f"This should not happen. The log says more: entry 19-0007, reference {reference}."
+            )
+            return say(500, text)
+
+    async def _refuse(self, refusal: Refusal) -> bool:
+        """Answer what is no request, and end the connection."""
+        if self._http.our_state not in (h11.IDLE, h11.SEND_RESPONSE):
+            return False
+        response = say(refusal.status, str(refusal), (*refusal.headers, ("Connection", "close")))
+        await self._send(Request(self._method, "/", {}, {}), response)
+        await self._linger()
+        return False
+
+    async def _linger(self) -> None:
+        """Read on for a moment: were the connection closed, the peer might not see the answer."""
+        if self._writer.can_write_eof():
+            self._writer.write_eof()
+        with suppress(TimeoutError):
+            async with asyncio.timeout(LINGER_SECONDS):
+                while await self._reader.read(PIECE):
+                    pass
+
+    async def _send(self, request: Request, response: Response) -> int:
+        """Send an answer.
+
+        Returns:
+            The bytes of its body that were sent.
+        """
+        if is_unchanged(request, response):
+            response.status = HTTPStatus.NOT_MODIFIED
+        body = response.body
+        has_body = request.method != "HEAD" and response.status not in (204, 304)
+        if not isinstance(body, Document):
+            await self._put_and_wait(
+                self._head(response, [("Content-Type", response.content_type)])
+            )
+            return await self._stream(body) if has_body else await self._end()
+        content, encoding = encoded(request, body)
+        headers = [("Vary", "Accept-Encoding")]
+        if response.status != HTTPStatus.NO_CONTENT:
+            headers += [("Content-Type", body.content_type), ("Content-Length", str(len(content)))]
+        if response.status in (HTTPStatus.OK, HTTPStatus.NOT_MODIFIED):
+            headers.append(("ETag", body.etag))
+        if encoding:
+            headers.append(("Content-Encoding", encoding))
+        head = self._head(response, headers)  # which leaves together with the first piece
+        if not has_body or not content:
+            await self._put_and_wait(head)
+            return await self._end()
+        for start in range(0, len(content), PIECE):
+            piece = self._http.send(h11.Data(data=content[start : start + PIECE])) or b""
+            await self._put_and_wait(head + piece)
+            head = b""
+        await self._end()
+        return len(content)
+
+    def _head(self, response: Response, headers: list[tuple[str, str]]) -> bytes:
+        if response.last_modified:
+            headers.append(("Last-Modified", response.last_modified))
+        headers += response.headers
+        given = {name.lower() for name, _ in headers}
+        headers += [each for each in self._host.headers if each[0].lower() not in given]
+        head = h11.Response(
+            status_code=response.status,
+            reason=HTTPStatus(response.status).phrase.encode(),
+            headers=[("Date", formatdate(usegmt=True)), *_joined(headers)],
+        )
+        return self._http.send(head) or b""
+
+    async def _stream(self, body: AsyncGenerator[bytes, None]) -> int:
+        size = 0
+        async with aclosing(body):
+            while (chunk := await self._next_chunk(body)) is not None:
+                size += len(chunk)
+                if chunk:
+                    await self._put_and_wait(self._http.send(h11.Data(data=chunk)))
+        await self._end()
+        return size
+
+    async def _next_chunk(self, body: AsyncGenerator[bytes, None]) -> bytes | None:
+        """What comes next of an answer; None at its end.
+
+        Raises:
+            ConnectionAbortedError: that cannot be made. What has been sent cannot be taken back, so
+                the answer is cut off: this way it is seen not to be whole.
+        """
+        try:
+            return await anext(body, None)
+        except Refusal as refusal:
+            reason = str(refusal)
+        except Exception as error:
+            reason = repr(error)
+        self._host.log.emit("19-0007", reference=next(_references), path="", error=reason)
+        raise ConnectionAbortedError
+
+    async def _end(self) -> int:
+        await self._put_and_wait(self._http.send(h11.EndOfMessage()))
+        return 0
+
+    async def _put_and_wait(self, octets: bytes | None) -> None:
+        """Send, and wait until the peer has read enough of it.
+
+        Raises:
+            OSError: the peer has gone.
+            TimeoutError: it does not read.
+        """
+        self._put(octets)
+        self.awaits_peer = True
+        async with asyncio.timeout(self._limits.write):
+            await self._writer.drain()
+        self.awaits_peer = False
+        self._host.progressed(self)
+
+    def _put(self, octets: bytes | None) -> None:
+        if octets:
+            self._writer.write(octets)
+
+
+_TOO_LARGE: Final = Refusal(413, f"The body of a request may have {MOST_BODY:,} bytes.")
+
+
+def _check_head(head: h11.Request) -> None:
+    """Refuse what is too large, and what others might take for another request than we do.
+
+    Raises:
+        Refusal: it is.
+    """
+    if not head.http_version.startswith(b"1."):
+        raise Refusal(505, "Expected HTTP/1.1.")
+    if len(head.target) > MOST_TARGET:
+        raise Refusal(414, f"A path with its query may have {MOST_TARGET:,} bytes.")
+    size = sum(len(name) + len(value) for name, value in head.headers)
+    if size > MOST_HEAD or len(head.headers) > MOST_HEADERS:
+        raise Refusal(
+            431, f"A request may have {MOST_HEADERS} headers, and {MOST_HEAD:,} bytes of them."
+        )
+    names = {name for name, _ in head.headers}
+    if b"transfer-encoding" in names and (b"content-length" in names or head.http_version < b"1.1"):
+        raise Refusal(400, "The request has two lengths: Transfer-Encoding, and another one.")
+
+
+def _joined(headers: Sequence[tuple[str, str]]) -> list[tuple[str, str]]:
+    """Headers, with one Vary for all."""
+    varying = [value for name, value in headers if name.lower() == "vary"]
+    others = [(name, value) for name, value in headers if name.lower() != "vary"]
+    return [*others, ("Vary", ", ".join(dict.fromkeys(varying)))] if varying else others
+
+
+def _address(peer: object) -> str:
+    """An address for the log."""
+    if not isinstance(peer, tuple):
+        return str(peer or "")
+    host, port = peer[:2]
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"

@@ -1,0 +1,158 @@
+"""Requests and responses, as those see them who answer."""
+
+from __future__ import annotations
+
+import hashlib
+import zlib
+from collections.abc import AsyncGenerator, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from http import HTTPStatus
+from typing import Final, TypeAlias
+from urllib.parse import parse_qsl, unquote_to_bytes, urlsplit
+
+from server.admin.http.limits import MOST_PARAMETERS
+
+HTML: Final = "text/html; charset=utf-8"
+JSON: Final = "application/json"
+TEXT: Final = "text/plain; charset=utf-8"
+
+Headers: TypeAlias = tuple[tuple[str, str], ...]
+
+
+class Refusal(Exception):
+    """A request that is not answered as asked for. The text is for whoever sent it.
+
+    Args:
+        status: see RFC 9110, Status Codes.
+        text: what is wrong, what was expected.
+        headers: of the answer.
+    """
+
+    def __init__(self, status: int, text: str, headers: Headers = ()) -> None:
+        super().__init__(text)
+        self.status = status
+        self.headers = headers
+
+
+@dataclass(frozen=True)
+class Request:
+    """A request that has arrived as a whole.
+
+    Attributes:
+        method: such as GET.
+        path: as it was sent, percent-encoded; it begins with a slash.
+        query: the parameters; of those with one name, the last.
+        headers: by their names in lower case; of those with one name, all, with commas.
+        body: its body.
+        peer: the address of whoever sent it, for the log.
+        is_encrypted: whether it came over TLS.
+    """
+
+    method: str
+    path: str
+    query: Mapping[str, str]
+    headers: Mapping[str, str]
+    body: bytes = b""
+    peer: str = ""
+    is_encrypted: bool = False
+
+    @cached_property
+    def segments(self) -> tuple[str, ...]:
+        """The parts of the path, decoded; slashes at the end do not matter.
+
+        Raises:
+            Refusal: it is not UTF-8.
+        """
+        try:
+            return tuple(
+                unquote_to_bytes(part).decode() for part in self.path.rstrip("/").split("/")[1:]
+            )
+        except UnicodeDecodeError:
+            raise Refusal(400, "The path is not UTF-8, percent-encoded.") from None
+
+
+def split_target(target: str) -> tuple[str, dict[str, str]]:
+    """Take the target of a request apart: its path, and the parameters of its query.
+
+    Raises:
+        Refusal: it is none that a server takes, or has too many parameters.
+    """
+    if not target.startswith("/"):
+        try:
+            parts = urlsplit(target)
+        except ValueError:
+            parts = None
+        if target == "*":
+            return "/", {}
+        if parts is None or parts.scheme not in ("http", "https"):
+            raise Refusal(400, "The target of the request is no path: expected one as in /amps.")
+        target = f"{parts.path or '/'}?{parts.query}"
+    path, _, query = target.partition("?")
+    try:
+        found = parse_qsl(query, keep_blank_values=True, max_num_fields=MOST_PARAMETERS)
+    except ValueError:
+        raise Refusal(400, f"The query has more than {MOST_PARAMETERS} parameters.") from None
+    return path, dict(found)
+
+
+class Document:
+    """A body that may be sent more than once: what is worked out for that, is once.
+
+    Args:
+        content: the bytes.
+        content_type: what they are.
+    """
+
+    def __init__(self, content: bytes, content_type: str) -> None:
+        self.content: Final = content
+        self.content_type: Final = content_type
+
+    @cached_property
+    def etag(self) -> str:
+        """Stands for the content, however it is encoded on its way."""
+        return f'W/"{hashlib.blake2b(self.content, digest_size=12).hexdigest()}"'
+
+    @cached_property
+    def compressed(self) -> bytes:
+        """The content in the form gzip."""
+        packer = zlib.compressobj(level=1, wbits=31)
+        return packer.compress(self.content) + packer.flush()
+
+
+Body: TypeAlias = Document | AsyncGenerator[bytes, None]
+"""What is at hand as a whole, or comes by and by."""
+
+
+@dataclass(slots=True)
+class Response:
+    """An answer.
+
+    Attributes:
+        body: what is sent.
+        status: see RFC 9110, Status Codes.
+        content_type: of a body that comes by and by; documents have their own.
+        headers: besides those that follow from the body and the connection.
+        last_modified: as a header has it, for what changes seldom.
+    """
+
+    body: Body
+    status: int = 200
+    content_type: str = TEXT
+    headers: list[tuple[str, str]] = field(default_factory=list)
+    last_modified: str = ""
+
+
+def say(status: int, text: str, headers: Headers = ()) -> Response:
+    """Make an answer that consists of a few words.
+
+    Args:
+        status: see RFC 9110, Status Codes.
+        text: the words.
+        headers: of the answer.
+    """
+    title = f"{status} {HTTPStatus(status).phrase}\n" if status >= HTTPStatus.BAD_REQUEST else ""
+    content = f"{title}{text}\n".encode(errors="backslashreplace")
+    return Response(
+        Document(content, TEXT), status, headers=[("Cache-Control", "no-store"), *headers]
+    )

@@ -1,0 +1,118 @@
+"""Accepts connections, and keeps them within their number."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import ssl
+from collections import OrderedDict
+from collections.abc import Sequence
+from typing import Final
+
+from server.admin.http.connection import Answer, Connection
+from server.admin.http.limits import PIECE, Limits
+from server.base.log import Log
+from server.transports.descriptors import DescriptorReserve
+from server.transports.tls_acceptor import TlsAcceptor
+
+_SAY_AGAIN_SECONDS: Final = 10.0
+_FULL: Final = b"HTTP/1.1 503 Service Unavailable\r\nConnection: close\r\nContent-Length: 0\r\n\r\n"
+
+
+class HttpServer:
+    """Serves HTTP on sockets that listen already.
+
+    Args:
+        answer: answers requests.
+        headers: headers that all answers have, unless they have their own of the name.
+        descriptors: says whether there is room for another connection.
+        log: where is written what happens.
+        limits: how many peers there may be, and how long they are waited for.
+
+    Attributes:
+        answer: see above.
+        headers: see above.
+        log: see above.
+        limits: see above.
+    """
+
+    def __init__(
+        self,
+        answer: Answer,
+        headers: Sequence[tuple[str, str]],
+        descriptors: DescriptorReserve,
+        log: Log,
+        limits: Limits | None = None,
+    ) -> None:
+        self.answer = answer
+        self.headers = headers
+        self.log = log
+        self._descriptors = descriptors
+        self.limits = limits or Limits()
+        self._acceptors: list[asyncio.Server | TlsAcceptor] = []
+        self._connections: OrderedDict[Connection, asyncio.Task[None]] = OrderedDict()
+        self._said = -_SAY_AGAIN_SECONDS
+
+    async def serve(self, sockets: Sequence[socket.socket], context: ssl.SSLContext | None) -> None:
+        """Accept connections from now on.
+
+        Args:
+            sockets: what they come to; it owns them from now on.
+            context: how they are secured; None if they are not.
+        """
+        loop = asyncio.get_running_loop()
+        for listening in sockets:
+            if context is None:
+                self._acceptors.append(await loop.create_server(self._protocol, sock=listening))
+            else:
+                self._acceptors.append(
+                    TlsAcceptor(listening, context, self._protocol, self._descriptors)
+                )
+
+    async def close(self) -> None:
+        """Accept no more, and end all connections, whatever they are about."""
+        for acceptor in self._acceptors:
+            acceptor.close()
+        tasks = list(self._connections.values())
+        for connection in list(self._connections):
+            self._cut_off(connection)
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    def progressed(self, connection: Connection) -> None:
+        """The peer of a connection has done something."""
+        if connection in self._connections:
+            self._connections.move_to_end(connection)
+
+    def _protocol(self) -> asyncio.Protocol:
+        reader = asyncio.StreamReader(limit=PIECE)
+        return asyncio.StreamReaderProtocol(reader, self._accepted)
+
+    def _accepted(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        connected = writer.get_extra_info("socket")
+        has_room = connected is not None and self._descriptors.has_room(connected.fileno())
+        if not has_room or not self._make_room():
+            writer.write(_FULL)
+            writer.close()
+            return
+        connection = Connection(reader, writer, self)
+        task = asyncio.get_running_loop().create_task(connection.serve())
+        self._connections[connection] = task
+        task.add_done_callback(lambda _: self._connections.pop(connection))
+
+    def _make_room(self) -> bool:
+        """Let the connection go that has been waited for longest, if there are too many."""
+        if len(self._connections) < self.limits.connections:
+            return True
+        now = asyncio.get_running_loop().time()
+        if now - self._said >= _SAY_AGAIN_SECONDS:
+            self._said = now
+            self.log.emit("19-0010", most=self.limits.connections)
+        oldest = next((one for one in self._connections if one.awaits_peer), None)
+        if oldest is None:
+            return False
+        self._cut_off(oldest)
+        return True
+
+    def _cut_off(self, connection: Connection) -> None:
+        connection.cut_off()
+        self._connections[connection].cancel()

@@ -1,0 +1,172 @@
+"""The admin interface from its start to its end: a thread with an event loop of its own.
+
+Its sockets listen before clients may come, so that an address that is in use ends the start early;
+requests are answered from when the instance serves. It ends after the transports.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import ssl
+import threading
+from concurrent.futures import Future
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import uvloop
+
+from server.admin.http.server import HttpServer
+from server.transports.connection import printable_address
+from server.transports.sockets import listen_on_inet
+from server.transports.tls import (
+    TlsError,
+    files_of,
+    load_certificates,
+    make_server_context,
+    tell_failures,
+)
+
+if TYPE_CHECKING:
+    from config_schema.spec import AdminSpec, InetAddr
+    from server.admin.http.connection import Answer
+    from server.admin.monitoring import Monitoring
+    from server.base.log import Log
+    from server.transports.descriptors import DescriptorReserve
+
+_STOP_SECONDS: Final = 5.0
+
+
+class AdminError(Exception):
+    """The admin interface cannot be opened. The text says where and why."""
+
+
+class AdminInterface:
+    """The admin interface of an instance.
+
+    Args:
+        admin: its description.
+        answer: answers requests.
+        monitoring: is told when the event loop begins and ends.
+        headers: headers that all answers have.
+        descriptors: says whether there is room for another connection.
+        log: where is written what happens.
+    """
+
+    def __init__(
+        self,
+        admin: AdminSpec,
+        answer: Answer,
+        monitoring: Monitoring,
+        headers: list[tuple[str, str]],
+        descriptors: DescriptorReserve,
+        log: Log,
+    ) -> None:
+        self._admin = admin
+        self._log = log
+        self._monitoring = monitoring
+        self._server = HttpServer(answer, headers, descriptors, log)
+        self._sockets: list[socket.socket] = []
+        self._context: ssl.SSLContext | None = None
+        self._thread: threading.Thread | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._stop: asyncio.Event | None = None
+
+    def listen(self, address: InetAddr) -> None:
+        """Listen, and answer nothing yet.
+
+        Raises:
+            AdminError: the address is in use, not there or not allowed, or the certificate cannot
+                be used.
+        """
+        where = f"{self._admin.location}: the admin interface"
+        try:
+            if self._admin.tls is not None:
+                self._context = make_server_context(self._admin.tls)
+                tell_failures(self._context, lambda why: self._log.emit("19-0005", reason=why))
+        except TlsError as error:
+            raise AdminError(f"{where} cannot be secured: {error}") from None
+        try:
+            self._sockets = listen_on_inet(address, reuse_address=True)
+        except OSError as error:
+            reason = error.strerror or error
+            raise AdminError(f"{where} cannot listen on {address}: {reason}") from None
+
+    def serve(self) -> None:
+        """Answer requests from now on."""
+        begun: Future[None] = Future()
+        self._thread = threading.Thread(
+            target=self._run, args=(begun,), name="admin interface", daemon=True
+        )
+        self._thread.start()
+        begun.result()
+        scheme = "http" if self._context is None else "https"
+        for listening in self._sockets:
+            address = printable_address(listening.getsockname())
+            self._log.emit("19-0001", address=address, url=f"{scheme}://{_host(address)}/amps")
+
+    def close(self) -> None:
+        """Answer nothing more; requests that are being answered are given up."""
+        if self._thread is None:
+            for listening in self._sockets:
+                listening.close()
+            return
+        self._post_stop()
+        self._thread.join(_STOP_SECONDS)
+        self._log.emit("19-0002")
+
+    def certificate_files(self) -> list[Path]:
+        """The files that its TLS is made from."""
+        return [] if self._admin.tls is None else files_of(self._admin.tls)
+
+    def certificate_changed(self, _change: str) -> None:
+        """Read certificate and key again, for connections that come from now on."""
+        if self._loop is not None:
+            with suppress(RuntimeError):  # it has ended
+                self._loop.call_soon_threadsafe(self._reload)
+
+    def _reload(self) -> None:
+        if self._context is None or self._admin.tls is None:
+            return
+        try:
+            load_certificates(self._context, self._admin.tls)
+        except TlsError as error:
+            self._log.emit("19-0004", reason=error)
+        else:
+            self._log.emit("19-0003")
+
+    def _post_stop(self) -> None:
+        if self._loop is not None and self._stop is not None:
+            with suppress(RuntimeError):
+                self._loop.call_soon_threadsafe(self._stop.set)
+
+    def _run(self, begun: Future[None]) -> None:
+        try:
+            with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+                runner.run(self._serve(begun))
+        except Exception as error:
+            if not begun.done():
+                begun.set_exception(error)
+
+    async def _serve(self, begun: Future[None]) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._loop.set_exception_handler(self._log_defect)
+        self._stop = asyncio.Event()
+        self._monitoring.begin()
+        await self._server.serve(self._sockets, self._context)
+        begun.set_result(None)
+        await self._stop.wait()
+        self._monitoring.close()
+        await self._server.close()
+
+    def _log_defect(self, _loop: asyncio.AbstractEventLoop, context: dict[str, object]) -> None:
+        self._log.emit(
+            "01-0004", text=context.get("message", ""), error=repr(context.get("exception"))
+        )
+
+
+def _host(address: str) -> str:
+    """Where a browser on this machine finds what listens on an address."""
+    host, _, port = address.rpartition(":")
+    return f"localhost:{port}" if host in ("[::]", "0.0.0.0") else address  # noqa: S104 - compared

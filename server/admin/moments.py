@@ -1,0 +1,60 @@
+"""Which moments a request asks about: t0 and t1.
+
+Source: AMPS User Guide, Time Range Selection.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from server.admin.http.messages import Refusal
+from server.statistics.timestamps import from_text
+
+_EVER = 1 << 62
+"""Later than all timestamps."""
+
+
+@dataclass(frozen=True, slots=True)
+class Moments:
+    """A range of time, both ends included, in timestamps of the statistics.
+
+    Attributes:
+        first: where it begins.
+        last: where it ends.
+    """
+
+    first: int
+    last: int
+
+    @property
+    def is_one(self) -> bool:
+        """Whether it is a moment, of which a sample has to be."""
+        return self.first == self.last
+
+
+def read_moments(query: Mapping[str, str]) -> Moments | None:
+    """Read what a request asks about; None for now.
+
+    Raises:
+        Refusal: t0 or t1 is no time, or they are the wrong way round.
+    """
+    if "t0" not in query and "t1" not in query:
+        return None
+    moments = Moments(_read(query, "t0", 0), _read(query, "t1", _EVER))
+    if moments.first > moments.last:
+        raise Refusal(400, "t0 is later than t1: expected the beginning in t0, the end in t1.")
+    return moments
+
+
+def _read(query: Mapping[str, str], name: str, otherwise: int) -> int:
+    if name not in query:
+        return otherwise
+    try:
+        return from_text(query[name])
+    except ValueError:
+        raise Refusal(
+            400,
+            f"{name}={query[name]!r} is no time: expected YYYYMMDDThhmmss in UTC, with as many "
+            "decimals as you like, such as 20230830T0 or 20230830T232500.5.",
+        ) from None

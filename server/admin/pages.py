@@ -1,0 +1,138 @@
+"""What is shown besides the tree: the first page, the configuration, and queues as they are now."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from email.utils import formatdate
+from html import escape
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from server.admin.configuration_text import shown
+from server.admin.documents import html_form
+from server.admin.http.messages import HTML, JSON, Document, Refusal, Request, Response
+from server.admin.monitoring import CONFIGURATION, DETAILS, QUEUES
+from server.admin.tree import INSTANCE, PLACES, ROOT, Node
+
+if TYPE_CHECKING:
+    from config_schema.spec import InstanceSpec
+    from server.admin.access import Access, Visitor
+    from server.admin.engine_side import EngineSide
+    from server.admin.monitoring import Monitoring
+
+QueueDetails = Callable[[str, str], "dict[str, object] | None"]
+"""What a queue is like, by its message type and name; called on the engine's thread."""
+
+
+class FirstPage:
+    """`/`: a sign of life, and where to go from here.
+
+    Programs look in its source whether there is a transport for queries, as `__sql=true`.
+
+    Args:
+        spec: the instance's description.
+        has_queries: whether there is (SQLTransport).
+    """
+
+    def __init__(self, spec: InstanceSpec, *, has_queries: bool) -> None:
+        about = f"<p>{escape(spec.description)}</p>" if spec.description else ""
+        lines = [
+            f"<main><h1>{escape(spec.name)}</h1>{about}",
+            f'<ul><li><a href="/{ROOT}">What is known of the host and this instance</a></li>',
+            f'<li><a href="/{ROOT}.json">The same as JSON</a></li>',
+            f'<li><a href="/{ROOT}/{INSTANCE}/{CONFIGURATION}">Its configuration</a></li>',
+            "</ul></main>",
+        ]
+        source = f'<meta name="console" content="__sql={"true" if has_queries else "false"}">'
+        self._document = Document(html_form.page(spec.name, lines, source), HTML)
+
+    async def answer(self, _request: Request, _visitor: Visitor) -> Response:
+        """Show it."""
+        return Response(self._document)
+
+
+class ConfigurationText:
+    """The configuration that the instance runs, as its author spelled it.
+
+    Args:
+        text: the whole of it.
+        access: says who may see it.
+    """
+
+    def __init__(self, text: str, access: Access) -> None:
+        self._document = Document(shown(text).encode(), "application/xml; charset=utf-8")
+        self._read = formatdate(time.time(), usegmt=True)
+        self._access = access
+
+    async def answer(self, _request: Request, visitor: Visitor) -> Response:
+        """Show it.
+
+        Raises:
+            Refusal: the visitor may not see it.
+        """
+        await self._access.require(visitor, f"/{ROOT}/{INSTANCE}/{CONFIGURATION}")
+        return Response(self._document, last_modified=self._read)
+
+
+class QueueState:
+    """What a queue is like right now, in more detail than samples have.
+
+    Args:
+        monitoring: knows the queues.
+        access: says who may see them.
+        engine_side: is asked.
+        details: see above.
+    """
+
+    def __init__(
+        self,
+        monitoring: Monitoring,
+        access: Access,
+        engine_side: EngineSide,
+        details: QueueDetails,
+    ) -> None:
+        self._monitoring = monitoring
+        self._access = access
+        self._engine_side = engine_side
+        self._details = details
+
+    async def answer(self, request: Request, visitor: Visitor) -> Response:
+        """Show it; other paths below queues are the tree's.
+
+        Raises:
+            Refusal: there is no such queue, or the visitor may not see it.
+        """
+        names = request.segments
+        if len(names) != len(_QUEUES) + 2 or names[-1] not in (DETAILS, f"{DETAILS}.json"):
+            return await self._monitoring.answer(request, visitor)
+        identity = names[-2]
+        tree = self._monitoring.latest()
+        node = Node(PLACES[QUEUES], identity)
+        await self._access.require(visitor, "/" + "/".join([*node.names, DETAILS]))
+        values = tree.values(node)
+        if values is None or node.place.resource is None:
+            every = "/".join(_QUEUES)
+            raise Refusal(404, f"There is no queue {identity!r}; /{every} has them all.")
+        fields = [field.name for field in node.place.resource.fields]
+        known = dict(zip(fields, map(str, values), strict=True))
+        found = await self._engine_side.ask(
+            lambda: self._details(known["message_type"], known["topic"])
+        )
+        if found is None:
+            raise Refusal(404, f"There is no queue {identity!r} any more.")
+        content = msgspec.json.encode(_as_texts(found))
+        return Response(Document(content, JSON), headers=[("Cache-Control", "no-store")])
+
+
+_QUEUES = (ROOT, *QUEUES.split("/"))
+
+
+def _as_texts(value: object) -> object:
+    """The same with numbers as texts, as in all documents."""
+    if isinstance(value, dict):
+        return {name: _as_texts(each) for name, each in value.items()}
+    if isinstance(value, list):
+        return [_as_texts(each) for each in value]
+    return f"{value:.6f}" if isinstance(value, float) else str(value)

@@ -1,0 +1,131 @@
+"""Which path means what: the table of routes, and what all answers have in common.
+
+Source: AMPS User Guide, Monitoring AMPS.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from server.admin.documents.html_form import STYLE_SOURCE
+from server.admin.http.messages import Document, Refusal, Request, Response, say
+from server.admin.monitoring import FORMS
+
+if TYPE_CHECKING:
+    from config_schema.spec import AdminSpec
+    from server.admin.access import Access, Visitor
+    from server.admin.cross_site import CrossSite
+
+READING: Final = ("GET", "HEAD")
+
+_POLICY: Final = (
+    f"default-src 'none'; style-src {STYLE_SOURCE}; base-uri 'none'; form-action 'self'; "
+    "frame-ancestors 'self'"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Route:
+    """What a path means.
+
+    Attributes:
+        names: the parts of the path.
+        answer: answers requests for it; it asks `Access` whether the visitor may see that.
+        leads_on: whether it is for all paths below as well, with or without a form at the end.
+        acts: whether a request changes something: those are not answered that a browser makes for
+            another site.
+        methods: those that it has.
+    """
+
+    names: tuple[str, ...]
+    answer: Callable[[Request, Visitor], Awaitable[Response]]
+    leads_on: bool = False
+    acts: bool = False
+    methods: Sequence[str] = READING
+
+    def is_for(self, segments: Sequence[str]) -> bool:
+        """Whether a path is its own."""
+        if not self.leads_on:
+            return tuple(segments) == self.names
+        head = tuple(segments[: len(self.names)])
+        return head == self.names or (
+            len(segments) == len(self.names) and _without_form(head) == self.names
+        )
+
+
+def _without_form(names: tuple[str, ...]) -> tuple[str, ...]:
+    stem, _, form = names[-1].rpartition(".")
+    return (*names[:-1], stem) if form in FORMS else names
+
+
+class Site:
+    """Answers requests.
+
+    Args:
+        routes: what there is; a path belongs to the one that says most about it.
+        access: says who is there.
+        cross_site: says what other sites may do.
+    """
+
+    def __init__(self, routes: Sequence[Route], access: Access, cross_site: CrossSite) -> None:
+        self._routes = sorted(routes, key=lambda route: len(route.names), reverse=True)
+        self._access = access
+        self._cross_site = cross_site
+
+    async def answer(self, request: Request) -> Response:
+        """Answer a request; what is refused is an answer, too."""
+        try:
+            response = await self._answer(request)
+        except Refusal as refusal:
+            response = say(refusal.status, str(refusal), refusal.headers)
+        self._cross_site.grant(request, response)
+        return response
+
+    async def _answer(self, request: Request) -> Response:
+        """Answer a request.
+
+        Raises:
+            Refusal: it is not answered as asked for.
+        """
+        route = next((one for one in self._routes if one.is_for(request.segments)), None)
+        methods = READING if route is None else route.methods
+        allowed = ("Allow", ", ".join([*methods, "OPTIONS"]))
+        if request.method == "OPTIONS":
+            return Response(Document(b"", ""), 204, headers=[allowed])
+        if request.method not in methods:
+            raise Refusal(405, f"Expected {' or '.join(methods)}.", (allowed,))
+        visitor = await self._access.admit(request)
+        if route is None:
+            raise Refusal(404, f"There is no {request.path}. What there is begins with /amps.")
+        if route.acts:
+            self._cross_site.refuse_foreign(request)
+        response = await route.answer(request, visitor)
+        cookies = self._access.cookie_of(visitor, request)
+        if cookies:
+            response.headers += [*cookies, ("Cache-Control", "no-store")]
+        elif visitor.user:
+            response.headers.append(("Cache-Control", "private, no-cache"))
+        return response
+
+
+def headers_of(admin: AdminSpec) -> list[tuple[str, str]]:
+    """The headers that all answers have: those of the configuration, and what pages may do.
+
+    One of the configuration takes the place of one of these.
+    """
+    configured = [(name.strip(), value.strip()) for name, _, value in map(_split, admin.headers)]
+    given = {name.lower() for name, _ in configured}
+    own = [
+        ("Server", "Amperage"),
+        ("Cache-Control", "no-cache"),
+        ("Content-Security-Policy", _POLICY),
+        ("Referrer-Policy", "same-origin"),
+        ("X-Content-Type-Options", "nosniff"),
+    ]
+    return [*configured, *((name, value) for name, value in own if name.lower() not in given)]
+
+
+def _split(line: str) -> tuple[str, str, str]:
+    return line.partition(":")

@@ -1,0 +1,219 @@
+"""A snapshot as a tree: which path leads to what.
+
+The tree has places, which follow from the description of all resources; a place is a resource, or
+what leads to some. Below a place with entries stand these, by their ids, and below an entry, or a
+resource that is one itself, its values. `Node` is any of these.
+
+    /amps/instance/clients/12/bytes_in
+          place            id field
+
+Source: AMPS Monitoring Guide, Resource Mapping.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+from urllib.parse import quote
+
+from server.statistics.resources import RESOURCES
+from server.statistics.sample import Snapshot
+from server.statistics.schema import Field, Resource, Value
+
+ROOT: Final = "amps"
+
+INSTANCE: Final = "instance"
+MOMENT: Final = "timestamp"
+"""What the instance has besides: when samples were taken."""
+
+_ALIASES: Final = {"host/cpu": "cpus", "instance/message_type": "message_types"}
+"""Names that the Monitoring Guide has for places, besides those that documents have."""
+
+
+class NothingThere(Exception):
+    """A path leads nowhere.
+
+    Attributes:
+        path: how far it leads somewhere.
+        name: what is not there.
+        near: what is there, and is called much like it.
+    """
+
+    def __init__(self, path: str, name: str, near: Sequence[str]) -> None:
+        found = f"; did you mean {' or '.join(near)}?" if near else ""
+        super().__init__(f"There is no {name!r} in {path or '/'}{found}")
+        self.path = path
+        self.name = name
+        self.near = near
+
+
+@dataclass(frozen=True)
+class Place:
+    """A place of the tree.
+
+    Attributes:
+        path: below /amps; empty for that itself.
+        resource: what is there, None if it only leads to others.
+        children: the places below it, by their names.
+    """
+
+    path: str
+    resource: Resource | None = field(repr=False, default=None)
+    children: dict[str, Place] = field(repr=False, default_factory=dict)
+
+    @property
+    def name(self) -> str:
+        """The last part of its path."""
+        return self.path.rpartition("/")[2] or ROOT
+
+    @property
+    def has_entries(self) -> bool:
+        """Whether there are entries with ids, of which there may be none."""
+        return self.resource is not None and bool(self.resource.entry)
+
+    @property
+    def fields(self) -> tuple[Field, ...]:
+        """Its values, if it is one entry itself."""
+        return () if self.resource is None or self.has_entries else self.resource.fields
+
+
+def _plant(resources: Iterable[Resource]) -> dict[str, Place]:
+    """The places, by their paths."""
+    places = {"": Place("")}
+    described = {resource.path: resource for resource in resources}
+    for path in described:
+        parts = path.split("/")
+        for length in range(1, len(parts) + 1):
+            place = "/".join(parts[:length])
+            if place not in places:
+                places[place] = Place(place, described.get(place))
+                above = places["/".join(parts[: length - 1])]
+                above.children[parts[length - 1]] = places[place]
+    return places
+
+
+PLACES: Final[Mapping[str, Place]] = _plant(RESOURCES)
+"""All places, by their paths below /amps."""
+
+
+@dataclass(frozen=True)
+class Node:
+    """Where a path leads.
+
+    Attributes:
+        place: the place.
+        id: of an entry there; None for the place itself.
+        field: one value of the entry, or of the place if that is one itself; None for all.
+    """
+
+    place: Place
+    id: str | None = None
+    field: Field | None = None
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The parts of its path, as they are."""
+        parts = [ROOT, *filter(None, self.place.path.split("/"))]
+        parts += [self.id] if self.id is not None else []
+        return (*parts, self.field.name) if self.field is not None else tuple(parts)
+
+    @property
+    def path(self) -> str:
+        """Its path, as a link has it."""
+        return link(self.names)
+
+
+def link(names: Iterable[str]) -> str:
+    """The path of some parts, percent-encoded."""
+    return "/" + "/".join(quote(name, safe="", errors="replace") for name in names)
+
+
+class Tree:
+    """A snapshot, as a tree.
+
+    Args:
+        snapshot: the snapshot.
+
+    Attributes:
+        snapshot: see above.
+    """
+
+    def __init__(self, snapshot: Snapshot) -> None:
+        self.snapshot: Final = snapshot
+
+    def entries(self, place: Place) -> Mapping[str, tuple[Value, ...]]:
+        """The entries of a place, by their ids."""
+        return {} if place.resource is None else self.snapshot.entries.get(place.resource.path, {})
+
+    def values(self, node: Node) -> tuple[Value, ...] | None:
+        """The values of an entry, or of a place that is one itself; None if there is none."""
+        entries = self.entries(node.place)
+        if node.id is not None:
+            return entries.get(node.id)
+        return None if node.place.has_entries else next(iter(entries.values()), None)
+
+    def value(self, node: Node) -> Value | None:
+        """The value of a node that is one; None if it has gone."""
+        values = self.values(node)
+        if values is None or node.field is None or node.place.resource is None:
+            return None
+        return values[node.place.resource.fields.index(node.field)]
+
+    def is_there(self, node: Node) -> bool:
+        """Whether a node is there; places are there for ever."""
+        return node.id is None or node.id in self.entries(node.place)
+
+    def find(self, names: Sequence[str], *, has_gone: bool = False) -> Node:
+        """Follow a path.
+
+        Args:
+            names: its parts, decoded.
+            has_gone: whether entries may be ones that are there no more.
+
+        Raises:
+            NothingThere: it leads nowhere.
+        """
+        head = names[0] if names else ""
+        if head != ROOT:
+            raise NothingThere("", head, near(head, [ROOT]))
+        place = PLACES[""]
+        rest = list(names[1:])
+        while rest and (below := self._below(place, rest[0])) is not None:
+            place = below
+            del rest[0]
+        identity = None
+        if rest and place.has_entries:
+            identity = rest.pop(0)
+            if not has_gone and identity not in self.entries(place):
+                here = Node(place).path
+                raise NothingThere(here, identity, near(identity, self.entries(place)))
+        node = Node(place, identity)
+        return self._value_below(node, rest) if rest else node
+
+    def _below(self, place: Place, name: str) -> Place | None:
+        alias = _ALIASES.get(f"{place.path}/{name}", name)
+        return place.children.get(alias)
+
+    def _value_below(self, node: Node, rest: Sequence[str]) -> Node:
+        resource = node.place.resource
+        fields = () if resource is None else resource.fields
+        if len(rest) == 1:
+            for one in fields:
+                if one.name == rest[0]:
+                    return Node(node.place, node.id, one)
+        if rest[0] in {one.name for one in fields}:
+            raise NothingThere(f"{node.path}/{rest[0]}", rest[1], ())
+        names = [*node.place.children, *(one.name for one in fields)]
+        raise NothingThere(node.path, rest[0], near(rest[0], names))
+
+
+def near(name: str, names: Iterable[str]) -> list[str]:
+    """Those of some names that are much like one that is not there."""
+    known = list(names)[:_MOST_COMPARED]
+    return difflib.get_close_matches(name[:_LONGEST], known, n=3, cutoff=0.5)
+
+
+_MOST_COMPARED: Final = 1_000
+_LONGEST: Final = 100

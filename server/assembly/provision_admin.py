@@ -1,0 +1,66 @@
+"""Makes the admin interface of an instance: its pages, and what they are made from."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from server.admin.access import Access
+from server.admin.cross_site import CrossSite
+from server.admin.engine_side import EngineSide
+from server.admin.interface import AdminInterface
+from server.admin.monitoring import CONFIGURATION, QUEUES, Monitoring
+from server.admin.pages import ConfigurationText, FirstPage, QueueState
+from server.admin.site import Route, Site, headers_of
+from server.admin.tree import INSTANCE, MOMENT, ROOT
+from server.topics.queue_details import details
+from server.transports.descriptors import DescriptorReserve
+
+if TYPE_CHECKING:
+    from config_schema.spec import AdminSpec, InstanceSpec
+    from server.core.engine import Engine
+    from server.statistics.keeper import Keeper
+
+
+def provision_admin(
+    spec: InstanceSpec,
+    admin: AdminSpec,
+    engine: Engine,
+    statistics: Keeper,
+    post: Callable[[Callable[[], None]], None],
+    configuration: str,
+) -> AdminInterface:
+    """Make the admin interface.
+
+    Args:
+        spec: the instance's description.
+        admin: that of the admin interface.
+        engine: the engine; what is asked of it is asked on its thread.
+        statistics: has the samples.
+        post: has a call made on the engine's thread.
+        configuration: the text of the whole configuration.
+    """
+    engine_side = EngineSide(post)
+    access = Access(spec, admin, engine.switches, engine_side, engine.log)
+    monitoring = Monitoring(statistics, access)
+
+    def queue_details(message_type: str, name: str) -> dict[str, object] | None:
+        queues, log = engine.topics.queues, engine.transaction_log
+        queue = None if queues is None else queues.find(message_type, name)
+        return None if queue is None or log is None else details(queue, log, engine.clock.now())
+
+    first = FirstPage(spec, has_queries=admin.sql_transport is not None)
+    state = QueueState(monitoring, access, engine_side, queue_details)
+    instance = (ROOT, INSTANCE)
+    routes = [
+        Route((), first.answer),
+        Route((ROOT,), monitoring.answer, leads_on=True),
+        Route((*instance, MOMENT), monitoring.moments, leads_on=True),
+        Route((*instance, CONFIGURATION), ConfigurationText(configuration, access).answer),
+        Route((ROOT, *QUEUES.split("/")), state.answer, leads_on=True),
+    ]
+    site = Site(routes, access, CrossSite(admin.access_control_allow_origin))
+    descriptors = DescriptorReserve(engine.clock, engine.log)
+    return AdminInterface(
+        admin, site.answer, monitoring, headers_of(admin), descriptors, engine.log
+    )

@@ -1,0 +1,134 @@
+"""Makes what takes the instance's statistics, from its parts, and what keeps them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from server.statistics.collector import Collector
+from server.statistics.host import host_sources
+from server.statistics.keeper import Keeper
+from server.statistics.process import process_sources
+from server.statistics.resources import WRITE_LATENCY, WRITE_SIZE
+from server.statistics.sources.caches import CachesSource
+from server.statistics.sources.clients import ClientsSource
+from server.statistics.sources.derived import ConflatedTopicsSource, ViewsSource
+from server.statistics.sources.instance import InstanceSource, TuningSource
+from server.statistics.sources.logging import logging_sources
+from server.statistics.sources.message_types import MessageTypesSource
+from server.statistics.sources.processors import ApiSource, ProcessorsSource, QueriesSource
+from server.statistics.sources.queues import QueuesSource
+from server.statistics.sources.replication import ReplicationSource
+from server.statistics.sources.sow import SowSource
+from server.statistics.sources.subscriptions import PaginationsSource, SubscriptionsSource
+from server.statistics.sources.transaction_log import (
+    HistogramSource,
+    JournalsSource,
+    TransactionLogSource,
+)
+from server.statistics.sources.transports import TransportsSource
+
+if TYPE_CHECKING:
+    from config_schema.spec import AdminSpec, InstanceSpec
+    from server.core.engine import Engine
+    from server.events.log import EventLog
+    from server.links.replication import Replication
+    from server.statistics.sample import Source
+    from server.transports.table import TransportTable
+
+_NANOSECONDS: Final = 1_000_000_000
+_MILLISECOND: Final = 1_000_000
+
+
+class Statistics:
+    """What takes an instance's statistics, and what keeps them.
+
+    Args:
+        admin: how they are to be kept.
+        engine: the instance's sessions and topics.
+        log: the instance's log.
+        indexed: see `Keeper`.
+
+    Attributes:
+        keeper: keeps them, on a thread of its own.
+        collector: takes samples.
+    """
+
+    def __init__(
+        self, admin: AdminSpec, engine: Engine, log: EventLog, *, indexed: bool = False
+    ) -> None:
+        self.keeper: Final = Keeper(
+            admin.file_name,
+            admin.interval // _MILLISECOND,
+            log,
+            sources=[*host_sources(), *process_sources(), *logging_sources(log.targets)],
+            indexed=indexed,
+        )
+        self.collector: Final = Collector(
+            admin.interval / _NANOSECONDS,
+            self.keeper.take,
+            engine.turns,
+            engine.clock,
+            engine.turns.elapsed,
+            log,
+        )
+
+    def start(self, sources: list[Source]) -> None:
+        """Take the first sample, and one per Interval from then on.
+
+        Args:
+            sources: what there is to be known, see `sources_of`.
+        """
+        self.keeper.start()
+        self.collector.start(sources)
+
+    def close(self) -> None:
+        """Take no samples any more; those that have been taken are recorded."""
+        self.collector.close()
+        self.keeper.close()
+
+
+def sources_of(
+    spec: InstanceSpec,
+    engine: Engine,
+    transports: TransportTable,
+    replication: Replication | None,
+    collector: Collector,
+) -> list[Source]:
+    """What there is to be known of an instance, whose topics have been recovered.
+
+    Args:
+        spec: its description.
+        engine: its sessions and topics.
+        transports: its transports.
+        replication: what it has of replication; None if it has no part in it.
+        collector: takes the samples.
+    """
+    log, topics = engine.transaction_log, engine.topics
+    journal = None if log is None else log.journal
+    archive = (
+        None if spec.transaction_log is None else spec.transaction_log.journal_archive_directory
+    )
+    clients, subscriptions = ClientsSource(engine), SubscriptionsSource(engine)
+    return [
+        InstanceSource(spec),
+        clients,
+        ApiSource(engine),
+        QueriesSource(clients),
+        ProcessorsSource(engine, clients, replication, lambda: collector.lag),
+        subscriptions,
+        PaginationsSource(subscriptions),
+        CachesSource(engine, clients, transports, journal),
+        MessageTypesSource(engine.settings.message_type_modules, spec),
+        SowSource(engine.stores, topics, engine.turns.elapsed),
+        ConflatedTopicsSource(spec.sow, engine.stores),
+        ViewsSource(spec.sow, engine.stores),
+        QueuesSource(topics.queues or (), engine.clock),
+        ReplicationSource(replication),
+        TransactionLogSource(journal),
+        JournalsSource(journal, None if archive is None else Path(archive)),
+        HistogramSource(WRITE_LATENCY, None if journal is None else journal.write_latency),
+        HistogramSource(WRITE_SIZE, None if journal is None else journal.write_sizes),
+        TransportsSource(transports),
+        TuningSource(spec),
+    ]

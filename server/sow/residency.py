@@ -1,0 +1,32 @@
+"""How much of a file that is mapped is in memory: the kernel is asked about some of its pages."""
+
+from __future__ import annotations
+
+import ctypes
+import mmap
+from collections.abc import Sequence
+from typing import Final
+
+_ASKED: Final = 64
+"""Pages, in equal distances, that stand for all others; 0.1 ms altogether."""
+
+_libc: Final = ctypes.CDLL(None, use_errno=True)
+
+
+def resident_share(maps: Sequence[mmap.mmap]) -> float:
+    """How many of the pages of some maps, which are all of one size, are in memory, from 0 to 1."""
+    if not maps:
+        return 1.0
+    pages = len(maps[0]) // mmap.PAGESIZE
+    total = pages * len(maps)
+    places = range(0, total, max(total // _ASKED, 1))
+    return sum(_is_resident(maps[place // pages], place % pages) for place in places) / len(places)
+
+
+def _is_resident(memory: mmap.mmap, page: int) -> bool:
+    """Whether a page is in memory; one that is not there any more is not."""
+    begin = ctypes.c_char.from_buffer(memory, page * mmap.PAGESIZE)
+    answer = ctypes.c_ubyte(0)
+    address = ctypes.c_void_p(ctypes.addressof(begin))
+    failed = _libc.mincore(address, ctypes.c_size_t(mmap.PAGESIZE), ctypes.byref(answer))
+    return not failed and bool(answer.value & 1)

@@ -1,0 +1,339 @@
+"""A statistics database that is open: made or brought up to date, and written to.
+
+There is one transaction per sample. A file is in SQLite's WAL mode, so that others read while a
+sample is written, and what has been committed survives the end of the process, however that comes;
+when the machine stops, the last samples may be missing. It belongs to one thread, and is given up
+after the first failure: `recording` decides what then happens.
+"""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from operator import itemgetter
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, TypeAlias
+
+from server.statistics import layout, takeover
+from server.statistics.resources import LIFETIMES
+from server.statistics.sample import Entry, Snapshot
+from server.statistics.schema import Field, Resource, Value
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+MEMORY: Final = ":memory:"
+
+_BUSY_SECONDS: Final = 1.0
+"""How long a sample waits for somebody who has locked the file."""
+
+_LONGEST_LOG: Final = 16 << 20
+"""Bytes of SQLite's WAL file that are kept for reuse."""
+
+_VACUUM_PAGES: Final = 512
+"""Given back to the file system in one step."""
+
+_MOST_LIFETIMES: Final = 1_000
+
+_Values: TypeAlias = tuple[Value, ...]
+_Alive: TypeAlias = dict[str, tuple[_Values, int]]
+_NEVER: Final = object()
+
+
+class ForeignDatabaseError(Exception):
+    """A file is a database that cannot be gone on with. The text says why."""
+
+
+@dataclass(slots=True)
+class _Writing:
+    """What writing the samples of one resource takes.
+
+    Attributes:
+        alive: entries of the sample before, by id: what is fixed, and the id of their rows.
+    """
+
+    resource: Resource
+    insert_static: str
+    insert_dynamic: str
+    moving: Callable[[_Values], _Values]
+    next_id: int
+    alive: _Alive
+
+
+class Database:
+    """One database.
+
+    Args:
+        path: the file, which is made if there is none; ":memory:" for none.
+        indexed: see `layout.statements`.
+
+    Raises:
+        sqlite3.Error: it cannot be opened.
+        ForeignDatabaseError: it is none of this program's.
+    """
+
+    def __init__(self, path: str, *, indexed: bool = False) -> None:
+        self.path = path
+        self.connection = sqlite3.connect(path, timeout=_BUSY_SECONDS, isolation_level=None)
+        self._newest: int | None = None
+        self._writings: list[_Writing] = []
+        try:
+            self._prepare(indexed=indexed)
+            self._find_out()
+        except BaseException:
+            self.connection.close()
+            raise
+        self._identity = self._file_identity()
+
+    def write(self, taken: Mapping[str, list[Entry]], snapshot: Snapshot) -> None:
+        """Write a sample.
+
+        Args:
+            taken: its entries, by the resource's path.
+            snapshot: what they come to.
+
+        Raises:
+            sqlite3.Error: it cannot be written, and has not been.
+        """
+        alive: list[_Alive] = []
+        with self.transaction():
+            for writing in self._writings:
+                path = writing.resource.path
+                alive.append(self._write_lives(writing, taken.get(path, []), snapshot.timestamp))
+                values = snapshot.entries.get(path, {})
+                self._write_values(writing, alive[-1], values, snapshot.timestamp)
+            self.connection.execute(
+                f"INSERT OR REPLACE INTO {layout.SAMPLES} VALUES(?, 0)", (snapshot.timestamp,)
+            )
+        for writing, now in zip(self._writings, alive, strict=True):
+            writing.alive = now
+        self._newest = snapshot.timestamp
+
+    def _write_lives(self, writing: _Writing, entries: list[Entry], timestamp: int) -> _Alive:
+        """Note who is new, and who has gone; return who is there."""
+        before = writing.alive
+        alive: _Alive = {}
+        began: list[tuple[int, Entry]] = []
+        for entry in entries:
+            fixed, static_id = before.get(entry.id, (_NEVER, 0))
+            if fixed is not entry.fixed and fixed != entry.fixed:
+                static_id, writing.next_id = writing.next_id, writing.next_id + 1
+                began.append((static_id, entry))
+            alive[entry.id] = (entry.fixed, static_id)
+        goes_on = {static_id for _, static_id in alive.values()}
+        ended = [one for _, one in before.values() if one not in goes_on]
+        base = writing.resource.table
+        if began:
+            self.connection.executemany(
+                writing.insert_static, ((one, entry.id, *entry.fixed) for one, entry in began)
+            )
+            self.connection.executemany(
+                f"INSERT OR REPLACE INTO {layout.LIVES} VALUES(?, ?, ?, NULL)",
+                ((base, one, timestamp) for one, _ in began),
+            )
+        if ended:
+            self.connection.executemany(
+                f"UPDATE {layout.LIVES} SET last = max(first, ?) WHERE base = ? AND static_id = ?",
+                ((self._newest, base, one) for one in ended),
+            )
+        return alive
+
+    def _write_values(
+        self, writing: _Writing, alive: _Alive, entries: Mapping[str, _Values], timestamp: int
+    ) -> None:
+        moving = writing.moving
+        self.connection.executemany(
+            writing.insert_dynamic,
+            ((timestamp, alive[one][1], *moving(values)) for one, values in entries.items()),
+        )
+
+    def note_lifetime(self, timestamp: int, values: _Values) -> None:
+        """Write an event in the life of the instance.
+
+        Args:
+            timestamp: when.
+            values: in the order of the resource's fields.
+
+        Raises:
+            sqlite3.Error: it cannot be written, and has not been.
+        """
+        static, dynamic = layout.static(LIFETIMES), layout.dynamic(LIFETIMES)
+        with self.transaction():
+            number = self._number(f"SELECT coalesce(max(static_id), 0) + 1 FROM {static}")
+            self.connection.execute(layout.insert_static(LIFETIMES), (number, str(number), *values))
+            self.connection.execute(layout.insert_dynamic(LIFETIMES), (timestamp, number))
+            oldest = number - _MOST_LIFETIMES
+            self.connection.execute(f"DELETE FROM {static} WHERE static_id <= ?", (oldest,))
+            self.connection.execute(f"DELETE FROM {dynamic} WHERE static_id <= ?", (oldest,))
+
+    def take_over(self, other: Database) -> int:
+        """Add to a file what a database in memory has.
+
+        Returns:
+            The samples that it has.
+
+        Raises:
+            sqlite3.Error: that is not possible, and has not been done.
+        """
+        source = other.connection
+        source.execute("ATTACH DATABASE ? AS target", (self.path,))
+        try:
+            with other.transaction():
+                for statement, values in takeover.statements(source):
+                    source.execute(statement, values)
+            [count] = source.execute(f"SELECT count(*) FROM main.{layout.SAMPLES}").fetchone()
+        finally:
+            source.execute("DETACH DATABASE target")
+        self._find_out()
+        return count  # type: ignore[no-any-return]
+
+    @property
+    def is_in_place(self) -> bool:
+        """Whether what is written goes to the file of that name, and not to one that is gone."""
+        return self.path == MEMORY or self._identity == self._file_identity()
+
+    @property
+    def size(self) -> int:
+        """Bytes of the database."""
+        return self._pragma("page_count") * self._pragma("page_size") + self._log_size()
+
+    @property
+    def used(self) -> int:
+        """Bytes of the database that hold something."""
+        pages = self._pragma("page_count") - self._pragma("freelist_count")
+        return pages * self._pragma("page_size")
+
+    def oldest_sample(self, tier: int, before: int) -> int | None:
+        """Return the timestamp of the oldest sample of a tier that is older than a moment.
+
+        Raises:
+            sqlite3.Error: that cannot be read.
+        """
+        return self._number(
+            f"SELECT min(timestamp) FROM {layout.SAMPLES} WHERE tier = ? AND timestamp < ?",
+            tier,
+            before,
+        )
+
+    def vacuum_step(self) -> bool:
+        """Give some of what is unused back to the file system.
+
+        Returns:
+            Whether there is more.
+
+        Raises:
+            sqlite3.Error: that is not possible.
+        """
+        self.connection.execute(f"PRAGMA incremental_vacuum({_VACUUM_PAGES})").fetchall()
+        if self._pragma("freelist_count"):
+            return True
+        self.connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+        return False
+
+    @contextmanager
+    def transaction(self) -> Iterator[None]:
+        """Have what is done in it done wholly or not at all.
+
+        Raises:
+            sqlite3.Error: somebody else has locked the file, or it cannot be written to.
+        """
+        self.connection.execute("BEGIN IMMEDIATE")
+        try:
+            yield
+            self.connection.execute("COMMIT")
+        except BaseException:
+            if self.connection.in_transaction:
+                self.connection.execute("ROLLBACK")
+            raise
+
+    def close(self) -> None:
+        """Let the file go."""
+        self.connection.close()
+
+    def _prepare(self, *, indexed: bool) -> None:
+        is_new = not self._number("SELECT count(*) FROM sqlite_master")
+        if is_new:
+            self.connection.execute("PRAGMA auto_vacuum = INCREMENTAL")
+        elif (
+            self._pragma("application_id") != layout.APPLICATION_ID
+            or self._pragma("user_version") != layout.FORMAT
+        ):
+            raise ForeignDatabaseError(
+                "it has not been made by this program, or by another version"
+            )
+        self.connection.execute("PRAGMA journal_mode = WAL").fetchall()
+        self.connection.execute("PRAGMA synchronous = NORMAL")
+        self.connection.execute(f"PRAGMA journal_size_limit = {_LONGEST_LOG}").fetchall()
+        with self.transaction():
+            for statement in layout.statements(indexed=indexed):
+                self.connection.execute(statement)
+            for resource in layout.RECORDED:
+                for table, needed, fields in layout.expected_columns(resource):
+                    self._add_columns(table, needed, fields)
+            if is_new:
+                self.connection.execute(f"PRAGMA application_id = {layout.APPLICATION_ID}")
+                self.connection.execute(f"PRAGMA user_version = {layout.FORMAT}")
+
+    def _add_columns(self, table: str, needed: frozenset[str], fields: Iterable[Field]) -> None:
+        there = {row[1] for row in self.connection.execute(f"PRAGMA table_info({table})")}
+        if not there >= needed:
+            raise ForeignDatabaseError(f"its table {table} has no {', '.join(needed - there)}")
+        for one in fields:
+            if one.name not in there:
+                self.connection.execute(f"ALTER TABLE {table} ADD COLUMN {layout.column(one)}")
+
+    def _find_out(self) -> None:
+        self._newest = self._number(f"SELECT max(timestamp) FROM {layout.SAMPLES}")
+        self._writings = [self._writing(one) for one in layout.RECORDED if one != LIFETIMES]
+
+    def _writing(self, resource: Resource) -> _Writing:
+        """Find out what there is of a resource, and who lived when the last sample was written."""
+        static = layout.static(resource)
+        names = "".join(f", {layout.quoted(one.name)}" for one in resource.fixed)
+        alive: _Alive = {
+            row[1]: (tuple("" if one is None else one for one in row[2:]), row[0])
+            for row in self.connection.execute(
+                f"SELECT static_id, oid{names} FROM {static} JOIN {layout.LIVES} USING(static_id)"
+                " WHERE base = ? AND last IS NULL",
+                (resource.table,),
+            )
+        }
+        places = [resource.fields.index(one) for one in resource.moving]
+        return _Writing(
+            resource,
+            layout.insert_static(resource),
+            layout.insert_dynamic(resource),
+            itemgetter(*places) if len(places) > 1 else _only(places),
+            1 + (self._number(f"SELECT max(static_id) FROM {static}") or 0),
+            alive,
+        )
+
+    def _number(self, query: str, *values: int) -> int:
+        [number] = self.connection.execute(query, values).fetchone()
+        return number  # type: ignore[no-any-return]
+
+    def _pragma(self, name: str) -> int:
+        return self._number(f"PRAGMA {name}")
+
+    def _log_size(self) -> int:
+        try:
+            return os.stat(f"{self.path}-wal").st_size
+        except OSError:
+            return 0
+
+    def _file_identity(self) -> tuple[int, int] | None:
+        try:
+            found = Path(self.path).stat()
+        except OSError:
+            return None
+        return found.st_dev, found.st_ino
+
+
+def _only(places: list[int]) -> Callable[[_Values], _Values]:
+    if not places:
+        return lambda _: ()
+    [place] = places
+    return lambda values: (values[place],)

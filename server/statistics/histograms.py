@@ -1,0 +1,82 @@
+"""How long things take: distributions that the Monitoring Guide does not have, for the metrics.
+
+Written on the engine's thread, those of the log on the committer's. Counts are read as they are at
+the moment: of one that changes meanwhile the sum may be ahead of the counts, or behind them.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from server.base.histogram import Histogram
+    from server.core.engine import Engine
+
+
+class Distribution(NamedTuple):
+    """One of them.
+
+    Attributes:
+        name: what it is the distribution of, as in names of metrics.
+        unit: of its numbers: `microseconds` or `bytes`.
+        about: the same in words, for people.
+        entry: which of several of the name it is: a queue; empty if there is only one.
+        histogram: the numbers.
+    """
+
+    name: str
+    unit: str
+    about: str
+    entry: str
+    histogram: Histogram
+
+
+def distributions(engine: Engine, queues: Iterable[tuple[str, Histogram]]) -> list[Distribution]:
+    """All that there are of an instance, whose topics have been recovered.
+
+    Args:
+        engine: has the counters.
+        queues: of each queue its id, and how long consumers had messages that they acknowledged.
+    """
+    found = [
+        Distribution(
+            "turn",
+            "microseconds",
+            "how long pieces of work have held up the engine's thread",
+            "",
+            engine.turns.lengths,
+        ),
+        Distribution(
+            "publish_to_persisted",
+            "microseconds",
+            "time from a publish that asks for a persisted ack until it was settled",
+            "",
+            engine.persisting,
+        ),
+        *(
+            Distribution(
+                "queue_time_to_acknowledge",
+                "microseconds",
+                "how long consumers had messages that they acknowledged",
+                name,
+                histogram,
+            )
+            for name, histogram in queues
+        ),
+    ]
+    if engine.transaction_log is not None:
+        journal = engine.transaction_log.journal
+        about = "how long writes to the transaction log took until they were safe"
+        found += [
+            Distribution("log_write", "microseconds", about, "", journal.write_latency),
+            Distribution(
+                "log_write_size",
+                "bytes",
+                "how much was written to the transaction log at a time",
+                "",
+                journal.write_sizes,
+            ),
+        ]
+    return found

@@ -1,0 +1,155 @@
+"""Reading the statistics database back.
+
+Everything here is done on the thread of statistics, in pieces that are small enough for a sample to
+wait for: what has more values than fit a page is asked for page after page.
+
+Source: AMPS User Guide, Time Range Selection.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Mapping
+from functools import cache
+from typing import Final
+
+from server.statistics import layout
+from server.statistics.resources import LIFETIMES
+from server.statistics.sample import Snapshot
+from server.statistics.schema import Kind, Resource, Value
+
+PAGE: Final = 10_000
+"""Values that are read at a time."""
+
+ALWAYS: Final = 1 << 62
+"""Later than any timestamp."""
+
+
+class History:
+    """What has been recorded.
+
+    Args:
+        connection: of the database.
+
+    Attributes:
+        queries: how many questions it has answered.
+    """
+
+    def __init__(self, connection: sqlite3.Connection) -> None:
+        self._connection = connection
+        self.queries = 0
+
+    def timestamps(self, first: int = 0, last: int = ALWAYS, limit: int = PAGE) -> list[int]:
+        """Return when samples have been taken, from `first` to `last`, both included.
+
+        Raises:
+            sqlite3.Error: that cannot be read.
+        """
+        self.queries += 1
+        found = self._connection.execute(
+            f"SELECT timestamp FROM {layout.SAMPLES} WHERE timestamp BETWEEN ? AND ?"
+            " ORDER BY timestamp LIMIT ?",
+            (first, last, limit),
+        )
+        return [timestamp for (timestamp,) in found]
+
+    def values(
+        self,
+        resource: Resource,
+        entry: str,
+        name: str,
+        first: int = 0,
+        last: int = ALWAYS,
+        limit: int = PAGE,
+    ) -> list[tuple[int, Value]]:
+        """Return a field's values over time.
+
+        Args:
+            resource: one with a table.
+            entry: the entry's id. Entries of earlier lives that had the same id are included.
+            name: the field's.
+            first: the first timestamp.
+            last: the last one, included as well.
+            limit: return no more than this; to go on, ask from behind the last one's timestamp.
+
+        Raises:
+            sqlite3.Error: they cannot be read.
+        """
+        self.queries += 1
+        found = self._connection.execute(_values_query(resource, name), (entry, first, last, limit))
+        return [(timestamp, "" if value is None else value) for timestamp, value in found]
+
+    def snapshot(self, timestamp: int) -> Snapshot | None:
+        """Return what a sample came to; None if none was taken at that moment, or it is gone.
+
+        Resources without a table are not in it.
+
+        Raises:
+            sqlite3.Error: it cannot be read.
+        """
+        if not self.timestamps(timestamp, timestamp):
+            return None
+        entries: dict[str, Mapping[str, tuple[Value, ...]]] = {}
+        for resource in layout.RECORDED:
+            found = self._connection.execute(_moment_query(resource), (timestamp,))
+            rows = {
+                row[0]: tuple("" if value is None else value for value in row[1:]) for row in found
+            }
+            if rows:
+                entries[resource.path] = rows
+        return Snapshot(timestamp, entries)
+
+
+@cache
+def _values_query(resource: Resource, name: str) -> str:
+    """Return the query for one field; it takes the id, the first and last moment and a limit."""
+    [field] = [field for field in resource.fields if field.name == name]
+    static, dynamic = layout.static(resource), layout.dynamic(resource)
+    value = f"{'s' if field.kind is Kind.FIXED else 'd'}.{layout.quoted(name)}"
+    if resource == LIFETIMES:
+        return (
+            f"SELECT d.timestamp, {value} FROM {static} AS s"
+            f" CROSS JOIN {dynamic} AS d ON d.static_id = s.static_id"
+            " WHERE s.oid = ?1 AND d.timestamp BETWEEN ?2 AND ?3 ORDER BY d.timestamp LIMIT ?4"
+        )
+    return (
+        f"SELECT d.timestamp, {value} FROM {static} AS s"
+        f" CROSS JOIN {layout.LIVES} AS l ON l.base = '{resource.table}'"
+        " AND l.static_id = s.static_id"
+        f" CROSS JOIN {layout.SAMPLES} AS m ON m.timestamp"
+        " BETWEEN max(l.first, ?2) AND min(coalesce(l.last, ?3), ?3)"
+        f" CROSS JOIN {dynamic} AS d ON d.timestamp = m.timestamp AND d.static_id = s.static_id"
+        " WHERE s.oid = ?1 ORDER BY d.timestamp LIMIT ?4"
+    )
+
+
+@cache
+def _moment_query(resource: Resource) -> str:
+    """Return the query for all entries at one moment."""
+    columns = ", ".join(layout.quoted(field.name) for field in resource.fields)
+    static, dynamic = layout.static(resource), layout.dynamic(resource)
+    if resource == LIFETIMES:
+        columns = ", ".join(f"s.{layout.quoted(field.name)}" for field in resource.fields)
+        return (
+            f"SELECT s.oid, {columns} FROM {dynamic} AS d"
+            f" CROSS JOIN {static} AS s ON s.static_id = d.static_id"
+            " WHERE d.timestamp <= ?1 ORDER BY s.static_id"
+        )
+    return (
+        f"SELECT oid, {columns} FROM {dynamic} CROSS JOIN {static} USING(static_id)"
+        " WHERE timestamp = ?1 ORDER BY static_id"
+    )
+
+
+def lifetimes(connection: sqlite3.Connection, most: int) -> list[tuple[str, tuple[Value, ...]]]:
+    """Return the newest events in the life of the instance, with their ids, in their order.
+
+    Raises:
+        sqlite3.Error: they cannot be read.
+    """
+    columns = ", ".join(layout.quoted(field.name) for field in LIFETIMES.fields)
+    found = connection.execute(
+        f"SELECT oid, {columns} FROM {layout.static(LIFETIMES)} ORDER BY static_id DESC LIMIT ?",
+        (most,),
+    )
+    return [(row[0], row[1:]) for row in reversed(found.fetchall())]

@@ -1,0 +1,311 @@
+"""The host's figures: processors, memory, disks and network, read on the thread of statistics.
+
+They come from /proc. Where there is none, or a file of it cannot be read, there are zeros, or no
+entries; what is gone at the next reading has no entry there any more. Shares and averages are those
+of the time between two readings, so that the first has none. In a container, processors and memory
+are the host's, disks and network those that the container sees.
+
+Source: AMPS Monitoring Guide, Host Statistics.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import socket
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from server.statistics.resources import HOST, HOST_CPUS, HOST_DISKS, HOST_MEMORY, HOST_NETWORK
+from server.statistics.sample import Entry, Source
+from server.statistics.schema import Resource, Value
+
+PROC: Final = Path("/proc")
+
+_KILOBYTE: Final = 1024
+_SECTOR: Final = 512  # the unit of /proc/diskstats, whatever the disk's
+_UNSAFE: Final = re.compile(r"[^A-Za-z0-9_-]")
+_ESCAPE: Final = re.compile(r"\\([0-7]{3})")
+
+_ALWAYS_FULL: Final = frozenset({"squashfs", "iso9660", "erofs", "udf"})
+"""File systems that nobody can write to; that they are full means nothing."""
+
+
+def host_sources(proc: Path = PROC, clock: Callable[[], float] = time.monotonic) -> list[Source]:
+    """Return what reads the host's figures.
+
+    Args:
+        proc: where the kernel shows them.
+        clock: seconds, never going back.
+    """
+    return [HostName(), Cpus(proc), Disks(proc, clock), Memory(proc), Network(proc)]
+
+
+class HostName:
+    """host: its name."""
+
+    resource: Resource = HOST
+
+    def __init__(self) -> None:
+        self._fixed: tuple[Value, ...] = (socket.gethostname(),)
+
+    def entries(self) -> Iterator[Entry]:
+        """See `Source.entries`."""
+        yield Entry("", self._fixed, ())
+
+
+class _Times(NamedTuple):
+    """What a processor has done so far, in ticks of its clock."""
+
+    idle: int
+    iowait: int
+    system: int
+    user: int
+
+
+class Cpus:
+    """host/cpus: what each processor has been doing, and all of them.
+
+    Args:
+        proc: where the kernel shows it.
+    """
+
+    resource: Resource = HOST_CPUS
+
+    def __init__(self, proc: Path) -> None:
+        self._path = proc / "stat"
+        self._before: Mapping[str, _Times] = {}
+
+    def entries(self) -> Iterator[Entry]:
+        """See `Source.entries`."""
+        now = dict(map(_cpu, (line for line in _lines(self._path) if line.startswith("cpu"))))
+        for name, times in (now or {"all": _Times(0, 0, 0, 0)}).items():
+            yield Entry(name, (), _shares(times, self._before.get(name, times)))
+        self._before = now
+
+
+def _cpu(line: str) -> tuple[str, _Times]:
+    name, *fields = line.split()
+    user, nice, system, idle, iowait, irq, softirq, steal = (*map(int, fields[:8]), *[0] * 8)[:8]
+    times = _Times(idle, iowait, system + irq + softirq + steal, user + nice)
+    return "all" if name == "cpu" else name, times
+
+
+def _shares(now: _Times, before: _Times) -> tuple[float, ...]:
+    grown = [max(0, new - old) for new, old in zip(now, before, strict=True)]
+    whole = sum(grown)
+    return tuple(round(100 * one / whole, 6) if whole else 0.0 for one in grown)
+
+
+class Memory:
+    """host/memory.
+
+    Args:
+        proc: where the kernel shows it.
+    """
+
+    resource: Resource = HOST_MEMORY
+
+    def __init__(self, proc: Path) -> None:
+        self._path = proc / "meminfo"
+        self._fixed: tuple[Value, ...] = ()
+
+    def entries(self) -> Iterator[Entry]:
+        """See `Source.entries`."""
+        known = dict(map(_memory, _lines(self._path)))
+        total = known.get("MemTotal", 0) or _total_memory()
+        free, buffers, cached = (known.get(name, 0) for name in ("MemFree", "Buffers", "Cached"))
+        fixed = (known.get("SwapTotal", 0), total)
+        if fixed != self._fixed:
+            self._fixed = fixed
+        moving = (
+            known.get("AnonPages", 0),
+            known.get("MemAvailable", free + buffers + cached),
+            buffers,
+            cached,
+            free,
+            total - free if known else 0,
+            known.get("SwapFree", 0),
+        )
+        yield Entry("", self._fixed, moving)
+
+
+def _memory(line: str) -> tuple[str, int]:
+    name, _, rest = line.partition(":")
+    return name, int(rest.split()[0]) * _KILOBYTE
+
+
+def _total_memory() -> int:
+    try:
+        return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    except (ValueError, OSError):
+        return 0
+
+
+class Network:
+    """host/network: the interfaces.
+
+    Args:
+        proc: where the kernel shows them.
+    """
+
+    resource: Resource = HOST_NETWORK
+
+    def __init__(self, proc: Path) -> None:
+        self._path = proc / "self" / "net" / "dev"
+
+    def entries(self) -> Iterator[Entry]:
+        """See `Source.entries`."""
+        for line in _lines(self._path):
+            name, _, rest = line.rpartition(":")
+            if name:
+                yield Entry(safe_id(name.strip()), (), _traffic([*map(int, rest.split())]))
+
+
+def _traffic(numbers: Sequence[int]) -> tuple[int, ...]:
+    """Return what an interface has done; damaged packets include those of each kind of damage."""
+    bytes_in, packets_in, damaged_in, dropped_in = numbers[:4]
+    bytes_out, packets_out, damaged_out, dropped_out, _, collisions = numbers[8:14]
+    errors = damaged_in + dropped_in + damaged_out + dropped_out + collisions
+    return bytes_in, bytes_out, errors, packets_in, packets_out
+
+
+class _Activity(NamedTuple):
+    """What a disk has done so far, times in milliseconds."""
+
+    reads: int = 0
+    sectors_read: int = 0
+    reading: int = 0
+    writes: int = 0
+    sectors_written: int = 0
+    writing: int = 0
+    in_progress: int = 0
+
+
+class _Mount(NamedTuple):
+    """A file system that is mounted."""
+
+    device: str
+    point: str
+    kind: str
+    source: str
+
+
+class Disks:
+    """host/disks: the disks on which file systems are mounted.
+
+    A disk that is mounted in several places is there once, with the first of them. The root of a
+    container has no disk that the container sees; it is there as well, under the name of the kind
+    of its file system. File systems of the network are not: one that hangs would hold up the rest.
+
+    Args:
+        proc: where the kernel shows them.
+        clock: seconds, never going back.
+    """
+
+    resource: Resource = HOST_DISKS
+
+    def __init__(self, proc: Path, clock: Callable[[], float]) -> None:
+        self._mounts = proc / "self" / "mountinfo"
+        self._activity = proc / "diskstats"
+        self._clock = clock
+        self._read_at = 0.0
+        self._before: Mapping[str, _Activity] = {}
+        self._fixed: dict[str, tuple[Value, ...]] = {}
+
+    def entries(self) -> Iterator[Entry]:
+        """See `Source.entries`."""
+        now = self._clock()
+        seconds, self._read_at = now - self._read_at, now
+        known = {device: (name, did) for device, name, did in map(_disk, _lines(self._activity))}
+        shown: dict[str, _Activity] = {}
+        for mount in map(_mount, _lines(self._mounts)):
+            found = known.get(mount.device) or known.get(_device_of(mount.source))
+            if mount.kind in _ALWAYS_FULL or not (found or mount.point == "/"):
+                continue
+            name, activity = found or (mount.kind, _Activity())
+            name = safe_id(name)
+            if name in shown:
+                continue
+            shown[name] = activity
+            if self._fixed.get(name) != (mount.point,):
+                self._fixed[name] = (mount.point,)
+            before = self._before.get(name, activity)
+            yield Entry(name, self._fixed[name], _usage(mount.point, activity, before, seconds))
+        self._before = shown
+
+
+def _usage(
+    mount_point: str, now: _Activity, before: _Activity, seconds: float
+) -> tuple[Value, ...]:
+    def grown(of: Callable[[_Activity], int]) -> int:
+        return max(0, of(now) - of(before))
+
+    reads, writes = grown(lambda one: one.reads), grown(lambda one: one.writes)
+    read = grown(lambda one: one.sectors_read) * _SECTOR
+    written = grown(lambda one: one.sectors_written) * _SECTOR
+    return (
+        free_percent(mount_point),
+        now.in_progress,
+        round(grown(lambda one: one.reading) / reads, 3) if reads else 0.0,
+        round(grown(lambda one: one.writing) / writes, 3) if writes else 0.0,
+        round(read / seconds) if seconds > 0 else 0,
+        round(written / seconds) if seconds > 0 else 0,
+    )
+
+
+def free_percent(path: str) -> float:
+    """Return the share of a file system that programs can still have; 0 if that is not known."""
+    try:
+        found = os.statvfs(path)
+    except OSError:
+        return 0.0
+    return round(100 * found.f_bavail / found.f_blocks, 6) if found.f_blocks else 0.0
+
+
+def _disk(line: str) -> tuple[str, str, _Activity]:
+    major, minor, name, *fields = line.split()
+    reads, _, sectors_read, reading, writes, _, sectors_written, writing, in_progress = map(
+        int, fields[:9]
+    )
+    activity = _Activity(
+        reads, sectors_read, reading, writes, sectors_written, writing, in_progress
+    )
+    return f"{major}:{minor}", name, activity
+
+
+def _mount(line: str) -> _Mount:
+    """Read a line of mountinfo; after some optional fields a dash precedes the last three."""
+    fields = line.split(" ")
+    kind, source = fields[fields.index("-", 6) + 1 :][:2]
+    return _Mount(fields[2], _unescaped(fields[4]), kind, _unescaped(source))
+
+
+def _unescaped(text: str) -> str:
+    return _ESCAPE.sub(lambda found: chr(int(found[1], 8)), text)
+
+
+def _device_of(source: str) -> str:
+    """Return the number of a device; some file systems have one of their own instead of it."""
+    if not source.startswith("/dev/"):
+        return ""
+    try:
+        number = os.stat(source).st_rdev
+    except OSError:
+        return ""
+    return f"{os.major(number)}:{os.minor(number)}"
+
+
+def safe_id(name: str) -> str:
+    """Return a device's name as it can stand in a path."""
+    return _UNSAFE.sub("_", name)
+
+
+def _lines(path: Path) -> list[str]:
+    """Return the lines of a file, none if it cannot be read."""
+    try:
+        return path.read_text("utf-8", "surrogateescape").splitlines()
+    except OSError:
+        return []

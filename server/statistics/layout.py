@@ -1,0 +1,150 @@
+"""The tables of the statistics database: what makes them, and what their statements say.
+
+Each resource has two, as in AMPS: X_STATIC has a row per life of an entry, with what never changes,
+X_DYNAMIC one per entry and sample. Rows of X_DYNAMIC stand in the order of time, so that a sample
+is written at the end, what is old lies together, and all entries of one moment do. One entry's
+values over time are found through the list of samples (AMPERAGE_SAMPLES) and the time for which the
+entry lived (AMPERAGE_LIVES), one look-up per sample. benchmarks/statistics_database.py compares
+this with another order.
+
+Source: AMPS Monitoring Guide, Table Reference.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Final
+
+from server.statistics.resources import RESOURCES
+from server.statistics.schema import Field, Kind, Resource, Type
+
+APPLICATION_ID: Final = 0x414D5047
+"""Says in the file's header that we have made it."""
+
+FORMAT: Final = 1
+"""Of the tables; another number is a database that this program cannot go on with."""
+
+RECORDED: Final = tuple(resource for resource in RESOURCES if resource.table)
+
+SAMPLES: Final = "AMPERAGE_SAMPLES"
+LIVES: Final = "AMPERAGE_LIVES"
+
+_OWN: Final = (
+    f"CREATE TABLE IF NOT EXISTS {SAMPLES}(timestamp INTEGER PRIMARY KEY, tier INTEGER NOT NULL)",
+    f"CREATE INDEX IF NOT EXISTS {SAMPLES}_TIER ON {SAMPLES}(tier, timestamp)",
+    (
+        f"CREATE TABLE IF NOT EXISTS {LIVES}(base TEXT, static_id INTEGER, first INTEGER,"
+        " last INTEGER, PRIMARY KEY(base, static_id)) WITHOUT ROWID"
+    ),
+    f"CREATE INDEX IF NOT EXISTS {LIVES}_LAST ON {LIVES}(base, last)",
+)
+
+
+def static(resource: Resource) -> str:
+    """Return the table of what never changes."""
+    return f"{resource.table}_STATIC"
+
+
+def dynamic(resource: Resource) -> str:
+    """Return the table of what each sample has."""
+    return f"{resource.table}_DYNAMIC"
+
+
+def quoted(name: str) -> str:
+    """Return a name as SQL has it, whatever is in it."""
+    return '"' + name.replace('"', '""') + '"'
+
+
+def statements(*, indexed: bool) -> Iterator[str]:
+    """Give what makes the tables that there are not yet.
+
+    Args:
+        indexed: have an index on static_id, too, for the queries of others.
+
+    Source: AMPS User Guide, Tuning (Statistics/Indexing/Enabled).
+    """
+    for resource in RECORDED:
+        yield (
+            f"CREATE TABLE IF NOT EXISTS {static(resource)}"
+            f"(static_id INTEGER PRIMARY KEY, oid TEXT{_columns(resource.fixed)})"
+        )
+        yield (
+            f"CREATE INDEX IF NOT EXISTS AMPERAGE_{resource.table}_OID ON {static(resource)}(oid)"
+        )
+        yield (
+            f"CREATE TABLE IF NOT EXISTS {dynamic(resource)}"
+            f"(timestamp INTEGER, static_id INTEGER{_columns(resource.moving)},"
+            " PRIMARY KEY(timestamp, static_id)) WITHOUT ROWID"
+        )
+        if indexed:
+            yield (
+                f"CREATE INDEX IF NOT EXISTS AMPERAGE_{resource.table}_STATIC_ID"
+                f" ON {dynamic(resource)}(static_id)"
+            )
+    yield from _OWN
+
+
+def expected_columns(resource: Resource) -> Iterator[tuple[str, frozenset[str], tuple[Field, ...]]]:
+    """Give, for both tables, the name, the columns that it cannot do without, and the others."""
+    yield static(resource), frozenset({"static_id", "oid"}), resource.fixed
+    yield dynamic(resource), frozenset({"timestamp", "static_id"}), resource.moving
+
+
+def column(field: Field) -> str:
+    """Return how a column is declared."""
+    return f"{quoted(field.name)} {field.type.value}"
+
+
+def insert_static(resource: Resource) -> str:
+    """Return what writes static_id, oid and the fixed values."""
+    return _insert(static(resource), ("static_id", "oid"), resource.fixed)
+
+
+def insert_dynamic(resource: Resource) -> str:
+    """Return what writes timestamp, static_id and the moving values."""
+    return _insert(dynamic(resource), ("timestamp", "static_id"), resource.moving)
+
+
+def average(resource: Resource) -> str | None:
+    """Return what makes averages at one moment those of a time; None if there are none.
+
+    Named values: first and last, the time; kept, the moment.
+    """
+    averages = [field for field in resource.moving if field.kind is Kind.INTERVAL_AVERAGE]
+    if not averages:
+        return None
+    table = dynamic(resource)
+    values = ", ".join(f"avg({quoted(one.name)}) AS {quoted(one.name)}" for one in averages)
+    columns = ", ".join(quoted(one.name) for one in resource.moving)
+    chosen = ", ".join(_averaged(one) for one in resource.moving)
+    return (
+        f"INSERT OR REPLACE INTO {table}(timestamp, static_id, {columns})"
+        f" SELECT kept.timestamp, kept.static_id, {chosen} FROM"
+        f" (SELECT static_id, {values} FROM {table}"
+        " WHERE timestamp BETWEEN :first AND :last GROUP BY static_id) AS span"
+        f" CROSS JOIN {table} AS kept"
+        " ON kept.timestamp = :kept AND kept.static_id = span.static_id"
+    )
+
+
+def _averaged(field: Field) -> str:
+    name = quoted(field.name)
+    if field.kind is not Kind.INTERVAL_AVERAGE:
+        return f"kept.{name}"
+    if field.type is Type.INTEGER:
+        return f"CAST(round(span.{name}) AS INTEGER)"
+    return f"span.{name}"
+
+
+def _insert(table: str, keys: tuple[str, str], fields: Iterable[Field]) -> str:
+    """Return a statement; where there is no number, the column has none, instead of a text."""
+    fields = tuple(fields)
+    names = ", ".join([*keys, *(quoted(field.name) for field in fields)])
+    values = ", ".join(
+        ["?", "?", *("?" if field.type is Type.TEXT else "nullif(?, '')" for field in fields)]
+    )
+    return f"INSERT OR REPLACE INTO {table}({names}) VALUES({values})"
+
+
+def _columns(fields: Iterable[Field]) -> str:
+    return "".join(f", {column(field)}" for field in fields)

@@ -1,0 +1,97 @@
+"""What the thread of statistics knows by itself: its own work, and the lives of the instance."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Final
+
+from server.statistics.database import MEMORY
+from server.statistics.history import lifetimes
+from server.statistics.resources import LIFETIMES, STATISTICS
+from server.statistics.sample import Entry
+from server.statistics.schema import Resource, Value
+
+if TYPE_CHECKING:
+    from server.statistics.database import Database
+    from server.statistics.recording import Recording
+
+MOST_LIFETIMES: Final = 100
+"""Events that are shown: the newest."""
+
+_CACHE: Final = 2_048_000
+"""Bytes that SQLite keeps in memory of a file, unless it is told otherwise."""
+
+_MICROSECONDS: Final = 1_000_000
+
+
+class OwnFigures:
+    """instance/statistics, as of the sample before.
+
+    Args:
+        path: of the database.
+        interval_ms: between samples.
+    """
+
+    resource: Resource = STATISTICS
+
+    def __init__(self, path: str, interval_ms: int) -> None:
+        self._is_in_memory = path == MEMORY
+        self._fixed: tuple[Value, ...] = (path, interval_ms)
+        self._size = 0
+        self._growth = 0
+        self._queries = 0
+        self._last = 0
+        self._committing = 0
+        self._samples = 0
+        self._whole = 0
+
+    def entries(self) -> Iterator[Entry]:
+        """Give the one entry."""
+        file_size = 0 if self._is_in_memory else self._size
+        memory = self._size if self._is_in_memory else min(self._size, _CACHE)
+        moving = (
+            self._growth,
+            file_size,
+            memory,
+            self._queries,
+            self._last,
+            self._committing,
+            self._samples,
+            self._whole,
+        )
+        yield Entry("", self._fixed, moving)
+
+    def note(self, recording: Recording, *, commit: float, whole: float) -> None:
+        """Take note of a sample that has been recorded.
+
+        Args:
+            recording: where.
+            commit: seconds that this took.
+            whole: seconds that it took altogether.
+        """
+        size = recording.database.size
+        self._growth = max(0, size - self._size)
+        self._size = size
+        self._queries = recording.queries
+        self._last = round(whole * _MICROSECONDS)
+        self._committing += round(commit * _MICROSECONDS)
+        self._samples += 1
+        self._whole += self._last
+
+
+class Lifetimes:
+    """instance/lifetimes: when the instance was started and shut down, as far as is recorded."""
+
+    resource: Resource = LIFETIMES
+
+    def __init__(self) -> None:
+        self._entries: list[Entry] = []
+
+    def read(self, database: Database) -> None:
+        """Find out what is recorded."""
+        found = lifetimes(database.connection, MOST_LIFETIMES)
+        self._entries = [Entry(number, values, ()) for number, values in found]
+
+    def entries(self) -> Iterator[Entry]:
+        """Give the newest ones, in their order."""
+        return iter(self._entries)

@@ -1,0 +1,78 @@
+"""The process's own figures: processor time and memory, read on the thread of statistics.
+
+Source: AMPS Monitoring Guide, AMPS Instance Statistics (cpu, memory).
+"""
+
+from __future__ import annotations
+
+import os
+import resource as limits
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Final
+
+from server.statistics.host import PROC
+from server.statistics.resources import CPU, MEMORY
+from server.statistics.sample import Entry, Source
+from server.statistics.schema import Resource
+
+_PAGE: Final = os.sysconf("SC_PAGE_SIZE")
+
+
+def process_sources(proc: Path = PROC, clock: Callable[[], float] = time.monotonic) -> list[Source]:
+    """Return what reads the process's figures.
+
+    Args:
+        proc: where the kernel shows them.
+        clock: seconds, never going back.
+    """
+    return [ProcessCpu(clock), ProcessMemory(proc)]
+
+
+class ProcessCpu:
+    """instance/cpu: shares of one processor's time, of which several threads may use more than all.
+
+    Args:
+        clock: seconds, never going back.
+    """
+
+    resource: Resource = CPU
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        self._clock = clock
+        self._before: tuple[float, float, float] | None = None
+
+    def entries(self) -> Iterator[Entry]:
+        """See `Source.entries`."""
+        used = limits.getrusage(limits.RUSAGE_SELF)
+        now = (self._clock(), used.ru_stime, used.ru_utime)
+        at, system, user = self._before or now
+        self._before = now
+        seconds = now[0] - at
+        share = [
+            round(100 * max(0.0, one) / seconds, 6) if seconds > 0 else 0.0
+            for one in (now[1] - system, now[1] - system + now[2] - user, now[2] - user)
+        ]
+        yield Entry("", (), tuple(share))
+
+
+class ProcessMemory:
+    """instance/memory.
+
+    Args:
+        proc: where the kernel shows it.
+    """
+
+    resource: Resource = MEMORY
+
+    def __init__(self, proc: Path) -> None:
+        self._path = proc / "self" / "statm"
+
+    def entries(self) -> Iterator[Entry]:
+        """See `Source.entries`."""
+        try:
+            size, resident, *_ = map(int, self._path.read_text("ascii").split())
+        except (OSError, ValueError):
+            size = resident = 0
+        yield Entry("", (), (resident * _PAGE, size * _PAGE))

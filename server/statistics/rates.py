@@ -1,0 +1,94 @@
+"""Samples become snapshots: what grows is compared with the sample before.
+
+A rate is the growth of a counter, divided by the time between two samples, as a whole number. There
+is none at the first sample. What has appeared since the sample before has counted from zero.
+
+Source: AMPS Monitoring Guide, Statistics Types.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from operator import itemgetter
+from typing import Final
+
+from server.statistics.resources import RESOURCES
+from server.statistics.sample import Entry, Sample, Snapshot
+from server.statistics.schema import Resource, Value
+from server.statistics.timestamps import from_unix
+
+_AT_ONCE: Final = 500
+"""Entries that are worked on before the engine's thread may run."""
+
+
+class Completion:
+    """Completes the entries of one resource, sample after sample."""
+
+    def __init__(self, resource: Resource) -> None:
+        given = [field.name for field in resource.given]
+        fixed = [field.name for field in resource.fixed]
+        rates = [field for field in resource.moving if field.of]
+        place = {name: at for at, name in enumerate([*fixed, *given, *(one.name for one in rates)])}
+        self._counters = tuple(given.index(field.of) for field in rates)
+        self._in_order = _picker([place[field.name] for field in resource.fields])
+        self._before: dict[str, Entry] = {}
+
+    def complete(self, entries: list[Entry], seconds: float) -> dict[str, tuple[Value, ...]]:
+        """Return all values by id, in the order of the resource's fields.
+
+        Args:
+            entries: of this sample.
+            seconds: since the sample before; 0 if there is none.
+        """
+        completed: dict[str, tuple[Value, ...]] = {}
+        for number, entry in enumerate(entries):
+            if number % _AT_ONCE == _AT_ONCE - 1:
+                time.sleep(0)
+            rates = self._rates(entry, seconds) if self._counters else ()
+            completed[entry.id] = self._in_order(entry.fixed + entry.moving + rates)
+        if self._counters:
+            self._before = {entry.id: entry for entry in entries}
+        return completed
+
+    def _rates(self, entry: Entry, seconds: float) -> tuple[Value, ...]:
+        if seconds <= 0:
+            return (0,) * len(self._counters)
+        before = self._before.get(entry.id)
+        if before is None or before.fixed is not entry.fixed:
+            return tuple(_rate(entry.moving[at], 0, seconds) for at in self._counters)
+        return tuple(_rate(entry.moving[at], before.moving[at], seconds) for at in self._counters)
+
+
+def _rate(now: Value, before: Value, seconds: float) -> int:
+    if isinstance(now, str) or isinstance(before, str):
+        return 0  # there is nothing to count
+    return max(0, round((now - before) / seconds))
+
+
+def _picker(places: list[int]) -> Callable[[tuple[Value, ...]], tuple[Value, ...]]:
+    if len(places) == 1:
+        [place] = places
+        return lambda values: (values[place],)
+    return itemgetter(*places)
+
+
+class Rates:
+    """Makes snapshots of samples, which have to come in their order."""
+
+    def __init__(self) -> None:
+        self._completions = {one.path: Completion(one) for one in RESOURCES}
+        self._elapsed: float | None = None
+        self._timestamp = 0
+
+    def complete(self, sample: Sample) -> Snapshot:
+        """Return the snapshot that a sample comes to; no two in a row have the same timestamp."""
+        seconds = 0.0 if self._elapsed is None else sample.elapsed - self._elapsed
+        self._elapsed = sample.elapsed
+        taken_at = from_unix(sample.taken_at)
+        self._timestamp = taken_at + 1 if taken_at == self._timestamp else taken_at
+        entries: Mapping[str, Mapping[str, tuple[Value, ...]]] = {
+            path: self._completions[path].complete(entries, seconds)
+            for path, entries in sample.entries.items()
+        }
+        return Snapshot(self._timestamp, entries)

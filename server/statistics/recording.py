@@ -1,0 +1,179 @@
+"""Where samples are recorded: in the file, or in memory as long as that cannot be written to.
+
+A file may be full, read-only, locked, damaged, or somebody else's. Whatever it is, the log says so,
+statistics go on in memory, and once a minute the file is tried again. What has been recorded in
+memory meanwhile is moved to it then. Nothing is destroyed: what is damaged, and a database that has
+other tables, AMPS's own for instance, is renamed, and can be read by `amps-sqlite3`. What is no
+database at all is not even renamed.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, TypeVar
+
+from server.statistics.database import MEMORY, Database, ForeignDatabaseError
+from server.statistics.history import History
+from server.statistics.retention import Thinning
+from server.statistics.sample import Entry, Snapshot
+from server.statistics.schema import Value
+
+if TYPE_CHECKING:
+    from server.base.log import Log
+
+_T = TypeVar("_T")
+
+RETRY_SECONDS: Final = 60.0
+"""Between two attempts to write to the file again."""
+
+_SIDECARS: Final = ("-wal", "-shm", "-journal")
+
+
+class Recording:
+    """Records samples, somewhere.
+
+    Args:
+        path: the file; ":memory:" for none.
+        log: where problems are written.
+        indexed: see `layout.statements`.
+        clock: seconds, never going back.
+    """
+
+    def __init__(
+        self,
+        path: str,
+        log: Log,
+        *,
+        indexed: bool = False,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.path = path
+        self._log = log
+        self._indexed = indexed
+        self._clock = clock
+        self._retry_at = 0.0
+        self._has_renamed = False
+        self._queries = 0
+        self._use_first(self._open())
+
+    @property
+    def is_in_place(self) -> bool:
+        """Whether samples are recorded where they are to be."""
+        return self.database.path == self.path
+
+    @property
+    def queries(self) -> int:
+        """Questions that have been answered from the database."""
+        return self._queries + self.history.queries
+
+    def write(self, taken: Mapping[str, list[Entry]], snapshot: Snapshot) -> None:
+        """Write a sample: to the file if that is possible now, otherwise to memory."""
+        if not self.is_in_place and self._clock() >= self._retry_at:
+            self._go_back()
+        elif not self.database.is_in_place:
+            self._use(self._open())
+        self.attempt(lambda database: database.write(taken, snapshot))
+
+    def note_lifetime(self, timestamp: int, values: tuple[Value, ...]) -> None:
+        """Write an event in the life of the instance."""
+        self.attempt(lambda database: database.note_lifetime(timestamp, values))
+
+    def thin_out(self, now: int) -> bool:
+        """Take a step of thinning out what is old.
+
+        Args:
+            now: the timestamp of the present.
+
+        Returns:
+            Whether there may be more to do.
+        """
+        return self.attempt(lambda _: self._thinning.step(now))
+
+    def attempt(self, work: Callable[[Database], _T]) -> _T:
+        """Do something with the database; if that fails, do it with one in memory."""
+        try:
+            return work(self.database)
+        except sqlite3.Error as error:
+            if self.database.path == MEMORY:
+                raise
+            self._use(self._without(error))
+            return work(self.database)
+
+    def close(self) -> None:
+        """Let the file go; try to move to it what is in memory."""
+        if not self.is_in_place:
+            self._go_back()
+        self.database.close()
+
+    def _use(self, database: Database) -> None:
+        self._queries += self.history.queries
+        self.database.close()
+        self._use_first(database)
+
+    def _use_first(self, database: Database) -> None:
+        self.database = database
+        self.history = History(database.connection)
+        self._thinning = Thinning(database)
+
+    def _open(self) -> Database:
+        try:
+            return Database(self.path, indexed=self._indexed)
+        except (sqlite3.Error, ForeignDatabaseError) as error:
+            return self._without(error)
+
+    def _without(self, error: Exception) -> Database:
+        """Return what takes the place of a database that has failed."""
+        if _can_be_renamed(error) and not self._has_renamed:
+            self._has_renamed = True
+            aside = self._rename()
+            if aside is not None:
+                self._log.emit("1B-0003", path=self.path, what=_what(error), aside=aside)
+                return self._open()
+        self._log.emit("1B-0001", path=self.path, what=_what(error))
+        self._retry_at = self._clock() + RETRY_SECONDS
+        return Database(MEMORY, indexed=self._indexed)
+
+    def _go_back(self) -> None:
+        """Write to the file again, if it is possible."""
+        self._retry_at = self._clock() + RETRY_SECONDS
+        try:
+            database = Database(self.path, indexed=self._indexed)
+        except (sqlite3.Error, ForeignDatabaseError):
+            return  # as has been said
+        try:
+            count = database.take_over(self.database)
+        except sqlite3.Error:
+            database.close()
+            return
+        self._use(database)
+        self._log.emit("1B-0002", path=self.path, count=count)
+
+    def _rename(self) -> Path | None:
+        """Rename the file to a name that is free; None if that is not possible."""
+        path, number = Path(self.path), 1
+        while (aside := path.with_name(f"{path.name}.aside-{number}")).exists():
+            number += 1
+        try:
+            path.rename(aside)
+            for suffix in _SIDECARS:
+                beside = Path(f"{path}{suffix}")
+                if beside.exists():
+                    beside.rename(f"{aside}{suffix}")
+        except OSError:
+            return None
+        return aside
+
+
+def _can_be_renamed(error: Exception) -> bool:
+    """Whether something is a database, though none to go on with."""
+    if isinstance(error, ForeignDatabaseError):
+        return True
+    code = getattr(error, "sqlite_errorcode", 0) & 0xFF
+    return code == sqlite3.SQLITE_CORRUPT
+
+
+def _what(error: Exception) -> str:
+    return str(error)

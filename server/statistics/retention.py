@@ -1,0 +1,189 @@
+"""How long statistics are kept, and how exactly. What is older is thinned out, with no action.
+
+Every sample is kept for a while, then one of each minute, then one of each hour, until that is
+gone, too. The sample that stays is the last of its time; averages over an interval become those of
+that time, everything else is what it was at that moment. An entry that lived only between two
+samples that are left is forgotten.
+
+A database that is too large all the same, because there are very many clients or subscriptions, has
+the same done to it earlier. All of that happens in small steps, between samples.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import TYPE_CHECKING, Final
+
+from server.statistics import layout
+from server.statistics.database import MEMORY
+from server.statistics.resources import LIFETIMES
+from server.statistics.timestamps import SECOND
+
+if TYPE_CHECKING:
+    from server.statistics.database import Database
+
+_MINUTE: Final = 60 * SECOND
+_HOUR: Final = 60 * _MINUTE
+_DAY: Final = 24 * _HOUR
+
+_REMOVED_AT_ONCE: Final = 32
+"""Samples that are removed in one step."""
+
+_HARDER: Final = 0.9
+_SOFTER: Final = 1.02
+_COMFORTABLE: Final = 0.8
+
+
+@dataclass(frozen=True, slots=True)
+class Retention:
+    """What is kept.
+
+    Attributes:
+        tiers: for each width in milliseconds, of which there is one sample left, how long that is
+            so, in milliseconds; the first width is 0.
+        most_bytes: how large the database may become.
+    """
+
+    tiers: tuple[tuple[int, int], ...]
+    most_bytes: int
+
+
+IN_FILE: Final = Retention(
+    ((0, _DAY), (_MINUTE, 7 * _DAY), (_HOUR, 366 * _DAY)), most_bytes=4 << 30
+)
+IN_MEMORY: Final = Retention(((0, _HOUR), (_MINUTE, _DAY), (_HOUR, 31 * _DAY)), most_bytes=64 << 20)
+
+
+class Thinning:
+    """Thins a database out.
+
+    Args:
+        database: the database.
+        retention: what is kept; None for what suits it.
+    """
+
+    def __init__(self, database: Database, retention: Retention | None = None) -> None:
+        self._database = database
+        if retention is None:
+            retention = IN_MEMORY if database.path == MEMORY else IN_FILE
+        self._retention = retention
+        self._scale = 1.0
+
+    def step(self, now: int) -> bool:
+        """Do a little.
+
+        Args:
+            now: the timestamp of the present.
+
+        Returns:
+            Whether there may be more to do.
+
+        Raises:
+            sqlite3.Error: it cannot be done.
+        """
+        tiers = self._retention.tiers
+        for tier, ((_, age), (width, _)) in enumerate(pairwise(tiers)):
+            before = (now - self._scaled(age)) // width * width
+            oldest = self._database.oldest_sample(tier, before)
+            if oldest is not None:
+                self._thin(oldest // width * width, width, tier + 1)
+                return True
+        if remove(self._database, now - self._scaled(tiers[-1][1])):
+            return True
+        return self._is_pressed()
+
+    def _scaled(self, age: int) -> int:
+        return int(age * self._scale)
+
+    def _is_pressed(self) -> bool:
+        """Keep less if the database is too large; return whether that is new."""
+        used, most = self._database.used, self._retention.most_bytes
+        if used > most:
+            self._scale *= _HARDER
+            return True
+        if used < most * _COMFORTABLE:
+            self._scale = min(1.0, self._scale * _SOFTER)
+        return False
+
+    def _thin(self, first: int, width: int, tier: int) -> None:
+        """Leave one sample of a time."""
+        database, last = self._database, first + width - 1
+        execute = database.connection.execute
+        with database.transaction():
+            [kept] = execute(
+                f"SELECT max(timestamp) FROM {layout.SAMPLES} WHERE timestamp BETWEEN ? AND ?",
+                (first, last),
+            ).fetchone()
+            for resource in layout.RECORDED:
+                if resource == LIFETIMES:
+                    continue
+                average = layout.average(resource)
+                if average is not None:
+                    execute(average, {"first": first, "last": kept, "kept": kept})
+            _remove_between(database, first, kept - 1)
+            execute(f"UPDATE {layout.SAMPLES} SET tier = ? WHERE timestamp = ?", (tier, kept))
+
+
+def remove(database: Database, before: int, most: int = _REMOVED_AT_ONCE) -> int:
+    """Remove some of the samples that are older than a moment.
+
+    Args:
+        database: the database.
+        before: the moment's timestamp.
+        most: how many to remove.
+
+    Returns:
+        How many have been.
+
+    Raises:
+        sqlite3.Error: it is not possible.
+    """
+    found = database.connection.execute(
+        f"SELECT timestamp FROM {layout.SAMPLES} WHERE timestamp < ? ORDER BY timestamp LIMIT ?",
+        (before, most),
+    ).fetchall()
+    if found:
+        with database.transaction():
+            _remove_between(database, found[0][0], found[-1][0])
+    return len(found)
+
+
+def remove_lifetimes(database: Database, before: int) -> None:
+    """Remove what is known of lives of the instance that ended before a moment.
+
+    Raises:
+        sqlite3.Error: it is not possible.
+    """
+    static, dynamic = layout.static(LIFETIMES), layout.dynamic(LIFETIMES)
+    newest = f"(SELECT max(static_id) FROM {static} WHERE event = 'started')"
+    with database.transaction():
+        database.connection.execute(
+            f"DELETE FROM {static} WHERE static_id < {newest} AND static_id IN"
+            f" (SELECT static_id FROM {dynamic} WHERE timestamp < ?)",
+            (before,),
+        )
+        database.connection.execute(
+            f"DELETE FROM {dynamic} WHERE static_id NOT IN (SELECT static_id FROM {static})"
+        )
+
+
+def _remove_between(database: Database, first: int, last: int) -> None:
+    """Remove samples, and entries that lived at no other."""
+    execute = database.connection.execute
+    execute(f"DELETE FROM {layout.SAMPLES} WHERE timestamp BETWEEN ? AND ?", (first, last))
+    gone = (
+        f"SELECT static_id FROM {layout.LIVES} WHERE base = ? AND last BETWEEN ? AND ?"
+        f" AND NOT EXISTS (SELECT 1 FROM {layout.SAMPLES} WHERE timestamp BETWEEN first AND last)"
+    )
+    for resource in layout.RECORDED:
+        if resource == LIFETIMES:
+            continue
+        span = (first, last)
+        execute(f"DELETE FROM {layout.dynamic(resource)} WHERE timestamp BETWEEN ? AND ?", span)
+        of_resource = (resource.table, *span)
+        execute(f"DELETE FROM {layout.static(resource)} WHERE static_id IN ({gone})", of_resource)
+        execute(
+            f"DELETE FROM {layout.LIVES} WHERE base = ? AND static_id IN ({gone})",
+            (resource.table, *of_resource),
+        )

@@ -1,0 +1,68 @@
+"""Samples: what sources have given at one moment. Immutable, and handed from thread to thread."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import NamedTuple, Protocol
+
+from server.statistics.schema import Resource, Value
+
+
+class Entry(NamedTuple):
+    """One entry of a resource.
+
+    Attributes:
+        id: its name in paths; no other entry of the resource has it while this one lives. Empty
+            where the resource is one entry itself.
+        fixed: values of `Resource.fixed`; the same object in every sample for as long as the entry
+            lives, so that a new one tells of a new life.
+        moving: values of `Resource.given`.
+    """
+
+    id: str
+    fixed: tuple[Value, ...]
+    moving: tuple[Value, ...]
+
+
+class Source(Protocol):
+    """Where the entries of one resource come from."""
+
+    @property
+    def resource(self) -> Resource:
+        """The resource."""
+
+    def entries(self) -> Iterator[Entry]:
+        """Give what there is now.
+
+        Other work is done between two entries: what is iterated over has to be a copy, and what
+        has gone meanwhile may be left out.
+        """
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """All sources' entries.
+
+    Attributes:
+        taken_at: when it was begun, in seconds since the Unix epoch.
+        elapsed: the same on a clock that never goes back, in seconds.
+        entries: by the path of the resource.
+    """
+
+    taken_at: float
+    elapsed: float
+    entries: Mapping[str, list[Entry]]
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """A sample that has been completed: with the host's figures, and with rates.
+
+    Attributes:
+        timestamp: in milliseconds, as the database counts them.
+        entries: by the path of the resource, by id: values in the order of `Resource.fields`.
+    """
+
+    timestamp: int
+    entries: Mapping[str, Mapping[str, tuple[Value, ...]]]

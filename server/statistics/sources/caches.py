@@ -1,0 +1,90 @@
+"""What is kept in memory for clients, and for whoever reads the log.
+
+The names are those of the Monitoring Guide where there is something of that kind here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Final
+
+from server.statistics.resources import CACHES
+from server.statistics.sample import Entry
+
+if TYPE_CHECKING:
+    from server.core.engine import Engine
+    from server.journal import Journal
+    from server.statistics.sources.clients import ClientsSource
+    from server.transports.table import TransportTable
+
+_CLIENTS: Final = "client cache"
+_OUT: Final = "byte out buffer cache"
+_JOURNALS: Final = "journal cache"
+_ABOUT: Final = {
+    _CLIENTS: "connections, with the subscriptions and queries of their clients",
+    _OUT: "bytes that clients have not read",
+    _JOURNALS: "journal files that have been decompressed",
+}
+
+
+class CachesSource:
+    """What is kept. It comes behind the clients.
+
+    Args:
+        engine: has the connections.
+        clients: has summed up what is kept for them.
+        transports: know what clients have not read.
+        journal: the transaction log; None if there is none.
+    """
+
+    resource = CACHES
+
+    def __init__(
+        self,
+        engine: Engine,
+        clients: ClientsSource,
+        transports: TransportTable,
+        journal: Journal | None,
+    ) -> None:
+        self._engine = engine
+        self._clients = clients
+        self._pools = transports.pools
+        self._journal = journal
+        self._fixed = {name: (about,) for name, about in _ABOUT.items()}
+
+    def entries(self) -> Iterator[Entry]:
+        """See `Source.entries`."""
+        engine, pools = self._engine, self._pools
+        connected, held = len(engine.sessions), self._clients.memory
+        made = connected + engine.ending + engine.gone
+        yield self._entry(_CLIENTS, made, held, connected, evictions=engine.gone)
+        memory = sum(pool.memory_used for pool in pools)
+        waiting = sum(len(pool.waiting) for pool in pools)
+        kept = sum(pool.kept for pool in pools)
+        yield self._entry(_OUT, 0, memory, waiting, overflow=kept)
+        if self._journal is not None:
+            cache = self._journal.cache
+            yield self._entry(
+                _JOURNALS,
+                cache.made,
+                cache.size,
+                cache.entries,
+                fetches=cache.asked,
+                evictions=cache.dropped,
+            )
+
+    def _entry(
+        self,
+        name: str,
+        made: int,
+        size: int,
+        entries: int,
+        *,
+        fetches: int = 0,
+        evictions: int = 0,
+        overflow: int = 0,
+    ) -> Entry:
+        """An entry; each of which something was made could not be answered from what there was."""
+        efficiency = round((fetches - made) / fetches, 6) if fetches else 0.0
+        moving = made, size, efficiency, entries, evictions, fetches, overflow
+        return Entry(name, self._fixed[name], moving)

@@ -1,0 +1,109 @@
+"""The topics that are made from others: views and conflated topics."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING
+
+from config_schema.spec import ConflatedTopicSpec, ViewSpec
+from server.sow.topic import SowTopic
+from server.statistics.resources import CONFLATED_TOPICS, VIEWS
+from server.statistics.sample import Entry
+from server.statistics.sources.names import distinct
+from server.statistics.sources.texts import interval
+from server.topics.conflated import ConflatedTopic
+from server.topics.view import View
+
+if TYPE_CHECKING:
+    from config_schema.spec import SowSpec
+    from server.statistics.schema import Value
+    from server.topics.stores import Stores
+
+_MICROSECONDS = 1_000_000
+
+
+class ConflatedTopicsSource:
+    """The conflated topics.
+
+    Args:
+        specs: the descriptions of all topics.
+        stores: has those that there are.
+    """
+
+    resource = CONFLATED_TOPICS
+
+    def __init__(self, specs: Iterable[SowSpec], stores: Stores) -> None:
+        described = {
+            (one.name, one.message_type): one
+            for one in specs
+            if isinstance(one, ConflatedTopicSpec)
+        }
+        topics = [one for one in stores.keepers if isinstance(one, ConflatedTopic)]
+        ids = distinct((one.name, one.type_name) for one in topics)
+        self._topics = [
+            (name, topic, _conflation(described[topic.name, topic.type_name], stores))
+            for name, topic in zip(ids, topics, strict=True)
+        ]
+
+    def entries(self) -> Iterator[Entry]:
+        """See `Source.entries`."""
+        for name, topic, fixed in self._topics:
+            seconds = round(topic.seconds * _MICROSECONDS)
+            yield Entry(name, fixed, (_ratio(topic.changes, topic.copies), topic.rounds, seconds))
+
+
+class ViewsSource:
+    """The views.
+
+    Args:
+        specs: the descriptions of all topics.
+        stores: has those that there are.
+    """
+
+    resource = VIEWS
+
+    def __init__(self, specs: Iterable[SowSpec], stores: Stores) -> None:
+        described = {
+            (one.name, one.message_type): one for one in specs if isinstance(one, ViewSpec)
+        }
+        views = [one for one in stores.keepers if isinstance(one, View)]
+        ids = distinct((one.name, one.type_name) for one in views)
+        self._views = [
+            (name, view, _definition(described[view.name, view.type_name]))
+            for name, view in zip(ids, views, strict=True)
+        ]
+
+    def entries(self) -> Iterator[Entry]:
+        """See `Source.entries`."""
+        for name, view, fixed in self._views:
+            yield Entry(name, fixed, (_ratio(view.changes, view.writes), view.waiting))
+
+
+def _ratio(changes: int, made: int) -> float:
+    """How many changes there were for each one made of them; 0 as long as none has been made."""
+    return round(changes / made, 6) if made else 0.0
+
+
+def _conflation(spec: ConflatedTopicSpec, stores: Stores) -> tuple[Value, ...]:
+    source = stores.configured(spec.underlying)
+    pattern = source.spec.pattern if isinstance(source, SowTopic) else None
+    return (
+        spec.filter or "",
+        interval(spec.interval),
+        spec.message_type,
+        pattern or "",
+        spec.name,
+        spec.topic_format or "",
+        spec.underlying.name,
+    )
+
+
+def _definition(spec: ViewSpec) -> tuple[Value, ...]:
+    return (
+        "inline" if spec.inline_conflation else "none",
+        ",".join(spec.grouping),
+        spec.message_type,
+        ",".join(spec.projection),
+        spec.name,
+        ",".join(one.name for one in spec.underlying),
+    )

@@ -1,0 +1,71 @@
+"""What the instance is."""
+
+from __future__ import annotations
+
+import getpass
+import os
+import time
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from config_schema.version import AMPS_VERSION
+from server.statistics.resources import INSTANCE, TUNING
+from server.statistics.sample import Entry
+from server.statistics.sources.texts import duration
+from server.wire.bookmarks import client_hash
+
+if TYPE_CHECKING:
+    from config_schema.spec import InstanceSpec
+
+
+class InstanceSource:
+    """The instance.
+
+    Args:
+        spec: its description.
+    """
+
+    resource = INSTANCE
+
+    def __init__(self, spec: InstanceSpec) -> None:
+        self._began = time.monotonic()
+        self._fixed = (
+            spec.location.file,
+            os.getcwd(),
+            spec.description or "",
+            spec.environment or "",
+            spec.name,
+            str(client_hash(spec.name)),
+            os.getpid(),
+            _user(),
+            AMPS_VERSION,
+        )
+
+    def entries(self) -> Iterator[Entry]:
+        """See `Source.entries`."""
+        yield Entry("", self._fixed, (duration(time.monotonic() - self._began),))
+
+
+class TuningSource:
+    """What is tuned.
+
+    Args:
+        spec: the instance's description.
+    """
+
+    resource = TUNING
+
+    def __init__(self, spec: InstanceSpec) -> None:
+        self._entry = Entry("", ("enabled" if spec.tuning.numa_enabled else "disabled",), ())
+
+    def entries(self) -> Iterator[Entry]:
+        """See `Source.entries`."""
+        yield self._entry
+
+
+def _user() -> str:
+    """As whom the process runs: a name, or where the system has none, a number."""
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):
+        return str(os.getuid())

@@ -1,0 +1,183 @@
+"""What the instance works off, by kind.
+
+There is one thread for all of it, and no processors that wait for each other. What the Monitoring
+Guide counts by processor is told apart by where messages come from:
+
+    received   external: what clients send; queue: what enters queues, which counts there once more;
+               replication: what other instances send; internal: what the server itself publishes
+    found      what leaves for clients, or other instances, by where it comes from
+
+Bytes are those of frames, but for replication, where they are those of bodies when received.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from server.statistics.resources import API, PROCESSORS, QUERIES
+from server.statistics.sample import Entry
+
+if TYPE_CHECKING:
+    from server.core.engine import Engine
+    from server.links.replication import Replication
+    from server.statistics.sources.clients import ClientsSource
+
+_ALL: Final = ("all", "everything")
+_KINDS: Final = {
+    "bookmark": "messages from the transaction log",
+    "detached": "messages that are conflated, aggregated or cut into pages before they are sent",
+    "external": "messages from and to clients that publish and subscribe",
+    "internal": "messages that the server publishes itself",
+    "queue": "messages to and from queues",
+    "replication": "messages from and to other instances",
+    "sow": "results of queries",
+}
+_MILLISECONDS: Final = 1_000
+
+
+class _Figures(NamedTuple):
+    """Of one kind.
+
+    Attributes:
+        denied_reads: reads refused.
+        denied_writes: writes refused.
+        found: messages delivered.
+        found_bytes: bytes of these.
+        received: messages received.
+        received_bytes: bytes of these.
+        throttled: how often somebody had to wait.
+    """
+
+    denied_reads: int = 0
+    denied_writes: int = 0
+    found: int = 0
+    found_bytes: int = 0
+    received: int = 0
+    received_bytes: int = 0
+    throttled: int = 0
+
+
+class ProcessorsSource:
+    """The processors. It comes behind the clients.
+
+    Args:
+        engine: has most counters.
+        clients: has summed up those of clients.
+        replication: what the instance has of replication; None if it has no part in it.
+        lag: for how many seconds the engine's thread was busy with other things when the sample
+            was due.
+    """
+
+    resource = PROCESSORS
+
+    def __init__(
+        self,
+        engine: Engine,
+        clients: ClientsSource,
+        replication: Replication | None,
+        lag: Callable[[], float],
+    ) -> None:
+        self._engine = engine
+        self._clients = clients
+        self._replication = replication
+        self._lag = lag
+        self._fixed = {name: (about,) for name, about in (_ALL, *_KINDS.items())}
+        self._queues_before = self._queued()  # what the recovery has let in
+
+    def entries(self) -> Iterator[Entry]:
+        """See `Source.entries`."""
+        last_active = round(self._lag() * _MILLISECONDS)
+        figures = self._figures()
+        summed = _Figures(*map(sum, zip(*figures.values(), strict=True)))
+        for name, one in {_ALL[0]: summed, **figures}.items():
+            moving = (one.denied_reads, one.denied_writes, last_active, *one[2:])
+            yield Entry(name, self._fixed[name], moving)
+
+    def _figures(self) -> dict[str, _Figures]:
+        engine, clients, replication = self._engine, self._clients.totals, self._replication
+        traffic, inside = engine.outboxes.traffic, engine.published_inside
+        apart = (traffic.answers, traffic.bookmark, traffic.detached, traffic.queue, traffic.sow)
+        queued, queued_bytes = (
+            now - before for now, before in zip(self._queued(), self._queues_before, strict=True)
+        )
+        sent = sent_bytes = taken = taken_bytes = 0
+        if replication is not None:
+            sent = sum(one.sender.sent for one in replication.destinations.values())
+            sent_bytes = sum(one.bytes_out for one in replication.destinations.values())
+            taken, taken_bytes = replication.received.messages, replication.received.bytes
+        return {
+            "bookmark": _Figures(
+                found=traffic.bookmark.messages, found_bytes=traffic.bookmark.bytes
+            ),
+            "detached": _Figures(
+                found=traffic.detached.messages, found_bytes=traffic.detached.bytes
+            ),
+            "external": _Figures(
+                clients.denied_reads,
+                clients.denied_writes,
+                max(clients.messages_out - sum(one.messages for one in apart), 0),
+                max(clients.bytes_out - sum(one.bytes for one in apart), 0),
+                clients.messages_in,
+                clients.bytes_in,
+                engine.turns.postponed,
+            ),
+            "internal": _Figures(
+                found=traffic.internal.messages,
+                found_bytes=traffic.internal.bytes,
+                received=inside.messages,
+                received_bytes=inside.bytes,
+            ),
+            "queue": _Figures(
+                found=traffic.queue.messages,
+                found_bytes=traffic.queue.bytes,
+                received=queued,
+                received_bytes=queued_bytes,
+            ),
+            "replication": _Figures(
+                found=sent, found_bytes=sent_bytes, received=taken, received_bytes=taken_bytes
+            ),
+            "sow": _Figures(found=traffic.sow.messages, found_bytes=traffic.sow.bytes),
+        }
+
+    def _queued(self) -> tuple[int, int]:
+        """Messages that have entered queues, and their bytes."""
+        queues = list(self._engine.topics.queues or ())
+        return (
+            sum(one.core.counters.enqueued for one in queues),
+            sum(one.bytes_taken for one in queues),
+        )
+
+
+class QueriesSource:
+    """The queries under way. It comes behind the clients.
+
+    Args:
+        clients: has counted them.
+    """
+
+    resource = QUERIES
+
+    def __init__(self, clients: ClientsSource) -> None:
+        self._clients = clients
+
+    def entries(self) -> Iterator[Entry]:
+        """See `Source.entries`."""
+        yield Entry("", (), (self._clients.queries,))
+
+
+class ApiSource:
+    """What waits for the engine's thread.
+
+    Args:
+        engine: has the queue.
+    """
+
+    resource = API
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+
+    def entries(self) -> Iterator[Entry]:
+        """See `Source.entries`."""
+        yield Entry("", (), (self._engine.turns.waiting,))

@@ -1,0 +1,86 @@
+"""The queues."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING
+
+from server.queues.states import FOREIGN
+from server.statistics.resources import QUEUES
+from server.statistics.sample import Entry
+from server.statistics.sources.names import distinct
+
+if TYPE_CHECKING:
+    from server.base.clock import Clock
+    from server.base.histogram import Histogram
+    from server.statistics.schema import Value
+    from server.topics.queue_topic import QueueTopic
+
+_MICROSECONDS = 1_000_000
+
+
+class QueuesSource:
+    """The queues. It is made when they have been recovered: counts begin there.
+
+    Args:
+        queues: all of them.
+        clock: the time.
+    """
+
+    resource = QUEUES
+
+    def __init__(self, queues: Iterable[QueueTopic], clock: Clock) -> None:
+        topics = list(queues)
+        ids = distinct((one.name, one.message_type.name) for one in topics)
+        self._clock = clock
+        self._queues = [
+            (name, one, _fixed(one), one.core.counters.expired_leases)
+            for name, one in zip(ids, topics, strict=True)
+        ]
+
+    @property
+    def held(self) -> list[tuple[str, Histogram]]:
+        """Of each its id, and how long consumers had messages that they acknowledged."""
+        return [(name, one.core.ledger.leases.held) for name, one, _, _ in self._queues]
+
+    def entries(self) -> Iterator[Entry]:
+        """See `Source.entries`."""
+        now = int(self._clock.now() * _MICROSECONDS)
+        for name, queue, fixed, expired_before in self._queues:
+            yield Entry(name, fixed, _moving(queue, now, expired_before))
+
+
+def _fixed(queue: QueueTopic) -> tuple[Value, ...]:
+    spec = queue.spec
+    return (
+        spec.max_backlog or 0,
+        spec.message_type,
+        spec.target_queue_depth or 0,
+        spec.name,
+    )
+
+
+def _moving(queue: QueueTopic, now: int, expired_before: int) -> tuple[Value, ...]:
+    core = queue.core
+    ledger = core.ledger
+    entries, counters = ledger.entries, core.counters
+    leased_at = ledger.leases.oldest()
+    is_empty = entries.head == entries.end
+    return (
+        _age(leased_at, now),
+        core.leased,
+        len(ledger.deferred),
+        counters.expired_leases - expired_before,
+        ledger.inactive,
+        core.depth - entries.counts[FOREIGN],
+        int(queue.membership.sharing.proxied),
+        core.depth,
+        _age(None if is_empty else entries.time(entries.head), now),
+        counters.transferred_in,
+        counters.transferred_out,
+    )
+
+
+def _age(since: int | None, now: int) -> float:
+    """Seconds since a moment; none if there was no such moment."""
+    return 0.0 if since is None else max(now - since, 0) / _MICROSECONDS

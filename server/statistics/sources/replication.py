@@ -1,0 +1,70 @@
+"""The destinations that this instance replicates to."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from server.statistics.resources import REPLICATION
+from server.statistics.sample import Entry
+from server.statistics.sources.texts import moment
+
+if TYPE_CHECKING:
+    from server.links.replication import OwnDestination, Replication
+    from server.statistics.schema import Value
+
+_MICROSECONDS = 1_000_000
+
+
+class ReplicationSource:
+    """The destinations.
+
+    Args:
+        replication: what the instance has of replication; None if it has no part in it.
+    """
+
+    resource = REPLICATION
+
+    def __init__(self, replication: Replication | None) -> None:
+        self._replication = replication
+        self._fixed: dict[str, tuple[Value, ...]] = {}
+
+    def entries(self) -> Iterator[Entry]:
+        """See `Source.entries`."""
+        replication = self._replication
+        if replication is None:
+            return
+        now = replication.now
+        waiting = {one.destination: one.since for one in replication.waiting()}
+        for name, own in replication.destinations.items():
+            behind = max(now - waiting.get(name, now), 0) // _MICROSECONDS
+            is_sync = name in replication.acknowledgement.waited_for
+            yield Entry(name, self._fixed_of(name, own), _moving(own, behind, is_sync=is_sync))
+
+    def _fixed_of(self, name: str, own: OwnDestination) -> tuple[Value, ...]:
+        """What stays as it is for as long as nothing else is known of the destination."""
+        spec = own.spec
+        values = (own.user, own.way.client, "destination", spec.name, ",".join(spec.pass_through))
+        if self._fixed.get(name) != values:
+            self._fixed[name] = values
+        return self._fixed[name]
+
+
+def _moving(own: OwnDestination, behind: int, *, is_sync: bool) -> tuple[Value, ...]:
+    return (
+        own.bytes_out,
+        _moment(own.connected_at),
+        "",  # which admin interface it has, another instance does not say
+        own.way.group,
+        own.way.peer,
+        own.disconnects,
+        _moment(own.disconnected_at),
+        int(own.is_connected),
+        own.sender.sent,
+        "sync" if is_sync else "async",
+        behind,
+    )
+
+
+def _moment(microseconds: int | None) -> str:
+    return moment(None if microseconds is None else microseconds / _MICROSECONDS)

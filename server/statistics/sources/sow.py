@@ -1,0 +1,151 @@
+"""The topics that have records: what clients publish, views, conflated topics, and queues."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Final
+
+from server.sow.topic import SowTopic
+from server.statistics.resources import SOW
+from server.statistics.sample import Entry
+from server.statistics.sources.names import distinct
+from server.statistics.sources.texts import interval
+
+if TYPE_CHECKING:
+    from server.statistics.schema import Value
+    from server.topics.keeper import Keeper
+    from server.topics.queue_topic import QueueTopic
+    from server.topics.stores import Stores
+    from server.topics.table import TopicTable
+
+_RECORD_SIZE: Final = 512
+"""Bytes: what AMPS gives for any topic since records have no slots of one size."""
+
+_RESIDENT_SECONDS: Final = 60.0
+"""After how long it is looked again how much of a file is in memory."""
+
+
+class SowSource:
+    """The topics with records. It is made when they have been recovered: counts begin there.
+
+    Args:
+        stores: has them.
+        topics: knows which of them are those of queues.
+        elapsed: seconds since some moment, never going back.
+    """
+
+    resource = SOW
+
+    def __init__(self, stores: Stores, topics: TopicTable, elapsed: Callable[[], float]) -> None:
+        keepers = list(stores.keepers)
+        ids = distinct((one.name, one.type_name) for one in keepers)
+        self._topics = [
+            _Queued(name, queue, keeper)
+            if (queue := _queue_of(keeper, topics)) is not None
+            else _Kept(name, keeper, elapsed)
+            for name, keeper in zip(ids, keepers, strict=True)
+        ]
+
+    def entries(self) -> Iterator[Entry]:
+        """See `Source.entries`."""
+        for topic in self._topics:
+            yield topic.entry()
+
+
+def _queue_of(keeper: Keeper, topics: TopicTable) -> QueueTopic | None:
+    queue = None if topics.queues is None else topics.queues.find(keeper.type_name, keeper.name)
+    return queue if queue is not None and queue.browsing.records is keeper else None
+
+
+class _Kept:
+    """A topic with a store of its own."""
+
+    def __init__(self, name: str, keeper: Keeper, elapsed: Callable[[], float]) -> None:
+        table = keeper.table
+        self._id = name
+        self._fixed = _fixed(keeper)
+        self._table = table
+        self._elapsed = elapsed
+        self._before = len(table), table.updates, table.deletes  # what the recovery has done
+        self._looked = -_RESIDENT_SECONDS
+        self._resident = 100.0
+
+    def entry(self) -> Entry:
+        """As it is now."""
+        table = self._table
+        store = table.store
+        held = store.statistics
+        records, updates, deletes = self._before
+        now = len(table)
+        deleted = table.deletes - deletes
+        moving = (
+            deleted,
+            now - records + deleted,
+            table.memory,
+            held.maps,
+            table.queries,
+            self._resident_percent(),
+            held.slabs,
+            held.stored_bytes,
+            table.updates - updates,
+            now,
+        )
+        return Entry(self._id, self._fixed, moving)
+
+    def _resident_percent(self) -> float:
+        now = self._elapsed()
+        if now - self._looked >= _RESIDENT_SECONDS:
+            self._looked = now
+            self._resident = round(100 * self._table.store.resident_share(), 2)
+        return self._resident
+
+
+class _Queued:
+    """The messages of a queue, as records."""
+
+    def __init__(self, name: str, queue: QueueTopic, keeper: Keeper) -> None:
+        counters = queue.core.counters
+        self._id = name
+        self._fixed = _fixed(keeper)
+        self._queue = queue
+        self._table = keeper.table
+        self._before = counters.enqueued, counters.acknowledged + counters.expired
+
+    def entry(self) -> Entry:
+        """As it is now."""
+        core, kept = self._queue.core, self._queue.bytes_kept
+        counters = core.counters
+        enqueued, left = self._before
+        deleted = counters.acknowledged + counters.expired - left
+        inserted = counters.enqueued - enqueued
+        queries = self._table.queries
+        moving = (deleted, inserted, kept, 0, queries, 100.0, 0, kept, 0, core.depth)
+        return Entry(self._id, self._fixed, moving)
+
+
+def _fixed(keeper: Keeper) -> tuple[Value, ...]:
+    held = keeper.table.store.statistics
+    history = keeper.spec.history if isinstance(keeper, SowTopic) else None
+    return (
+        _device_of(held.path),
+        "" if history is None else interval(history.granularity),
+        "" if history is None else interval(history.window),
+        keeper.type_name,
+        held.path,
+        _RECORD_SIZE,
+        held.slab_size,
+        keeper.name,
+    )
+
+
+def _device_of(path: str) -> str:
+    """The name of the device that a file is on; nothing if there is none."""
+    if not path:
+        return ""
+    try:
+        number = os.stat(path).st_dev
+    except OSError:
+        return ""
+    link = f"/sys/dev/block/{os.major(number)}:{os.minor(number)}"
+    return os.path.basename(os.path.realpath(link)) if os.path.exists(link) else ""

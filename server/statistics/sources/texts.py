@@ -1,0 +1,33 @@
+"""Values as texts, in the form of the Monitoring Guide."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import Final
+
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+def moment(seconds: float | None) -> str:
+    """A moment in UTC, as in 20261123T041500.000000Z.
+
+    Args:
+        seconds: since the Unix epoch; None for no moment, which is an empty text.
+    """
+    if seconds is None:
+        return ""
+    return f"{_EPOCH + timedelta(seconds=seconds):%Y%m%dT%H%M%S.%fZ}"
+
+
+def duration(seconds: float) -> str:
+    """How long something took, as hh:mm:ss.uuuuuu. Source: Monitoring Guide, uptime."""
+    microseconds = round(seconds * 1_000_000)
+    minutes, rest = divmod(microseconds, 60_000_000)
+    hours, minutes = divmod(minutes, 60)
+    whole, fraction = divmod(rest, 1_000_000)
+    return f"{hours:02}:{minutes:02}:{whole:02}.{fraction:06}"
+
+
+def interval(nanoseconds: int) -> str:
+    """An interval as the configuration may have it: seconds, or parts of one."""
+    return f"{nanoseconds / 1_000_000_000:g}s"

@@ -1,0 +1,118 @@
+"""The transaction log: its files, and how long writes take."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Final
+
+from server.statistics.resources import JOURNALS, TRANSACTION_LOG
+from server.statistics.sample import Entry
+from server.statistics.sources.texts import moment
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from server.base.histogram import Histogram
+    from server.journal import Journal
+    from server.journal.files import JournalFile
+    from server.statistics.schema import Resource, Value
+
+_MICROSECONDS: Final = 1_000_000
+_BAR: Final = 40
+"""Characters of the longest bar of a histogram."""
+
+
+class TransactionLogSource:
+    """The log as a whole.
+
+    Args:
+        journal: the log; None if there is none.
+    """
+
+    resource: Resource = TRANSACTION_LOG
+
+    def __init__(self, journal: Journal | None) -> None:
+        self._journal = journal
+
+    def entries(self) -> Iterator[Entry]:
+        """See `Source.entries`."""
+        journal = self._journal
+        if journal is None:
+            return
+        files = journal.files
+        if journal.last_txid < journal.first_txid or not files:
+            yield Entry("", (), ("", ""))
+        else:
+            yield Entry("", (), (_moment(journal.last_timestamp), _moment(_first(files[0]))))
+
+
+class JournalsSource:
+    """Its files.
+
+    Args:
+        journal: the log; None if there is none.
+        archive: where its files are archived.
+    """
+
+    resource: Resource = JOURNALS
+
+    def __init__(self, journal: Journal | None, archive: Path | None) -> None:
+        self._journal = journal
+        self._archive = archive
+        self._fixed: dict[str, tuple[Value, ...]] = {}
+
+    def entries(self) -> Iterator[Entry]:
+        """See `Source.entries`."""
+        if self._journal is None:
+            return
+        earlier, self._fixed = self._fixed, {}
+        for file in self._journal.files:
+            name = file.path.name
+            fixed = self._fixed[name] = earlier.get(name) or (name,)
+            seal = file.seal
+            last = self._journal.last_timestamp if seal is None else seal.last_timestamp
+            is_archived = self._archive is not None and file.path.parent == self._archive
+            is_compressed = file.path.suffix == ".gz"
+            moving = int(is_archived), int(is_compressed), _moment(last), _moment(_first(file))
+            yield Entry(name, fixed, moving)
+
+
+class HistogramSource:
+    """How something is distributed.
+
+    Args:
+        resource: what it is.
+        histogram: its numbers; None if there is no such thing.
+    """
+
+    def __init__(self, resource: Resource, histogram: Histogram | None) -> None:
+        self.resource = resource
+        self._histogram = histogram
+
+    def entries(self) -> Iterator[Entry]:
+        """See `Source.entries`."""
+        histogram = self._histogram
+        if histogram is None:
+            return
+        yield Entry("", (), (_drawn(histogram), histogram.most, histogram.least or 0))
+
+
+def _first(file: JournalFile) -> int:
+    """When the first entry of a file was recorded; of one without any, when it was taken."""
+    return file.created if file.seal is None else file.seal.first_timestamp
+
+
+def _moment(microseconds: int) -> str:
+    return moment(microseconds / _MICROSECONDS)
+
+
+def _drawn(histogram: Histogram) -> str:
+    """A line for each range that has any numbers: from, to, how many, and a bar."""
+    counts = list(histogram.counts)
+    most = max(counts)
+    lines = []
+    for size, count in enumerate(counts):
+        if count:
+            bar = "*" * max(round(_BAR * count / most), 1)
+            lines.append(f"{1 << size >> 1} - {(1 << size) - 1}: {count} {bar}")
+    return "\n".join(lines)

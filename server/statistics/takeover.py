@@ -1,0 +1,54 @@
+"""What moves the contents of one database to another: `main` to `target`, on one connection.
+
+Entries get rows of their own there; those that have ended there with the last sample have done so.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterator
+from typing import Any, Final, TypeAlias
+
+from server.statistics import layout
+from server.statistics.resources import LIFETIMES
+from server.statistics.schema import Resource
+
+_MOVED: Final = "static_id + ?"
+
+Statement: TypeAlias = tuple[str, tuple[Any, ...]]
+"""With the values that it takes."""
+
+
+def statements(connection: sqlite3.Connection) -> Iterator[Statement]:
+    """Give the statements, which have to be executed one by one."""
+    samples, lives = layout.SAMPLES, layout.LIVES
+    newest = f"SELECT max(timestamp) FROM target.{samples}"
+    ended = f"UPDATE target.{lives} SET last = max(first, ({newest})) WHERE last IS NULL"
+    yield ended, ()
+    for resource in layout.RECORDED:
+        [offset] = connection.execute(
+            f"SELECT coalesce(max(static_id), 0) FROM target.{layout.static(resource)}"
+        ).fetchone()
+        yield _static(resource, offset)
+        yield _dynamic(resource, offset)
+        lived = f"SELECT base, {_MOVED}, first, last FROM main.{lives} WHERE base = ?"
+        yield f"INSERT INTO target.{lives} {lived}", (offset, resource.table)
+    yield f"INSERT OR REPLACE INTO target.{samples} SELECT timestamp, tier FROM main.{samples}", ()
+
+
+def _static(resource: Resource, offset: int) -> Statement:
+    table = layout.static(resource)
+    fixed = "".join(f", {layout.quoted(one.name)}" for one in resource.fixed)
+    is_numbered = resource == LIFETIMES
+    oid = f"CAST({_MOVED} AS TEXT)" if is_numbered else "oid"
+    moved = f"SELECT {_MOVED}, {oid}{fixed} FROM main.{table}"
+    values = (offset, offset) if is_numbered else (offset,)
+    return f"INSERT INTO target.{table}(static_id, oid{fixed}) {moved}", values
+
+
+def _dynamic(resource: Resource, offset: int) -> Statement:
+    table = layout.dynamic(resource)
+    moving = "".join(f", {layout.quoted(one.name)}" for one in resource.moving)
+    moved = f"SELECT timestamp, {_MOVED}{moving} FROM main.{table}"
+    into = f"INSERT OR REPLACE INTO target.{table}(timestamp, static_id{moving})"
+    return f"{into} {moved}", (offset,)

@@ -1,0 +1,80 @@
+"""Timestamps of the statistics database, and the texts that stand for them.
+
+A timestamp counts milliseconds as AMPS does: the Julian day number of the day, of 86,400 seconds
+each, and the time of day in UTC.
+
+Source: AMPS User Guide, Time Range Selection; Statistics Database Report.
+"""
+
+from __future__ import annotations
+
+import re
+from datetime import UTC, datetime, timedelta
+from typing import Final
+
+UNIX_EPOCH: Final = 210_866_803_200_000
+"""The timestamp of the first moment of 1970."""
+
+SECOND: Final = 1_000
+
+_FIRST: Final = datetime(1970, 1, 1, tzinfo=UTC)
+_TEXT: Final = re.compile(
+    r"(\d{4})-?(\d\d)-?(\d\d)"  # the day
+    r"(?:[T ](?:(\d\d?)(?::?(\d\d?)(?::?(\d\d?)(?:[.,](\d+))?)?)?)?)?Z?",
+    re.ASCII,
+)
+
+
+def from_unix(seconds: float) -> int:
+    """Return the timestamp of a moment that is given in seconds since the Unix epoch."""
+    return round(seconds * SECOND) + UNIX_EPOCH
+
+
+def to_unix(timestamp: int) -> float:
+    """Return a timestamp's moment in seconds since the Unix epoch."""
+    return (timestamp - UNIX_EPOCH) / SECOND
+
+
+def to_text(timestamp: int) -> str:
+    """Return a timestamp as in documents, such as 20230830T000010.000000Z.
+
+    Raises:
+        OverflowError: it is none of the years 1 to 9999.
+    """
+    return f"{_moment(timestamp):%Y%m%dT%H%M%S.%f}Z".zfill(len("20230830T000010.000000Z"))
+
+
+def to_local_text(timestamp: int) -> str:
+    """Return a timestamp in the time zone of this process, such as 20230830T020010.000000.
+
+    Raises:
+        OverflowError: it is none of the years 1 to 9999.
+    """
+    local = _moment(timestamp).astimezone()
+    return f"{local:%Y%m%dT%H%M%S.%f}".zfill(len("20230830T000010.000000"))
+
+
+def from_text(text: str) -> int:
+    """Return the timestamp that a text in ISO 8601 stands for.
+
+    What is left out at the end is zero: 20230830T0 is the beginning of that day. A Z for UTC, in
+    which all texts are, may stand at the end, and what is smaller than a millisecond is cut off.
+
+    Raises:
+        ValueError: it does not stand for any moment.
+    """
+    found = _TEXT.fullmatch(text)
+    if found is None:
+        raise ValueError(f"{text!r} is no time in UTC, such as 20230830T000010")
+    *numbers, fraction = found.groups(default="0")
+    year, month, day, hour, minute, second = map(int, numbers)
+    try:
+        moment = datetime(year, month, day, hour, minute, second, tzinfo=UTC)
+    except ValueError as error:
+        raise ValueError(f"{text!r} is no time: {error}") from None
+    milliseconds = int(fraction[:3].ljust(3, "0"))
+    return (moment - _FIRST) // timedelta(milliseconds=1) + milliseconds + UNIX_EPOCH
+
+
+def _moment(timestamp: int) -> datetime:
+    return _FIRST + timedelta(milliseconds=timestamp - UNIX_EPOCH)

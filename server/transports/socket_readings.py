@@ -1,0 +1,42 @@
+"""How much is on its way in a socket: asked of the system, when statistics are taken."""
+
+from __future__ import annotations
+
+import fcntl
+import socket
+import struct
+import termios
+from typing import Final
+
+from server.core.readings import NOTHING, Readings
+
+_INTEGER: Final = struct.Struct("i")
+_NO_BYTES: Final = bytes(_INTEGER.size)
+
+_TCP_INFO_SIZE: Final = 232
+_PEERS_WINDOW: Final = struct.Struct("I")
+_PEERS_WINDOW_AT: Final = 228
+"""Of `struct tcp_info` (linux/tcp.h): tcpi_snd_wnd, which systems since Linux 5.4 have."""
+
+
+def look(connection: socket.socket, kept: int, waits: float) -> Readings:
+    """Read how much is on its way in a socket.
+
+    Args:
+        connection: a connected one, of TCP or in a file.
+        kept: bytes that it has not taken.
+        waits: seconds for which the oldest of them has been kept.
+    """
+    number = connection.fileno()
+    try:
+        (receiving,) = _INTEGER.unpack(fcntl.ioctl(number, termios.FIONREAD, _NO_BYTES))
+        (sending,) = _INTEGER.unpack(fcntl.ioctl(number, termios.TIOCOUTQ, _NO_BYTES))
+        is_closed = connection.family != socket.AF_UNIX and _window_is_closed(connection)
+    except OSError:  # it has been closed meanwhile
+        return NOTHING
+    return Readings(kept, waits, receiving, sending, is_closed)
+
+
+def _window_is_closed(connection: socket.socket) -> bool:
+    info = connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, _TCP_INFO_SIZE)
+    return len(info) >= _TCP_INFO_SIZE and not _PEERS_WINDOW.unpack_from(info, _PEERS_WINDOW_AT)[0]

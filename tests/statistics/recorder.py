@@ -1,0 +1,61 @@
+"""A process that records statistics until it is ended, and says what it has recorded.
+
+python -m tests.statistics.recorder kept FILE       by a keeper, as a server does
+python -m tests.statistics.recorder small FILE HOLDER    on the disk that a process holds
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from functools import partial
+from itertools import count
+from typing import Final
+
+from server.statistics.history import History
+from server.statistics.recording import Recording
+from tests.statistics.support import NOON, Clients, Writing, kept, take
+
+_TIMES: Final = 600
+"""How much faster than usual time passes for attempts to write to the file again."""
+
+
+class PrintingLog:
+    """Prints the ids of entries."""
+
+    def emit(self, message_id: str, /, **_fields: object) -> None:
+        """Print one."""
+        print(message_id, flush=True)
+
+    def enabled(self, _message_id: str) -> bool:
+        """All are printed."""
+        return True
+
+
+def _present(at: int) -> dict[str, int]:
+    """Some clients, of which one comes and one goes with each sample."""
+    return {str(number): at for number in range(at, at + 20)}
+
+
+def _keep(path: str) -> None:
+    clients = Clients()
+    with kept(path, PrintingLog()) as keeper:
+        for at in count(round(time.time() - NOON)):
+            taken = take(keeper, clients.sample(at, _present(at))).timestamp
+            print(
+                *keeper.ask(partial(History.timestamps, first=taken, last=taken)).result(),
+                flush=True,
+            )
+
+
+def _hurry(path: str) -> None:
+    clients = Clients()
+    clock = lambda: _TIMES * time.monotonic()  # noqa: E731
+    writing = Writing(Recording(path, PrintingLog(), clock=clock))
+    for at in count(round(time.time() - NOON)):
+        print(writing.write(clients.sample(at, _present(at))).timestamp, flush=True)
+        time.sleep(0.01)
+
+
+if __name__ == "__main__":
+    {"kept": _keep, "hurried": _hurry}[sys.argv[1]](sys.argv[2])

@@ -1,0 +1,110 @@
+"""Samples as sources would give them, and a keeper that tests drive."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+from server.base.log import Log
+from server.statistics.keeper import Keeper
+from server.statistics.rates import Rates
+from server.statistics.recording import Recording
+from server.statistics.resources import CLIENTS
+from server.statistics.sample import Entry, Sample, Snapshot
+from server.statistics.schema import Resource, Type, Value
+from tests.core.support import RecordingLog
+from tests.support.waiting import wait_until
+
+NOON: Final = 1_700_000_000.0
+"""When tests begin, in seconds since the Unix epoch."""
+
+LATER: Final = 1_000
+"""Seconds after noon, when it is for keepers."""
+
+
+def fixed(resource: Resource, name: str) -> tuple[Value, ...]:
+    """The values of an entry that never change."""
+    return tuple(name if one.type is Type.TEXT else len(name) for one in resource.fixed)
+
+
+def moving(resource: Resource, number: int) -> tuple[Value, ...]:
+    """The values that a source gives, all of them the same number."""
+    values: dict[Type, Value] = {
+        Type.TEXT: str(number),
+        Type.INTEGER: number,
+        Type.REAL: number + 0.5,
+    }
+    return tuple(values[one.type] for one in resource.given)
+
+
+def sample(at: float, entries: Mapping[Resource, Sequence[Entry]]) -> Sample:
+    """A sample that is taken some seconds after noon."""
+    return Sample(NOON + at, at, {one.path: list(found) for one, found in entries.items()})
+
+
+@dataclass
+class Clients:
+    """Clients that come and go, with the values that they have at a moment."""
+
+    _fixed: dict[str, tuple[Value, ...]] = field(default_factory=dict)
+
+    def sample(self, at: float, counts: Mapping[str, int]) -> Sample:
+        """A sample in which there are some clients, each with a number."""
+        for name in [one for one in self._fixed if one not in counts]:
+            del self._fixed[name]
+        for name in counts:
+            self._fixed.setdefault(name, fixed(CLIENTS, f"{name} since {at}"))
+        entries = [
+            Entry(name, self._fixed[name], moving(CLIENTS, count)) for name, count in counts.items()
+        ]
+        return sample(at, {CLIENTS: entries})
+
+
+@dataclass
+class Writing:
+    """Writes samples to a recording, on the thread of the test."""
+
+    recording: Recording
+    rates: Rates = field(default_factory=Rates)
+
+    def write(self, one: Sample) -> Snapshot:
+        """Write a sample; gives what it comes to."""
+        snapshot = self.rates.complete(one)
+        self.recording.write(one.entries, snapshot)
+        return snapshot
+
+
+@contextmanager
+def recorded(path: Path | str, log: RecordingLog | None = None) -> Iterator[Writing]:
+    """A recording, closed in the end."""
+    recording = Recording(str(path), log or RecordingLog())
+    try:
+        yield Writing(recording)
+    finally:
+        recording.close()
+
+
+@contextmanager
+def kept(path: Path | str, log: Log | None = None) -> Iterator[Keeper]:
+    """A keeper that runs, closed in the end; for it the time is always the same."""
+    keeper = Keeper(str(path), 1000, log or RecordingLog(), clock=lambda: NOON + LATER)
+    keeper.start()
+    try:
+        yield keeper
+    finally:
+        keeper.close()
+
+
+def take(keeper: Keeper, one: Sample) -> Snapshot:
+    """Hand a keeper a sample, and wait until it has become a snapshot."""
+    told = threading.Event()
+    stop = keeper.watch(lambda _: told.set())
+    keeper.take(one)
+    wait_until(told.is_set)
+    stop()
+    assert keeper.latest is not None
+    return keeper.latest
