@@ -21,6 +21,7 @@ BENCHMARKS: Final[Mapping[str, str]] = {
     "queues": "queues, beside RabbitMQ",
     "views": "changes of views, beside DuckDB",
     "pages": "changes of paginated subscriptions",
+    "statistics_database": "a month of statistics",
     "bodies": "reading fields, per message type",
     "pipeline": "Spark, beside Parquet",
     "pipeline_journal": "journals on Spark, beside Parquet",
@@ -37,7 +38,7 @@ def main(arguments: Sequence[str]) -> None:
     parser = argparse.ArgumentParser(
         prog="python -m benchmarks",
         description="Measure what is named, or everything.",
-        epilog="\n".join(f"{name:<17} {what}" for name, what in BENCHMARKS.items()),
+        epilog="\n".join(f"{name:<19} {what}" for name, what in BENCHMARKS.items()),
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("names", nargs="*", metavar="NAME", help="one of those below")

@@ -4,8 +4,9 @@ What counts is what the application has dealt with, not what has arrived: a mess
 has overtaken comes again. A message is done when its stream is asked for the next one, when a
 `with` block around the stream ends without an exception, or when `stream.done()` says so.
 
-For each subscription the file has the bookmarks of what is done, which is the trail that the
-subscription has left: where to resume, and by publisher what to drop should it come twice.
+For each subscription the file has its trail as far as that is done: where it began, where to
+resume, and by publisher what to drop should it come twice, with what has been left out of that. A
+point where the subscription can go on counts when all is done that had come before it.
 """
 
 from __future__ import annotations
@@ -18,17 +19,55 @@ from functools import partial
 from struct import Struct
 from typing import Final, Self
 
-from client.bookmarks import MOST_RECENT, BookmarkTrail
+from client.bookmarks import MOST_RECENT, BookmarkTrail, Had, SafePoint
 from client.errors import StoreError
 from client.record_log import RecordLog, Sync
 from server.wire.bookmarks import EPOCH
 
-_MAGIC: Final = b"AMPRBMK1"
-_ID: Final = Struct("<H")  # length of the subscription's id; the id and the bookmark follow
+_MAGIC: Final = b"AMPRBMK2"
+_EARLIER: Final = b"AMPRBMK1"  # nothing but `_DONE`, and without its letter
+_KIND: Final = Struct("<cH")  # what it says; length of the subscription's id, which follows
+_BEGUN, _DONE, _HAD, _LAST, _SAFE = b"B", b"D", b"H", b"L", b"S"
 _SPARE: Final = 1 << 20
 """Bytes that a file may have before it is written anew."""
+_MOST_AHEAD: Final = 16
+"""Points that are remembered until what came before them is done."""
 
 _logger: Final = logging.getLogger("amperage.client")
+
+
+class _Followed:
+    """A subscription.
+
+    Attributes:
+        done: its trail as far as the application has dealt with it.
+        ahead: points that count when more is done, in the order in which they were told.
+    """
+
+    def __init__(self, start: str, *, is_whole: bool = True) -> None:
+        self.done = BookmarkTrail(start, is_whole=is_whole)
+        self.ahead: list[SafePoint] = []
+
+    def told(self, point: SafePoint) -> bool:
+        """Take note of a point; whether it counts already."""
+        if not self.ahead and point.behind == self.done.received:
+            self.done.can_go_on(point)
+            return True
+        if self.ahead and self.ahead[-1].behind == point.behind:
+            self.ahead.pop()
+        elif len(self.ahead) == _MOST_AHEAD:
+            del self.ahead[1::2]
+        self.ahead.append(point)
+        return False
+
+    def is_done(self, bookmark: str) -> tuple[bool, SafePoint | None]:
+        """A message is done; whether that is news, and the point that counts from now on."""
+        is_new = self.done.is_new(bookmark)
+        if not self.ahead or self.ahead[0].behind != bookmark:
+            return is_new, None
+        point = self.ahead.pop(0)
+        self.done.can_go_on(point)
+        return is_new, point
 
 
 class FileBookmarkStore:
@@ -47,11 +86,13 @@ class FileBookmarkStore:
 
     def __init__(self, path: str | os.PathLike[str], *, sync: Sync = "never") -> None:
         self._lock = threading.Lock()
-        self._done: dict[str, BookmarkTrail] = {}
-        self._log = RecordLog(path, _MAGIC, sync)
+        self._followed: dict[str, _Followed] = {}
+        self._log = RecordLog(path, _MAGIC, sync, _EARLIER)
+        is_earlier = self._log.is_earlier
         for record in self._log.take_records():
-            sub_id, bookmark = _unpacked(record)
-            self._trail_of(sub_id).is_new(bookmark)
+            self._read(_DONE + record if is_earlier else record, is_earlier=is_earlier)
+        if is_earlier:
+            self._log.rewrite(self._contents())
         self._enough = self._log.size + _SPARE
 
     def __enter__(self) -> Self:
@@ -63,18 +104,16 @@ class FileBookmarkStore:
     def most_recent(self, sub_id: str) -> str:
         """The bookmark with which the subscription would resume in another run."""
         with self._lock:
-            trail = self._done.get(sub_id)
-        return EPOCH if trail is None else trail.resume_from
+            followed = self._followed.get(sub_id)
+            return EPOCH if followed is None else followed.done.resume_from
 
     def trail(self, sub_id: str | None, bookmark: str) -> BookmarkTrail:
         """The trail for a subscription: a new one, or for `MOST_RECENT` that of what is done."""
         if bookmark != MOST_RECENT:
             return BookmarkTrail(bookmark)
-        trail = BookmarkTrail(EPOCH)
         with self._lock:
-            for done in self._done.get(sub_id or "", trail).positions():
-                trail.is_new(done)
-        return trail
+            followed = self._followed.get(sub_id or "")
+            return BookmarkTrail(EPOCH) if followed is None else followed.done.copy()
 
     def keep(self, sub_id: str, trail: BookmarkTrail) -> None:
         """Follow what the application does with the messages of a subscription.
@@ -82,11 +121,15 @@ class FileBookmarkStore:
         One that begins elsewhere than it would resume begins anew.
         """
         trail.on_done = partial(self._note, sub_id)
+        trail.on_safe = partial(self._note_safe, sub_id)
         with self._lock:
-            before = self._done.get(sub_id)
-            if before is not None and before.resume_from != trail.resume_from:
-                del self._done[sub_id]
-                self._write_anew()
+            before = self._followed.get(sub_id)
+            if before is not None:
+                before.ahead.clear()
+                if before.done.resume_from == trail.resume_from:
+                    return
+            self._followed[sub_id] = _Followed(trail.start)
+            self._write(_packed(_BEGUN, sub_id, trail.start))
 
     def close(self) -> None:
         """Let go of the file."""
@@ -96,38 +139,88 @@ class FileBookmarkStore:
     def _note(self, sub_id: str, bookmark: str) -> None:
         """Take note that a message is done; what cannot be noted comes again."""
         with self._lock:
-            if not self._trail_of(sub_id).is_new(bookmark):
-                return
-            if self._log.size > self._enough:
-                self._write_anew()
-                return
-            try:
-                self._log.append([_packed(sub_id, bookmark)])
-            except StoreError as problem:
-                _logger.warning("a bookmark is not noted: %s", problem)
+            is_new, point = self._followed[sub_id].is_done(bookmark)
+            if is_new:
+                self._write(_packed(_DONE, sub_id, bookmark))
+            if point is not None:
+                self._write(_packed(_SAFE, sub_id, _point_text(point)))
 
-    def _write_anew(self) -> None:
+    def _note_safe(self, sub_id: str, point: SafePoint) -> None:
+        """Take note of where a subscription can go on, once that counts."""
+        with self._lock:
+            if self._followed[sub_id].told(point):
+                self._write(_packed(_SAFE, sub_id, _point_text(point)))
+
+    def _write(self, record: bytes) -> None:
         try:
-            self._log.rewrite(self._contents())
+            if self._log.size > self._enough:
+                self._enough = 2 * self._log.size + _SPARE  # should it fail, not again at once
+                self._log.rewrite(self._contents())
+                self._enough = 2 * self._log.size + _SPARE
+            else:
+                self._log.append([record])
         except StoreError as problem:
-            _logger.warning("bookmarks are not noted: %s", problem)
-        self._enough = 2 * self._log.size + _SPARE
+            _logger.warning("a bookmark is not noted: %s", problem)
 
-    def _trail_of(self, sub_id: str) -> BookmarkTrail:
-        return self._done.setdefault(sub_id, BookmarkTrail(EPOCH))
+    # The file
+
+    def _read(self, record: bytes, *, is_earlier: bool) -> None:
+        kind, sub_id, text = _unpacked(record)
+        if kind == _BEGUN:
+            self._followed[sub_id] = _Followed(text)
+            return
+        followed = self._followed.get(sub_id)
+        if followed is None:
+            followed = self._followed[sub_id] = _Followed(EPOCH, is_whole=not is_earlier)
+        match kind:
+            case b"D":
+                followed.done.is_new(text)
+            case b"H":
+                followed.done.restore(_had(text))
+            case b"L":
+                followed.done.restore_last(text)
+            case b"S":
+                followed.done.can_go_on(_point(text))
+            case _:
+                raise StoreError(f"a record of a bookmark store is of an unknown kind: {kind!r}")
 
     def _contents(self) -> Iterator[bytes]:
-        for sub_id, trail in self._done.items():
-            for bookmark in trail.positions():
-                yield _packed(sub_id, bookmark)
+        for sub_id, followed in self._followed.items():
+            trail = followed.done
+            yield _packed(_BEGUN, sub_id, trail.start)
+            for had in trail.had():
+                yield _packed(_HAD, sub_id, _had_text(had))
+            if trail.received is not None:
+                yield _packed(_LAST, sub_id, trail.received)
+            yield _packed(_SAFE, sub_id, _point_text(trail.safe_point))
 
 
-def _packed(sub_id: str, bookmark: str) -> bytes:
+def _packed(kind: bytes, sub_id: str, text: str) -> bytes:
     name = sub_id.encode()
-    return _ID.pack(len(name)) + name + bookmark.encode()
+    return _KIND.pack(kind, len(name)) + name + text.encode()
 
 
-def _unpacked(record: bytes) -> tuple[str, str]:
-    (length,) = _ID.unpack_from(record)
-    content = record[_ID.size :]
-    return content[:length].decode(), content[length:].decode()
+def _unpacked(record: bytes) -> tuple[bytes, str, str]:
+    kind, length = _KIND.unpack_from(record)
+    content = record[_KIND.size :]
+    return kind, content[:length].decode(), content[length:].decode()
+
+
+def _had_text(had: Had) -> str:
+    holes = ",".join(f"{first}-{last}" for first, last in had.holes)
+    return f"{had.publisher}|{had.latest}|{holes}"
+
+
+def _had(text: str) -> Had:
+    publisher, latest, holes = text.split("|")
+    pairs = (hole.partition("-") for hole in holes.split(",") if hole)
+    return Had(publisher, int(latest), tuple((int(one), int(other)) for one, _, other in pairs))
+
+
+def _point_text(point: SafePoint) -> str:
+    return " ".join([point.bookmark or "", *point.places])
+
+
+def _point(text: str) -> SafePoint:
+    bookmark, *places = text.split(" ")
+    return SafePoint(None, bookmark or None, tuple(places))

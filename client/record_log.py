@@ -38,9 +38,12 @@ class RecordLog:
         path: the file; it is made if there is none.
         magic: eight bytes that such a file begins with.
         sync: see `Sync`.
+        earlier: eight bytes that files of an earlier form begin with, which are read, too.
 
     Attributes:
         size: bytes in the file.
+        is_earlier: whether it is of the earlier form; it is to be rewritten before anything is
+            appended.
 
     Raises:
         StoreError: the file cannot be used: another process has it, it is of another kind, it is
@@ -49,11 +52,19 @@ class RecordLog:
 
     _file = -1
 
-    def __init__(self, path: str | os.PathLike[str], magic: bytes, sync: Sync = "never") -> None:
+    def __init__(
+        self,
+        path: str | os.PathLike[str],
+        magic: bytes,
+        sync: Sync = "never",
+        earlier: bytes | None = None,
+    ) -> None:
         if sync not in ("never", "always"):
             raise ValueError(f'sync is {sync!r}, expected "never" or "always"')
         self._path = Path(path)
         self._magic = magic
+        self._earlier = earlier
+        self.is_earlier = False
         self._is_synced = sync == "always"
         self._process = os.getpid()
         try:
@@ -109,6 +120,7 @@ class RecordLog:
             raise self._problem(error) from None
         os.close(self._file)
         self._file, self.size = fresh, len(data)
+        self.is_earlier = False
 
     def __del__(self) -> None:
         self.close()
@@ -142,7 +154,8 @@ class RecordLog:
             self._cut(0)  # new, or its making was interrupted
             _write_all(self._file, self._magic)
             return [], len(self._magic)
-        if not data.startswith(self._magic):
+        self.is_earlier = self._earlier is not None and data.startswith(self._earlier)
+        if not self.is_earlier and not data.startswith(self._magic):
             raise StoreError(f"{self._path} is no file of this kind of store")
         records: list[bytes] = []
         position = len(self._magic)

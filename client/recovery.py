@@ -25,7 +25,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
-from client.bookmarks import BookmarkStorage, BookmarkTrail
+from client.bookmarks import BookmarkStorage, BookmarkTrail, places_in
 from client.commands import AckType, encoded
 from client.errors import ClientError, NotConnectedError
 from client.message import Message
@@ -243,12 +243,11 @@ class RecoveringProtocol(ClientProtocol):
 
     def _take_ack(self, header: Header) -> None:
         request = self._requests.get(header.command_id or "")
-        is_safe = header.acks == "persisted" and header.status != "failure"
-        if is_safe and request is not None and request.inbox is not None and header.bookmark:
-            self._note_safe_point(request.inbox, header.bookmark)
         super()._take_ack(header)
         if request is None:
             return
+        if request.inbox is not None and header.status != "failure":
+            self._note_safe_point(request, request.inbox, header)
         if request.done:
             self._sent_deletions.discard(request.command_id)
             self._unconfirmed.answered(request.command_id, is_safe=request.error is None)
@@ -262,10 +261,15 @@ class RecoveringProtocol(ClientProtocol):
         self._replacing.pop(request.command_id, None)
         super()._fail(request, header)
 
-    def _note_safe_point(self, inbox: Inbox, bookmark: str) -> None:
-        trail = self._trails.get(inbox.id)
-        if trail is not None:
-            trail.persisted(bookmark)
+    def _note_safe_point(self, request: Request, inbox: Inbox, ack: Header) -> None:
+        """Take note of where a subscription can go on, which two kinds of acks may tell."""
+        trail = self._replacing.get(request.command_id, self._trails.get(inbox.id))
+        if trail is None:
+            return
+        bookmark = ack.bookmark if ack.acks == "persisted" else None
+        places = places_in(ack.options) if ack.acks in ("persisted", "processed") else ()
+        if bookmark or places:
+            trail.persisted(bookmark or None, places)
 
     def _note_change(self, request: Request) -> None:
         """A change to subscriptions has taken effect: it is to be so on the next connection."""

@@ -15,6 +15,7 @@ from config_schema.compile.scope import Scope, StoredTopic
 from config_schema.compile.transports import TLS_ELEMENTS, compile_tls
 from config_schema.spec import (
     DestinationSpec,
+    KnownBy,
     OutgoingTransportSpec,
     ReplicatedTopicSpec,
     TlsSpec,
@@ -69,6 +70,8 @@ def _destination(reader: Reader, scope: Scope, others: Collection[str]) -> Desti
     transports = tuple(_transport(child, scope) for child in reader.children("Transport"))
     _check_reachable(reader, transports, scope)
     name = reader.text("Name") or _made_name(reader, transports, others)
+    has_address = any(transport.addresses for transport in transports)
+    known_by: KnownBy = "name" if reader.text("Name") or not has_address else "address"
     return DestinationSpec(
         name=name,
         group=reader.text("Group") or name,
@@ -79,6 +82,7 @@ def _destination(reader: Reader, scope: Scope, others: Collection[str]) -> Desti
         compression=_compression(reader),
         ack_conflation_interval=reader.quantity("AckConflationInterval", INTERVAL, "1s"),
         location=reader.location,
+        known_by="group" if reader.text("Group") else known_by,
     )
 
 

@@ -19,9 +19,11 @@ from config_schema.spec.instance import AdminSpec, ExternalsSpec, InstanceSpec, 
 from config_schema.spec.journal import (
     DestinationSpec,
     JournaledTopicSpec,
+    KnownBy,
     OutgoingTransportSpec,
     ReplicatedTopicSpec,
     TransactionLogSpec,
+    is_known,
 )
 from config_schema.spec.logs import LogProtocol, LogTargetSpec
 from config_schema.spec.modules import FunctionSpec, MessageTypeSpec, ModuleSpec
@@ -51,6 +53,7 @@ __all__ = [
     "JoinField",
     "JoinSpec",
     "JournaledTopicSpec",
+    "KnownBy",
     "LogProtocol",
     "LogTargetSpec",
     "MessageTypeSpec",
@@ -72,4 +75,5 @@ __all__ = [
     "TransportType",
     "TuningSpec",
     "ViewSpec",
+    "is_known",
 ]

@@ -74,12 +74,30 @@ class OutgoingTransportSpec:
     location: Location
 
 
+KnownBy = Literal["group", "name", "address"]
+"""How the instance is known that a Destination is for: by its Group; without one, by the
+Destination's Name; with neither, by being at the address."""
+
+
+def is_known(known_by: KnownBy, meant: str, name: str, group: str) -> bool:
+    """Whether a Destination is for an instance.
+
+    Args:
+        known_by: how that is known.
+        meant: the Group of the Destination, or what stands for it.
+        name: of the instance.
+        group: of the instance.
+    """
+    return known_by == "address" or group == meant or (known_by == "name" and name == meant)
+
+
 @dataclass(frozen=True, slots=True)
 class DestinationSpec:
     """A replication Destination.
 
-    `group` is the group that the destination must belong to. `pass_through` are regular expressions
-    over the groups that messages came from. `ack_conflation_interval` in nanoseconds.
+    `group` is the group that the destination must belong to; without one, the Name. `pass_through`
+    are regular expressions over the groups that messages came from. `ack_conflation_interval` in
+    nanoseconds.
     Source: AMPS User Guide, Configuring Replication.
     """
 
@@ -92,3 +110,8 @@ class DestinationSpec:
     compression: str | None
     ack_conflation_interval: int
     location: Location
+    known_by: KnownBy = "group"
+
+    def is_for(self, name: str, group: str) -> bool:
+        """Whether it is for an instance of this name and group."""
+        return is_known(self.known_by, self.group, name, group)

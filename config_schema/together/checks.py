@@ -19,6 +19,7 @@ from config_schema.together.description import (
 )
 from config_schema.together.finding import Finding
 from config_schema.together.link import Link, Sent
+from config_schema.together.routes import meets
 from config_schema.together.selection import Part
 from config_schema.units import quoted
 
@@ -45,7 +46,7 @@ def check_link(
         What does not fit, in the order of the Destination's topics.
     """
     if back is None:
-        back = [one for one in downstream.destinations if one.group == source.group]
+        back = [one for one in downstream.destinations if one.is_for(source)]
     link = Link(source, downstream, back)
     found: list[Finding] = []
     for topic in destination.topics:
@@ -58,7 +59,7 @@ def check_link(
 
 def refusal(destination: Destination, downstream: InstanceDescription) -> Finding | None:
     """Tell why an instance is not the one that a Destination is for: its Group is another."""
-    if destination.group == downstream.group:
+    if destination.is_for(downstream):
         return None
     message = (
         f"leads to {_instance(downstream)}, whose Group is {quoted(downstream.group)}: "
@@ -73,6 +74,32 @@ def refusal(destination: Destination, downstream: InstanceDescription) -> Findin
         hint + destination.group,
     )
     return Finding("group", problem, downstream.location)
+
+
+def _nothing_back(sent: Sent, subject: str) -> Finding:
+    """That nothing leads back from where something is replicated to."""
+    source, there = sent.link.source, sent.link.downstream
+    wrong = next((one for one in there.destinations if _seems_meant(one, source)), None)
+    if wrong is None:
+        at, but = there.location, ""
+        hint = f"add one there, with the Group {source.group}"
+    else:
+        at = wrong.location
+        but = f" ({quoted(wrong.name)} at {at} is for the Group {quoted(wrong.group)})"
+        hint = f"set its Group to {source.group}"
+    message = (
+        f"{subject}, which has no Destination that leads back to {quoted(source.name)}{but}: "
+        "what is published there does not come here"
+    )
+    return _finding(sent, "replicate", at, message, hint)
+
+
+def _seems_meant(destination: Destination, instance: InstanceDescription) -> bool:
+    """Whether a destination would lead to an instance, if that had its Group."""
+    at = instance.listens
+    return destination.name == instance.name or (
+        at is not None and any(meets(address, at) for address in destination.addresses)
+    )
 
 
 def _finding(sent: Sent, check: str, other: Location, message: str, hint: str) -> Finding:
@@ -113,14 +140,7 @@ def _replicate(sent: Sent) -> Iterator[Finding]:
         return
     subject = f"{_parts(lacking)} {_is(lacking)} replicated to {_instance(there)}"
     if not back:
-        yield _finding(
-            sent,
-            "replicate",
-            there.location,
-            f"{subject}, which has no Destination that leads back to "
-            f"{quoted(sent.link.source.name)}: what is published there does not come here",
-            f"add one there, with the Group {sent.link.source.group}",
-        )
+        yield _nothing_back(sent, subject)
         return
     yield _finding(
         sent,
@@ -251,10 +271,11 @@ def _definitions(queue: SowTopic, there: SowTopic) -> Iterator[tuple[str, str | 
 
 
 def _queue_passthrough(sent: Sent) -> Iterator[Finding]:
-    group = sent.link.source.group
+    source = sent.link.source
+    group = source.group
     instance = sent.link.downstream
     for destination, replicated in sent.link.onward:
-        if destination.group == group != instance.group:
+        if destination.is_for(source) and group != instance.group:
             continue  # straight back to where it came from
         if any(matches(pattern, group) for pattern in destination.pass_through):
             continue

@@ -14,12 +14,14 @@ from config_schema.spec import (
     DestinationSpec,
     InetAddr,
     InstanceSpec,
+    KnownBy,
     OutgoingTransportSpec,
     QueueSpec,
     ReplicatedTopicSpec,
     SowSpec,
     TopicSpec,
     ViewSpec,
+    is_known,
 )
 from config_schema.together.selection import Selection
 
@@ -101,6 +103,11 @@ class Destination(Struct, frozen=True):
     topics: tuple[ReplicatedTopic, ...]
     addresses: tuple[PeerAddress, ...]
     location: Location
+    known_by: KnownBy = "group"
+
+    def is_for(self, instance: "InstanceDescription") -> bool:
+        """Whether it is for an instance."""
+        return is_known(self.known_by, self.group, instance.name, instance.group)
 
 
 class InstanceDescription(Struct, frozen=True):
@@ -200,6 +207,7 @@ def _destination(spec: DestinationSpec, regex_topics: bool) -> Destination:
             for address in transport.addresses
         ),
         location=spec.location,
+        known_by=spec.known_by,
     )
 
 

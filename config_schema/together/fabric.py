@@ -136,7 +136,7 @@ def _back(
         if way.source is downstream
         and (
             any(one is source for one in way.instances)
-            or (not way.instances and way.destination.group == source.group)
+            or (not way.instances and way.destination.is_for(source))
         )
     ]
 

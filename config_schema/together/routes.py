@@ -80,7 +80,7 @@ def _meant(
         lambda one: one.listens is not None and one.listens.host not in _EVERY_ADDRESS,
         lambda one: one.name.lower() in (host, host.partition(".")[0]),
         lambda one: len(destination.addresses) == 1 and one.name == destination.name,
-        lambda one: one.group == destination.group,
+        destination.is_for,
     )
     for tell in tells:
         if len(listening) > 1:
@@ -92,6 +92,6 @@ def _connects(
     other: InstanceDescription, source: InstanceDescription, destination: Destination
 ) -> bool:
     """Whether `other` may be who is waited for: of that Group, and with a destination for us."""
-    return other.group == destination.group and any(
-        back.group == source.group and back.addresses for back in other.destinations
+    return destination.is_for(other) and any(
+        back.is_for(source) and back.addresses for back in other.destinations
     )

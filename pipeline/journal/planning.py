@@ -39,6 +39,7 @@ class PlannedLog:
         files = log.files
         ends = [file.end_txid for file in files if file.end_txid is not None]
         self.first_txid = files[0].first_txid
+        self.number = -1  # files alone do not know by which one their instance calls the log
         self.last_txid = max(ends) - 1
         lookup = Lookup(FileTable(files), SourceCache(_NO_CACHE), lambda: self.last_txid)
         self.find = lookup.find

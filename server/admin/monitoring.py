@@ -48,6 +48,9 @@ _RNC: Final = "application/relax-ng-compact-syntax"
 _PAGE: Final = 10_000
 """Values that are asked for at a time; a sample waits while they are read."""
 
+_FIRST_SECONDS: Final = 5.0
+"""How long somebody waits who asks before the first sample has been taken."""
+
 _MOST_KEPT: Final = 64
 """Documents that are kept until the next sample."""
 
@@ -88,7 +91,7 @@ class Monitoring:
             return Response(Document(rnc.render(), _RNC))
         if moments is not None and not moments.is_one:
             return await self._over_time(names, moments, visitor)
-        tree = self.latest() if moments is None else await self._earlier(moments.first)
+        tree = await self.latest() if moments is None else await self._earlier(moments.first)
         try:
             node, form = _find(tree, names)
         except NothingThere as nothing:
@@ -100,12 +103,14 @@ class Monitoring:
             return Response(events, content_type=EVENT_STREAM, headers=[unbuffered])
         return Response(self._document(tree, node, form, hidden))
 
-    def latest(self) -> Tree:
-        """The tree of the last sample.
+    async def latest(self) -> Tree:
+        """The tree of the last sample; the first one is waited for.
 
         Raises:
             Refusal: there is none yet.
         """
+        if self._statistics.latest is None and self._watching is not None:
+            await self._watching.next_sample(_FIRST_SECONDS)
         snapshot = self._statistics.latest
         if snapshot is None:
             text = "The first sample is being taken. Try again in a moment."
@@ -166,7 +171,7 @@ class Monitoring:
     async def _over_time(
         self, names: Sequence[str], moments: Moments, visitor: Visitor
     ) -> Response:
-        tree = self.latest()
+        tree = await self.latest()
         try:
             node, form = _find(tree, names, has_gone=True)
         except NothingThere as nothing:

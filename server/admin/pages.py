@@ -108,7 +108,7 @@ class QueueState:
         if len(names) != len(_QUEUES) + 2 or names[-1] not in (DETAILS, f"{DETAILS}.json"):
             return await self._monitoring.answer(request, visitor)
         identity = names[-2]
-        tree = self._monitoring.latest()
+        tree = await self._monitoring.latest()
         node = Node(PLACES[QUEUES], identity)
         await self._access.require(visitor, "/" + "/".join([*node.names, DETAILS]))
         values = tree.values(node)

@@ -103,10 +103,12 @@ class Site:
             self._cross_site.refuse_foreign(request)
         response = await route.answer(request, visitor)
         cookies = self._access.cookie_of(visitor, request)
-        if cookies:
-            response.headers += [*cookies, ("Cache-Control", "no-store")]
-        elif visitor.user:
+        has_own = any(name == "Cache-Control" for name, _ in response.headers)
+        if cookies and not has_own:
+            response.headers.append(("Cache-Control", "no-store"))
+        elif visitor.user and not has_own:
             response.headers.append(("Cache-Control", "private, no-cache"))
+        response.headers += cookies
         return response
 
 

@@ -104,10 +104,14 @@ class Watching:
 
     async def _beat(self) -> bytes:
         """Wait for a sample, or for the time in which something has to be said."""
+        return b"" if await self.next_sample(_BEAT_SECONDS) else STILL_THERE
+
+    async def next_sample(self, seconds: float) -> bool:
+        """Wait for a sample, and tell whether one has come in time."""
         with suppress(TimeoutError):
-            await asyncio.wait_for(asyncio.shield(self._coming), _BEAT_SECONDS)
-            return b""
-        return STILL_THERE
+            await asyncio.wait_for(asyncio.shield(self._coming), seconds)
+            return True
+        return False
 
     def _change(
         self,

@@ -29,6 +29,7 @@ from server.message_types.base import BodyError
 from server.replication import Routes, Sender, TopicRoute
 from server.topics.incoming import Incoming
 from server.topics.notes import Notes
+from server.wire.bookmarks import client_hash
 
 if TYPE_CHECKING:
     from config_schema.spec import DestinationSpec, InstanceSpec, ReplicatedTopicSpec
@@ -159,6 +160,7 @@ def provision_replication(
         engine.log,
     )
     log.use_settlement(replication)
+    log.journal.number = client_hash(replication.log_id)
     log.notes = Notes(
         recollected.known, recollected.recent, recollected.unsettled, log.settled, spec.name
     )

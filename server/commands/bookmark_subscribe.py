@@ -5,7 +5,7 @@ Source: AMPS User Guide, Replaying Messages with Bookmark Subscription.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final, cast
 
@@ -114,8 +114,12 @@ def make_subscription(
     if wants(header, "persisted") and not queries:
         terms = replace(
             terms,
-            on_persisted=lambda bookmark: success(
-                header, "persisted", sub_id=sub_id, bookmark=bookmark
+            on_persisted=lambda bookmark, places: success(
+                header,
+                "persisted",
+                sub_id=sub_id,
+                bookmark=bookmark,
+                long_options=_told(places),
             ),
             persisted_interval=session.options.ack_conflation,
         )
@@ -177,10 +181,16 @@ def begin(
             session.end_subscription(subscription.sub_id)
             refuse(session, header, "bookmark not found", str(place))
             return
-        acknowledge(session, header, "processed", sub_id=subscription.sub_id)
+        told = _told(replay.places(place.after))
+        acknowledge(session, header, "processed", sub_id=subscription.sub_id, long_options=told)
         replay.begin(subscription, place)
 
     log.look_up(session.number, read_bookmark(header), read_not_found(options), found)
+
+
+def _told(places: Sequence[str]) -> str | None:
+    """What an ack says of the places where a subscription can go on."""
+    return f"places=[{','.join(places)}]" if places else None
 
 
 def pause_or_resume(session: Subscribing, header: Header, options: Mapping[str, str]) -> bool:

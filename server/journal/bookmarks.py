@@ -7,6 +7,10 @@
     20200604T000000Z             from that moment on
     [20200604T000000:0|1|)       from there to there; [ ] with the end named, ( ) without
 
+A log has a number, which stands in bookmarks for a publisher: they name places in the log by txid.
+Other logs do not know them. Whoever brings one has what is before that place, so that no other
+start counts beside it.
+
 Source: AMPS User Guide, Replaying Messages with Bookmark Subscription.
 """
 
@@ -110,6 +114,10 @@ class Log(Protocol):
     def first_txid(self) -> int:
         """Of the first entry there is."""
 
+    @property
+    def number(self) -> int:
+        """What stands for the log in bookmarks that name a place in it."""
+
     def find(self, client: int, sequence: int) -> int | None:
         """The txid of an entry, None if it is not in the log."""
 
@@ -187,7 +195,7 @@ def resolving(
         BookmarkError: none is, and `not_found` is "fail".
     """
     starts: list[tuple[int, int]] = []
-    for one in request.starts:
+    for one in _places(request.starts, log) or request.starts:
         start = _start(one, request, log, now)
         if start is not None:
             starts.append(start)
@@ -199,6 +207,12 @@ def resolving(
     if not request.ends:
         return Span(after, not_before)
     return (yield from _with_end(after, not_before, request, log, now))
+
+
+def _places(starts: Iterable[Point], log: Log) -> list[Named]:
+    """Of where to begin, the places in this very log."""
+    places = [one for one in _named(starts) if one.client == log.number]
+    return [one for one in places if log.find(one.client, one.sequence) is not None]
 
 
 def _start(point: Point, request: BookmarkRequest, log: Log, now: int) -> tuple[int, int] | None:

@@ -32,6 +32,7 @@ from server.journal.side_files import SideFile
 from server.journal.storage import Disk
 from server.journal.upkeep import Place, Upkeep
 from server.journal.writer import Position, Writer
+from server.wire.bookmarks import client_hash
 
 _SIZE_UNIT: Final = 1 << 20
 _FILLED_AT_ONCE: Final = 64 << 20  # larger files get their zeros in the background
@@ -53,6 +54,9 @@ class Journal:
     Attributes:
         mending: finds damaged bodies, and replaces them; takes its time.
         restoring: finds damaged records, and makes them again; takes its time.
+        number: in a bookmark, stands for this log in the place of a publisher, with a txid as
+            sequence. It is another one for a log that was begun anew; replication, which has a
+            better name for the log, sets it to that one's hash.
 
     Raises:
         JournalError: the files there do not make up a log, or cannot be used.
@@ -88,6 +92,7 @@ class Journal:
             os.close(possession)
             raise
         self._possession = possession
+        self.number = client_hash(f"{settings.instance} {self._table.files[0].created}")
         text = f"the transaction log has {len(found.files)} files, up to entry {self.last_txid}"
         if found.files and found.files[0].number:
             begin = found.files[0].path.name
@@ -332,6 +337,8 @@ class Journal:
 
     def find(self, client: int, sequence: int) -> int | None:
         """The txid of an entry on stable storage, None if it is not in the log."""
+        if client == self.number:
+            return sequence if sequence <= self.durable_txid else None
         return self._lookup.find(client, sequence)
 
     def find_again(self, client: int, sequence: int, txid: int) -> int | None:

@@ -14,7 +14,7 @@ from time import monotonic
 from typing import Final
 
 from server.journal.batches import MOST_WAITING, LiveFile, Pipe, Stream
-from server.journal.blocks import AppendedRun, Content, Field, Place, each, make_records, of_one
+from server.journal.blocks import AppendedRun, Content, Field, Place, each, of_one
 from server.journal.clients import Sequences, server_made_identity
 from server.journal.entry import NO_TOPIC, Kind
 from server.journal.errors import EntryTooLarge, JournalUnavailable
@@ -36,6 +36,7 @@ from server.journal.layout import (
     pack_header,
     unpack_extras,
 )
+from server.journal.making import make_records
 
 _pack_head: Final = HEAD.pack
 _pack_checksum: Final = CHECKSUM.pack

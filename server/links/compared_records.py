@@ -122,4 +122,4 @@ def _destinations(
 ) -> list[Destination]:
     wanted = to.name if name is None else name
     named = [one for one in source.destinations if one.name == wanted]
-    return named or [one for one in source.destinations if one.group == to.group]
+    return named or [one for one in source.destinations if one.is_for(to)]

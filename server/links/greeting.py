@@ -68,8 +68,8 @@ def destination_of(
 ) -> str | None:
     """Which destination an instance is that has connected; None if it is none.
 
-    It is one of the destination's group, and the one that the destination is named after, that was
-    there before, or that listens at one of the destination's addresses. A destination without an
+    It is one that the destination is for, by its group if it has one, and the one that it is named
+    after, that was there before, or that listens at one of its addresses. A destination without an
     address waits for any instance of its group.
 
     Args:
@@ -78,7 +78,7 @@ def destination_of(
         destinations: those that can be led to it.
     """
     addresses = {one.name: one.addresses for one in own.destinations}
-    possible = [one for one in destinations if one.spec.group == theirs.group]
+    possible = [one for one in destinations if one.spec.is_for(theirs.name, theirs.group)]
     listens = theirs.listens
     for is_meant in (
         lambda one: one.spec.name == theirs.name,

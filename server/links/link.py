@@ -332,9 +332,9 @@ class Link:
 
     def send(self, frame: Sent, *, compress: bool = False) -> int:
         """See `Line`."""
-        pieces = encoded(frame, compress=compress)
-        self.conduit.send(*pieces)
-        return sum(map(len, pieces))
+        data = encoded(frame, compress=compress)
+        self.conduit.send(*data)
+        return sum(map(len, data))
 
     def go_on_in(self, seconds: float) -> None:
         """See `Line`."""

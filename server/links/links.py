@@ -348,7 +348,8 @@ class Links:
         if name is None:
             return refusal(ours, hello)
         spec = self.replication.destinations[name].spec
-        reason = group_refusal(ours, hello, spec.group)
+        is_meant = spec.is_for(hello.instance, hello.group)
+        reason = None if is_meant else group_refusal(ours, hello, spec.group)
         if reason is None and not hello.takes:
             reason = f"{hello.instance} has no transport of type amps-replication"
         served = {one.destination for one in self._by_peer.get(hello.instance, ())}

@@ -30,6 +30,8 @@ from server.replication import (
     Sender,
     Waiting,
 )
+from server.replication.receiver import log_of
+from server.wire.bookmarks import client_hash
 
 if TYPE_CHECKING:
     from config_schema.spec import DestinationSpec
@@ -150,10 +152,12 @@ class Replication:
         self._receivers: dict[str, Receiver] = {}
         self._recorder = recorder
         self._transaction_log = transaction_log
+        self._started: Final = transaction_log.last_txid
         self._clock = clock
         self._log = log
         self._concerned: dict[Topic, bool] = {}  # what it is about, for those who are waited for
         self._go_on: Callable[[], None] = _nothing
+        self._kept: list[str] = []  # from a downgrade, when one was asked for last
         self.acknowledgement: Final = Acknowledgement(
             {name: one.sender for name, one in destinations.items()},
             frozenset(name for name, one in destinations.items() if one.spec.sync_type == "sync"),
@@ -199,6 +203,7 @@ class Replication:
                 self.recent,
                 self._recorder,
                 self._cursors.get(name),
+                self._started,
             )
         return receiver
 
@@ -223,6 +228,21 @@ class Replication:
         for destination in self.destinations.values():
             destination.sender.look_again(mended)
         self._go_on()
+
+    # The same place elsewhere.
+
+    def places(self, txid: int) -> list[tuple[int, int]]:
+        """See `Settlement.places`."""
+        places = {
+            log_of(one.stream): one.txid if txid >= self._started else 0
+            for name, one in self._cursors.items()
+            if name not in self._receivers
+        }
+        for receiver in self._receivers.values():
+            place = receiver.place_of(txid)
+            if place is not None:
+                places[place[0]] = place[1]
+        return [(client_hash(log), last) for log, last in places.items()]
 
     # What is settled.
 
@@ -294,6 +314,12 @@ class Replication:
         """
         names = self.acknowledgement.downgrade_late(age, self.now)
         self._downgraded(names, age)
+        kept = self.acknowledgement.late(age, self.now)
+        for name in kept:
+            if name not in self._kept:
+                least = self.acknowledgement.least_sync
+                self._log.emit("1E-0024", destination=name, least=least)
+        self._kept = kept
         return names
 
     def upgrade_recovered(self, age: int) -> list[str]:

@@ -38,6 +38,9 @@ _LET_GO_AT_ONCE: Final = 200
 MakeAck = Callable[[str | None], "Header"]
 """Makes an ack with a bookmark."""
 
+TellPlaces = Callable[[str | None, Sequence[str]], "Header"]
+"""Makes an ack with a bookmark, and with places where to go on; see `Replay.places`."""
+
 
 @dataclass(frozen=True, slots=True)
 class ReplayTerms:
@@ -60,7 +63,7 @@ class ReplayTerms:
     is_live: bool = False
     on_completed: MakeAck | None = None
     on_failed: Callable[[str], Header] | None = None
-    on_persisted: MakeAck | None = None
+    on_persisted: TellPlaces | None = None
     persisted_interval: float = 1.0
 
 
@@ -122,7 +125,7 @@ class Replay:
         self._is_complete = False
         self._is_paused = terms.is_paused
         self._subscribed_at = log.last_txid
-        self._reported = 0
+        self._reported = 0, 0
         self.reading: Reading | None = None
         self._in_tail = False
         self._live: Live | None = None
@@ -333,7 +336,17 @@ class Replay:
             self.listener.send(self._terms.on_completed(self.log.bookmark_at(position)))
         return False
 
-    # ---- persisted acks
+    # ---- where to go on
+
+    def places(self, position: int) -> list[str]:
+        """Where to go on, here and at other instances, for whoever has got the log up to a txid.
+
+        Of what has come out of the log, messages that are conflated may not have been sent yet, nor
+        ever be on a page: then it is not known.
+        """
+        if self.timeline is not None or self.records is not None:
+            return []
+        return self.log.places(min(position, self.log.durable))
 
     def _report_later(self) -> None:
         clock = self.listener.engine.clock
@@ -343,12 +356,12 @@ class Replay:
         """Say how far the log is safe, if that is further than last time."""
         if not self._is_open or not self.listener.is_open:
             return
-        settled = self.log.settled()
-        if settled > self._reported and self._terms.on_persisted is not None:
-            bookmark = self.log.bookmark_at(settled)
+        reached = self.log.settled(), self._needed_from() - 1
+        if reached != self._reported and self._terms.on_persisted is not None:
+            bookmark = self.log.bookmark_at(reached[0])
             if bookmark is not None:
-                self._reported = settled
-                self.listener.send(self._terms.on_persisted(bookmark))
+                self._reported = reached
+                self.listener.send(self._terms.on_persisted(bookmark, self.places(reached[1])))
                 self.listener.engine.flush()
         self._report_later()
 

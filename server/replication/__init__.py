@@ -75,7 +75,7 @@ Sources: AMPS User Guide, Replicating Messages Between Instances and what follow
 Availability. What is ours: the protocol, gaps, resynchronization by difference, conflicts.
 """
 
-from server.replication.acknowledgement import Acknowledgement, Progress, Waiting
+from server.replication.acknowledgement import Acknowledgement, Kept, Progress, Waiting
 from server.replication.columns import Batch, Column, Columns, Packed, Same
 from server.replication.courier import MOST_IN_WORD, Courier, Parcel, Received
 from server.replication.frames import (
@@ -136,6 +136,7 @@ __all__ = [
     "Had",
     "Hello",
     "Hop",
+    "Kept",
     "Knowledge",
     "Known",
     "Owed",

@@ -15,12 +15,19 @@ Destination.
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple, Protocol
 
 from server.journal import Origin, Topic
 
 _MOST_MOMENTS: Final = 4096
+
+
+class Kept(NamedTuple):
+    """What decides where an entry goes, but for its body."""
+
+    topic: Topic
+    origin: Origin
 
 
 class Progress(Protocol):
@@ -35,6 +42,9 @@ class Progress(Protocol):
 
     def concerns(self, topic: Topic, origin: Origin) -> bool:
         """Whether entries of a topic and an origin may go there."""
+
+    def leads_to(self, instance: str) -> bool:
+        """Whether it is an instance of that name that is there, or was last."""
 
 
 class Waiting(NamedTuple):
@@ -64,6 +74,7 @@ class Acknowledgement:
     Attributes:
         settled: the txid up to which everything is settled; it never goes back.
         downgraded: the names of the destinations that are not waited for, for the time being.
+        least_sync: see above.
     """
 
     def __init__(
@@ -79,7 +90,7 @@ class Acknowledgement:
         self._destinations = destinations
         self._sync = sync
         self._durable = durable
-        self._least_sync = least_sync
+        self.least_sync: Final = least_sync
         # The last entry of each group that counts as recorded together, and when its first one was.
         self._txids = [durable]
         self._moments = [now]
@@ -122,15 +133,26 @@ class Acknowledgement:
         self.settled = settled
         return True
 
-    def is_settled(self, first: int, last: int, topic: Topic, origin: Origin) -> bool:
-        """Whether all entries of a topic and an origin in a range of txids are settled."""
+    def is_settled(self, first: int, last: int, kinds: Sequence[Kept], source: str) -> bool:
+        """Whether entries in a range of txids are settled as far as their source asks.
+
+        Args:
+            first: the lowest txid.
+            last: the highest one.
+            kinds: each of the entries is of one of these.
+            source: name of the instance that they came from; it is not waited for.
+        """
         if last <= self.settled:
             return True
         if last > self._durable:
             return False
         for name in self.waited_for:
             destination = self._destinations[name]
-            if not destination.has(first, last) and destination.concerns(topic, origin):
+            if (
+                not destination.has(first, last)
+                and not destination.leads_to(source)
+                and any(destination.concerns(*kind) for kind in kinds)
+            ):
                 return False
         return True
 
@@ -165,12 +187,18 @@ class Acknowledgement:
         Returns:
             Their names. MinSyncDestinations may keep some from it: those that are least late.
         """
-        late = sorted(
-            (one for one in self.waiting() if now - one.since > age and self._is_waited_for(one)),
-            key=lambda one: one.since,
-        )
-        allowed = max(len(self.waited_for) - self._least_sync, 0)
-        return [one.destination for one in late[:allowed] if self.downgrade(one.destination)]
+        allowed = max(len(self.waited_for) - self.least_sync, 0)
+        return [name for name in self.late(age, now)[:allowed] if self.downgrade(name)]
+
+    def late(self, age: int, now: int) -> list[str]:
+        """The destinations that are waited for, and have been for too long; the latest first.
+
+        Args:
+            age: microseconds that are too long.
+            now: microseconds since the Unix epoch.
+        """
+        late = [one for one in self.waiting() if now - one.since > age and self._is_waited_for(one)]
+        return [one.destination for one in sorted(late, key=lambda one: one.since)]
 
     def upgrade_recovered(self, age: int, now: int) -> list[str]:
         """Upgrade the destinations that nothing has waited for as long as that.

@@ -118,6 +118,7 @@ class Begin(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=
 
     Attributes:
         stream: stands for the source's log and what is replicated of it: a cursor is of one stream.
+            The identity of the log, a slash, and what stands for the rest.
         first: the first txid in its log.
         last: the last txid in its log.
         client: what both ends call this direction of the link, in the log.

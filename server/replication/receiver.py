@@ -14,18 +14,25 @@ source, what the instances have that acknowledge to this one (`settled`). Entrie
 of the log, instances in a ring would wait for each other for ever. A message that has come by
 another path first waits, too, where that path is longer, or as long and this instance the later one
 by name; else for the disk only. So whoever waits for somebody else, that one never waits for them.
+The source itself is not waited for: what it sends it has, and whom it sends it to it sees to.
+
+Units are few, so that looking at all of them takes no time. Those that follow on one another at
+both instances are taken together when there are many, which changes nothing; only if that is not
+enough, others are, too, and then wait for one another.
 """
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from itertools import islice, pairwise
+from itertools import islice, pairwise, zip_longest
 from operator import lt
 from typing import Final, NamedTuple, Protocol
 
 from server.journal import EVENTS, Kind, Origin, Topic
 from server.journal.layout import crc32c
+from server.replication.acknowledgement import Kept
 from server.replication.columns import Batch, Column, Columns, Same, by_client, different
 from server.replication.frames import Ack, Begin, Knowledge, Owed, Resume
 from server.replication.known import Known, was_made_by
@@ -34,15 +41,20 @@ from server.replication.recent import Recent
 from server.replication.routes import Hop, hops, lengthen
 from server.replication.sender import Peer, ProtocolError
 
-MOST_UNITS: Final = 4096
+MOST_UNITS: Final = 16_384
 """Units that are told apart while they wait for other instances; beyond that, some are joined."""
 
 _MOST_RANGES: Final = 1000  # of one ack
+_MOST_STAGES: Final = 1024  # at which it is known how far both logs went
+_MOST_KINDS: Final = 64  # of a unit that another one goes on with
 _MOST_HAD: Final = 16_384  # identities in one frame
 _MOST_CONFLICTS: Final = 100  # that are told of one batch
 
-Settled = Callable[[int, int, Topic, Origin], bool]
-"""Whether all entries from one txid to another, of a topic and an origin, are settled here."""
+Settled = Callable[[int, int, Sequence[Kept], str], bool]
+"""Whether entries from one txid to another, each of one of these kinds, are settled here.
+
+The last argument is the name of the instance that they came from.
+"""
 
 
 class Recorded(NamedTuple):
@@ -126,16 +138,33 @@ class _Unit(NamedTuple):
         last: txid of the last at the source.
         own_first: txid of the first here.
         own_last: txid of the last here.
-        topic: of the entries.
-        origin: of the entries.
+        kinds: topics and origins of the entries.
     """
 
     first: int
     last: int
     own_first: int
     own_last: int
-    topic: Topic
-    origin: Origin
+    kinds: tuple[Kept, ...]
+
+    def goes_on_with(self, other: _Unit) -> bool:
+        """Whether another one begins where this one ends, and waits for the same instances."""
+        return (
+            other.first == self.last + 1
+            and other.own_first == self.own_last + 1
+            and len(self.kinds) < _MOST_KINDS
+            and {kind.origin for kind in self.kinds + other.kinds} == {self.kinds[0].origin}
+        )
+
+    def joined_with(self, other: _Unit) -> _Unit:
+        """This one and one that came later in one."""
+        return _Unit(
+            self.first,
+            max(self.last, other.last),
+            min(self.own_first, other.own_first),
+            max(self.own_last, other.own_last),
+            tuple(dict.fromkeys(self.kinds + other.kinds)),
+        )
 
 
 class Receiver:
@@ -148,6 +177,8 @@ class Receiver:
         recent: what it recorded last.
         recorder: where new entries go.
         cursor: how far it had got in an earlier run; None if it is new to the source.
+        started: the last txid of this instance's log when this run began.
+        most_units: that wait for other instances; beyond that, some are joined.
 
     Attributes:
         is_stalled: the log took not all of a batch; nothing more may be taken in before `go_on` has
@@ -162,6 +193,8 @@ class Receiver:
         recent: Recent,
         recorder: Recorder,
         cursor: Cursor | None = None,
+        started: int = 0,
+        most_units: int = MOST_UNITS,
     ) -> None:
         self._instance = instance
         self._began = began
@@ -173,7 +206,13 @@ class Receiver:
         self._difference_to = 0
         self._owed = Ranges(() if cursor is None else cursor.owed)
         self._source: Peer | None = None
+        self._source_name = ""
+        self._most_units = most_units
         self._storing: deque[tuple[int, int]] = deque()  # txid there, and here: not stable yet
+        # Txids here, and those there up to which all is here by then.
+        self._stages: tuple[list[int], list[int]] = [0], [0]
+        if cursor is not None:
+            self._note_stage(started)
         self._units: list[_Unit] = []
         self._acked: Ack | None = None
         self._batch: Batch | None = None
@@ -192,6 +231,7 @@ class Receiver:
         """
         self.disconnected()
         self._source = source
+        self._source_name = source.name
         is_known = self._stream == frame.stream
         if is_known and self._difference_to <= self._received <= frame.last:
             yield Resume(self._received, self._ack(), [*self._owed])
@@ -204,6 +244,7 @@ class Receiver:
         self._storing.clear()
         self._owed = Ranges()
         self._received = self._stored = self._settled = frame.first - 1
+        self._stages = [0], [0]
         yield Resume(None)
         yield from self._knowledge(source, settled)
 
@@ -310,6 +351,33 @@ class Receiver:
         self._received = txid
         # What was known already may have been recorded a moment ago.
         self._storing.append((txid, self._recorder.last_txid))
+        self._note_stage(self._recorder.last_txid)
+
+    def _note_stage(self, own: int) -> None:
+        """Note how far both logs are; of very many such notes, every second one is enough."""
+        here, there = self._stages
+        if here[-1] == own:
+            there[-1] = self._received
+            return
+        here.append(own)
+        there.append(self._received)
+        if len(here) > _MOST_STAGES:
+            self._stages = [0, *here[2::2]], [0, *there[2::2]]
+
+    def place_of(self, txid: int) -> tuple[str, int] | None:
+        """A place in the source's log before which there is nothing that this log lacks.
+
+        Args:
+            txid: an entry of this log. What counts is this log up to there.
+
+        Returns:
+            The identity of the source's log, and the txid of its last entry before that place, as
+            far as that is known; None if it is not known which log that is.
+        """
+        if self._stream is None:
+            return None
+        here, there = self._stages
+        return log_of(self._stream), there[bisect_right(here, txid) - 1]
 
     def _take_run(self, run: Columns, source: Peer) -> Columns | None:
         """Record what is new of a run; returns what the log has not taken of it."""
@@ -330,7 +398,8 @@ class Receiver:
             self._taken = self._taken._replace(new=self._taken.new + recorded.done)
             if recorded.first_txid:
                 own = recorded.first_txid, recorded.last_txid
-                self._wait_for(_Unit(done.txids[0], done.txids[-1], *own, done.topic, done.origin))
+                kinds = (Kept(done.topic, done.origin),)
+                self._wait_for(_Unit(done.txids[0], done.txids[-1], *own, kinds))
         if recorded.done < len(new.data):
             return run.pick(range(chosen[recorded.done], count))
         return None
@@ -378,8 +447,8 @@ class Receiver:
             if differs and len(conflicts) < _MOST_CONFLICTS:
                 conflicts.append(Conflict(client, sequence, run.topic))
             if (len(hops(found.origin.path)), self._instance) > theirs:
-                txid = run.txids[place]
-                self._wait_for(_Unit(txid, txid, *found[1:]))
+                txid, kinds = run.txids[place], (Kept(found.topic, found.origin),)
+                self._wait_for(_Unit(txid, txid, found.first_txid, found.last_txid, kinds))
         duplicates = self._taken.duplicates + len(places)
         self._taken = Taken(self._taken.new, duplicates, conflicts)
 
@@ -406,8 +475,8 @@ class Receiver:
 
     def _wait_for(self, unit: _Unit) -> None:
         self._units.append(unit)
-        if len(self._units) > MOST_UNITS:
-            self._units = _joined(self._units)
+        if len(self._units) > self._most_units:
+            self._units = _joined(self._units, self._most_units // 2)
 
     # Acknowledgements.
 
@@ -425,7 +494,7 @@ class Receiver:
             unit
             for unit in self._units
             if unit.own_last > durable
-            or not is_settled(unit.own_first, unit.own_last, unit.topic, unit.origin)
+            or not is_settled(unit.own_first, unit.own_last, unit.kinds, self._source_name)
         ]
         ack = self._ack()
         self._settled = ack.settled
@@ -454,13 +523,23 @@ class Receiver:
         return Cursor(self._stream, self._settled, tuple(self._owed))
 
 
-def _joined(units: Sequence[_Unit]) -> list[_Unit]:
-    """Every two neighbours taken together: there are too many to tell them apart."""
-    joined = [
-        one._replace(last=other.last, own_last=max(one.own_last, other.own_last))
-        for one, other in zip(units[::2], units[1::2], strict=False)
-    ]
-    return joined + list(units[len(units) // 2 * 2 :])
+def log_of(stream: str) -> str:
+    """The identity of the log that a stream belongs to; see `Begin`."""
+    return stream.rpartition("/")[0]
+
+
+def _joined(units: Sequence[_Unit], most: int) -> list[_Unit]:
+    """Units taken together, as there are too many; those first of which nobody can tell."""
+    joined: list[_Unit] = []
+    for unit in units:
+        if joined and joined[-1].goes_on_with(unit):
+            joined[-1] = joined[-1].joined_with(unit)
+        else:
+            joined.append(unit)
+    while len(joined) > most:
+        pairs = zip_longest(joined[::2], joined[1::2])
+        joined = [one if other is None else one.joined_with(other) for one, other in pairs]
+    return joined
 
 
 def _check(batch: Batch) -> None:

@@ -504,6 +504,10 @@ class Sender:
         """Whether entries of a topic and an origin may go to the destination."""
         return self._way.goes(topic, origin) is not None
 
+    def leads_to(self, instance: str) -> bool:
+        """Whether it is an instance of that name that is there, or was last."""
+        return self.peer is not None and self.peer.name == instance
+
     @property
     def needed_from(self) -> int:
         """The txid from which on the log is needed for this destination."""

@@ -8,6 +8,7 @@ after the first failure: `recording` decides what then happens.
 
 from __future__ import annotations
 
+import fcntl
 import os
 import sqlite3
 from collections.abc import Callable, Iterable, Mapping
@@ -35,6 +36,8 @@ _LONGEST_LOG: Final = 16 << 20
 
 _VACUUM_PAGES: Final = 512
 """Given back to the file system in one step."""
+
+_FILE_MODE: Final = 0o644  # like SQLite's
 
 _MOST_LIFETIMES: Final = 1_000
 
@@ -77,6 +80,7 @@ class Database:
 
     def __init__(self, path: str, *, indexed: bool = False) -> None:
         self.path = path
+        self._claim = None if path == MEMORY else _claim(path)
         self.connection = sqlite3.connect(path, timeout=_BUSY_SECONDS, isolation_level=None)
         self._newest: int | None = None
         self._writings: list[_Writing] = []
@@ -84,7 +88,7 @@ class Database:
             self._prepare(indexed=indexed)
             self._find_out()
         except BaseException:
-            self.connection.close()
+            self.close()
             raise
         self._identity = self._file_identity()
 
@@ -252,6 +256,9 @@ class Database:
     def close(self) -> None:
         """Let the file go."""
         self.connection.close()
+        if self._claim is not None:
+            os.close(self._claim)
+            self._claim = None
 
     def _prepare(self, *, indexed: bool) -> None:
         is_new = not self._number("SELECT count(*) FROM sqlite_master")
@@ -266,6 +273,7 @@ class Database:
             )
         self.connection.execute("PRAGMA journal_mode = WAL").fetchall()
         self.connection.execute("PRAGMA synchronous = NORMAL")
+        self.connection.execute("PRAGMA secure_delete = OFF").fetchall()
         self.connection.execute(f"PRAGMA journal_size_limit = {_LONGEST_LOG}").fetchall()
         with self.transaction():
             for statement in layout.statements(indexed=indexed):
@@ -296,8 +304,8 @@ class Database:
         alive: _Alive = {
             row[1]: (tuple("" if one is None else one for one in row[2:]), row[0])
             for row in self.connection.execute(
-                f"SELECT static_id, oid{names} FROM {static} JOIN {layout.LIVES} USING(static_id)"
-                " WHERE base = ? AND last IS NULL",
+                f"SELECT static_id, oid{names} FROM {layout.LIVES} CROSS JOIN {static}"
+                " USING(static_id) WHERE base = ? AND last IS NULL",
                 (resource.table,),
             )
         }
@@ -330,6 +338,31 @@ class Database:
         except OSError:
             return None
         return found.st_dev, found.st_ino
+
+
+def _claim(path: str) -> int:
+    """Keep others from recording in a file, as long as a descriptor is open; reading is free.
+
+    It must stay open for longer than the connection, whose own locks would go with it.
+
+    Returns:
+        The descriptor.
+
+    Raises:
+        sqlite3.Error: somebody else records in it, or it cannot be written to.
+    """
+    try:
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, _FILE_MODE)
+    except OSError as error:
+        raise sqlite3.OperationalError(error.strerror) from None
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        os.close(descriptor)
+        raise sqlite3.OperationalError("another instance records statistics in it") from None
+    except OSError:
+        pass  # a file system that knows no such locks
+    return descriptor
 
 
 def _only(places: list[int]) -> Callable[[_Values], _Values]:

@@ -29,6 +29,9 @@ _T = TypeVar("_T")
 RETRY_SECONDS: Final = 60.0
 """Between two attempts to write to the file again."""
 
+_PRIMARY: Final = 0xFF
+"""The bits of SQLite's error codes that say what has happened; the others say where."""
+
 _SIDECARS: Final = ("-wal", "-shm", "-journal")
 
 
@@ -126,13 +129,14 @@ class Recording:
 
     def _without(self, error: Exception) -> Database:
         """Return what takes the place of a database that has failed."""
-        if _can_be_renamed(error) and not self._has_renamed:
+        kind = _kind(error)
+        if kind is not None and not self._has_renamed:
             self._has_renamed = True
-            aside = self._rename()
+            aside = self._rename(kind)
             if aside is not None:
-                self._log.emit("1B-0003", path=self.path, what=_what(error), aside=aside)
+                self._log.emit("1B-0003", path=self.path, what=error, aside=aside)
                 return self._open()
-        self._log.emit("1B-0001", path=self.path, what=_what(error))
+        self._log.emit("1B-0001", path=self.path, what=error)
         self._retry_at = self._clock() + RETRY_SECONDS
         return Database(MEMORY, indexed=self._indexed)
 
@@ -151,12 +155,12 @@ class Recording:
         self._use(database)
         self._log.emit("1B-0002", path=self.path, count=count)
 
-    def _rename(self) -> Path | None:
-        """Rename the file to a name that is free; None if that is not possible."""
+    def _rename(self, kind: str) -> Path | None:
+        """Rename the file to a name that is free and says why; None if that is not possible."""
         path, number = Path(self.path), 1
-        while (aside := path.with_name(f"{path.name}.aside-{number}")).exists():
-            number += 1
         try:
+            while (aside := path.with_name(f"{path.name}.{kind}-{number}")).exists():
+                number += 1
             path.rename(aside)
             for suffix in _SIDECARS:
                 beside = Path(f"{path}{suffix}")
@@ -167,13 +171,9 @@ class Recording:
         return aside
 
 
-def _can_be_renamed(error: Exception) -> bool:
-    """Whether something is a database, though none to go on with."""
+def _kind(error: Exception) -> str | None:
+    """Return what is wrong with a database that cannot be gone on with; None of others."""
     if isinstance(error, ForeignDatabaseError):
-        return True
-    code = getattr(error, "sqlite_errorcode", 0) & 0xFF
-    return code == sqlite3.SQLITE_CORRUPT
-
-
-def _what(error: Exception) -> str:
-    return str(error)
+        return "foreign"
+    code = getattr(error, "sqlite_errorcode", 0) & _PRIMARY
+    return "damaged" if code == sqlite3.SQLITE_CORRUPT else None

@@ -109,9 +109,13 @@ class Outbox:
         chunks = self._ready
         if not chunks:  # it has been flushed out of turn
             return
-        data = chunks[0] if len(chunks) == 1 else b"".join(chunks)
+        if len(chunks) == 1:
+            data = chunks[0]
+            self.messages_out += 1
+        else:
+            data = b"".join(chunks)
+            self.messages_out += len(chunks)
         self.bytes_out += len(data)
-        self.messages_out += len(chunks)
         chunks.clear()
         self._sink(data)
 

@@ -78,6 +78,14 @@ class Settlement(Protocol):
     def concerns(self, topic: Topic) -> bool:
         """Whether somebody has to acknowledge what is published to a topic."""
 
+    def places(self, txid: int) -> Sequence[tuple[int, int]]:
+        """The places in other instances' logs that go with one in this log.
+
+        Returns:
+            Numbers of logs, each with the txid there up to which this log lacks nothing: up to the
+            entry given it has what is there.
+        """
+
 
 class Mender(Protocol):
     """Mends damaged entries."""
@@ -302,6 +310,20 @@ class TransactionLog:
                 return None  # not to be had at the moment
             self._bookmarked = txid, entries[-1].bookmark if entries else None
         return self._bookmarked[1]
+
+    def places(self, txid: int) -> list[str]:
+        """Where to go on, here and elsewhere, for whoever has this log up to an entry.
+
+        Args:
+            txid: the entry, on stable storage.
+
+        Returns:
+            For each log a bookmark that is known where the log is: its publisher stands for the
+            log (`Journal.number`), its sequence is a txid there. Nothing that stands before that
+            place is missing here.
+        """
+        elsewhere = () if self._settlement is None else self._settlement.places(txid)
+        return [f"{log}|{last}|" for log, last in ((self.journal.number, txid), *elsewhere)]
 
     def moment_of(self, txid: int) -> int | None:
         """When an entry on stable storage was recorded, in microseconds; None if there is none.

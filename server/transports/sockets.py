@@ -41,7 +41,8 @@ def listen_on_inet(address: InetAddr, *, reuse_address: bool) -> list[socket.soc
         reuse_address: take an address over that closed connections still linger on (ReuseAddr).
 
     Returns:
-        The sockets: one for each address that a host name stands for.
+        The sockets: one for each address that a host name stands for. If a machine without IPv6
+        lists an address of that kind for it, as for localhost, the others are enough.
 
     Raises:
         OSError: the address is in use, not there or not allowed.
@@ -54,8 +55,14 @@ def listen_on_inet(address: InetAddr, *, reuse_address: bool) -> list[socket.soc
     with ExitStack() as undo:
         sockets = []
         for family, _, _, _, where in found:
-            sockets.append(_listen(family, where, reuse_address=reuse_address))
-            undo.callback(sockets[-1].close)
+            try:
+                sockets.append(_listen(family, where, reuse_address=reuse_address))
+            except OSError as error:
+                is_needed = family != socket.AF_INET6 or all(one[0] == family for one in found)
+                if is_needed or error.errno not in _NO_IPV6:
+                    raise
+            else:
+                undo.callback(sockets[-1].close)
         undo.pop_all()
     return sockets
 

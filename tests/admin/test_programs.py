@@ -24,7 +24,7 @@ WEBSOCKET: Final = """
 """
 ELEMENTS: Final = """
 <SOW>
-  <Topic><Name>orders</Name><MessageType>json</MessageType><Key>/id</Key></Topic>
+  <Topic><Name>orders</Name><MessageType>json</MessageType><Key>/id</Key><Durability>transient</Durability></Topic>
   <View>
     <Name>totals</Name><MessageType>json</MessageType><UnderlyingTopic>orders</UnderlyingTopic>
     <Projection><Field>COUNT(/id) AS /count</Field><Field>/kind AS /kind</Field></Projection>
@@ -103,7 +103,7 @@ def test_an_exporter_finds_what_it_reads(admin: Admin, client: RawPeer, path: st
 
 
 WHOLE, ANY = int, float
-CHECK: Final = {
+CHECK: Final[dict[str, dict[type, str]]] = {
     "clients": {
         ANY: "bytes_in_per_sec bytes_out_per_sec query_time queue_max_latency",
         WHOLE: "denied_reads denied_writes messages_in_per_sec messages_out_per_sec "

@@ -5,9 +5,21 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Self, cast
 
-from client import AsyncClient, AsyncHAClient, Client, HAClient, Message, MessageStream
+from client import (
+    AsyncClient,
+    AsyncHAClient,
+    Backoff,
+    Client,
+    HAClient,
+    Message,
+    MessageStream,
+)
 
 NewClient = Callable[..., AsyncClient]
+NewHAClient = Callable[..., AsyncHAClient]
+
+PATIENT = Backoff(first=0.01, longest=0.1)
+"""For servers that are killed, and soon back."""
 
 _NOT_AWAITED = {"close", "done"}
 
@@ -61,7 +73,7 @@ def blocking_ha_client(*arguments: Any, **keywords: Any) -> AsyncHAClient:
 
 
 SHELLS: dict[str, NewClient] = {"blocking": blocking_client, "asyncio": AsyncClient}
-HA_SHELLS: dict[str, Callable[..., AsyncHAClient]] = {
+HA_SHELLS: dict[str, NewHAClient] = {
     "blocking": blocking_ha_client,
     "asyncio": AsyncHAClient,
 }

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from random import Random
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from client import EPOCH, MOST_RECENT, NOW, BookmarkStore
-from client.bookmarks import BookmarkTrail
+from client.bookmarks import BookmarkTrail, places_in
 
 
 def test_nothing_received_begins_as_it_was_to_begin() -> None:
@@ -22,6 +23,46 @@ def test_now_is_when_it_was_first_asked_for() -> None:
     replay = BookmarkTrail(EPOCH)
     replay.persisted("5|5|")
     assert replay.resume_from == EPOCH, "the replay may not have got there"
+
+
+def test_places_are_where_to_go_on_in_each_log() -> None:
+    """They go forward only; what came last stays among the points, for logs without a place."""
+    trail = BookmarkTrail(NOW)
+    trail.persisted(None, ["100|7|", "200|3|"])
+    assert trail.resume_from == "100|7|,200|3|"
+    assert trail.is_new("5|5|")
+    trail.persisted("5|4|", ["200|2|"])
+    assert set(trail.resume_from.split(",")) == {"100|7|", "200|3|", "5|4|", "5|5|"}
+    replay = BookmarkTrail(EPOCH)
+    replay.persisted("5|5|", ["100|0|"])
+    assert replay.resume_from == "100|0|,5|5|,0", "nothing has come yet"
+    for log in range(1000, 1100):
+        trail.persisted(None, [f"{log}|1|"])
+    assert len(trail.resume_from.split(",")) < 20, "of very many logs, the last are known"
+
+
+def test_publishers_that_were_heard_lately_are_among_the_points() -> None:
+    """Each server has them in an order of its own."""
+    trail = BookmarkTrail(EPOCH)
+    for bookmark in ("1|1|", "2|1|", "1|2|", "3|1|"):
+        trail.is_new(bookmark)
+    assert set(trail.resume_from.split(",")) == {"1|2|", "2|1|", "3|1|"}
+    assert all(trail.is_new(f"3|{number}|") for number in range(2, 20_100))
+    assert trail.resume_from == "3|20099|", "the others have been silent for long"
+
+
+@pytest.mark.parametrize(
+    ("options", "places"),
+    [
+        ("places=[1|2|,3|4|]", ("1|2|", "3|4|")),
+        ("max_backlog=10,places=[1|2|]", ("1|2|",)),
+        ("places=[]", ()),
+        ("max_backlog=10", ()),
+        (None, ()),
+    ],
+)
+def test_places_are_told_in_options(options: str | None, places: tuple[str, ...]) -> None:
+    assert places_in(options) == places
 
 
 def test_a_bookmark_of_another_make_is_taken_as_it_is() -> None:
@@ -66,10 +107,9 @@ def test_each_message_of_each_publisher_is_new_once(
 def test_messages_that_come_late_are_new_once(
     publishes: list[tuple[int, int]], behind: int, random: Random
 ) -> None:
-    """Two logs with the same messages in any order but for each publisher's first, and a switch."""
-    first = [f"{publisher}|0|" for publisher in range(3)]
-    log = first + [f"{publisher}|{number}|" for publisher, number in publishes]
-    other = first + random.sample(log[3:], len(publishes))
+    """Two logs with the same messages in any order, and a switch."""
+    log = [f"{publisher}|{number}|" for publisher, number in publishes]
+    other = random.sample(log, len(log))
     trail = BookmarkTrail(EPOCH)
     assert all(trail.is_new(bookmark) for bookmark in log[:behind])
     received = log[:behind] + [bookmark for bookmark in other if trail.is_new(bookmark)]

@@ -15,7 +15,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis.stateful import rule
 
-from client import MOST_RECENT, FileBookmarkStore, FilePublishStore, HAClient, StoreError
+from client import MOST_RECENT, NOW, FileBookmarkStore, FilePublishStore, HAClient, StoreError
+from client.bookmarks import BookmarkTrail
 from client.record_log import RecordLog
 from tests.client.scripted_peer import accept, scripted_peer
 from tests.client.test_publish_store import StoreMachine
@@ -171,15 +172,149 @@ def test_bookmarks_are_there_again(tmp_path: Path) -> None:
     store.close()
     store = FileBookmarkStore(path)
     again = store.trail("s", MOST_RECENT)
-    assert (again.resume_from, store.most_recent("s"), store.most_recent("t")) == (
-        "7|2|",
-        "7|2|",
-        "0",
-    )
+    assert points(again) == {"8|1|", "7|2|"}
+    assert (store.most_recent("s"), store.most_recent("t")) == (again.resume_from, "0")
     assert [again.is_new(bookmark) for bookmark in ("8|1|", "7|2|", "8|2|")] == [False, False, True]
     store.keep("s", store.trail("s", "0"))
     assert store.most_recent("s") == "0", "it began anew"
     store.close()
+
+
+def followed(path: Path, start: str = MOST_RECENT) -> tuple[FileBookmarkStore, BookmarkTrail]:
+    """A store, and the trail of a subscription that is placed again."""
+    store = FileBookmarkStore(path)
+    trail = store.trail("s", start)
+    store.keep("s", trail)
+    return store, trail
+
+
+def work_off(trail: BookmarkTrail, *bookmarks: str) -> None:
+    """Have messages come, and deal with them."""
+    assert trail.on_done is not None
+    for bookmark in bookmarks:
+        assert trail.is_new(bookmark)
+        trail.on_done(bookmark)
+
+
+def points(trail: BookmarkTrail) -> set[str]:
+    return set(trail.resume_from.split(","))
+
+
+def test_where_a_subscription_can_go_on_counts_when_what_came_before_is_done(
+    tmp_path: Path,
+) -> None:
+    store, trail = followed(tmp_path / "b", NOW)
+    trail.persisted(None, ["100|1|", "200|1|"])
+    store.close()
+    store, trail = followed(tmp_path / "b")
+    assert points(trail) == {"100|1|", "200|1|"}, "now was then"
+    for number in range(1, 41):
+        assert trail.is_new(f"7|{number}|")
+        trail.persisted(f"7|{number}|", [f"100|{number + 1}|", f"200|{number + 1}|"])
+    store.close()
+    store, trail = followed(tmp_path / "b")
+    assert points(trail) == {"100|1|", "200|1|"}, "nothing has been dealt with"
+    for number in range(1, 41):
+        assert trail.is_new(f"7|{number}|")
+        trail.persisted(f"7|{number}|", [f"100|{number + 1}|", f"200|{number + 1}|"])
+    assert trail.on_done is not None
+    for number in range(1, 41):
+        trail.on_done(f"7|{number}|")
+        log, _, txid = store.most_recent("s").partition("|")
+        assert (log, int(txid.partition("|")[0]) <= number + 1) == ("100", True)
+    assert points(trail) == {"100|41|", "200|41|", "7|40|"}
+    assert trail.resume_from == store.most_recent("s")
+    store.close()
+    store, trail = followed(tmp_path / "b")
+    assert points(trail) == {"100|41|", "200|41|", "7|40|"}
+    store.close()
+
+
+def test_what_was_left_out_is_new_in_another_run_and_comes_once(tmp_path: Path) -> None:
+    """Also when the file has been written anew in between."""
+    path = tmp_path / "b"
+    store, trail = followed(path)
+    work_off(trail, "7|5|", "7|9|", "8|2|", "7|7|")
+    for number in range(3, 40_000):
+        work_off(trail, f"8|{number}|")
+    assert path.stat().st_size < 1_200_000, "it has been written anew"
+    for _ in range(2):  # what the first run reads, and what that one has written
+        store.close()
+        store, trail = followed(path)
+    assert trail.resume_from.split(",")[-1] == "8|39999|"
+    assert [number for number in range(1, 11) if trail.is_new(f"7|{number}|")] == [
+        *(1, 2, 3, 4, 6),
+        *(8, 10),
+    ]
+    assert not trail.is_new("8|2|")
+    assert trail.is_new("8|1|")
+    store.close()
+
+
+def test_a_file_of_the_first_form_is_read(tmp_path: Path) -> None:
+    """It has nothing but bookmarks; what is before the first of a publisher counts as had."""
+    path = tmp_path / "b"
+    log = RecordLog(path, b"AMPRBMK1")
+    log.append(b"\x01\x00s" + bookmark for bookmark in (b"7|5|", b"8|1|", b"7|8|"))
+    log.close()
+    for _ in range(2):
+        store, trail = followed(path)
+        assert points(trail) == {"8|1|", "7|8|"}
+        assert [number for number in range(4, 11) if trail.is_new(f"7|{number}|")] == [6, 7, 9, 10]
+        store.close()
+    assert path.read_bytes().startswith(b"AMPRBMK2")
+
+
+CONSUMER = """
+import sys
+from client import FileBookmarkStore
+store = FileBookmarkStore(sys.argv[1])
+trail = store.trail("s", "recent")
+store.keep("s", trail)
+for number in map(int, sys.argv[2].split(",")):
+    if trail.is_new(f"7|{number}|"):
+        trail.on_done(f"7|{number}|")
+        trail.persisted(f"7|{number}|", [f"100|{number}|"])
+        print(number, flush=True)
+print("end", flush=True)
+sys.stdin.read()
+"""
+
+
+@pytest.mark.process
+@settings(max_examples=6, deadline=None)
+@given(
+    numbers=st.lists(st.integers(1, 60), min_size=30, max_size=60, unique=True),
+    kills=st.lists(st.integers(1, 12), min_size=1, max_size=3),
+)
+def test_what_a_consumer_has_done_before_it_is_killed_is_done(
+    tmp_path_factory: pytest.TempPathFactory, numbers: list[int], kills: list[int]
+) -> None:
+    """Messages come in any order, and all of them again in each run: each is dealt with once."""
+    path = tmp_path_factory.mktemp("kills") / "b"
+    done: list[int] = []
+    for kill in [*kills, None]:
+        consumer = subprocess.Popen(
+            [sys.executable, "-c", CONSUMER, str(path), ",".join(map(str, numbers))],
+            cwd=ROOT,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+        )
+        assert consumer.stdin is not None
+        assert consumer.stdout is not None
+        said: list[bytes] = []
+        while kill is not None and len(said) < kill and b"end\n" not in said:
+            said.append(consumer.stdout.readline())
+        if kill is not None:
+            consumer.send_signal(signal.SIGKILL)
+        consumer.stdin.close()
+        said += consumer.stdout.readlines()
+        consumer.wait()
+        consumer.stdout.close()
+        done += [int(line) for line in said if line.endswith(b"\n") and line != b"end\n"]
+    # Of what was done at the moment of a kill, the last may not have been said.
+    assert len(done) == len(set(done))
+    assert len(numbers) - len(done) <= len(kills)
 
 
 def test_a_store_in_a_file_wants_a_name_that_lasts(tmp_path: Path) -> None:

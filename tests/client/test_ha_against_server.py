@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import signal
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
@@ -12,25 +12,15 @@ import pytest
 
 from client import (
     AsyncClient,
-    AsyncHAClient,
-    Backoff,
     CommandError,
     ConnectionEvent,
     ConnectionState,
     InvalidTopicError,
     StoredMessage,
 )
-from tests.client.shells import HA_SHELLS
+from tests.client.shells import PATIENT, NewHAClient
 from tests.support.server import CONFIGURATION, RunningServer, free_port, running_configuration
 from tests.support.waiting import WAIT_SECONDS
-
-NewHAClient = Callable[..., AsyncHAClient]
-PATIENT = Backoff(first=0.01, longest=0.1)
-
-
-@pytest.fixture(params=HA_SHELLS)
-def new_client(request: pytest.FixtureRequest) -> NewHAClient:
-    return HA_SHELLS[request.param]
 
 
 @contextmanager
@@ -49,7 +39,7 @@ async def publish_elsewhere(port: int, body: bytes) -> None:
 
 
 def test_a_server_that_is_killed_and_started_again_is_found_again(
-    new_client: NewHAClient, tmp_path: Path
+    new_ha_client: NewHAClient, tmp_path: Path
 ) -> None:
     port = free_port()
     states: list[ConnectionState] = []
@@ -61,7 +51,7 @@ def test_a_server_that_is_killed_and_started_again_is_found_again(
     async def scenario() -> None:
         with ExitStack() as servers:
             killed = servers.enter_context(server_at(tmp_path, port))
-            async with new_client(
+            async with new_ha_client(
                 [f"tcp://127.0.0.1:{port}/amps/json"],
                 backoff=PATIENT,
                 heartbeat=1,
@@ -99,7 +89,7 @@ def test_a_server_that_is_killed_and_started_again_is_found_again(
 
 
 def test_a_second_server_takes_over_from_one_that_is_killed(
-    new_client: NewHAClient, tmp_path: Path
+    new_ha_client: NewHAClient, tmp_path: Path
 ) -> None:
     ports = (free_port(), free_port())
 
@@ -110,7 +100,7 @@ def test_a_second_server_takes_over_from_one_that_is_killed(
                 for port in ports
             )
             uris = [f"tcp://127.0.0.1:{port}/amps/json" for port in ports]
-            async with new_client(uris, backoff=PATIENT, timeout=WAIT_SECONDS) as client:
+            async with new_ha_client(uris, backoff=PATIENT, timeout=WAIT_SECONDS) as client:
                 await client.connect()
                 stream = await client.subscribe("t")
                 first.stop(signal.SIGKILL)
@@ -124,7 +114,7 @@ def test_a_second_server_takes_over_from_one_that_is_killed(
 
 
 def test_messages_that_the_server_refuses_are_told_one_by_one(
-    new_client: NewHAClient, tmp_path: Path
+    new_ha_client: NewHAClient, tmp_path: Path
 ) -> None:
     port = free_port()
     told: list[tuple[int, bytes, str]] = []
@@ -135,7 +125,7 @@ def test_messages_that_the_server_refuses_are_told_one_by_one(
     async def scenario() -> None:
         uri = f"tcp://127.0.0.1:{port}/amps/json"
         with server_at(tmp_path, port):
-            async with new_client([uri], timeout=WAIT_SECONDS, on_refused=note) as client:
+            async with new_ha_client([uri], timeout=WAIT_SECONDS, on_refused=note) as client:
                 await client.connect()
                 for topic in ("t", "/AMPS/mine", "t"):
                     await client.publish(topic, topic.encode())

@@ -5,32 +5,22 @@ from __future__ import annotations
 import asyncio
 import json
 import signal
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from client import (
-    AsyncHAClient,
-    Backoff,
+    EPOCH,
+    NOW,
     FileBookmarkStore,
     FilePublishStore,
     ServerChooser,
 )
-from tests.client.shells import HA_SHELLS
+from tests.client.shells import PATIENT, NewHAClient
 from tests.recovery.test_failover import replay
-from tests.support.cluster import PAIR, cluster
+from tests.support.cluster import PAIR, Cluster, cluster
 from tests.support.waiting import WAIT_SECONDS, wait_until
 from tests.tools.test_spark import start
-
-NewHAClient = Callable[..., AsyncHAClient]
-
-_PATIENT = Backoff(first=0.01, longest=0.1)
-
-
-@pytest.fixture(params=HA_SHELLS)
-def new_client(request: pytest.FixtureRequest) -> NewHAClient:
-    return HA_SHELLS[request.param]
 
 
 def bodies(numbers: range) -> list[bytes]:
@@ -38,16 +28,16 @@ def bodies(numbers: range) -> list[bytes]:
 
 
 @pytest.mark.timeout(300)
-def test_a_program_and_its_instance_die_at_once(new_client: NewHAClient, tmp_path: Path) -> None:
+def test_a_program_and_its_instance_die_at_once(new_ha_client: NewHAClient, tmp_path: Path) -> None:
     """What it left in its stores is taken up by the next run, at the other instance."""
     messages, bookmarks = tmp_path / "messages", tmp_path / "bookmarks"
 
     async def run(uris: list[str], numbers: range, take: int, *, is_last: bool) -> list[bytes]:
         with FilePublishStore(messages) as store, FileBookmarkStore(bookmarks) as places:
-            client = new_client(
+            client = new_ha_client(
                 ServerChooser(uris, "in_order"),
                 "program",
-                backoff=_PATIENT,
+                backoff=PATIENT,
                 timeout=WAIT_SECONDS,
                 publish_store=store,
                 bookmark_store=places,
@@ -75,6 +65,45 @@ def test_a_program_and_its_instance_die_at_once(new_client: NewHAClient, tmp_pat
         assert taken == bodies(range(1_000))
         for instance in pair:
             assert replay(instance.server) == bodies(range(1_000))
+
+
+@pytest.mark.parametrize("start", [NOW, EPOCH])
+@pytest.mark.timeout(300)
+def test_a_subscription_that_moves_misses_nothing_of_the_other_instance(
+    new_ha_client: NewHAClient, tmp_path: Path, start: str
+) -> None:
+    """What was published there before it comes, and never got to where it was; nor what it was
+    sent, to there. Also if no message has come at all, and no second has passed."""
+
+    async def scenario(pair: Cluster) -> None:
+        one, other = pair
+        with one.server.log_on("early") as peer:
+            peer.publish("orders", b'{"id":1}')
+        wait_until(lambda: replay(other.server) == bodies(range(1, 2)))
+        pair.network.part("A", "B")
+        with one.server.log_on("one") as here, other.server.log_on("other") as there:
+            there.publish("orders", b'{"id":2}')
+            wait_until(lambda: replay(other.server)[-1:] == [b'{"id":2}'])
+            uris = ServerChooser(pair.uris("A", "B"), "in_order")
+            async with new_ha_client(uris, backoff=PATIENT, timeout=WAIT_SECONDS) as client:
+                await client.connect()
+                stream = await client.subscribe("orders", bookmark=start)
+                expected = bodies(range(2, 4))
+                if start == EPOCH:
+                    here.publish("orders", b'{"id":100}')
+                    assert [(await anext(stream)).body for _ in range(2)] == [
+                        *(b'{"id":1}', b'{"id":100}'),
+                    ]
+                one.kill()
+                there.publish("orders", b'{"id":3}')
+                got: list[bytes] = []
+                while expected[-1] not in got:
+                    got.append((await anext(stream)).body)
+                assert [body for body in got if body != b'{"id":1}'] == expected
+
+    with cluster(tmp_path, PAIR) as pair:
+        pair.start()
+        asyncio.run(scenario(pair))
 
 
 @pytest.mark.timeout(300)

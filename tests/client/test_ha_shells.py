@@ -8,7 +8,6 @@ from collections.abc import Callable
 import pytest
 
 from client import (
-    AsyncHAClient,
     Backoff,
     ConnectionEvent,
     ConnectionLostError,
@@ -24,20 +23,14 @@ from client import (
 )
 from client.errors import CommandError
 from tests.client.scripted_peer import HANG_UP, Header, ScriptedPeer, accept, refuse, scripted_peer
-from tests.client.shells import HA_SHELLS
+from tests.client.shells import NewHAClient
 from tests.support.raw import frame
 from tests.support.server import free_port
 from tests.support.waiting import WAIT_SECONDS
 
-NewHAClient = Callable[..., AsyncHAClient]
 Script = Callable[[Header, bytes], list[bytes]]
 
 AT_ONCE = Backoff(first=0.001, longest=0.01)
-
-
-@pytest.fixture(params=HA_SHELLS)
-def new_client(request: pytest.FixtureRequest) -> NewHAClient:
-    return HA_SHELLS[request.param]
 
 
 def uri(peer: ScriptedPeer) -> str:
@@ -74,11 +67,11 @@ class HangingUp:
 
 @pytest.mark.parametrize("commands", range(1, 9))
 def test_a_session_goes_on_wherever_the_server_hangs_up(
-    new_client: NewHAClient, commands: int
+    new_ha_client: NewHAClient, commands: int
 ) -> None:
     async def scenario() -> None:
         with scripted_peer(HangingUp(commands)) as peer:
-            async with new_client([uri(peer)], "mine", backoff=AT_ONCE) as client:
+            async with new_ha_client([uri(peer)], "mine", backoff=AT_ONCE) as client:
                 await client.connect()
                 stream = await client.subscribe("t", filter="/a = 1", sub_id="s")
                 await client.publish("t", b"1")
@@ -98,7 +91,7 @@ def test_a_session_goes_on_wherever_the_server_hangs_up(
     asyncio.run(scenario())
 
 
-def test_a_stream_goes_on_with_the_next_server(new_client: NewHAClient) -> None:
+def test_a_stream_goes_on_with_the_next_server(new_ha_client: NewHAClient) -> None:
     def deliver(body: bytes, *then: bytes) -> Script:
         message = frame({"c": "p", "t": "t", "sids": "s"}, body)
 
@@ -110,7 +103,7 @@ def test_a_stream_goes_on_with_the_next_server(new_client: NewHAClient) -> None:
 
     async def scenario() -> None:
         with scripted_peer(deliver(b"1", HANG_UP)) as one, scripted_peer(deliver(b"2")) as two:
-            async with new_client([uri(one), uri(two)], backoff=AT_ONCE) as client:
+            async with new_ha_client([uri(one), uri(two)], backoff=AT_ONCE) as client:
                 await client.connect()
                 stream = await client.subscribe("t", sub_id="s")
                 assert [(await anext(stream)).body for _ in range(2)] == [b"1", b"2"]
@@ -119,7 +112,7 @@ def test_a_stream_goes_on_with_the_next_server(new_client: NewHAClient) -> None:
     asyncio.run(scenario())
 
 
-def test_each_server_gets_its_own_credentials(new_client: NewHAClient) -> None:
+def test_each_server_gets_its_own_credentials(new_ha_client: NewHAClient) -> None:
     class Ticket:
         def __init__(self, text: str) -> None:
             self._text = text
@@ -136,14 +129,14 @@ def test_each_server_gets_its_own_credentials(new_client: NewHAClient) -> None:
                 Server(parse_uri(uri(peer)), Ticket(name))
                 for peer, name in ((one, "one"), (two, "two"))
             ]
-            async with new_client(servers, backoff=AT_ONCE) as client:
+            async with new_ha_client(servers, backoff=AT_ONCE) as client:
                 await client.connect()
             assert [peer.header("logon")["pw"] for peer in (one, two)] == ["one", "two"]
 
     asyncio.run(scenario())
 
 
-def test_the_states_of_the_connection_are_told(new_client: NewHAClient) -> None:
+def test_the_states_of_the_connection_are_told(new_ha_client: NewHAClient) -> None:
     states: list[ConnectionState] = []
     errors: list[str] = []
 
@@ -155,7 +148,7 @@ def test_the_states_of_the_connection_are_told(new_client: NewHAClient) -> None:
     async def scenario() -> None:
         with scripted_peer(HangingUp(2)) as peer:
             nobody = f"tcp://127.0.0.1:{free_port()}/amps"
-            async with new_client([nobody, uri(peer)], backoff=AT_ONCE, on_state=note) as client:
+            async with new_ha_client([nobody, uri(peer)], backoff=AT_ONCE, on_state=note) as client:
                 await client.connect()
                 await client.flush()
 
@@ -166,7 +159,7 @@ def test_the_states_of_the_connection_are_told(new_client: NewHAClient) -> None:
     assert ["refused" in error for error in errors] == [True, False, True]
 
 
-def test_a_silent_server_is_left(new_client: NewHAClient) -> None:
+def test_a_silent_server_is_left(new_ha_client: NewHAClient) -> None:
     """Only the first connection falls silent; the second beats once a second."""
     starts = 0
 
@@ -182,7 +175,7 @@ def test_a_silent_server_is_left(new_client: NewHAClient) -> None:
     async def scenario() -> None:
         lost: list[str] = []
         with scripted_peer(answer) as peer:
-            async with new_client(
+            async with new_ha_client(
                 [uri(peer)],
                 backoff=AT_ONCE,
                 heartbeat=1,
@@ -196,11 +189,11 @@ def test_a_silent_server_is_left(new_client: NewHAClient) -> None:
     asyncio.run(scenario())
 
 
-def test_whoever_waits_is_told_when_there_are_no_more_attempts(new_client: NewHAClient) -> None:
+def test_whoever_waits_is_told_when_there_are_no_more_attempts(new_ha_client: NewHAClient) -> None:
     async def scenario() -> None:
         with scripted_peer(HangingUp(3)) as peer:
             limited = Backoff(first=0.001, longest=0.001, attempts=2)
-            async with new_client([uri(peer)], backoff=limited) as client:
+            async with new_ha_client([uri(peer)], backoff=limited) as client:
                 await client.connect()
                 stream = await client.subscribe("t")
                 peer.close()
@@ -214,10 +207,10 @@ def test_whoever_waits_is_told_when_there_are_no_more_attempts(new_client: NewHA
     asyncio.run(scenario())
 
 
-def test_a_logon_that_every_server_refuses_is_told(new_client: NewHAClient) -> None:
+def test_a_logon_that_every_server_refuses_is_told(new_ha_client: NewHAClient) -> None:
     async def scenario() -> None:
         with scripted_peer(lambda it, _: refuse(it, "auth failure")) as peer:
-            async with new_client([uri(peer)]) as client:
+            async with new_ha_client([uri(peer)]) as client:
                 with pytest.raises(GaveUpError, match="every server has refused the logon"):
                     await client.connect()
                 with pytest.raises(GaveUpError):
@@ -226,9 +219,9 @@ def test_a_logon_that_every_server_refuses_is_told(new_client: NewHAClient) -> N
     asyncio.run(scenario())
 
 
-def test_waiting_for_a_connection_ends_in_time(new_client: NewHAClient) -> None:
+def test_waiting_for_a_connection_ends_in_time(new_ha_client: NewHAClient) -> None:
     async def scenario() -> None:
-        client = new_client([f"tcp://127.0.0.1:{free_port()}/amps"], timeout=0.05)
+        client = new_ha_client([f"tcp://127.0.0.1:{free_port()}/amps"], timeout=0.05)
         with pytest.raises(TimedOutError, match="a session did not come"):
             await client.connect()
         with pytest.raises(TimedOutError):
@@ -241,12 +234,12 @@ def test_waiting_for_a_connection_ends_in_time(new_client: NewHAClient) -> None:
 
 
 def test_messages_published_without_a_connection_are_sent_with_the_next(
-    new_client: NewHAClient,
+    new_ha_client: NewHAClient,
 ) -> None:
     store = PublishStore()
 
     async def scenario() -> None:
-        client = new_client(
+        client = new_ha_client(
             [f"tcp://127.0.0.1:{free_port()}/amps"], timeout=0.01, publish_store=store
         )
         with pytest.raises(TimedOutError):
@@ -254,7 +247,7 @@ def test_messages_published_without_a_connection_are_sent_with_the_next(
         await client.publish("t", b"kept")
         client.close()
         with scripted_peer(store_everything) as peer:
-            async with new_client([uri(peer)], publish_store=store) as client:
+            async with new_ha_client([uri(peer)], publish_store=store) as client:
                 await client.connect()
                 await client.flush()
             assert peer.bodies("p") == [b"kept"]
@@ -262,11 +255,11 @@ def test_messages_published_without_a_connection_are_sent_with_the_next(
     asyncio.run(scenario())
 
 
-def test_a_full_store_makes_publishers_wait_for_a_while(new_client: NewHAClient) -> None:
+def test_a_full_store_makes_publishers_wait_for_a_while(new_ha_client: NewHAClient) -> None:
     async def scenario() -> None:
         with scripted_peer(lambda it, _: [] if it["c"] == "p" else accept(it)) as peer:
             store = PublishStore(capacity=1)
-            async with new_client(
+            async with new_ha_client(
                 [uri(peer)], timeout=0.05, publish_store=store, backoff=AT_ONCE
             ) as client:
                 await client.connect(timeout=WAIT_SECONDS)
@@ -277,7 +270,7 @@ def test_a_full_store_makes_publishers_wait_for_a_while(new_client: NewHAClient)
     asyncio.run(scenario())
 
 
-def test_a_refused_message_is_told(new_client: NewHAClient) -> None:
+def test_a_refused_message_is_told(new_ha_client: NewHAClient) -> None:
     told: list[tuple[bytes, str]] = []
 
     def note(message: StoredMessage, error: CommandError) -> None:
@@ -291,7 +284,7 @@ def test_a_refused_message_is_told(new_client: NewHAClient) -> None:
 
     async def scenario() -> None:
         with scripted_peer(answer) as peer:
-            async with new_client([uri(peer)], on_refused=note) as client:
+            async with new_ha_client([uri(peer)], on_refused=note) as client:
                 await client.connect()
                 await client.publish_all("t", [b"1", b"2", b"3"])
                 await client.flush()
@@ -300,7 +293,7 @@ def test_a_refused_message_is_told(new_client: NewHAClient) -> None:
     assert told == [(b"2", "not entitled")]
 
 
-def test_a_query_and_a_deletion_that_were_cut_off_are_told(new_client: NewHAClient) -> None:
+def test_a_query_and_a_deletion_that_were_cut_off_are_told(new_ha_client: NewHAClient) -> None:
     def answer(header: Header, body: bytes) -> list[bytes]:
         if header["c"] == "sow_delete":
             return [HANG_UP]
@@ -312,7 +305,7 @@ def test_a_query_and_a_deletion_that_were_cut_off_are_told(new_client: NewHAClie
 
     async def scenario() -> None:
         with scripted_peer(answer) as peer:
-            async with new_client([uri(peer)], backoff=AT_ONCE) as client:
+            async with new_ha_client([uri(peer)], backoff=AT_ONCE) as client:
                 await client.connect()
                 records = await client.sow("t")
                 assert (await anext(records)).text == "a"
@@ -325,7 +318,7 @@ def test_a_query_and_a_deletion_that_were_cut_off_are_told(new_client: NewHAClie
     asyncio.run(scenario())
 
 
-def test_a_defect_of_an_authenticator_reaches_whoever_waits(new_client: NewHAClient) -> None:
+def test_a_defect_of_an_authenticator_reaches_whoever_waits(new_ha_client: NewHAClient) -> None:
     class Broken:
         def authenticate(self, given: Credentials) -> Credentials:
             raise LookupError("no ticket")
@@ -335,7 +328,7 @@ def test_a_defect_of_an_authenticator_reaches_whoever_waits(new_client: NewHACli
 
     async def scenario() -> None:
         with scripted_peer() as peer:
-            async with new_client([uri(peer)], authenticator=Broken()) as client:
+            async with new_ha_client([uri(peer)], authenticator=Broken()) as client:
                 with pytest.raises(GaveUpError, match="no ticket") as caught:
                     await client.connect()
                 first = caught.value.__cause__

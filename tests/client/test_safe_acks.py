@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import signal
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import ExitStack, asynccontextmanager, contextmanager
 from pathlib import Path
 
@@ -12,20 +12,17 @@ import pytest
 
 from client import (
     AsyncClient,
-    AsyncHAClient,
-    Backoff,
     ConnectionLostError,
     TimedOutError,
 )
 from client.aio_stream import AsyncMessageStream
-from tests.client.shells import HA_SHELLS, NewClient
+from tests.client.shells import PATIENT, NewClient, NewHAClient
 from tests.support.bad_disk import BadDisk
 from tests.support.forked import Prepare
 from tests.support.queues import elements
 from tests.support.server import CONFIGURATION, RunningServer, free_port, running_configuration
 from tests.support.waiting import WAIT_SECONDS
 
-PATIENT = Backoff(first=0.01, longest=0.1)
 ELEMENTS = elements({"jobs": {"LeasePeriod": "1h"}})
 
 
@@ -119,13 +116,8 @@ def test_what_is_not_on_stable_storage_is_not_safe(
     asyncio.run(scenario())
 
 
-@pytest.fixture(params=HA_SHELLS)
-def new_ha_client(request: pytest.FixtureRequest) -> Callable[..., AsyncHAClient]:
-    return HA_SHELLS[request.param]
-
-
 def test_what_a_killed_server_has_not_read_is_sent_again(
-    new_ha_client: Callable[..., AsyncHAClient], tmp_path: Path, port: int
+    new_ha_client: NewHAClient, tmp_path: Path, port: int
 ) -> None:
     """By a client that stays connected: to the next server, before messages come again."""
 

@@ -71,6 +71,10 @@ DOWNGRADE = (
 )
 
 
+NAME, NEITHER = "only a name", "neither name nor group"
+"""Groups of a destination that has none."""
+
+
 @dataclass(frozen=True)
 class To:
     """A destination; `topics` stands in it as it is."""
@@ -87,10 +91,14 @@ class To:
         address = self.address.format(port=PORTS.get(self.peer))
         transport = f"<InetAddr>{address}</InetAddr>" if address else ""
         return (
-            f"<Destination><Name>{self.peer}</Name><Group>{self.group or 'group-' + self.peer}"
-            f"</Group><SyncType>{self.sync}</SyncType>{self.passes}{self.topics}"
-            f"<Transport><Type>{self.kind}</Type>{transport}</Transport></Destination>"
+            f"<Destination>{self._names()}<SyncType>{self.sync}</SyncType>{self.passes}"
+            f"{self.topics}<Transport><Type>{self.kind}</Type>{transport}</Transport></Destination>"
         )
+
+    def _names(self) -> str:
+        name = "" if self.group == NEITHER else f"<Name>{self.peer}</Name>"
+        group = self.group or f"group-{self.peer}"
+        return name if group in (NAME, NEITHER) else f"{name}<Group>{group}</Group>"
 
 
 @dataclass(frozen=True)
@@ -394,6 +402,12 @@ PAIRS: dict[str, Pair] = {
     # beside the checks
     "name": Pair(["a name"], b={"name": "a", "group": "group-b", "listens": "9102"}),
     "group": Pair(["a group"], to_b={"group": "other"}),
+    "no group": Pair([], **both_ways(group=NAME)),
+    "no group, and another name": Pair(
+        ["a group"], to_b={"group": NAME, "peer": "x", "address": "localhost:9102"}
+    ),
+    "no group, and a name that is one": Pair([], b={"group": "b"}, **both_ways(group=NAME)),
+    "neither group nor name": Pair([], **both_ways(group=NEITHER)),
     "address": Pair(["a (address)"], to_b={"address": "localhost:9999"}),
     "address of another": Pair(
         ["a (address)"], to_b={"address": "localhost:9999", "peer": "x", "group": "group-b"}
@@ -529,6 +543,15 @@ def test_what_is_mandatory_is_checked_whatever_a_peer_excludes(tmp_path: Path) -
         replicated["excluded"] = ["queue", "queue_underlying", "cascade"]
     told = msgspec.convert(said, InstanceDescription)
     assert listed(check_link(told, told.destinations[0], b)) == ["a queue"]
+
+
+def test_what_would_lead_back_but_for_its_group_is_named(tmp_path: Path) -> None:
+    """As the instance is told that is connected to with the wrong Group."""
+    a, b = descriptions(Pair([], to_b={"group": "other"}).configs(), tmp_path)
+    (finding,) = check_link(b, b.destinations[0], a)
+    location = a.destinations[0].location
+    assert f"back to 'b' ('b' at {location} is for the Group 'other')" in str(finding.problem)
+    assert "set its Group to group-b" in str(finding.problem)
 
 
 @pytest.mark.parametrize("name", sorted(path.stem for path in GOLDEN.glob("*.txt")))

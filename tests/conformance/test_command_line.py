@@ -351,7 +351,7 @@ def test_every_sample_configuration_runs_as_it_is(tmp_path: Path, sample: Path) 
     """Verified without a warning, then started, on other ports than those of its text."""
     text = sample.read_text().replace("${REGION}", "test").replace("${PORT}", "9007")
     text = text.replace("parts/", f"{sample.parent}/parts/")
-    for port in set(re.findall(r"\b90[0-9]7\b", text)):
+    for port in set(re.findall(r"\b(?:90[0-9]7|8085)\b", text)):
         text = re.sub(rf"(<InetAddr>.*?){port}", rf"\g<1>{free_port()}", text)
     with running_configuration(tmp_path, text, 0) as server:
         assert " warning: " not in server.log()

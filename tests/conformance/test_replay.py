@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tests.support.raw import RawPeer, frame
+from tests.support.raw import QUICK_ACKS, RawPeer, frame
 from tests.support.server import RunningServer, module_server
 
 ELEMENTS = """
@@ -253,6 +253,41 @@ def test_a_bookmark_subscriber_hears_how_far_the_log_is_safe(server: RunningServ
         ack = reader.receive_header()
         assert (ack["a"], ack["sub_id"]) == ("persisted", "r")
         assert ack["bm"].count("|") == 2
+
+
+def places(ack: dict[str, Any]) -> str:
+    """Where a subscription can go on, as an ack tells."""
+    options: str = ack["opts"]
+    assert options.startswith("places=[")
+    return options.removeprefix("places=[").removesuffix("]")
+
+
+def test_acks_tell_the_place_in_the_log(peer: RawPeer, server: RunningServer) -> None:
+    """Also before any message has come; whoever resumes there gets what comes behind it, once."""
+    publish(peer, "log-p", range(1))
+    peer.ask({"c": "flush", "cid": "f", "a": "persisted"})
+    with server.log_on("reader", a="processed", o=QUICK_ACKS) as reader:
+        acks = "processed,persisted"
+        begin = places(reader.subscribe("log-p", "r", bm="0|1|", f="/id = 2", a=acks))
+        publish(peer, "log-p", range(1, 4))
+        header, _ = reader.receive()
+        while header["c"] == "ack":
+            header, _ = reader.receive()
+        assert header["c"] == "p"
+        end = begin
+        while end == begin:
+            end = places(reader.receive_header())
+    with server.log_on("again", a="processed") as reader:
+        reader.subscribe("log-p", "r", bm=f"0,{begin}")  # beside a place, nothing else counts
+        assert numbers(receive(reader, 3)) == [1, 2, 3]
+    with server.log_on("late", a="processed") as reader:
+        reader.subscribe("log-p", "r", bm=f"{end},{header['bm']}")
+        publish(peer, "log-p", range(4, 5))
+        later = numbers(receive(reader, 1))
+        while later[-1] < 4:
+            later += numbers(receive(reader, 1))
+        assert later[-1] == 4
+        assert later[0] > 2, "what has been sent does not come again"
 
 
 def test_a_slow_reader_gets_everything(server: RunningServer) -> None:

@@ -6,7 +6,12 @@ from collections.abc import Callable, Sequence
 from typing import Any, cast
 
 from config_schema.problems import Location
-from config_schema.spec import DestinationSpec, OutgoingTransportSpec, ReplicatedTopicSpec
+from config_schema.spec import (
+    DestinationSpec,
+    KnownBy,
+    OutgoingTransportSpec,
+    ReplicatedTopicSpec,
+)
 from config_schema.spec.common import InetAddr
 from config_schema.together import InstanceDescription
 from config_schema.together.description import (
@@ -51,6 +56,7 @@ def destination(
     interval: float = 0.0,
     excluded: Sequence[str] = (),
     compression: str | None = None,
+    known_by: KnownBy = "group",
 ) -> DestinationSpec:
     """A Destination for the topic `orders`; without a port it waits for the other instance."""
     at = () if port is None else (InetAddr("localhost", port, "any", HERE),)
@@ -64,6 +70,7 @@ def destination(
         compression=compression,
         ack_conflation_interval=int(interval * 1e9),
         location=HERE,
+        known_by=known_by,
     )
 
 
@@ -283,6 +290,7 @@ def _described(spec: DestinationSpec) -> Destination:
             for address in transport.addresses
         ),
         location=spec.location,
+        known_by=spec.known_by,
     )
 
 

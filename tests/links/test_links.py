@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from config_schema.spec import KnownBy
 from server.links.events import LinkEvent
 from server.links.link import SILENCE_SECONDS
 from tests.links.support import Instance, Network, Pipe, destination
@@ -398,6 +399,35 @@ def test_members_of_a_group_are_told_apart(network: Network) -> None:
         "two": "two",
         "anybody": "three",
     }
+
+
+@pytest.mark.parametrize("accepts", [True, False])
+@pytest.mark.parametrize(
+    ("name", "known_by", "is_served"),
+    [
+        ("two", "group", False),
+        ("two", "name", True),
+        ("far", "name", False),
+        ("h:2", "address", True),
+    ],
+)
+def test_without_a_group_the_name_says_who_is_meant(
+    network: Network, name: str, known_by: KnownBy, is_served: bool, accepts: bool
+) -> None:
+    """And without a name either, the address."""
+    way = destination(name, port=2, known_by=known_by, excluded=["replicate"])
+    one = network.instance("one", way, listens=1)
+    back = destination("one", port=1, excluded=["replicate"])
+    two = network.instance("two", back, group="pair", listens=2)
+    if accepts:
+        network.connect(two, "one", one)
+    else:
+        network.connect(one, name, two)
+    network.settle()
+    one.publish(1)
+    network.settle()
+    assert (two.bodies() == one.bodies()) == is_served
+    assert bool(one.logs("1E-0001")) == (not is_served and not accepts)
 
 
 def test_two_destinations_cannot_be_one_instance(network: Network) -> None:

@@ -205,7 +205,9 @@ def test_downgrades_by_age_leave_as_many_as_are_to_stay(tmp_path: Path) -> None:
     assert [one.destination for one in a.replication.waiting()] == ["b", "c"]
     assert a.replication.downgrade_late(5_000_000) == ["b"]
     assert a.said("29-0104") == [{"destination": "b", "seconds": 5}]
+    assert a.said("1E-0024") == [{"destination": "c", "least": 1}]
     assert a.replication.downgrade_late(5_000_000) == []
+    assert len(a.said("1E-0024")) == 1
     assert a.replication.upgrade_recovered(5_000_000) == []
     assert a.replication.upgrade_recovered(50_000_000) == ["b"]
     a.close()

@@ -10,7 +10,7 @@ import json
 import random
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -62,7 +62,8 @@ class MovingPublisher:
 
     What an instance does not store it sends again, with all that follows, and nothing new before
     it has left. Some of that may be in vain: when there is space again in the middle of what has
-    been sent, the instance takes what comes then, and what it has refused before is out of order.
+    been sent, the instance takes what comes then, and what it has refused before is out of order;
+    also if the connection has ended meanwhile, and nobody has heard of that.
 
     Attributes:
         name: its client name.
@@ -70,10 +71,12 @@ class MovingPublisher:
         chance: decides what it does.
         sizes: of what its messages are padded with, in bytes.
         is_refused: whether an instance may refuse to store what it publishes.
+        spells: by name of an instance, how often its disk became full or got space again.
         commands: all of them, in order; the n-th has number n + 1.
         acknowledged: up to which of them all is safe.
         refused: how often something was not stored.
-        passed_over: the numbers of those that were, and of which a later one may have been stored.
+        passed_over: the numbers of those that were, or may have been, and of which a later one may
+            have been stored.
         failures: what went wrong on its thread.
     """
 
@@ -82,6 +85,7 @@ class MovingPublisher:
     chance: random.Random
     sizes: Sequence[int] = SIZES
     is_refused: bool = False
+    spells: Mapping[str, int] = field(default_factory=dict)
     commands: list[Command] = field(default_factory=list)
     acknowledged: int = 0
     refused: int = 0
@@ -105,6 +109,7 @@ class MovingPublisher:
     def _visit(self, home: Instance, stop: threading.Event) -> None:
         """Work at one instance, for as long as it answers, or as one likes."""
         patience = self.chance.uniform(*_PATIENCE)
+        spells = self.spells.get(home.name, 0)
         try:
             with RawPeer(home.port) as peer:
                 peer.send(
@@ -115,6 +120,8 @@ class MovingPublisher:
                 self._work(peer, patience, stop)
         except (OSError, EOFError):  # it is down, or does not answer
             time.sleep(0.02)
+        if spells % 2 or self.spells.get(home.name, 0) != spells:  # it was full for a while
+            self.passed_over.update(self._unsafe)
 
     def _work(self, peer: RawPeer, patience: float, stop: threading.Event) -> None:
         # From a random place: what the instance has already, it must not take twice.

@@ -18,7 +18,6 @@ from typing import Final
 import pytest
 
 from client import (
-    Backoff,
     BookmarkStorage,
     BookmarkStore,
     FileBookmarkStore,
@@ -27,6 +26,7 @@ from client import (
     PublishStorage,
     PublishStore,
 )
+from tests.client.shells import PATIENT
 from tests.recovery.killing import chance_of
 from tests.support.cluster import DOWNGRADE, ORDERS, PAIR, Cluster, Instance, cluster
 from tests.support.raw import QUICK_ACKS
@@ -38,7 +38,6 @@ MESSAGES: Final = 3_000
 ON_THE_WAY: Final = 200
 """Messages that may wait to be acknowledged, so that a publisher is busy when servers die."""
 
-_PATIENT: Final = Backoff(first=0.01, longest=0.1)
 
 Stores = Callable[[Path], tuple[PublishStorage, BookmarkStorage]]
 
@@ -104,7 +103,7 @@ def programs(
     client = partial(
         HAClient,
         pair.uris("A", "B"),
-        backoff=_PATIENT,
+        backoff=PATIENT,
         timeout=WAIT_SECONDS,
         logon_options={"options": QUICK_ACKS},
     )

@@ -15,7 +15,8 @@ from typing import Final
 
 import pytest
 
-from client import Backoff, HAClient
+from client import HAClient
+from tests.client.shells import PATIENT
 from tests.recovery.killing import chance_of
 from tests.recovery.test_replication_faults import TROUBLES, Trouble
 from tests.replication.topologies import TOPOLOGIES
@@ -33,7 +34,6 @@ QUEUE: Final = """
   </Queue>
 </SOW>
 """
-_PATIENT: Final = Backoff(first=0.01, longest=0.1)
 
 
 class Worker:
@@ -48,7 +48,7 @@ class Worker:
         self._client = HAClient(
             [instance.uri],
             f"worker-{instance.name}",
-            backoff=_PATIENT,
+            backoff=PATIENT,
             heartbeat=1,
             timeout=WAIT_SECONDS,
         )
@@ -99,7 +99,7 @@ def test_each_job_is_done_and_none_is_left(tmp_path: Path, name: str, number: in
         workers = [Worker(instance) for instance in instances]
         stop = threading.Event()
         uris = instances.uris(*topology.homes[0])
-        new = partial(HAClient, backoff=_PATIENT, heartbeat=1, timeout=WAIT_SECONDS)
+        new = partial(HAClient, backoff=PATIENT, heartbeat=1, timeout=WAIT_SECONDS)
         with new(uris, "publisher", logon_options={"options": QUICK_ACKS}) as publisher:
             publisher.connect()
             publishing = threading.Thread(target=publish, args=(publisher, stop), daemon=True)

@@ -90,12 +90,14 @@ class Trouble:
         chance: decides what happens.
         disks: where instances have their journals and records, by name; others' are never full.
         happened: all of it, in words.
+        spells: by name of an instance, how often its disk became full or got space again.
     """
 
     cluster: Cluster
     chance: random.Random
     disks: Mapping[str, SmallDisk] = field(default_factory=dict)
     happened: list[str] = field(default_factory=list)
+    spells: dict[str, int] = field(default_factory=dict)
     _frozen: set[str] = field(default_factory=set)
     _full: set[str] = field(default_factory=set)
 
@@ -179,6 +181,7 @@ class Trouble:
             self._make_space(instance)
             return f"{instance.name} has space again"
         self._full.add(instance.name)
+        self._turn_over(instance)
         self.disks[instance.name].fill()
         return f"the disk of {instance.name} is full"
 
@@ -186,6 +189,10 @@ class Trouble:
         if instance.name in self._full:
             self._full.discard(instance.name)
             self.disks[instance.name].make_space()
+            self._turn_over(instance)
+
+    def _turn_over(self, instance: Instance) -> None:
+        self.spells[instance.name] = self.spells.get(instance.name, 0) + 1
 
     def _revive(self) -> str:
         down = [instance for instance in self.cluster if not instance.is_up]
@@ -256,6 +263,7 @@ def work_in_trouble(
     cluster: Cluster, disks: Mapping[str, SmallDisk], chance: random.Random, *, keeps_order: bool
 ) -> tuple[Model, Trouble]:
     """Let publishers work while things go wrong, until all is well and everything is safe."""
+    trouble = Trouble(cluster, random.Random(chance.random()), disks)
     publishers = [
         MovingPublisher(
             f"publisher-{number}",
@@ -263,10 +271,10 @@ def work_in_trouble(
             random.Random(chance.random()),
             chance.choice((SIZES, _LARGE, _LARGE)),
             is_refused=True,
+            spells=trouble.spells,
         )
         for number, homes in enumerate(cluster.topology.homes)
     ]
-    trouble = Trouble(cluster, random.Random(chance.random()), disks)
     for instance in cluster:
         trouble.start(instance)
     stop = threading.Event()

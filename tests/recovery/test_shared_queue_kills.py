@@ -16,7 +16,8 @@ from typing import Final
 
 import pytest
 
-from client import Backoff, ClientError, HAClient, PublishStore
+from client import ClientError, HAClient, PublishStore
+from tests.client.shells import PATIENT
 from tests.recovery.killing import chance_of
 from tests.support.cluster import PAIR, Cluster, Instance, cluster
 from tests.support.queues import queue
@@ -26,8 +27,6 @@ from tests.support.waiting import WAIT_SECONDS, wait_until
 MESSAGES: Final = 1_500
 ON_THE_WAY: Final = 100
 BACKLOG: Final = 20
-
-_PATIENT: Final = Backoff(first=0.01, longest=0.1)
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
@@ -76,7 +75,7 @@ def at_work(pair: Cluster) -> Iterator[tuple[Workshop, HAClient]]:
             client = HAClient(
                 pair.uris(*order),
                 name,
-                backoff=_PATIENT,
+                backoff=PATIENT,
                 timeout=WAIT_SECONDS,
                 publish_store=PublishStore() if name == "publisher" else None,
             )

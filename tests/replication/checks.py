@@ -21,10 +21,14 @@ def run(world: World) -> None:
     if not world.run(lambda: is_quiet(world), 60 * SECOND):
         raise Violation(f"it does not come to rest: {describe(world)}")
     check_end(world)
+    for subscriber in world.subscribers:
+        subscriber.check()
 
 
 def is_quiet(world: World) -> bool:
-    return all(publisher.is_done for publisher in world.publishers) and all(
+    clients = [one.is_done for one in world.publishers]
+    clients += [one.is_at_end for one in world.subscribers]
+    return all(clients) and all(
         instance.log.durable == instance.log.last_txid
         and all(
             sender.resynchronized and sender.settled >= instance.log.last_txid

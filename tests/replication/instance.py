@@ -92,7 +92,7 @@ class Instance:
         self.senders = {
             link.destination: self.sender_type(
                 log,
-                f"{log.identity}>{link.destination}",
+                f"{log.identity}/{link.destination}",
                 Routes([TopicRoute("json", "orders")], link.pass_through),
                 remembered.acknowledged.get(link.destination, 0),
                 most_under_way=400,
@@ -107,6 +107,7 @@ class Instance:
                 self.recent,
                 SimulatedRecorder(self),
                 remembered.cursors.get(source),
+                log.last_txid,
             )
             for source in self.sources
         }

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from server.journal import Origin, Topic
 from server.replication import Ack, Begin, Cursor, Known, Receiver, Resume, Sender
 from server.replication.routes import Way
 from tests.replication.instance import Instance
@@ -22,7 +21,7 @@ class AcksBeforeOthers(Receiver):
     """Waits for its disk, and not for the instances that acknowledge to it."""
 
     def acknowledge(self, durable: int, is_settled: Any) -> Ack | None:
-        def stored(first: int, last: int, topic: Topic, origin: Origin) -> bool:
+        def stored(first: int, last: int, *_: object) -> bool:
             return last <= durable
 
         return super().acknowledge(durable, stored)

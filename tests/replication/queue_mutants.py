@@ -151,7 +151,7 @@ MUTANTS: dict[str, tuple[str, type[Host]]] = {
     "asks once": ("pair", with_sharing(AsksOnce)),
     "delivers too early": ("pair", DeliversTooEarly),
     "does not wait for what has not come": ("no passing through", with_part(_Deaf)),
-    "believes whoever spoke last": ("mesh", with_part(_LastWord)),
+    "believes whoever spoke last": ("chain", with_part(_LastWord)),
     "lets nobody else end what is leased": ("pair", with_part(_Stubborn)),
     "delivers what it has handed on": ("pair", with_part(_Generous)),
     "forgets what others have recorded": ("pair", with_part(_Forgetful)),

@@ -22,6 +22,7 @@ from tests.replication.basics import MILLISECOND, SECOND
 from tests.replication.connection import Connection
 from tests.replication.instance import Instance
 from tests.replication.publisher import Publisher
+from tests.replication.subscriber import Subscriber
 from tests.replication.topologies import Topology
 
 
@@ -88,6 +89,7 @@ class World:
             Publisher(self, f"publisher {number}", homes, messages)
             for number, homes in enumerate(topology.homes)
         ]
+        self.subscribers: list[Subscriber] = []
         self.trouble = trouble
 
     # Time.

@@ -13,6 +13,7 @@ from server.replication import (
     Cursor,
     Had,
     Hello,
+    Kept,
     Recent,
     Recollection,
     Remembered,
@@ -32,7 +33,8 @@ SECOND = 1_000_000
 class Destination:
     """A destination that has everything up to a txid."""
 
-    def __init__(self, settled: int = 0) -> None:
+    def __init__(self, instance: str, settled: int = 0) -> None:
+        self.instance = instance
         self.settled = settled
 
     def has(self, first: int, last: int) -> bool:
@@ -41,9 +43,12 @@ class Destination:
     def concerns(self, topic: Topic, origin: Origin) -> bool:
         return topic == ORDERS
 
+    def leads_to(self, instance: str) -> bool:
+        return self.instance == instance
+
 
 def bench(least_sync: int = 0) -> tuple[Acknowledgement, dict[str, Destination]]:
-    destinations = {"B": Destination(), "C": Destination(), "D": Destination()}
+    destinations = {name: Destination(name) for name in ("B", "C", "D")}
     sync = frozenset(("B", "C"))
     return Acknowledgement(destinations, sync, 0, 0, least_sync), destinations
 
@@ -64,12 +69,22 @@ def test_sync_is_waited_for_and_async_is_not() -> None:
 def test_entries_that_do_not_go_there_do_not_wait() -> None:
     settlement, destinations = bench()
     settlement.reached(5)
-    other = Topic("json", "other")
-    assert settlement.is_settled(3, 4, other, Origin())
-    assert not settlement.is_settled(3, 6, other, Origin())
-    assert not settlement.is_settled(3, 4, ORDERS, Origin())
+    other, order = Kept(Topic("json", "other"), Origin()), Kept(ORDERS, Origin())
+    assert settlement.is_settled(3, 4, (other,), "X")
+    assert not settlement.is_settled(3, 6, (other,), "X")
+    assert not settlement.is_settled(3, 4, (order,), "X")
+    assert not settlement.is_settled(3, 4, (other, order), "X"), "one of them goes there"
     destinations["B"].settled = destinations["C"].settled = 4
-    assert settlement.is_settled(3, 4, ORDERS, Origin())
+    assert settlement.is_settled(3, 4, (other, order), "X")
+
+
+def test_the_source_of_an_entry_is_not_waited_for() -> None:
+    settlement, destinations = bench()
+    settlement.reached(5)
+    kinds = (Kept(ORDERS, Origin()),)
+    destinations["B"].settled = 4
+    assert not settlement.is_settled(3, 4, kinds, "B")
+    assert settlement.is_settled(3, 4, kinds, "C")
 
 
 def test_a_downgrade_releases_at_once_and_an_upgrade_takes_nothing_back() -> None:

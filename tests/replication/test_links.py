@@ -17,6 +17,7 @@ from server.replication import (
     Columns,
     Conflict,
     Cursor,
+    Kept,
     Knowledge,
     Known,
     Peer,
@@ -358,7 +359,7 @@ def test_entries_wait_for_other_instances_one_by_one() -> None:
         pair.receiver.take(batch)
     end = pair.destination.last_txid
 
-    def all_but_the_second(first: int, last: int, topic: Topic, origin: Origin) -> bool:
+    def all_but_the_second(first: int, last: int, kinds: Sequence[Kept], source: str) -> bool:
         return first != end - 1
 
     ack = pair.receiver.acknowledge(end, all_but_the_second)
@@ -451,3 +452,35 @@ def test_a_source_that_was_not_heard_of_is_refused() -> None:
         End("B").receiver.take(Batch(999, 1000, []))
     assert Sender(Log("A"), "A>B", ALL).state is State.APART
     assert Begin("A>B", 1000, 999) == Sender(Log("A"), "A>B", ALL).connected(End("B").peer)
+
+
+@pytest.mark.parametrize("most_units", [2, 100])
+def test_what_is_joined_waits_for_whom_each_of_it_waits_for(most_units: int) -> None:
+    pair = Pair(Routes([TopicRoute("json", ".*")]))
+    end = pair.destination
+    cursor = Cursor("A>B", pair.log.last_txid)
+    end.receiver = Receiver(
+        "B", end.log.began, end.known, end.recent, end, cursor, most_units=most_units
+    )
+    for number in range(1, 21):
+        pair.publish(number, topic=(ORDERS, OTHER)[number % 2])
+    pair.connect()
+    while (batch := pair.pull()) is not None:
+        pair.receiver.take(batch)
+    end.log.durable = end.last_txid
+
+    def is_settled(first: int, last: int, kinds: Sequence[Kept], source: str) -> bool:
+        assert source == "A"
+        return all(kind.topic == OTHER for kind in kinds)
+
+    ack = pair.receiver.acknowledge(end.last_txid, is_settled)
+    assert ack is not None
+    assert ack.stored == pair.log.last_txid
+    first = cursor.txid + 1
+    acked = {txid for one in ack.ranges for txid in range(one[0], one[1] + 1)}
+    others = {first + place for place in range(20) if place % 2 == 0}
+    assert acked | set(range(first, ack.settled + 1)) <= others
+    assert most_units == 2 or acked | {first} == others
+    ack = pair.receiver.acknowledge(end.last_txid, settled)
+    assert ack is not None
+    assert ack.settled == pair.log.last_txid

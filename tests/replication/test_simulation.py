@@ -6,14 +6,19 @@ topology. The mutants show that the checker sees what it is there for.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from itertools import product
 from typing import Any
 
 import pytest
 
+from server.replication import Receiver
+from server.wire.bookmarks import EPOCH, NOW
 from tests.replication.checks import run
 from tests.replication.instance import Instance
-from tests.replication.mutants import MUTANTS
+from tests.replication.mutants import MUTANTS, with_receiver
 from tests.replication.simulation import Faults, World
+from tests.replication.subscriber import Subscriber
 from tests.replication.topologies import TOPOLOGIES
 from tests.replication.violation import Violation
 
@@ -32,8 +37,16 @@ FAULTS_FOR_MUTANTS = Faults(damage=4)
 _NO_WAY_BACK = ("ring", "new disks")
 
 
-def play(seed: int, topology: str, faults: Faults, make: type[Instance] = Instance) -> None:
+def play(
+    seed: int,
+    topology: str,
+    faults: Faults,
+    make: type[Instance] = Instance,
+    subscribers: Sequence[tuple[str, ...]] = (),
+) -> None:
     world = World(seed, TOPOLOGIES[topology], faults, make=make, trouble=12)
+    for homes, start in product(subscribers, (EPOCH, NOW)):
+        world.subscribers.append(Subscriber(world, homes, start))
     try:
         run(world)
     except Exception as problem:
@@ -50,6 +63,37 @@ KINDS = [(t, trouble) for t in TOPOLOGIES for trouble in TROUBLES if (t, trouble
 def test_nothing_is_lost_or_comes_twice(topology: str, trouble: str, seeds: range) -> None:
     for seed in seeds:
         play(seed, topology, TROUBLES[trouble])
+
+
+@pytest.mark.parametrize("trouble", ["faults", "lost cursors", "downgrades"])
+@pytest.mark.parametrize(
+    ("topology", "homes"),
+    [
+        ("pair", [("A", "B")]),
+        ("async", [("A", "B")]),
+        ("hub", [("A", "H"), ("H", "B")]),
+        ("mesh", [("A", "B", "C")]),
+    ],
+)
+def test_subscribers_that_move_get_everything_once(
+    topology: str, homes: list[tuple[str, ...]], trouble: str, seeds: range
+) -> None:
+    """Whatever the order of messages is at each instance, also if none had come before the move."""
+    for seed in seeds:
+        play(seed, topology, TROUBLES[trouble], subscribers=homes)
+
+
+class TellsFewApart(Receiver):
+    """Joins what waits for other instances very soon."""
+
+    def __init__(self, *args: Any) -> None:
+        super().__init__(*args)
+        self._most_units = 4
+
+
+def test_groups_do_not_wait_in_a_circle_when_much_is_waited_for() -> None:
+    for seed in range(60):
+        play(seed, "groups", Faults(), with_receiver(TellsFewApart))
 
 
 @pytest.mark.parametrize("mutant", MUTANTS)

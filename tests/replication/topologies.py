@@ -65,6 +65,15 @@ TOPOLOGIES = {
             (("A", "B"), ("C", "D"), ("D",)),
         ),
         Topology(
+            "groups",
+            (
+                *both(("A", "B"), ("C", "D")),
+                *both(("A", "C"), ("A", "D"), ("B", "C"), ("B", "D"), is_sync=False),
+            ),
+            (("A", "B"), ("C", "D"), ("B", "A")),
+            {"A": "East", "B": "East", "C": "West", "D": "West"},
+        ),
+        Topology(
             "regions",
             (
                 *both(("A", "B"), ("C", "D")),

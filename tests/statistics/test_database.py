@@ -12,9 +12,11 @@ from hypothesis import strategies as st
 
 from server.statistics.history import PAGE
 from server.statistics.layout import RECORDED
+from server.statistics.recording import Recording
 from server.statistics.resources import CLIENTS, LIFETIMES, RESOURCES, SOW
 from server.statistics.sample import Entry
 from server.statistics.timestamps import from_unix
+from tests.core.support import RecordingLog
 
 from .support import NOON, Clients, fixed, moving, recorded, sample
 
@@ -45,6 +47,13 @@ def test_tables_have_the_names_and_columns_of_amps(tmp_path: Path) -> None:
         ]
     known = {f"{one.table}_{kind}" for one in RECORDED for kind in ("STATIC", "DYNAMIC")}
     assert all(one.startswith(("AMPERAGE_", "sqlite_")) for one in names(path) - known)
+
+
+def test_an_index_on_static_id_stays_once_it_is_there(tmp_path: Path) -> None:
+    path, index = tmp_path / "stats.db", "AMPERAGE_ICLIENTS_STATIC_ID"
+    for indexed, expected in ((False, False), (True, True), (False, True)):
+        Recording(str(path), RecordingLog(), indexed=indexed).close()
+        assert (index in names(path)) == expected
 
 
 def test_a_snapshot_is_read_back_as_it_was(tmp_path: Path) -> None:

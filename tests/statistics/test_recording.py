@@ -98,6 +98,17 @@ def test_what_is_in_memory_is_written_at_the_end(tmp_path: Path) -> None:
     recorded.check_all_is_there()
 
 
+def test_only_one_instance_records_in_a_file(tmp_path: Path) -> None:
+    path = tmp_path / "stats.db"
+    first, second = Recorded(path), Recorded(path)
+    first.write()
+    second.write()
+    assert (first.ids, second.ids) == ([], ["1B-0001"])
+    assert str(second.log.entries[0][1]["what"]) == "another instance records statistics in it"
+    first.check_all_is_there()
+    second.recording.close()
+
+
 def test_a_file_that_is_removed_is_made_again(tmp_path: Path) -> None:
     recorded = Recorded(tmp_path / "stats.db")
     recorded.write()
@@ -122,7 +133,8 @@ def test_a_damaged_file_is_kept_and_a_new_one_begun(tmp_path: Path) -> None:
     recorded.write()
     [(message_id, fields)] = recorded.log.entries
     assert (message_id, fields["path"]) == ("1B-0003", str(path))
-    assert Path(str(fields["aside"])).read_bytes() == damaged
+    assert fields["aside"] == tmp_path / "stats.db.damaged-1"
+    assert (tmp_path / "stats.db.damaged-1").read_bytes() == damaged
     recorded.check_all_is_there()
 
 
@@ -134,7 +146,7 @@ def test_a_database_of_somebody_else_is_kept_and_a_new_one_begun(tmp_path: Path)
     recorded = Recorded(path)
     recorded.write()
     assert recorded.ids == ["1B-0003"]
-    aside = tmp_path / "stats.db.aside-1"
+    aside = tmp_path / "stats.db.foreign-1"
     with closing(sqlite3.connect(aside)) as connection:
         query = "SELECT client_name FROM ICLIENTS_STATIC"
         assert connection.execute(query).fetchall() == [("precious",)]

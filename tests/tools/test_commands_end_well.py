@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.statistics.support import recorded
 from tests.support.waiting import WAIT_SECONDS
 
 ROOT = Path(__file__).parents[2]
@@ -17,6 +18,8 @@ TOOLS = {
     "ampserr": "ampserr .",
     "amps-grep": "amps_grep -n a $FILE",
     "amps_file": "amps_file $FILE",
+    "amps-sqlite3": "amps_sqlite3 $DATABASE --size",
+    "amps_sqlite3_report": "amps_sqlite3_report $DATABASE 20180501T000000",
     "spark": "spark help",
 }
 """What each is called, and how it is run on a file with a line in it."""
@@ -26,7 +29,11 @@ TOOLS = {
 def environment(tmp_path: Path) -> dict[str, str]:
     file = tmp_path / "a.log"
     file.write_text("a\n")
-    return os.environ | {"PYTHONPATH": str(ROOT), "FILE": str(file)}
+    database = tmp_path / "stats.db"
+    with recorded(database):
+        pass
+    paths = {"PYTHONPATH": str(ROOT), "FILE": str(file), "DATABASE": str(database)}
+    return os.environ | paths
 
 
 def shell(line: str, environment: dict[str, str]) -> subprocess.CompletedProcess[str]:

@@ -128,3 +128,18 @@ def test_a_half_opened_name_is_closed_again(port: int) -> None:
             listen(f"localhost:{port}")
     for listening in listen(f"localhost:{port}"):
         listening.close()
+
+
+def test_a_name_with_an_address_of_ipv6_that_the_machine_does_not_have(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """As for localhost in a container: its other address is enough. Alone, it is a mistake."""
+    missing = (socket.AF_INET6, socket.SOCK_STREAM, 6, "", ("2001:db8::1", 0, 0, 0))
+    there = (socket.AF_INET, socket.SOCK_STREAM, 6, "", ("127.0.0.1", 0))
+    monkeypatch.setattr(socket, "getaddrinfo", lambda *_: [missing, there])
+    (opened,) = listen("named:0")
+    with closing(opened):
+        assert opened.getsockname()[0] == "127.0.0.1"
+    monkeypatch.setattr(socket, "getaddrinfo", lambda *_: [missing])
+    with pytest.raises(OSError, match=r"Cannot assign|not supported"):
+        listen("named:0")

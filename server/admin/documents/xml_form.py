@@ -12,6 +12,7 @@ from typing import Final
 from server.admin.documents.values import named_texts, text_of, texts_of
 from server.admin.tree import ROOT, Node, Place, Tree
 
+_PLAIN: Final = re.compile(r"[\w .:/+-]*", re.ASCII)
 _UNFIT: Final = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 _ESCAPES: Final = str.maketrans(
     {"&": "&amp;", "<": "&lt;", ">": "&gt;", "'": "&apos;", '"': "&quot;", "\r": "&#13;"}
@@ -27,7 +28,11 @@ def render(tree: Tree, node: Node, is_shown: Callable[[Place], bool]) -> bytes:
         node: the node.
         is_shown: says which places may be seen.
     """
-    return document(node, _content(tree, node, is_shown))
+    around = list(_around(node))
+    opening = [f"{_INDENT * level}<{tag}>" for level, (tag, _) in enumerate(around)]
+    closing = [f"{_INDENT * level}</{name}>" for level, (_, name) in enumerate(around)]
+    inner = _content(tree, node, is_shown, _INDENT * len(around))
+    return ("\n".join([*opening, *inner, *reversed(closing)]) + "\n").encode()
 
 
 def before_values(node: Node) -> str:
@@ -40,16 +45,6 @@ def after_values(node: Node) -> str:
     """What stands behind them."""
     closing = [f"</{name}>" for _, name in _around(node)]
     return "\n".join([f"</{_name_of(node)}>", *reversed(closing)]) + "\n"
-
-
-def document(node: Node, lines: Iterable[str]) -> bytes:
-    """Put lines where they belong in the tree."""
-    around = list(_around(node))
-    depth = _INDENT * len(around)
-    opening = [f"{_INDENT * level}<{tag}>" for level, (tag, _) in enumerate(around)]
-    closing = [f"{_INDENT * level}</{name}>" for level, (_, name) in enumerate(around)]
-    inner = [f"{depth}{line}" for line in lines]
-    return ("\n".join([*opening, *inner, *reversed(closing)]) + "\n").encode()
 
 
 def _around(node: Node) -> Iterator[tuple[str, str]]:
@@ -67,44 +62,44 @@ def _name_of(node: Node) -> str:
     return node.place.name if node.field is None else node.field.name
 
 
-def _content(tree: Tree, node: Node, is_shown: Callable[[Place], bool]) -> Iterator[str]:
-    place = node.place
+def _content(
+    tree: Tree, node: Node, is_shown: Callable[[Place], bool], indent: str
+) -> Iterator[str]:
+    place, deeper = node.place, indent + _INDENT
     if node.field is not None:
         text = escape(text_of(node.field, tree.value(node)))
-        yield f"<{node.field.name}>{text}</{node.field.name}>"
+        yield f"{indent}<{node.field.name}>{text}</{node.field.name}>"
     elif node.id is not None:
-        yield from _entries(tree, place, [node.id])
+        yield from _entries(tree, place, [node.id], indent)
     else:
-        yield f"<{place.name}>"
+        yield f"{indent}<{place.name}>"
         if place.has_entries:
-            yield from map(_deeper, _entries(tree, place, tree.entries(place)))
+            yield from _entries(tree, place, tree.entries(place), deeper)
         for name, text in named_texts(tree, node):
-            yield f"{_INDENT}<{name}>{escape(text)}</{name}>"
+            yield f"{deeper}<{name}>{escape(text)}</{name}>"
         for below in place.children.values():
             if is_shown(below):
-                yield from map(_deeper, _content(tree, Node(below), is_shown))
-        yield f"</{place.name}>"
+                yield from _content(tree, Node(below), is_shown, deeper)
+        yield f"{indent}</{place.name}>"
 
 
-def _entries(tree: Tree, place: Place, identities: Iterable[str]) -> Iterator[str]:
+def _entries(tree: Tree, place: Place, identities: Iterable[str], indent: str) -> Iterator[str]:
     resource = place.resource
     if resource is None:
         return
     texts = texts_of(resource)
+    names = [field.name for field in resource.fields]
+    lines = "\n".join(f"{indent}{_INDENT}<{name}>%s</{name}>" for name in names)
+    whole = f"{indent}<{resource.entry} id='%s'>\n{lines}\n{indent}</{resource.entry}>"
     for identity in identities:
-        yield f"<{resource.entry} id='{_attribute(identity)}'>"
-        values = texts(tree.entries(place)[identity])
-        for field, text in zip(resource.fields, values, strict=True):
-            yield f"{_INDENT}<{field.name}>{escape(text)}</{field.name}>"
-        yield f"</{resource.entry}>"
-
-
-def _deeper(line: str) -> str:
-    return _INDENT + line
+        values = map(escape, texts(tree.entries(place)[identity]))
+        yield whole % (_attribute(identity), *values)
 
 
 def escape(text: str) -> str:
     """A text as XML has it; what XML cannot have becomes a replacement character."""
+    if _PLAIN.fullmatch(text):
+        return text
     return _UNFIT.sub("\ufffd", text).translate(_ESCAPES)
 
 

@@ -275,7 +275,7 @@ class Connection:
         if response.last_modified:
             headers.append(("Last-Modified", response.last_modified))
         headers += response.headers
-        given = {name.lower() for name, _ in headers}
+        given = {name.lower() for name, _ in headers} - {"vary"}
         headers += [each for each in self._host.headers if each[0].lower() not in given]
         head = h11.Response(
             status_code=response.status,

@@ -86,6 +86,7 @@ class SyslogSource:
 
 
 def _selection(target: Target) -> tuple[str, str, str]:
+    """What all kinds of targets have in common."""
     spec = target.spec
     lowest = () if spec.level is None else (spec.level,)
     return (
@@ -96,16 +97,14 @@ def _selection(target: Target) -> tuple[str, str, str]:
 
 
 def _file(target: FileTarget) -> tuple[Value, ...]:
-    excluded, included, levels = _selection(target)
     threshold = target.spec.rotation_threshold
     rotates = int(threshold is not None)
-    return excluded, target.path, target.name, included, levels, rotates, threshold or 0
+    return *_selection(target), target.path, target.name, rotates, threshold or 0
 
 
 def _syslog(target: SyslogTarget) -> tuple[Value, ...]:
-    excluded, included, levels = _selection(target)
     options = sum(getattr(syslog, option, 0) for option in target.spec.options)
-    return excluded, target.facility, target.identity, included, levels, options
+    return *_selection(target), target.facility, target.identity, options
 
 
 def _free_percent(path: str) -> float:

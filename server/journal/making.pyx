@@ -1,0 +1,117 @@
+# cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
+"""The records of entries that are appended together, in C.
+
+They are made while publishers wait. What a run has in common is one value, numbers that follow on
+one another are two, and only what is left is looked at entry by entry.
+"""
+
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
+from cpython.long cimport PyLong_AsUnsignedLongLong
+from cpython.ref cimport PyObject
+from cpython.sequence cimport PySequence_Fast
+
+from server.journal.octets cimport crc32c, store_u32, store_u64, uint8_t, uint32_t, uint64_t
+
+cdef extern from "Python.h":
+    PyObject **PySequence_Fast_ITEMS(object sequence)
+    Py_ssize_t PySequence_Fast_GET_SIZE(object sequence)
+
+cdef enum:
+    SIZE = 96  # of a record; where its fields are:
+    TXID = 0
+    TIMESTAMP = 8
+    CLIENT = 16
+    SEQUENCE = 24
+    SOURCE_TXID = 32
+    SOURCE = 40
+    SOW_KEY = 48
+    BODY_START = 56
+    BODY_LENGTH = 64
+    EXTRAS_LENGTH = 68
+    TOPIC = 72
+    ORIGIN = 76
+    EXPIRATION = 80
+    BODY_CRC = 84
+    KIND = 88
+    FLAGS = 89
+    LAG = 90
+    CRC = 92
+
+cdef enum:
+    LAG_UNKNOWN = 0xFFFF
+
+
+def make_records(place, content, flags=0):
+    data = content.data
+    cdef Py_ssize_t count = len(data), at
+    cdef bytes made = PyBytes_FromStringAndSize(NULL, SIZE * count)
+    cdef uint8_t *last = <uint8_t *>PyBytes_AS_STRING(made)
+    cdef uint8_t *first = last + SIZE * (count - 1)
+    cdef uint8_t *record
+    cdef uint64_t txid = place.first_txid, end = place.bodies_end, lag = txid - place.durable
+    cdef uint64_t timestamp = <uint64_t><long long>place.timestamp, source = content.source, length
+    cdef uint32_t extras_length = content.extras_length, topic = place.topic, origin = place.origin
+    for at in range(count):
+        record = first - SIZE * at
+        length = len(data[at])
+        store_u64(record + TXID, txid + at)
+        store_u64(record + TIMESTAMP, timestamp)
+        store_u64(record + SOURCE, source)
+        store_u64(record + BODY_START, end)
+        store_u32(record + BODY_LENGTH, <uint32_t>(length - extras_length))
+        store_u32(record + EXTRAS_LENGTH, extras_length)
+        store_u32(record + TOPIC, topic)
+        store_u32(record + ORIGIN, origin)
+        store_u16(record + LAG, LAG_UNKNOWN if lag + at > LAG_UNKNOWN else lag + at)
+        end += length
+    fill(first, count, CLIENT, 8, content.clients)
+    fill(first, count, SEQUENCE, 8, content.sequences)
+    fill(first, count, SOURCE_TXID, 8, content.source_txids)
+    fill(first, count, SOW_KEY, 8, content.sow_keys)
+    fill(first, count, EXPIRATION, 4, content.expirations)
+    fill(first, count, BODY_CRC, 4, content.checksums)
+    fill(first, count, KIND, 1, content.kinds)
+    fill(first, count, FLAGS, 1, flags)
+    for at in range(count):
+        record = first - SIZE * at
+        store_u32(record + CRC, crc32c(record, CRC))
+    return made, end
+
+
+cdef int fill(uint8_t *first, Py_ssize_t count, int offset, int width, field) except -1:
+    """Put a field into all records: one value, or each its own."""
+    cdef uint64_t value
+    cdef long long step
+    cdef Py_ssize_t at
+    cdef PyObject **items
+    if isinstance(field, (int, range)):
+        if isinstance(field, range):
+            value, step = field.start, field.step
+        else:
+            value, step = field, 0
+        for at in range(count):
+            store(first - SIZE * at + offset, width, value)
+            value += step
+        return 0
+    values = PySequence_Fast(field, "a field has values")
+    if PySequence_Fast_GET_SIZE(values) < count:
+        raise ValueError("a field has too few values")
+    items = PySequence_Fast_ITEMS(values)
+    for at in range(count):
+        value = PyLong_AsUnsignedLongLong(<object>items[at])
+        store(first - SIZE * at + offset, width, value)
+    return 0
+
+
+cdef inline void store(uint8_t *at, int width, uint64_t value) noexcept nogil:
+    if width == 8:
+        store_u64(at, value)
+    elif width == 4:
+        store_u32(at, <uint32_t>value)
+    else:
+        at[0] = <uint8_t>value
+
+
+cdef inline void store_u16(uint8_t *at, uint64_t value) noexcept nogil:
+    at[0] = value & 0xFF
+    at[1] = value >> 8

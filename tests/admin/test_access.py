@@ -1,0 +1,256 @@
+"""Who may see what, and what pages of other sites may do."""
+
+from __future__ import annotations
+
+import base64
+import re
+from collections.abc import Iterator
+from http.cookies import SimpleCookie
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+from server.admin.access import COOKIE, Sessions
+from server.admin.configuration_text import shown
+from server.admin.cross_site import CrossSite
+from server.admin.http.messages import Document, Refusal, Request, Response
+from tests.admin.support import Admin, running_admin
+
+BASIC: Final = """
+<WWWAuthenticate>Basic realm="AMPS Admin"</WWWAuthenticate>
+<Authentication>
+  <Module>amps-default-authentication-module</Module>
+  <Options><RequireUsername>true</RequireUsername><AllowSpoofing>true</AllowSpoofing></Options>
+</Authentication>
+<AnonymousPaths>^/amps/instance/transports|^/$</AnonymousPaths>
+"""
+
+
+@pytest.fixture(scope="module")
+def admin(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Admin]:
+    with running_admin(tmp_path_factory.mktemp("admin"), BASIC) as running:
+        yield running
+
+
+def basic(user: str, password: str = "") -> str:
+    return "Basic " + base64.b64encode(f"{user}:{password}".encode()).decode()
+
+
+def cookie_of(set_cookie: str) -> str:
+    return set_cookie.partition(";")[0]
+
+
+@pytest.mark.parametrize(
+    "shown",
+    [
+        "",
+        basic(""),
+        "Basic",
+        "Basic !!!",
+        "Basic " + base64.b64encode(b"\xff\xfe:x").decode(),
+        "Bearer abc",
+        "Negotiate YII=",
+    ],
+)
+def test_who_shows_nothing_that_is_accepted_is_asked_to_log_on(admin: Admin, shown: str) -> None:
+    headers = {"Authorization": shown} if shown else {}
+    for path in ("/amps", "/amps.json", "/amps/instance/config.xml", "/nowhere"):
+        reply = admin.ask(path, **headers)
+        assert reply.status == 401
+        assert reply.headers["www-authenticate"] == 'Basic realm="AMPS Admin"'
+        assert "set-cookie" not in reply.headers
+        assert reply.headers["cache-control"] == "no-store"
+    assert admin.server.logs("19-0008") or not shown
+
+
+def test_who_logs_on_gets_a_cookie_that_stands_for_that(admin: Admin) -> None:
+    reply = admin.ask("/amps/instance/name.json", Authorization=basic("ann", "a:b"))
+    assert reply.status == 200
+    cookie = reply.headers["set-cookie"]
+    assert re.fullmatch(
+        rf"{COOKIE}=[\w-]{{43}}; max-age=86400; path=/; HttpOnly; SameSite=Strict", cookie
+    )
+    again = admin.ask("/amps/instance/name.json", Cookie=f"other=1; {cookie_of(cookie)}")
+    assert (again.status, again.body) == (200, reply.body)
+    assert "set-cookie" not in again.headers
+    assert admin.ask("/amps", Cookie=f"{COOKIE}=guessed").status == 401
+    both = admin.ask("/amps", Cookie=cookie_of(cookie), Authorization=basic(""))
+    assert both.status == 401, "what is shown counts"
+
+
+def test_who_logs_on_with_every_request_has_one_session(admin: Admin) -> None:
+    replies = [admin.ask("/amps", Authorization=basic("bob")) for _ in range(3)]
+    assert len({reply.headers["set-cookie"] for reply in replies}) == 1
+
+
+def test_some_paths_are_for_everybody(admin: Admin) -> None:
+    assert admin.ask("/").status == 200
+    assert admin.ask("/amps/instance/transports.json").status == 200
+    assert admin.ask("/amps/instance/transports/any-tcp/name").status == 200
+    assert admin.ask("/amps/instance").status == 401
+    assert admin.ask("/amps/instance/transports/../clients").status == 404
+    assert admin.ask("/amps/instance/clients?/amps/instance/transports").status == 401
+
+
+def test_a_browser_is_told_at_once_what_it_may_ask(admin: Admin) -> None:
+    """It sends no credentials with that question."""
+    assert admin.ask("/amps", "OPTIONS", Origin="https://a.example").status == 204
+
+
+NEGOTIATE: Final = """
+<SessionOptions>path=/amps; SameSite=Lax</SessionOptions>
+<Authentication>
+  <Module>amps-default-no-authentication-module</Module>
+</Authentication>
+"""
+
+
+def test_negotiate_is_asked_for_by_itself_and_its_tokens_are_judged(tmp_path: Path) -> None:
+    with running_admin(tmp_path, NEGOTIATE) as admin:
+        for headers in ({}, {"Authorization": "Negotiate YIIabc=="}):
+            reply = admin.ask("/amps", **headers)
+            assert reply.status == 401
+            assert reply.headers["www-authenticate"] == "Negotiate"
+
+
+def test_what_the_instance_says_of_logons_is_said_of_this_interface(tmp_path: Path) -> None:
+    """The default module accepts whoever comes, and so who comes without a name."""
+    module = "<Authentication><Module>amps-default-no-authentication-module</Module>"
+    elements = f"{module}</Authentication>"
+    with running_admin(tmp_path, elements=elements) as admin:
+        assert admin.ask("/amps").status == 401
+    back = "<Authentication><Module>amps-default-authentication-module</Module></Authentication>"
+    with running_admin(tmp_path, back, elements) as admin:
+        assert admin.ask("/amps").status == 200
+
+
+def test_entitlement_decides_about_what_is_shown(tmp_path: Path) -> None:
+    refuse = "<Module>amps-default-no-entitlement-module</Module>"
+    anonymous = "<AnonymousPaths>^/amps/instance/pid$</AnonymousPaths>"
+    with running_admin(tmp_path, f"{anonymous}<Entitlement>{refuse}</Entitlement>") as admin:
+        for path in ("/amps", "/amps/instance/name", "/amps/instance/config.xml"):
+            reply = admin.ask(path)
+            assert reply.status == 403
+            assert "entitlement" in reply.text
+        assert admin.ask("/amps/instance/timestamp").status == 403
+        assert admin.ask("/amps/instance/name?t0=20200101").status == 403
+        assert admin.ask("/amps/instance/pid").status == 200
+
+
+def test_sessions_are_bounded_and_end() -> None:
+    sessions = Sessions(seconds=60)
+    first = sessions.begin("user", "credentials 0")
+    kept = sessions.begin("user", "kept")
+    for number in range(1_500):
+        sessions.begin("user", f"credentials {number}")
+        assert sessions.user_of(kept) == "user", "who is there stays"
+    assert sessions.user_of(first) is None
+    sessions.end_all()
+    assert sessions.user_of(kept) is None
+    over = Sessions(seconds=-1)
+    assert over.user_of(over.begin("user", "x")) is None
+
+
+# other sites
+
+
+def request(method: str = "GET", **headers: str) -> Request:
+    named = {name.replace("_", "-"): value for name, value in headers.items()}
+    return Request(method, "/", {}, {"host": "here:8085", **named})
+
+
+PATTERN: Final = r"https://.*\.my\.com"
+
+READING = [
+    (None, {}, "*"),
+    (None, {"origin": "https://evil.example"}, "*"),
+    (PATTERN, {"origin": "https://nyc.us.my.com"}, "https://nyc.us.my.com"),
+    (PATTERN, {"origin": "https://evil.example"}, "http://here:8085"),
+    (PATTERN, {"origin": "https://my.com.evil.example"}, "http://here:8085"),
+    (PATTERN, {}, "http://here:8085"),
+]
+
+
+@pytest.mark.parametrize(("pattern", "headers", "granted"), READING)
+def test_who_may_read(pattern: str | None, headers: dict[str, str], granted: str) -> None:
+    response = Response(Document(b"", ""))
+    CrossSite(pattern).grant(request(**headers), response)
+    found = dict(response.headers)
+    assert found["Access-Control-Allow-Origin"] == granted
+    assert ("Vary" in found) is (pattern is not None)
+
+
+ACTING = [
+    (None, {}, True),  # a script
+    (None, {"sec_fetch_site": "none"}, True),  # somebody has typed it
+    (None, {"sec_fetch_site": "same-origin", "origin": "http://here:8085"}, True),
+    (None, {"sec_fetch_site": "cross-site"}, False),  # a picture on another site
+    (None, {"sec_fetch_site": "same-site"}, False),
+    (None, {"origin": "https://evil.example"}, False),
+    (None, {"origin": "null"}, False),
+    (None, {"origin": "http://here:8086"}, False),
+    (None, {"origin": "https://here:8085"}, False),
+    (None, {"referer": "https://evil.example/page"}, False),
+    (None, {"referer": "http://here:8085/amps"}, True),
+    (None, {"referer": "http://[broken"}, False),
+    (PATTERN, {"origin": "https://nyc.us.my.com", "sec_fetch_site": "cross-site"}, True),
+    (PATTERN, {"referer": "https://nyc.us.my.com/x", "sec_fetch_site": "cross-site"}, True),
+    (PATTERN, {"origin": "https://evil.example"}, False),
+    (PATTERN, {"sec_fetch_site": "cross-site"}, False),
+    (PATTERN, {}, True),
+]
+
+
+@pytest.mark.parametrize(("pattern", "headers", "may"), ACTING)
+def test_who_may_act(pattern: str | None, headers: dict[str, str], may: bool) -> None:
+    cross_site = CrossSite(pattern)
+    if may:
+        cross_site.refuse_foreign(request(**headers))
+        return
+    with pytest.raises(Refusal) as refused:
+        cross_site.refuse_foreign(request(**headers))
+    assert refused.value.status == 403
+
+
+def test_a_server_tells_which_sites_may_read(tmp_path: Path) -> None:
+    allowed = f"<AccessControlAllowOrigin>{PATTERN}</AccessControlAllowOrigin>"
+    with running_admin(tmp_path, f"{allowed}<Header>Vary: Accept</Header>") as admin:
+        headers = admin.ask("/amps.json", Origin="https://lon.uk.my.com").headers
+        assert headers["access-control-allow-origin"] == "https://lon.uk.my.com"
+        assert set(headers["vary"].split(", ")) == {"Origin", "Accept-Encoding", "Accept"}
+        before = admin.ask("/amps.json", "OPTIONS", Origin="https://lon.uk.my.com")
+        assert before.headers["access-control-allow-methods"] == "GET, HEAD, OPTIONS"
+
+
+# the configuration
+
+SHOWN = [
+    ("<Password>a</Password>", "<Password>********</Password>"),
+    ("<password a='1'>a</password >", "<password a='1'>********</password >"),
+    ("<Password>\n<![CDATA[a<b]]>\n</Password>", "<Password>********</Password>"),
+    (
+        "<ClientSecret>a</ClientSecret><Key>b</Key>",
+        "<ClientSecret>********</ClientSecret><Key>b</Key>",
+    ),
+    ("<PasswordFileName>a</PasswordFileName>", "<PasswordFileName>a</PasswordFileName>"),
+    ("<X password=\"a\" b='c'/>", "<X password=\"********\" b='c'/>"),
+    (
+        "<InetAddr>tcp://me:pass@host:9007/amps</InetAddr>",
+        "<InetAddr>tcp://me:********@host:9007/amps</InetAddr>",
+    ),
+    ("<InetAddr>http://host:80/a@b</InetAddr>", "<InetAddr>http://host:80/a@b</InetAddr>"),
+    ("<Name>a</Name> <!-- é -->", "<Name>a</Name> <!-- é -->"),
+]
+
+
+@pytest.mark.parametrize(("text", "expected"), SHOWN)
+def test_what_is_secret_in_a_configuration_is_hidden(text: str, expected: str) -> None:
+    assert shown(text) == expected
+
+
+def test_cookies_are_what_browsers_read(admin: Admin) -> None:
+    reply = admin.ask("/amps", Authorization=basic("carl"))
+    read = SimpleCookie(reply.headers["set-cookie"])
+    assert read[COOKIE]["httponly"]
+    assert read[COOKIE]["samesite"] == "Strict"

@@ -1,0 +1,62 @@
+"""Queues as they are at the moment, in more detail than samples have."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+
+from tests.admin.support import Admin, running_admin
+from tests.support.waiting import wait_until
+
+ELEMENTS: Final = """
+<SOW>
+  <Queue>
+    <Name>work</Name><MessageType>json</MessageType><UnderlyingTopic>jobs</UnderlyingTopic>
+    <Semantics>at-least-once</Semantics>
+  </Queue>
+</SOW>
+<TransactionLog>
+  <JournalDirectory>journal</JournalDirectory><JournalSize>10MB</JournalSize>
+  <Topic><Name>work|jobs</Name><MessageType>json</MessageType></Topic>
+</TransactionLog>
+"""
+
+
+@pytest.fixture(scope="module")
+def admin(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Admin]:
+    with running_admin(tmp_path_factory.mktemp("admin"), elements=ELEMENTS) as running:
+        yield running
+
+
+def test_a_queue_is_shown_as_it_is_now(admin: Admin) -> None:
+    with admin.server.log_on("consumer") as consumer, admin.server.log_on("producer") as producer:
+        for number in range(3):
+            producer.send({"c": "publish", "t": "jobs", "s": number + 1}, b"{}")
+        consumer.send({"c": "subscribe", "cid": "1", "t": "work", "sub_id": "s"})
+        wait_until(lambda: (queue(admin)["backlog"], queue(admin)["depth"]) == ("1", "3"))
+        found = queue(admin)
+    assert {name: found[name] for name in ("depth", "insert_count", "delete_count")} == {
+        "depth": "3",
+        "insert_count": "3",
+        "delete_count": "0",
+    }
+    first, second, third = found["messages"]
+    assert (first["deliverable"], first["leased_to"]) == ("0", "consumer")
+    assert float(first["leased_age"]) >= 0
+    assert (second["deliverable"], "leased_to" in second) == ("1", False)
+    assert int(third["txid"]) > int(first["txid"])
+    assert Path(first["journal"]).suffix == ".journal"
+    assert all("|" in one["bookmark"] for one in found["messages"])
+    (cursor,) = found["cursors"]
+    assert cursor["cursor_subscriptions"][0]["client_name"] == "consumer"
+    names = "internal_depth last_queued_txid last_acked_txid priority_count seconds_behind"
+    for name in [*names.split(), "age_of_oldest_lease", "expired_leases", "locally_owned"]:
+        float(found[name])
+
+
+def queue(admin: Admin) -> dict[str, Any]:
+    details: dict[str, Any] = admin.tree("/amps/instance/queues/work/details")
+    return details
