@@ -125,6 +125,7 @@ class MendingByPeers:
         self._changed: Final = changed
         self._found_first: float | None = None  # when damage was, in seconds
         self._looking: set[int] = set()
+        self._putting_back: set[int] = set()
         self._hopeless: set[int] = set()  # damaged entries that cannot be mended
         self._log: Final = log
         self._known: Final = known
@@ -172,7 +173,8 @@ class MendingByPeers:
             return False
         if self._comes_again(damaged):
             return True
-        if self._asked is not None and self._asked.damaged is damaged:
+        is_asked = self._asked is not None and self._asked.damaged is damaged
+        if is_asked or txid in self._putting_back:
             return False
         is_early = self._clock.now() - (self._found_first or 0.0) < _PATIENCE
         return not is_early and self._tried.get(txid, set()).issuperset(self._neighbours.peers)
@@ -297,6 +299,7 @@ class MendingByPeers:
             self._go_on()
 
     def _mend(self, damaged: Damaged, data: bytes, peer: str) -> None:
+        self._putting_back.add(damaged.txid)
         client, sequence = damaged.client, damaged.sequence
         highest = self._known.highest(client)
         if highest:  # from now on, it does not come again
@@ -313,6 +316,7 @@ class MendingByPeers:
             return "" if is_done else "its journal is not what it was"
 
         def say(problem: str) -> None:
+            self._putting_back.discard(damaged.txid)
             self._damaged.pop(damaged.txid, None)
             self._tried.pop(damaged.txid, None)
             if problem:

@@ -296,12 +296,14 @@ class RecordMending:
         restore = partial(_restore, self._log.journal, gap, accounts)
         # What has come again until now can be found when it is on stable storage.
         self._log.when_durable(
-            lambda: self._log.do_aside(restore, lambda done: self._note_done(gap, peer, done))
+            lambda: self._log.do_aside(restore, lambda done: self._note_done(asked, done))
         )
 
-    def _note_done(self, gap: Gap, peer: str, done: _Done) -> None:
+    def _note_done(self, asked: _Asked, done: _Done) -> None:
         """Some records have been made again, or none."""
-        self._asked = None
+        gap, peer = asked.gap, asked.peer
+        if self._asked is asked:
+            self._asked = None
         if done.problem:
             entries = f"{gap.last - gap.first + 1} entries, from {gap.first} on"
             self._written.emit("1E-0023", entries=entries, problem=done.problem)

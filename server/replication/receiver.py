@@ -330,6 +330,7 @@ class Receiver:
         self._batch = None
         if batch.is_late:
             self._owed.remove(batch.after + 1, batch.upto)
+            self._acked = None  # the source's window waits for a word, though it says nothing new
         else:
             self._move_to(batch.upto)
         return self._taken

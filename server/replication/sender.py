@@ -28,15 +28,15 @@ from enum import Enum
 from operator import itemgetter
 from typing import Final, NamedTuple, Protocol
 
-from server.journal import MESSAGES, Origin, Passage, Run, Topic, Unread
-from server.journal.layout import BODY_LENGTH, CLIENT, KIND, SEQUENCE, SOURCE_TXID, TXID
+from server.journal import Origin, Passage, Run, Topic, Unread
+from server.journal.layout import CLIENT, SEQUENCE, SOURCE_TXID, TXID
 from server.replication.arrears import Arrears
 from server.replication.columns import Packed, by_client, compact
 from server.replication.frames import Ack, Begin, Knowledge, Owed, Resume
 from server.replication.known import Had, Known, known_of, was_made_by
 from server.replication.passing_on import Ways, packed
 from server.replication.ranges import Ranges
-from server.replication.routes import Routes, Way, hops
+from server.replication.routes import Routes, Way, filtered, hops
 
 MOST_UNDER_WAY: Final = 16 << 20
 """Bytes that may be sent before the destination has stored any of them."""
@@ -48,6 +48,7 @@ _TXID: Final = itemgetter(TXID)
 _MOST_ENTRIES: Final = 256  # that are read and sent, or taken, in about a millisecond
 _MOST_BYTES: Final = 256 << 10
 _MOST_HAD: Final = 4_000_000  # identities of which a destination may speak
+_MOST_TRIED: Final = 64  # damaged entries that are looked at again together
 _LEAST_SKIPPED: Final = 512  # entries that go elsewhere after which the destination is told so
 
 
@@ -230,6 +231,8 @@ class Sender:
         if frame.ack is not None:
             _check(frame.ack, frame.after)
             self._restate(frame.after, frame.ack)
+        if any(first > last for first, last in frame.owed):
+            raise ProtocolError("is owed ranges that are none")
         self.arrears.restate(frame.owed)
         return self._begin(frame.after, by_difference=False)
 
@@ -373,11 +376,11 @@ class Sender:
         if lacks is not None:
             known = bisect_right(run.rows, self._goal, key=_TXID)
             if known:
-                yield _filtered(lacks.of(run.pick(range(known))), lacks.way)
+                yield filtered(lacks.of(run.pick(range(known))), lacks.way)
             if known == len(run.rows):
                 return
             run = run.pick(range(known, len(run.rows)))
-        yield _filtered(run, way)
+        yield filtered(run, way)
 
     # What cannot be read.
 
@@ -420,7 +423,10 @@ class Sender:
     def _pull_late(self, now: int) -> Packed | None:
         """Something that is owed, and can be read again; see `pull`."""
         arrears = self.arrears
-        while (ready := arrears.ready) is not None and ready[1] <= self._told:
+        for _ in range(_MOST_TRIED):
+            ready = arrears.ready
+            if ready is None or ready[1] > self._told:
+                break
             first, last = ready
             reader = self._log.read_from(first - 1, self._routes.takes)
             passage = reader.read_passage(min(_MOST_ENTRIES, last - first + 1), _MOST_BYTES)
@@ -430,7 +436,7 @@ class Sender:
                 continue
             way = Way(self._routes, self._way.peer, returns=last <= self._returns_to)
             passage = passage.up_to(end)
-            runs = (_filtered(run, way) for run in passage.stretch().runs())
+            runs = (filtered(run, way) for run in passage.stretch().runs())
             going = {row[TXID] for run in runs for row in run.rows}
             passage = passage.pick(_places(passage, going))
             arrears.settle(first, end)
@@ -573,23 +579,3 @@ class _Difference:
 def _places(passage: Passage, txids: Container[int]) -> list[int]:
     """The positions of some entries."""
     return [place for place in range(len(passage)) if passage.txid(place) in txids]
-
-
-def _filtered(run: Run, way: Way) -> Run:
-    """What of a run goes a way; of filters any has to accept a body, and only messages have one."""
-    filters = way.goes(run.topic, run.origin) if run.rows else None
-    if filters is None:
-        return run.pick(())
-    if not filters:
-        return run
-    asked = [place for place, row in enumerate(run.rows) if row[KIND] in MESSAGES]
-    bodies = {place: run.data[place][: run.rows[place][BODY_LENGTH]] for place in asked}
-    for one in filters:
-        places = list(bodies)
-        answers = one(run.topic, list(bodies.values()))
-        for place, answer in zip(places, answers, strict=True):
-            if answer:
-                del bodies[place]
-        if not bodies:
-            return run
-    return run.pick([place for place in range(len(run.rows)) if place not in bodies])
