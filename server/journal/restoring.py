@@ -264,10 +264,14 @@ def _put_in_place(
         is_there = crc32c(source.read(start, account.length)) == account.checksum
         return is_there and not is_elsewhere(account)
 
+    def best(accounts: Iterable[Account]) -> Account | None:
+        # A short body may be the beginning, or the end, of a longer one.
+        return max(accounts, key=lambda one: (one.txid, one.length), default=None)
+
     placed: list[tuple[int, int, Account]] = []
     first, last, start, end = gap.first, gap.last, place.start, place.end
     while start and first <= last:
-        found = next((one for one in left if fits(one, first, start)), None)
+        found = best(one for one in left if fits(one, first, start))
         if found is None:
             break
         left.remove(found)
@@ -276,7 +280,7 @@ def _put_in_place(
     if end and start > end:
         return []  # they cannot all be what they seem to be
     while end and last >= first:
-        found = next((one for one in left if fits(one, last, end - one.length)), None)
+        found = best(one for one in left if fits(one, last, end - one.length))
         if found is None or end - found.length < start:
             break
         left.remove(found)
