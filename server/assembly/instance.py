@@ -374,7 +374,9 @@ class Instance:
         if admin is None or admin.inet_addr is None:
             return None
         post = partial(self._post, asyncio.get_running_loop())
-        interface = provision_admin(self._spec, admin, self._engine, statistics, post, self._text)
+        interface = provision_admin(
+            self._spec, admin, self._engine, self._services, statistics, post, self._text
+        )
         opened.callback(interface.close)
         try:
             interface.listen(admin.inet_addr)

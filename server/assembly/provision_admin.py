@@ -6,6 +6,8 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from server.admin.access import Access
+from server.admin.administrator.administrator import ADMINISTRATOR, METHODS, Administrator
+from server.admin.administrator.groups import groups_of
 from server.admin.cross_site import CrossSite
 from server.admin.engine_side import EngineSide
 from server.admin.interface import AdminInterface
@@ -17,6 +19,7 @@ from server.topics.queue_details import details
 from server.transports.descriptors import DescriptorReserve
 
 if TYPE_CHECKING:
+    from actions.services import Services
     from config_schema.spec import AdminSpec, InstanceSpec
     from server.core.engine import Engine
     from server.statistics.keeper import Keeper
@@ -26,6 +29,7 @@ def provision_admin(
     spec: InstanceSpec,
     admin: AdminSpec,
     engine: Engine,
+    services: Services,
     statistics: Keeper,
     post: Callable[[Callable[[], None]], None],
     configuration: str,
@@ -36,6 +40,7 @@ def provision_admin(
         spec: the instance's description.
         admin: that of the admin interface.
         engine: the engine; what is asked of it is asked on its thread.
+        services: what can be done to the instance.
         statistics: has the samples.
         post: has a call made on the engine's thread.
         configuration: the text of the whole configuration.
@@ -49,6 +54,8 @@ def provision_admin(
         queue = None if queues is None else queues.find(message_type, name)
         return None if queue is None or log is None else details(queue, log, engine.clock.now())
 
+    cross_site = CrossSite(admin.access_control_allow_origin)
+    administrator = Administrator(groups_of(services), access, cross_site, engine_side, engine.log)
     first = FirstPage(spec, has_queries=admin.sql_transport is not None)
     state = QueueState(monitoring, access, engine_side, queue_details)
     instance = (ROOT, INSTANCE)
@@ -58,8 +65,9 @@ def provision_admin(
         Route((*instance, MOMENT), monitoring.moments, leads_on=True),
         Route((*instance, CONFIGURATION), ConfigurationText(configuration, access).answer),
         Route((ROOT, *QUEUES.split("/")), state.answer, leads_on=True),
+        Route((ROOT, ADMINISTRATOR), administrator.answer, leads_on=True, methods=METHODS),
     ]
-    site = Site(routes, access, CrossSite(admin.access_control_allow_origin))
+    site = Site(routes, access, cross_site)
     descriptors = DescriptorReserve(engine.clock, engine.log)
     return AdminInterface(
         admin, site.answer, monitoring, headers_of(admin), descriptors, engine.log

@@ -157,6 +157,7 @@ def provision_replication(
         recorder,
         log,
         engine.clock,
+        engine.turns.elapsed,
         engine.log,
     )
     log.use_settlement(replication)

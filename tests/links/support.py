@@ -199,6 +199,7 @@ class Instance:
             self,
             cast(TransactionLog, self),
             self.clock,
+            lambda: self.clock.time,
             self.log,
         )
         outboxes = Outboxes(self.clock.now)
