@@ -298,7 +298,15 @@ class Instance:
         self._services.comparing = comparing
         opened.callback(comparing.close)
         opened.callback(
-            MendingByPeers(log, links, replication.known, engine.clock, self._log).close
+            MendingByPeers(
+                replication.instance,
+                log,
+                links,
+                replication.known,
+                engine.clock,
+                self._log,
+                replication.look_again,
+            ).close
         )
 
     def _keep_journals(self, log: TransactionLog, opened: contextlib.AsyncExitStack) -> None:

@@ -227,6 +227,16 @@ class Replication:
         """All sources that have connected in this run, by name."""
         return self._receivers
 
+    def look_again(self, mended: int = 0) -> None:
+        """Have what is damaged looked at once more by all who send it.
+
+        Args:
+            mended: the txid of an entry that has been mended; 0 if some have been given up.
+        """
+        for destination in self.destinations.values():
+            destination.sender.look_again(mended)
+        self._go_on()
+
     # The same place elsewhere.
 
     def places(self, txid: int) -> list[tuple[int, int]]:

@@ -89,7 +89,8 @@ def test_a_log_of_several_files_is_replicated_as_it_is(tmp_path: Path) -> None:
 
         recorder = Destination(destination)
         receiver = Receiver("B", 1, Known(destination.last_sequence), Recent(), recorder)
-        sender = Sender(JournalSource(source), "A>B", Routes([TopicRoute("json", "orders")]))
+        log = JournalSource(source, lambda _: True)
+        sender = Sender(log, "A>B", Routes([TopicRoute("json", "orders")]))
         begin = sender.connected(peer_of(Hello(2, "B", "B", "B/1", 1)))
         for answer in receiver.begin(Peer("A", "A", "A/1", 1), begin, 0):
             if isinstance(answer, Resume):
